@@ -1,0 +1,92 @@
+"""What an algorithm is: it says what it needs, prepares targets without gradient, and has a loss.
+
+The trainer provides exactly what `needs` names and leaves the other fields of the batch at None.
+A loss sees some rows of the optimiser batch at a time; everything it returns, value and metrics, is
+those rows' contribution to the whole batch's, so that adding over micro-batches gives the same
+numbers and the same gradient however the batch was cut.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the trainer must provide."""
+
+    reference: bool = False  # ref_logp: log-probs of the frozen initial model
+    critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)
+    groups: bool = False  # several responses to each prompt
+    behaviour: bool = False  # behaviour_logp of every token: rules out offline data
+    policy: bool = False  # policy_logp: the current policy's log-probs before the update
+    initial_value: str = "none"  # q0: "monte_carlo" or "online"
+    entropy_graph: bool = False  # the loss differentiates through the entropy
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one optimiser batch; the rows of a group (one prompt) are adjacent."""
+
+    mask: Tensor  # (batch, time) bool, true on response tokens including EOS
+    rewards: Tensor  # (batch,) one terminal reward for each response
+    keep: Tensor  # (batch,) bool: the rows that the loss is over
+    online: Tensor  # (batch,) bool: written by a policy, not taken from the data set
+    group_size: int
+    behaviour_logp: Tensor | None = None  # (batch, time), log-probs of the policy that wrote
+    ref_logp: Tensor | None = None  # (batch, time)
+    policy_logp: Tensor | None = None  # (batch, time), before the update
+    values: Tensor | None = None  # (batch, time), the critic's before the update
+    q0: Tensor | None = None  # (batch,) soft value of the prompt under the reference
+    advantages: Tensor | None = None  # (batch, time), set by prepare
+    returns: Tensor | None = None  # (batch, time), set by prepare
+    sequence_share: float = 1.0  # these rows' share of the whole batch's responses
+    token_share: float = 1.0  # these rows' share of the whole batch's response tokens
+
+    def rows(self, index: Tensor) -> Batch:
+        """The rows of `index` (n,), with their shares of this batch."""
+        cut = {
+            field.name: value[index]
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        part = replace(self, **cut)
+        return replace(
+            part,
+            sequence_share=self.sequence_share * len(index) / len(self.mask),
+            token_share=self.token_share * int(part.mask.sum()) / max(1, int(self.mask.sum())),
+        )
+
+
+@dataclass(frozen=True)
+class PolicyOutput:
+    """What the model being trained says of some rows, with gradient; all (batch, time)."""
+
+    logp: Tensor
+    entropy: Tensor
+    values: Tensor | None = None
+
+
+class Algorithm(ABC):
+    """One algorithm. `Config` is the dataclass of its options; the defaults are the vetted ones."""
+
+    Config: type
+
+    def __init__(self, config: object, reward_high: float) -> None:
+        self.config = config
+        self.reward_high = reward_high  # the best possible reward of the task
+
+    @property
+    @abstractmethod
+    def needs(self) -> Needs: ...
+
+    def prepare(self, batch: Batch) -> Batch:
+        """Targets for the whole optimiser batch, without gradient, before it is cut."""
+        return batch
+
+    @abstractmethod
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """These rows' contribution to the loss and to the metrics (scalars that add up)."""

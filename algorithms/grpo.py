@@ -1,0 +1,105 @@
+"""GRPO: group-relative policy optimisation (Shao et al., DeepSeekMath, arXiv 2402.03300).
+
+The baseline is the mean reward of a prompt's own group of responses, so there is no critic; every
+token of a response has its response's advantage; the KL to the reference is part of the loss. The
+published variants are five options, and a result that says "GRPO" states all five: `scale_by_std`,
+`aggregate`, `clip_high`, `kl`, `zero_variance`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
+from algorithms.tensors import AGGREGATES, KL_KINDS, aggregate, clip_share, clipped_terms, kl
+
+ZERO_VARIANCE = ("keep", "drop")
+
+
+@dataclass
+class GRPOConfig:
+    """Options of GRPO; the defaults are the original paper's form."""
+
+    name: str = "grpo"
+    learning_rate: float = 3e-4
+    scale_by_std: bool = True  # false: Dr.GRPO's plain difference to the mean (2503.20783)
+    aggregate: str = "sequence_mean"  # sequence_mean | token_mean | constant
+    constant_length: int = 64  # aggregate=constant: the divisor, in tokens
+    clip_low: float = 0.2
+    clip_high: float = 0.2  # above clip_low: DAPO's clip-higher (2503.14476)
+    kl: str = "k3"  # estimator in the loss: k1 | k2 | k3 | k3+
+    kl_coef: float = 0.02  # 0 loads no reference
+    zero_variance: str = "keep"  # groups whose rewards are all equal: keep | drop
+
+    def __post_init__(self) -> None:
+        choices = {"aggregate": AGGREGATES, "kl": KL_KINDS, "zero_variance": ZERO_VARIANCE}
+        for key, allowed in choices.items():
+            if getattr(self, key) not in allowed:
+                raise ValueError(
+                    f"algo.{key}={getattr(self, key)!r}; it is one of {', '.join(allowed)}"
+                )
+        if not 0 < self.clip_low < 1:
+            raise ValueError(f"algo.clip_low={self.clip_low}; it lies between 0 and 1")
+
+
+def group_advantages(rewards: Tensor, group_size: int, *, scale_by_std: bool = True) -> Tensor:
+    """(r − mean of the group) / (std of the group + 1e-6) → (batch,), the std Bessel-corrected.
+
+    rewards (batch,), rows of a group adjacent (2402.03300, §4.1.2). A group whose rewards are all
+    equal has advantage zero. ValueError for a group of one or a batch that is not whole groups.
+    """
+    if group_size < 2:
+        raise ValueError(f"a group of {group_size} has no relative advantage; it takes at least 2")
+    if len(rewards) % group_size:
+        raise ValueError(f"{len(rewards)} rows are not whole groups of {group_size}")
+    groups = rewards.view(-1, group_size)
+    centred = groups - groups.mean(-1, keepdim=True)
+    if scale_by_std:
+        centred = centred / (groups.std(-1, keepdim=True) + 1e-6)
+    return centred.masked_fill(zero_variance(groups), 0.0).flatten()
+
+
+def zero_variance(groups: Tensor) -> Tensor:
+    """(groups, size) → (groups, 1): max equals min. The std of equal floats need not be 0."""
+    return groups.amax(-1, keepdim=True) == groups.amin(-1, keepdim=True)
+
+
+class GRPO(Algorithm):
+    """Needs groups, behaviour log-probs, and the reference where the KL has a weight."""
+
+    Config = GRPOConfig
+    config: GRPOConfig
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(reference=self.config.kl_coef > 0, groups=True, behaviour=True)
+
+    def prepare(self, batch: Batch) -> Batch:
+        c, size = self.config, batch.group_size
+        advantages = group_advantages(batch.rewards, size, scale_by_std=c.scale_by_std)
+        keep = batch.keep
+        if c.zero_variance == "drop":
+            flat = zero_variance(batch.rewards.view(-1, size)).expand(-1, size).flatten()
+            keep = keep & ~flat
+        return replace(
+            batch, advantages=advantages.unsqueeze(-1).expand(batch.mask.shape), keep=keep
+        )
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, mask = self.config, batch.mask
+        share = batch.token_share if c.aggregate == "token_mean" else batch.sequence_share
+        rows = (policy.logp, batch.behaviour_logp, batch.advantages, mask)
+        terms = clipped_terms(*rows, c.clip_low, c.clip_high)
+        if c.kl_coef > 0:
+            logp = policy.logp.masked_fill(~mask, 0.0)
+            terms = terms + c.kl_coef * kl(logp, batch.ref_logp.masked_fill(~mask, 0.0), c.kl)
+        loss = aggregate(terms, mask, c.aggregate, c.constant_length)
+        with torch.no_grad():
+            cut = clip_share(*rows, c.clip_low, c.clip_high)
+        return loss * share, {"clip_share": cut * batch.token_share}
+
+
+ALGORITHM = GRPO

@@ -1,0 +1,151 @@
+"""PPO (Schulman et al., arXiv 1707.06347) as used for language models (1909.08593, 2203.02155).
+
+A critic predicts the return at every token; advantages by GAE (1506.02438), whitened over the whole
+batch; the clipped surrogate against the policy that wrote the responses. The KL to the reference
+is part of the reward, token by token, and not of the loss. Each batch is used once: the clip acts
+where `train.sync_every` makes the writing policy older than the trained one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
+from algorithms.tensors import (
+    clip_share,
+    clipped_terms,
+    log_ratio,
+    masked_mean,
+    masked_whiten,
+)
+
+CRITICS = ("separate", "shared")
+
+
+@dataclass
+class PPOConfig:
+    """Options of PPO."""
+
+    name: str = "ppo"
+    learning_rate: float = 3e-4
+    critic: str = "separate"  # separate: own copy of the backbone; shared: a head on the policy
+    critic_learning_rate: float = 3e-4
+    value_coef: float = 0.5  # weight of the value loss beside the surrogate
+    value_clip: float = 0.2  # ε_v, in units of reward
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    gamma: float = 1.0
+    lam: float = 1.0  # λ of GAE; 1 is reward-to-go minus value
+    kl_coef: float = 0.02  # β_kl of the k1 penalty in the reward; 0 loads no reference
+    entropy_coef: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.critic not in CRITICS:
+            raise ValueError(f"algo.critic={self.critic!r}; it is one of {', '.join(CRITICS)}")
+        for key in ("gamma", "lam"):
+            if not 0 <= getattr(self, key) <= 1:
+                raise ValueError(f"algo.{key}={getattr(self, key)}; it lies between 0 and 1")
+        if not 0 < self.clip_low < 1:
+            raise ValueError(f"algo.clip_low={self.clip_low}; it lies between 0 and 1")
+
+
+def gae(
+    rewards: Tensor, values: Tensor, mask: Tensor, *, gamma: float = 1.0, lam: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Generalised advantage estimation (1506.02438, eq. 16) over response tokens only.
+
+    rewards, values (batch, time): values[t] is that of the state before token t. Masked-out
+    positions are stepped over, wherever they stand; after the last token the value is 0.
+    Returns (advantages, returns), zero where masked out; returns = advantages + values.
+    """
+    advantages = torch.zeros_like(values)
+    following = torch.zeros_like(values[:, 0])  # value of the next response token's state
+    running = torch.zeros_like(following)
+    rewards, values = rewards.masked_fill(~mask, 0.0), values.masked_fill(~mask, 0.0)
+    for t in reversed(range(values.shape[1])):
+        live = mask[:, t]
+        delta = rewards[:, t] + gamma * following - values[:, t]
+        running = torch.where(live, delta + gamma * lam * running, running)
+        following = torch.where(live, values[:, t], following)
+        advantages[:, t] = running.masked_fill(~live, 0.0)
+    return advantages, advantages + values
+
+
+def clipped_surrogate(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+) -> Tensor:
+    """Mean over tokens of −min(ρ A, clip(ρ, 1 − ε_low, 1 + ε_high) A) → scalar (eq. 7)."""
+    return masked_mean(clipped_terms(logp, old_logp, advantages, mask, clip_low, clip_high), mask)
+
+
+def value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, *, clip: float = 0.2
+) -> Tensor:
+    """½ max((V − R)², (clip(V, V_old ± ε_v) − R)²), mean over tokens → scalar."""
+    values, old_values, returns = (x.masked_fill(~mask, 0.0) for x in (values, old_values, returns))
+    bounded = old_values + (values - old_values).clamp(-clip, clip)
+    error = torch.maximum((values - returns).square(), (bounded - returns).square())
+    return 0.5 * masked_mean(error, mask)
+
+
+def terminal_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
+    """Each response's reward on its last token: (batch,), (batch, time) → (batch, time)."""
+    positions = torch.arange(mask.shape[1], device=mask.device)
+    last = torch.where(mask, positions, -1).amax(-1, keepdim=True)
+    return torch.where(positions == last, rewards.unsqueeze(-1), 0.0)
+
+
+class PPO(Algorithm):
+    """Needs a critic, behaviour log-probs, and the reference where the KL has a weight."""
+
+    Config = PPOConfig
+    config: PPOConfig
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(
+            reference=self.config.kl_coef > 0,
+            critic=self.config.critic,
+            behaviour=True,
+            entropy_graph=self.config.entropy_coef != 0,
+        )
+
+    def prepare(self, batch: Batch) -> Batch:
+        c = self.config
+        token_rewards = terminal_rewards(batch.rewards, batch.mask)
+        if c.kl_coef > 0:
+            penalty = log_ratio(batch.behaviour_logp, batch.ref_logp, batch.mask)
+            token_rewards = token_rewards - c.kl_coef * penalty
+        advantages, returns = gae(token_rewards, batch.values, batch.mask, gamma=c.gamma, lam=c.lam)
+        return replace(batch, advantages=masked_whiten(advantages, batch.mask), returns=returns)
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, share = self.config, batch.token_share
+        clip = (c.clip_low, c.clip_high)
+        rows = (policy.logp, batch.behaviour_logp, batch.advantages, batch.mask)
+        surrogate = clipped_surrogate(*rows, clip_low=c.clip_low, clip_high=c.clip_high)
+        value = value_loss(
+            policy.values, batch.values, batch.returns, batch.mask, clip=c.value_clip
+        )
+        loss = surrogate + c.value_coef * value
+        if c.entropy_coef:
+            loss = loss - c.entropy_coef * masked_mean(policy.entropy, batch.mask)
+        metrics = {
+            "ppo/surrogate": surrogate.detach(),
+            "ppo/value_loss": value.detach(),
+            "ppo/value_mean": masked_mean(batch.values, batch.mask),
+            "clip_share": clip_share(*(x.detach() for x in rows), *clip),
+        }
+        return loss * share, {name: metric * share for name, metric in metrics.items()}
+
+
+ALGORITHM = PPO

@@ -1,0 +1,190 @@
+"""SPO: Soft Policy Optimization (Cohen, Zhang, Zheng, Tang, Munos, Synnaeve; arXiv 2503.05453).
+
+Not Single-stream PO (2509.13232), Segment PO (2505.23564) or Simple PO (2401.16025).
+
+The optimum of E_π[r] − β KL(π ‖ π_ref) is π*(a_t) = π_ref(a_t) exp((Q_t − Q_{t−1})/β) with soft
+values Q. SPO reads that backwards: the policy defines Q_t = Q̂_0(x) + Σ_{t'≤t} β log(π_θ/π_ref), so
+the soft Bellman equations hold for every θ and only the end is left to learn: Q_T = r(x, y), for
+every response y, whoever wrote it. No critic, no importance ratio, no clip.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
+from algorithms.tensors import masked_sum
+
+KINDS = ("cross_entropy", "squared", "advantage")
+INITIAL_VALUES = ("monte_carlo", "group", "online")
+STEEPEST = 100.0  # bound on the slope of cross_entropy in Q/β; it diverges at Q = r_max
+
+
+@dataclass
+class SPOConfig:
+    """Options of SPO."""
+
+    name: str = "spo"
+    learning_rate: float = 3e-4
+    beta: float = 0.1  # weight of the KL, in units of reward
+    loss: str = "cross_entropy"  # what pulls Q_T to r: cross_entropy | squared | advantage
+    huber_width: float = 0.1  # loss=advantage: linear beyond this error, in units of reward
+    q0: str = "monte_carlo"  # the prompt's soft value: monte_carlo | group | online
+    q0_samples: int = 16  # reference responses to a prompt behind monte_carlo (and online's start)
+    q0_min_ess: float = 8.0  # q0=online: effective samples below which monte_carlo stands in
+
+    def __post_init__(self) -> None:
+        if self.beta <= 0:
+            raise ValueError(f"algo.beta={self.beta}; it must be above 0")
+        if self.loss not in KINDS:
+            raise ValueError(f"algo.loss={self.loss!r}; it is one of {', '.join(KINDS)}")
+        if self.q0 not in INITIAL_VALUES:
+            raise ValueError(f"algo.q0={self.q0!r}; it is one of {', '.join(INITIAL_VALUES)}")
+        if self.q0 != "group" and self.q0_samples < 1:
+            raise ValueError(f"algo.q0_samples={self.q0_samples}; it must be at least 1")
+
+
+def soft_value(rewards: Tensor, beta: float, dim: int = -1) -> Tensor:
+    """V = β log mean exp(r/β) along `dim`: the prompt's soft value from responses of π_ref.
+
+    For binary rewards with success rate p it is β log(1 − p + p e^{1/β}). Computed in float64.
+    """
+    count = rewards.shape[dim]
+    value = beta * (torch.logsumexp(rewards.double() / beta, dim) - math.log(count))
+    return value.to(rewards.dtype) if rewards.is_floating_point() else value
+
+
+def online_soft_value(rewards: Tensor, log_weights: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """The soft value from responses of any μ, by self-normalised importance weights π_ref/μ.
+
+    rewards, log_weights (n,), the latter Σ_t log π_ref − log μ of each response → the value and the
+    effective sample size (Σw)²/Σw², scalars in float64.
+    """
+    weights = log_weights.double()
+    total = weights.logsumexp(-1)
+    value = beta * ((rewards.double() / beta + weights).logsumexp(-1) - total)
+    return value, torch.exp(2 * total - (2 * weights).logsumexp(-1))
+
+
+def log_ratio_sum(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
+    """S(y) = Σ_t log π_θ − log π_ref over the response's tokens → (batch,). A sum, not a mean."""
+    return masked_sum(logp.masked_fill(~mask, 0.0) - ref_logp.masked_fill(~mask, 0.0), mask)
+
+
+def terminal_q(logp: Tensor, ref_logp: Tensor, mask: Tensor, q0: Tensor, beta: float) -> Tensor:
+    """Q_T = Q̂_0 + β S(y), the policy's own claim of the reward → (batch,), in units of reward."""
+    return q0 + beta * log_ratio_sum(logp, ref_logp, mask)
+
+
+def log1mexp(x: Tensor) -> Tensor:
+    """log(1 − e^x) for x < 0, exact at both ends."""
+    near = torch.log(-torch.expm1(x.clamp(min=-math.log(2))))
+    far = torch.log1p(-torch.exp(x.clamp(max=-math.log(2))))
+    return torch.where(x > -math.log(2), near, far)
+
+
+def success_cross_entropy(u: Tensor, v: Tensor) -> Tensor:
+    """−[p log q + (1 − p) log(1 − q)] with q = e^u and p = e^v, elementwise; v ≤ 0, u any.
+
+    Its slope in u is (q − p)/(1 − q): −1 for a success that was not predicted, about q for a
+    failure that was not predicted either. Towards q = 1 the slope diverges, and beyond it (Q above
+    the best reward: no probability) there is no cross-entropy. From the point where the slope
+    reaches 100 on, the loss goes on as a straight line of that slope: it stays finite, the sign of
+    the slope and so the minimum at q = p are untouched, and Q above the best reward is always
+    pulled back down. (A success, p = 1, has slope −1 up to u = 0 and 100 beyond.)
+    """
+    failure = -torch.expm1(v)  # 1 − p
+    turn = torch.log1p(-failure / (1 + STEEPEST))  # where (q − p)/(1 − q) = STEEPEST
+    inner = torch.minimum(u, turn)
+    uncertain = failure > 0
+    negative = torch.where(uncertain, inner, torch.full_like(inner, -1.0))
+    entropy = -v.exp() * inner - torch.where(uncertain, failure * log1mexp(negative), 0.0)
+    return entropy + STEEPEST * (u - turn).clamp(min=0)
+
+
+def spo_loss(
+    logp: Tensor,
+    ref_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    q0: Tensor,
+    *,
+    beta: float,
+    kind: str,
+    reward_high: float = 0.0,
+    huber_width: float = 0.1,
+) -> Tensor:
+    """Mean over responses of the distance between Q_T and the reward → scalar.
+
+    squared: (Q_T − r)².
+    cross_entropy: exp((Q_T − reward_high)/β) read as a probability of success, against the target
+        exp((r − reward_high)/β); see `success_cross_entropy` for where Q_T exceeds reward_high.
+        No reward may exceed it (ValueError).
+    advantage: Huber(Σ_t A_t, r − Q̂_0) with A_t = β log π_θ/π_ref. The paper names an advantage
+        regression among its ablations; this form of it is ours.
+    """
+    q = terminal_q(logp, ref_logp, mask, q0, beta)
+    if kind == "squared":
+        return (q - rewards).square().mean()
+    if kind == "cross_entropy":
+        if bool((rewards > reward_high).any()):
+            raise ValueError(
+                f"a reward of {float(rewards.max()):g} exceeds reward_high={reward_high:g}"
+            )
+        log_q, log_p = (q - reward_high) / beta, (rewards - reward_high) / beta
+        return success_cross_entropy(log_q, log_p.to(log_q.dtype)).mean()
+    if kind == "advantage":
+        return F.huber_loss(q - q0, rewards - q0, delta=huber_width)
+    raise ValueError(f"loss {kind!r}; it is one of {', '.join(KINDS)}")
+
+
+class SPO(Algorithm):
+    """Needs the reference, and the prompt's soft value by one of three estimators."""
+
+    Config = SPOConfig
+    config: SPOConfig
+
+    @property
+    def needs(self) -> Needs:
+        if self.config.q0 == "group":
+            return Needs(reference=True, groups=True, policy=True)
+        return Needs(reference=True, initial_value=self.config.q0)
+
+    def prepare(self, batch: Batch) -> Batch:
+        if self.config.q0 != "group":
+            return batch
+        # VarGrad: the value that makes the group's mean error zero at the present policy.
+        s = log_ratio_sum(batch.policy_logp, batch.ref_logp, batch.mask)
+        error = (batch.rewards - self.config.beta * s).view(-1, batch.group_size)
+        return replace(batch, q0=error.mean(-1).repeat_interleave(batch.group_size))
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, share = self.config, batch.sequence_share
+        loss = spo_loss(
+            policy.logp,
+            batch.ref_logp,
+            batch.mask,
+            batch.rewards,
+            batch.q0,
+            beta=c.beta,
+            kind=c.loss,
+            reward_high=self.reward_high,
+            huber_width=c.huber_width,
+        )
+        with torch.no_grad():
+            q = terminal_q(policy.logp, batch.ref_logp, batch.mask, batch.q0, c.beta)
+            metrics = {
+                "spo/q_initial": batch.q0.mean(),
+                "spo/q_terminal": q.mean(),
+                "spo/q_error": (q - batch.rewards).abs().mean(),
+                "spo/q_above_best": (q > self.reward_high).float().mean(),
+            }
+        return loss * share, {name: value * share for name, value in metrics.items()}
+
+
+ALGORITHM = SPO

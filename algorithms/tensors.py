@@ -1,0 +1,128 @@
+"""Tensor operations that every algorithm shares: masked statistics, KL estimators, log-probs.
+
+Shapes are (batch, time) unless said; `mask` is bool, true on response tokens including EOS. What
+stands at masked positions is never read: it is filled before any exp or subtraction, so that an
+infinity or a NaN there reaches neither a value nor a gradient.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+LOG_RATIO_BOUND = 20.0  # e^20 = 5e8: beyond it a ratio says "elsewhere", not how far
+LOGITS_PER_CHUNK = 2**26  # elements of one float32 block of logits: 256 MiB
+KL_KINDS = ("k1", "k2", "k3", "k3+")
+AGGREGATES = ("sequence_mean", "token_mean", "constant")
+
+
+def masked_sum(x: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
+    """Sum over the masked-in entries along `dim`."""
+    return x.masked_fill(~mask, 0.0).sum(dim)
+
+
+def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
+    """Mean over all masked-in entries → scalar; 0 where there are none."""
+    return x.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)
+
+
+def masked_whiten(x: Tensor, mask: Tensor) -> Tensor:
+    """(x − mean) / std over all masked-in entries, zero elsewhere."""
+    centred = (x - masked_mean(x, mask)).masked_fill(~mask, 0.0)
+    return centred * (masked_mean(centred.square(), mask) + 1e-8).rsqrt()
+
+
+def aggregate(terms: Tensor, mask: Tensor, how: str, constant: int = 1) -> Tensor:
+    """Per-token terms → scalar.
+
+    sequence_mean: over the tokens of a response, then over responses (GRPO, 2402.03300);
+    token_mean: over all tokens (PPO for language models; DAPO, 2503.14476);
+    constant: token sum of a response over `constant`, then over responses (Dr.GRPO, 2503.20783).
+    """
+    if how == "token_mean":
+        return masked_mean(terms, mask)
+    if how == "sequence_mean":
+        return (masked_sum(terms, mask) / mask.sum(-1).clamp(min=1)).mean()
+    if how == "constant":
+        return (masked_sum(terms, mask) / constant).mean()
+    raise ValueError(f"aggregate={how!r}; it is one of {', '.join(AGGREGATES)}")
+
+
+def log_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
+    """log π/π_old per token, 0 where masked out, clamped to ±20."""
+    difference = logp.masked_fill(~mask, 0.0) - old_logp.masked_fill(~mask, 0.0)
+    return difference.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND)
+
+
+def clipped_terms(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+) -> Tensor:
+    """−min(ρ A, clip(ρ, 1 − low, 1 + high) A) per token (1707.06347, eq. 7)."""
+    ratio = log_ratio(logp, old_logp, mask).exp()
+    advantages = advantages.masked_fill(~mask, 0.0)
+    return -torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+
+
+def clip_share(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+) -> Tensor:
+    """Share of tokens whose gradient the clip removes → scalar."""
+    ratio = log_ratio(logp, old_logp, mask).exp()
+    cut = ((advantages > 0) & (ratio > 1 + high)) | ((advantages < 0) & (ratio < 1 - low))
+    return masked_mean(cut.to(ratio.dtype), mask)
+
+
+def kl(logp: Tensor, ref_logp: Tensor, kind: str) -> Tensor:
+    """Estimators of KL(π ‖ π_ref) per token, from tokens of π (Schulman, "Approximating KL
+    divergence", 2020), with d = log π − log π_ref.
+
+    k1 = d: unbiased value; in a loss its expected gradient on-policy is zero.
+    k2 = d²/2: biased value; in a loss its gradient on-policy is that of the KL.
+    k3 = e^{−d} − 1 + d: unbiased value, never negative; in a loss its gradient is biased.
+    k3+: the value of k3 with the gradient of k2.
+    The exponent of k3 is bounded at 20.
+    """
+    d = logp - ref_logp
+    if kind == "k1":
+        return d
+    k2 = 0.5 * d.square()
+    if kind == "k2":
+        return k2
+    k3 = torch.expm1((-d).clamp(max=LOG_RATIO_BOUND)) + d
+    if kind == "k3":
+        return k3
+    if kind == "k3+":
+        return k2 + (k3 - k2).detach()
+    raise ValueError(f"KL estimator {kind!r}; it is one of {', '.join(KL_KINDS)}")
+
+
+def chosen_logp(
+    hidden: Tensor,
+    head: torch.nn.Module,
+    tokens: Tensor,
+    temperature: float = 1.0,
+    entropy_graph: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and entropies of softmax(head(hidden) / temperature), in float32.
+
+    hidden (n, width), tokens (n,) → logp (n,), entropy (n,) in nats. Works in chunks, and keeps no
+    logits for backward where there is more than one: each chunk is computed again there.
+    """
+
+    def chunk(h: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        logits = head(h).float() / temperature
+        normaliser = logits.logsumexp(-1)
+        logp = logits.gather(-1, t.unsqueeze(-1)).squeeze(-1) - normaliser
+        with torch.set_grad_enabled(entropy_graph and torch.is_grad_enabled()):
+            entropy = normaliser - (F.softmax(logits, -1) * logits).sum(-1)
+        return logp, entropy
+
+    vocabulary = getattr(head, "out_features", None) or head.weight.shape[0]
+    size = max(1, LOGITS_PER_CHUNK // vocabulary)
+    if len(tokens) <= size:
+        return chunk(hidden, tokens)
+    pairs = zip(hidden.split(size), tokens.split(size), strict=True)
+    parts = [checkpoint(chunk, h, t, use_reentrant=False) for h, t in pairs]
+    return torch.cat([logp for logp, _ in parts]), torch.cat([entropy for _, entropy in parts])

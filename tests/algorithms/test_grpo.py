@@ -1,0 +1,118 @@
+"""GRPO's advantages, variants and loss, by hand and against a well-known library."""
+
+import pytest
+import torch
+
+from algorithms.base import Batch, PolicyOutput
+from algorithms.grpo import GRPO, GRPOConfig, group_advantages
+
+
+def test_advantages_are_standardised_within_each_group():
+    rewards = torch.tensor([1.0, 0.0, 0.0, 0.0, 5.0, 7.0, 9.0, 11.0], dtype=torch.float64)
+    advantages = group_advantages(rewards, 4).view(2, 4)
+    for group, got in zip(rewards.view(2, 4), advantages, strict=True):
+        expected = (group - group.mean()) / (group.std(unbiased=True) + 1e-6)
+        torch.testing.assert_close(got, expected)
+
+
+def test_without_the_std_it_is_the_difference_to_the_mean():
+    rewards = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    got = group_advantages(rewards, 4, scale_by_std=False)
+    assert got.tolist() == [0.75, -0.25, -0.25, -0.25]
+
+
+def test_equal_rewards_have_no_advantage_even_where_floats_do_not_cancel():
+    rewards = torch.full((3,), 0.1)
+    assert rewards.std() != 0 or rewards.mean() == rewards[0]
+    assert group_advantages(rewards.repeat(2), 3).tolist() == [0.0] * 6
+
+
+def test_a_group_of_one_and_a_broken_group_are_errors():
+    with pytest.raises(ValueError, match="group of 1"):
+        group_advantages(torch.ones(4), 1)
+    with pytest.raises(ValueError, match="whole groups of 3"):
+        group_advantages(torch.ones(4), 3)
+
+
+def make_batch(dtype=torch.float64, groups=2, size=4, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    count = groups * size
+    mask = torch.arange(5) < torch.randint(1, 6, (count, 1), generator=generator)
+    logp, old, ref = -torch.rand(3, count, 5, generator=generator, dtype=dtype)
+    rewards = (torch.rand(count, generator=generator) < 0.5).to(dtype)
+    batch = Batch(
+        mask=mask,
+        rewards=rewards,
+        keep=torch.ones(count, dtype=torch.bool),
+        online=torch.ones(count, dtype=torch.bool),
+        group_size=size,
+        behaviour_logp=old,
+        ref_logp=ref,
+    )
+    return batch, logp
+
+
+def loss_of(batch, logp, **options):
+    grpo = GRPO(GRPOConfig(**options), reward_high=1.0)
+    return grpo.loss(PolicyOutput(logp=logp, entropy=logp), grpo.prepare(batch))[0]
+
+
+def loss_by_hand(batch, logp, kl_coef):
+    """2402.03300, eq. 3, one response after the other."""
+    total = 0.0
+    advantages = group_advantages(batch.rewards, batch.group_size)
+    for i, live in enumerate(batch.mask):
+        ratio = (logp[i] - batch.behaviour_logp[i])[live].exp()
+        bounded = ratio.clamp(0.8, 1.2)
+        surrogate = torch.minimum(ratio * advantages[i], bounded * advantages[i])
+        d = (logp[i] - batch.ref_logp[i])[live]
+        total += (surrogate - kl_coef * ((-d).exp() - 1 + d)).mean()
+    return -total / len(batch.mask)
+
+
+def test_the_loss_is_the_papers():
+    batch, logp = make_batch()
+    for kl_coef in (0.0, 0.04):
+        torch.testing.assert_close(
+            loss_of(batch, logp, kl_coef=kl_coef), loss_by_hand(batch, logp, kl_coef)
+        )
+
+
+def test_the_three_aggregations():
+    batch, logp = make_batch(seed=3)
+    options = {"kl_coef": 0.0, "clip_low": 0.99, "clip_high": 1e9}
+    ratio = (logp - batch.behaviour_logp).exp()
+    terms = -(ratio * group_advantages(batch.rewards, 4).unsqueeze(-1)) * batch.mask
+    lengths = batch.mask.sum(-1)
+    expected = {
+        "sequence_mean": (terms.sum(-1) / lengths).mean(),
+        "token_mean": terms.sum() / lengths.sum(),
+        "constant": terms.sum() / 64 / 8,
+    }
+    for how, value in expected.items():
+        torch.testing.assert_close(loss_of(batch, logp, aggregate=how, **options), value)
+
+
+def test_dropping_flat_groups_takes_their_rows_out():
+    batch, _ = make_batch()
+    batch.rewards[:4] = 1.0
+    batch.rewards[4:] = torch.tensor([0.0, 1.0, 0.0, 0.0])
+    kept = GRPO(GRPOConfig(zero_variance="drop"), 1.0).prepare(batch).keep
+    assert kept.tolist() == [False] * 4 + [True] * 4
+    assert GRPO(GRPOConfig(), 1.0).prepare(batch).keep.all()
+
+
+def test_no_reference_without_a_kl():
+    batch, logp = make_batch()
+    assert not GRPO(GRPOConfig(kl_coef=0.0), 1.0).needs.reference
+    assert GRPO(GRPOConfig(), 1.0).needs.reference
+    blind = Batch(**{**vars(batch), "ref_logp": None})
+    torch.testing.assert_close(loss_of(blind, logp, kl_coef=0.0), loss_of(batch, logp, kl_coef=0.0))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"aggregate": "sum"}, {"kl": "k4"}, {"zero_variance": "skip"}, {"clip_low": 1.0}]
+)
+def test_bad_options_are_named(bad):
+    with pytest.raises(ValueError, match=f"algo.{next(iter(bad))}"):
+        GRPOConfig(**bad)

@@ -1,0 +1,110 @@
+"""No loss and no gradient depends on padding, on the order of rows, or on how a batch is cut."""
+
+import pytest
+import torch
+
+from algorithms.base import Batch, PolicyOutput
+from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.ppo import PPO, PPOConfig
+from algorithms.spo import SPO, SPOConfig
+
+GROUP = 4
+CASES = {
+    "spo-cross_entropy": (SPO, SPOConfig(q0="group")),
+    "spo-squared": (SPO, SPOConfig(q0="group", loss="squared")),
+    "spo-advantage": (SPO, SPOConfig(q0="group", loss="advantage")),
+    "ppo": (PPO, PPOConfig()),
+    "grpo": (GRPO, GRPOConfig()),
+    "grpo-token_mean": (GRPO, GRPOConfig(aggregate="token_mean", kl="k3+")),
+    "grpo-constant": (GRPO, GRPOConfig(aggregate="constant", zero_variance="drop", kl="k2")),
+}
+
+
+@pytest.fixture(params=CASES, ids=str)
+def algorithm(request):
+    cls, config = CASES[request.param]
+    return cls(config, reward_high=1.0)
+
+
+def raw(seed=0, rows=12, time=6):
+    """Per-row tensors and the lengths; nothing is padded yet."""
+    generator = torch.Generator().manual_seed(seed)
+    names = ("logp", "behaviour_logp", "ref_logp", "policy_logp", "values", "new_values")
+    drawn = -torch.rand(len(names), rows, time, generator=generator, dtype=torch.float64)
+    lengths = torch.randint(1, time + 1, (rows,), generator=generator)
+    rewards = (torch.rand(rows, generator=generator) < 0.4).double()
+    rewards[:2] = torch.tensor([0.0, 1.0])
+    return dict(zip(names, drawn, strict=True)), lengths, rewards
+
+
+def padded(x, lengths, left, right, side):
+    """(rows, time) → with padding, garbage in it, tokens flush left or flush right."""
+    rows, time = x.shape
+    width = left + time + right
+    out = torch.full((rows, width), 123.0, dtype=x.dtype)
+    mask = torch.zeros(rows, width, dtype=torch.bool)
+    for row, length in enumerate(lengths.tolist()):
+        start = left + (time - length if side == "left" else 0)
+        out[row, start : start + length] = x[row, :length]
+        mask[row, start : start + length] = True
+    return out, mask
+
+
+def gradient(algorithm, given, lengths, rewards, *, layout=(0, 0, "right"), order=None, cut=None):
+    """(loss, gradient of every row's own log-probs and values) for one way to lay the batch out."""
+    leaves = {k: given[k].clone().requires_grad_(True) for k in ("logp", "new_values")}
+    tensors = {k: padded(v, lengths, *layout)[0] for k, v in {**given, **leaves}.items()}
+    mask = padded(given["logp"], lengths, *layout)[1]
+    order = torch.arange(len(mask)) if order is None else order
+    batch = Batch(
+        mask=mask[order],
+        rewards=rewards[order],
+        keep=torch.ones(len(mask), dtype=torch.bool),
+        online=torch.ones(len(mask), dtype=torch.bool),
+        group_size=GROUP,
+        **{
+            k: tensors[k][order].detach()
+            for k in ("behaviour_logp", "ref_logp", "policy_logp", "values")
+        },
+    )
+    batch = algorithm.prepare(batch)
+    kept = batch.keep.nonzero().flatten()
+    batch = batch.rows(kept)
+    total = 0.0
+    for rows in torch.arange(len(kept)).split(cut or len(kept)):
+        at = order[kept[rows]]
+        output = PolicyOutput(
+            logp=tensors["logp"][at], entropy=tensors["logp"][at], values=tensors["new_values"][at]
+        )
+        total = total + algorithm.loss(output, batch.rows(rows))[0]
+    total.backward()
+    return total.detach(), leaves["logp"].grad, leaves["new_values"].grad
+
+
+@pytest.mark.parametrize(
+    "layout", [(0, 5, "right"), (3, 0, "right"), (0, 0, "left"), (2, 2, "left")]
+)
+def test_padding_changes_nothing(algorithm, layout):
+    case = raw()
+    for one, other in zip(
+        gradient(algorithm, *case), gradient(algorithm, *case, layout=layout), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_the_order_of_groups_and_of_rows_in_them_changes_nothing(algorithm):
+    case = raw(seed=1)
+    order = torch.tensor([5, 4, 7, 6, 11, 8, 9, 10, 2, 0, 3, 1])
+    for one, other in zip(
+        gradient(algorithm, *case), gradient(algorithm, *case, order=order), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 7])
+def test_micro_batches_add_up_to_the_whole(algorithm, cut):
+    case = raw(seed=2)
+    for one, other in zip(
+        gradient(algorithm, *case), gradient(algorithm, *case, cut=cut), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)

@@ -1,0 +1,172 @@
+"""PPO's parts against hand-written sums."""
+
+import pytest
+import torch
+
+from algorithms.base import Batch, PolicyOutput
+from algorithms.ppo import (
+    PPO,
+    PPOConfig,
+    clipped_surrogate,
+    gae,
+    terminal_rewards,
+    value_loss,
+)
+
+
+def random_batch(seed=0, holes=False):
+    generator = torch.Generator().manual_seed(seed)
+    rewards, values = torch.randn(2, 6, 7, generator=generator, dtype=torch.float64)
+    if holes:
+        mask = torch.rand(6, 7, generator=generator) < 0.6
+        mask[:, 3] = True
+    else:
+        mask = torch.arange(7) < torch.randint(1, 8, (6, 1), generator=generator)
+    return rewards, values, mask
+
+
+def gae_by_hand(rewards, values, mask, gamma, lam):
+    """O(T²): A_t = Σ_k (γλ)^k δ_{t+k} over the row's own tokens."""
+    advantages = torch.zeros_like(values)
+    for row in range(len(values)):
+        at = mask[row].nonzero().flatten().tolist()
+        for i, t in enumerate(at):
+            for k, s in enumerate(at[i:]):
+                following = values[row, at[i + k + 1]] if i + k + 1 < len(at) else 0.0
+                delta = rewards[row, s] + gamma * following - values[row, s]
+                advantages[row, t] += (gamma * lam) ** k * delta
+    return advantages
+
+
+@pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1.0), (1.0, 0.0), (0.97, 0.9)])
+@pytest.mark.parametrize("holes", [False, True])
+def test_gae_equals_the_quadratic_sum(gamma, lam, holes):
+    rewards, values, mask = random_batch(holes=holes)
+    advantages, returns = gae(rewards, values, mask, gamma=gamma, lam=lam)
+    expected = gae_by_hand(rewards, values, mask, gamma, lam)
+    torch.testing.assert_close(advantages, expected)
+    torch.testing.assert_close(returns, expected + values.masked_fill(~mask, 0))
+
+
+def test_gae_with_lambda_1_is_reward_to_go_minus_value():
+    rewards, values, mask = random_batch(seed=2)
+    advantages, returns = gae(rewards, values, mask)
+    to_go = rewards.masked_fill(~mask, 0).flip(1).cumsum(1).flip(1).masked_fill(~mask, 0)
+    torch.testing.assert_close(returns, to_go)
+    torch.testing.assert_close(advantages, (to_go - values).masked_fill(~mask, 0))
+
+
+def test_gae_reads_nothing_at_masked_positions():
+    rewards, values, mask = random_batch(seed=4)
+    dirty = gae(rewards.masked_fill(~mask, float("nan")), values.masked_fill(~mask, 1e9), mask)
+    for clean, other in zip(gae(rewards, values, mask), dirty, strict=True):
+        torch.testing.assert_close(clean, other)
+
+
+def test_at_ratio_1_the_gradient_is_the_plain_policy_gradient():
+    _, advantages, mask = random_batch(seed=1)
+    logp = -torch.rand(6, 7, dtype=torch.float64)
+    current = logp.clone().requires_grad_(True)
+    clipped_surrogate(current, logp, advantages, mask).backward()
+    plain = logp.clone().requires_grad_(True)
+    (-(advantages * plain * mask).sum() / mask.sum()).backward()
+    torch.testing.assert_close(current.grad, plain.grad)
+
+
+def test_the_clip_cuts_only_what_goes_too_far_in_the_good_direction():
+    old = torch.zeros(1, 4)
+    logp = torch.tensor([[0.5, 0.5, -0.5, -0.5]], requires_grad=True)
+    advantages = torch.tensor([[1.0, -1.0, 1.0, -1.0]])
+    loss = clipped_surrogate(logp, old, advantages, torch.ones(1, 4, dtype=torch.bool))
+    loss.backward()
+    assert (logp.grad != 0).tolist() == [[False, True, True, False]]
+    ratio = logp.detach().exp()
+    expected = -(1.2 - ratio[0, 1] + ratio[0, 2] - 0.8) / 4
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+
+
+def test_unequal_clip_bounds():
+    logp = torch.tensor([[1.0]], requires_grad=True)
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    given = (logp, torch.zeros(1, 1), torch.ones(1, 1), mask)
+    assert clipped_surrogate(*given, clip_high=0.28).item() == pytest.approx(-1.28)
+
+
+def test_an_absurd_ratio_stays_finite():
+    logp, old = torch.tensor([[-1.0]], requires_grad=True), torch.tensor([[-500.0]])
+    loss = clipped_surrogate(logp, old, -torch.ones(1, 1), torch.ones(1, 1, dtype=torch.bool))
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(logp.grad).all()
+
+
+def test_value_loss_takes_the_worse_of_plain_and_clipped():
+    values, old = torch.tensor([[1.0, 0.1]]), torch.tensor([[0.0, 0.0]])
+    returns, mask = torch.tensor([[1.0, 1.0]]), torch.ones(1, 2, dtype=torch.bool)
+    expected = 0.5 * ((1.0 - 0.2) ** 2 + 0.9**2) / 2
+    assert value_loss(values, old, returns, mask).item() == pytest.approx(expected)
+    unclipped = 0.5 * (0.0 + 0.9**2) / 2
+    assert value_loss(values, old, returns, mask, clip=10.0).item() == pytest.approx(unclipped)
+
+
+def test_the_reward_stands_on_the_last_response_token():
+    mask = torch.tensor([[True, True, False], [True, True, True], [False, True, False]])
+    placed = terminal_rewards(torch.tensor([1.0, 2.0, 3.0]), mask)
+    assert placed.tolist() == [[0, 1, 0], [0, 0, 2], [0, 3, 0]]
+
+
+def ppo_batch(kl_coef):
+    rewards, values, mask = random_batch(seed=7)
+    logp = -torch.rand(6, 7, dtype=torch.float64)
+    batch = Batch(
+        mask=mask,
+        rewards=rewards[:, 0],
+        keep=torch.ones(6, dtype=torch.bool),
+        online=torch.ones(6, dtype=torch.bool),
+        group_size=1,
+        behaviour_logp=logp,
+        ref_logp=logp - 0.5,
+        values=values,
+    )
+    return PPO(PPOConfig(kl_coef=kl_coef), reward_high=1.0).prepare(batch), batch
+
+
+def test_returns_are_those_before_whitening_and_carry_the_kl_penalty():
+    free, batch = ppo_batch(kl_coef=0.0)
+    torch.testing.assert_close(
+        free.returns, batch.rewards.unsqueeze(-1).expand_as(batch.mask).masked_fill(~batch.mask, 0)
+    )
+    paying, _ = ppo_batch(kl_coef=0.1)
+    tokens_to_go = batch.mask.flip(1).cumsum(1).flip(1).masked_fill(~batch.mask, 0)
+    torch.testing.assert_close(paying.returns, free.returns - 0.1 * 0.5 * tokens_to_go)
+
+
+def test_advantages_are_whitened_over_the_whole_batch():
+    prepared, batch = ppo_batch(kl_coef=0.0)
+    live = prepared.advantages[batch.mask]
+    assert live.mean().item() == pytest.approx(0, abs=1e-9)
+    assert live.std(unbiased=False).item() == pytest.approx(1, abs=1e-6)
+
+
+def test_needs_follow_the_options():
+    assert PPO(PPOConfig(), 1.0).needs.critic == "separate"
+    assert PPO(PPOConfig(critic="shared"), 1.0).needs.critic == "shared"
+    assert PPO(PPOConfig(), 1.0).needs.reference
+    assert not PPO(PPOConfig(kl_coef=0.0), 1.0).needs.reference
+    assert PPO(PPOConfig(entropy_coef=0.01), 1.0).needs.entropy_graph
+
+
+def test_the_entropy_bonus_raises_entropy():
+    batch, _ = ppo_batch(kl_coef=0.0)
+    entropy = torch.rand(6, 7, dtype=torch.float64, requires_grad=True)
+    output = PolicyOutput(logp=batch.behaviour_logp, entropy=entropy, values=batch.values)
+    loss, _ = PPO(PPOConfig(kl_coef=0.0, entropy_coef=0.3), 1.0).loss(output, batch)
+    loss.backward()
+    expected = batch.mask.double() * (-0.3 / batch.mask.sum())
+    torch.testing.assert_close(entropy.grad, expected)
+
+
+@pytest.mark.parametrize("bad", [{"critic": "none"}, {"lam": 1.5}, {"clip_low": 0}])
+def test_bad_options_are_named(bad):
+    with pytest.raises(ValueError, match=f"algo.{next(iter(bad))}"):
+        PPOConfig(**bad)

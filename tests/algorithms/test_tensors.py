@@ -1,0 +1,93 @@
+"""What all algorithms share."""
+
+import pytest
+import torch
+
+from algorithms import tensors
+from algorithms.tensors import aggregate, chosen_logp, kl, masked_mean, masked_sum, masked_whiten
+
+
+def test_masked_statistics_read_only_what_is_masked_in():
+    x = torch.tensor([[1.0, float("nan")], [3.0, 5.0]])
+    mask = torch.tensor([[True, False], [True, True]])
+    assert masked_sum(x, mask).tolist() == [1, 8]
+    assert masked_mean(x, mask).item() == 3
+    white = masked_whiten(x, mask)
+    assert white[0, 1] == 0
+    assert white[mask].mean().item() == pytest.approx(0, abs=1e-6)
+    assert white[mask].var(unbiased=False).item() == pytest.approx(1, abs=1e-5)
+
+
+def test_kl_estimators_by_their_formulas():
+    d = torch.tensor([[-1.0, 0.0, 2.0]], dtype=torch.float64)
+    zero = torch.zeros_like(d)
+    torch.testing.assert_close(kl(d, zero, "k1"), d)
+    torch.testing.assert_close(kl(d, zero, "k2"), d**2 / 2)
+    torch.testing.assert_close(kl(d, zero, "k3"), (-d).exp() - 1 + d)
+    with pytest.raises(ValueError, match="k1, k2, k3"):
+        kl(d, zero, "k9")
+
+
+def test_k1_and_k3_are_unbiased_and_the_gradients_are_as_said():
+    """By enumeration: Σ_a π(a) estimator(a) against KL(π ‖ ref) and its true gradient."""
+    logits = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    ref = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    ref = ref.log_softmax(-1)
+
+    def true_gradient():
+        x = logits.clone().requires_grad_(True)
+        logp = x.log_softmax(-1)
+        value = (logp.exp() * (logp - ref)).sum()
+        value.backward()
+        return value.item(), x.grad
+
+    value, gradient = true_gradient()
+    grads = {}
+    for kind in tensors.KL_KINDS:
+        x = logits.clone().requires_grad_(True)
+        logp = x.log_softmax(-1)
+        estimate = (logp.exp().detach() * kl(logp, ref, kind)).sum()
+        estimate.backward()
+        grads[kind] = x.grad
+        if kind != "k2":
+            assert estimate.item() == pytest.approx(value, abs=1e-12)
+    torch.testing.assert_close(grads["k1"], torch.zeros_like(gradient))
+    torch.testing.assert_close(grads["k2"], gradient)
+    torch.testing.assert_close(grads["k3+"], gradient)
+    assert (grads["k3"] - gradient).abs().max() > 1e-2
+
+
+def test_k3_stays_finite():
+    value = kl(torch.tensor([-500.0]), torch.tensor([0.0]), "k3")
+    assert torch.isfinite(value).all()
+
+
+def test_unknown_aggregation_is_named():
+    with pytest.raises(ValueError, match="sequence_mean"):
+        aggregate(torch.ones(1, 1), torch.ones(1, 1, dtype=torch.bool), "mean")
+
+
+@pytest.mark.parametrize("budget", [2**26, 100])
+def test_chosen_logp_in_one_chunk_or_many(monkeypatch, budget):
+    monkeypatch.setattr(tensors, "LOGITS_PER_CHUNK", budget)
+    generator = torch.Generator().manual_seed(0)
+    head = torch.nn.Linear(8, 30, bias=False)
+    hidden = torch.randn(17, 8, generator=generator, requires_grad=True)
+    tokens = torch.randint(30, (17,), generator=generator)
+    logp, entropy = chosen_logp(hidden, head, tokens, temperature=0.7)
+    logp.sum().backward()
+    other = hidden.detach().clone().requires_grad_(True)
+    full = (head(other) / 0.7).log_softmax(-1)
+    full.gather(-1, tokens[:, None]).sum().backward()
+    torch.testing.assert_close(logp, full.gather(-1, tokens[:, None]).squeeze(-1))
+    torch.testing.assert_close(entropy, -(full.exp() * full).sum(-1))
+    torch.testing.assert_close(hidden.grad, other.grad)
+    assert not entropy.requires_grad
+
+
+def test_entropy_has_a_graph_where_asked():
+    head = torch.nn.Linear(4, 5)
+    hidden = torch.randn(3, 4, requires_grad=True)
+    _, entropy = chosen_logp(hidden, head, torch.zeros(3, dtype=torch.long), entropy_graph=True)
+    entropy.sum().backward()
+    assert hidden.grad.abs().sum() > 0
