@@ -42,6 +42,7 @@ def trainer(model, loss_type, folder):
         max_completion_length=64,
         per_device_train_batch_size=4,
         num_generations=4,
+        use_bias_correction_kl=False,  # the published form
         use_cpu=True,
         bf16=False,
         report_to=[],
