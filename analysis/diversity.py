@@ -1,0 +1,120 @@
+"""How different the programs are that a model writes for one problem.
+
+The functions take the programs of one problem; `analysis.metrics` averages over problems. "Form" is
+the normal form of `analysis.normal_form`: two programs are distinct if their forms differ.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+
+from analysis.pass_at_k import pass_at_k
+
+_TOKEN = re.compile(
+    r"""(?P<comment>\#[^\n]*)
+      | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
+      | \d[\w.]* | \w+
+      | \*\*=? | //=? | <<=? | >>=? | [-+*/%&|^=<>!:]= | -> | [^\w\s]""",
+    re.VERBOSE,
+)
+
+
+def program_tokens(program: str) -> list[str]:
+    """Names, numbers, strings and operators, without layout and comments; never fails."""
+    return [m.group() for m in _TOKEN.finditer(program) if m.lastgroup is None]
+
+
+def distinct_ratio(forms: Sequence[str]) -> float:
+    """Distinct forms / forms, for at least one accepted program.
+
+    Easy to read and biased: it falls as more samples are accepted even if the model's distribution
+    over right programs stays the same, because the same program can come up more often. Between
+    models with different pass@1, compare `distinct_share`.
+    """
+    return len(set(forms)) / len(forms)
+
+
+def distinct_share(forms: Sequence[str], m: int) -> float:
+    """Expected distinct forms among m accepted programs drawn without replacement, over m.
+
+    Rarefaction (Hurlbert 1971): E[distinct] = Σ_j 1 - C(c - c_j, m)/C(c, m) for c accepted programs
+    of which c_j have form j. Its expectation does not depend on c, so models that solve the problem
+    more or less often can be compared. In [1/m, 1]. Raises ValueError for fewer than m programs.
+    """
+    counts = Counter(forms).values()
+    return sum(pass_at_k(len(forms), count, m) for count in counts) / m
+
+
+def distinct_n(programs: Sequence[str], n: int) -> float | None:
+    """Distinct n-grams of program tokens / all of them, over all samples of a problem.
+
+    Li et al. 2016 (1510.03055), §5.2, there for dialogue. Right and wrong programs count, names as
+    written. It falls with the number of samples and their length: compare at equal counts. None
+    where no program is n tokens long.
+    """
+    grams: Counter[tuple[str, ...]] = Counter()
+    for program in programs:
+        tokens = program_tokens(program)
+        grams.update(zip(*(tokens[i:] for i in range(n)), strict=False))
+    return len(grams) / grams.total() if grams else None
+
+
+def mean_edit_distance(forms: Sequence[str], *, max_pairs: int = 60, seed: int = 0) -> float:
+    """Mean over all pairs of accepted programs of the normalised token edit distance, in [0, 1].
+
+    Levenshtein distance between the tokens of the two forms / the longer one's length; 0 for equal
+    forms. Over pairs, so its expectation does not depend on how many were accepted. Where the
+    distinct forms make more than `max_pairs` pairs, the mean over unequal pairs is estimated from
+    that many, drawn with `seed`. Needs at least two programs.
+    """
+    counts = Counter(forms)
+    pairs = list(combinations(sorted(counts), 2))
+    if not pairs:
+        return 0.0
+    weights = [counts[a] * counts[b] for a, b in pairs]
+    share_unequal = sum(weights) / (len(forms) * (len(forms) - 1) / 2)
+    if len(pairs) > max_pairs:
+        pairs = random.Random(seed).choices(pairs, weights, k=max_pairs)
+        weights = [1] * max_pairs
+    tokens = {form: program_tokens(form) for form in counts}
+    total = 0.0
+    for (a, b), weight in zip(pairs, weights, strict=True):
+        longer = max(len(tokens[a]), len(tokens[b]), 1)
+        total += weight * edit_distance(tokens[a], tokens[b]) / longer
+    return share_unequal * total / sum(weights)
+
+
+def edit_distance(a: Sequence[str], b: Sequence[str]) -> int:
+    """Levenshtein distance between two token sequences.
+
+    Myers' bit-parallel column update (1999), in Hyyrö's form: Python's integers hold a whole column
+    of the table, so a row costs a few operations whatever its length.
+    """
+    start, end_a, end_b = 0, len(a), len(b)
+    while start < min(end_a, end_b) and a[start] == b[start]:
+        start += 1
+    while min(end_a, end_b) > start and a[end_a - 1] == b[end_b - 1]:
+        end_a, end_b = end_a - 1, end_b - 1
+    a, b = a[start:end_a], b[start:end_b]
+    if not a or not b:
+        return len(a) + len(b)
+    matches: dict[str, int] = {}
+    for i, token in enumerate(a):
+        matches[token] = matches.get(token, 0) | 1 << i
+    full, last = (1 << len(a)) - 1, 1 << (len(a) - 1)
+    # Bit i: the table grows (plus) or shrinks (minus) by one from row i to row i + 1.
+    plus, minus, distance = full, 0, len(a)
+    for token in b:
+        match = matches.get(token, 0)
+        diagonal = (((match & plus) + plus) ^ plus) | match | minus
+        grows = minus | (full & ~(diagonal | plus))
+        shrinks = diagonal & plus
+        distance += bool(grows & last) - bool(shrinks & last)
+        grows = grows << 1 | 1
+        plus = (shrinks << 1 | ~(diagonal | grows)) & full
+        minus = grows & diagonal & full
+    return distance

@@ -1,0 +1,134 @@
+"""Sort runs into groups that differ in nothing but their seed, and name the groups.
+
+Only such runs may be averaged. Whatever else differs in their configs makes another group, and the
+label shows it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from analysis.runs import Run
+
+# What names, places or shows a run without changing what it computes.
+NOT_SETTINGS = ("seed", "output_dir", "name", "logger")
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one setting, one per seed. `repeats` are runs whose seed a better run stands for."""
+
+    label: str
+    settings: Settings  # dotted key → value
+    runs: tuple[Run, ...]
+    repeats: tuple[Run, ...] = ()
+
+    @property
+    def algo(self) -> str:
+        return self.runs[0].algo
+
+    @property
+    def last_step(self) -> int:
+        """The latest step at which any of the runs was evaluated; 0 where none was."""
+        return max((run.evaluated_steps[-1] for run in self.runs if run.evaluated_steps), default=0)
+
+    @property
+    def complete(self) -> tuple[Run, ...]:
+        """The runs that were evaluated at `last_step`: those that the final numbers average."""
+        return tuple(run for run in self.runs if self.last_step in run.evaluated_steps)
+
+
+def flatten(config: dict[str, Any], prefix: str = "") -> Settings:
+    """Nested mapping → {"train.learning_rate": 3e-4, …}; lists stay values."""
+    flat: Settings = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def settings_of(run: Run) -> Settings:
+    """What a run computed with: its flat config without NOT_SETTINGS, plus the data's hash.
+
+    Values that are paths inside the run's own output folder differ from run to run and are dropped.
+    """
+    home = str(run.config.get("output_dir") or run.path)
+    flat = {
+        key: value
+        for key, value in flatten(run.config).items()
+        if key.split(".")[0] not in NOT_SETTINGS
+        and not (isinstance(value, str) and value.startswith((home + "/", str(run.path))))
+    }
+    return flat | {"data_hash": run.info.get("data_hash")}
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """Groups sorted by label, the runs in each by seed."""
+    by_settings: dict[str, list[Run]] = {}
+    for run in runs:
+        settings = settings_of(run)
+        key = json.dumps([run.algo, {k: spelling(v) for k, v in settings.items()}], sort_keys=True)
+        by_settings.setdefault(key, []).append(run)
+    groups = [_one_per_seed(settings_of(members[0]), members) for members in by_settings.values()]
+    for algo in {group.algo for group in groups}:
+        same = [i for i, group in enumerate(groups) if group.algo == algo]
+        labels = distinguish(algo, [groups[i].settings for i in same])
+        for i, label in zip(same, labels, strict=True):
+            groups[i] = replace(groups[i], label=label)
+    return sorted(groups, key=lambda group: group.label)
+
+
+def _one_per_seed(settings: Settings, runs: Sequence[Run]) -> Group:
+    """Of runs with one seed, keep the one that got furthest, and the latest of those."""
+
+    def merit(run: Run) -> tuple[int, bool, str]:
+        last = run.evaluated_steps[-1] if run.evaluated_steps else -1
+        return last, run.status == "finished", str(run.info.get("started") or "")
+
+    best: dict[Any, Run] = {}
+    for run in sorted(runs, key=merit):
+        best[run.seed] = run
+    kept = sorted(best.values(), key=lambda run: (str(type(run.seed)), run.seed))
+    return Group("", settings, tuple(kept), tuple(run for run in runs if run not in kept))
+
+
+def distinguish(name: str, settings: Sequence[Settings]) -> list[str]:
+    """Labels for variants of `name`: the keys in which they differ, by last part where unique."""
+    keys = differing_keys(settings)
+    short = {key: key.rpartition(".")[2] for key in keys}
+    shared = {part for part in short.values() if list(short.values()).count(part) > 1}
+    shown = {key: key if part in shared else part for key, part in short.items()}
+    labels = []
+    for variant in settings:
+        parts = [f"{shown[key]}={plain(variant.get(key))}" for key in keys]
+        labels.append(" ".join([name, *parts]))
+    return labels
+
+
+def differing_keys(settings: Sequence[Settings]) -> list[str]:
+    """The keys, sorted, whose values are not the same in all; absent counts as a value."""
+    keys = sorted({key for variant in settings for key in variant})
+    return [
+        key
+        for key in keys
+        if len({spelling(variant[key]) if key in variant else None for variant in settings}) > 1
+    ]
+
+
+def spelling(value: Any) -> str:
+    """A text that is equal for equal settings: 1 and 1.0 are one setting, 1 and true are two."""
+    return json.dumps(float(value) if type(value) is int else value, sort_keys=True, default=str)
+
+
+def plain(value: Any) -> str:
+    """A config value as one would type it."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,163 @@
+"""From evaluation samples to numbers: what is reported of a model, and how it is averaged.
+
+Each metric gives one value and one weight per problem; the reported number is the weighted mean
+over problems, which is also what the bootstrap resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analysis.diversity import (
+    distinct_n,
+    distinct_ratio,
+    distinct_share,
+    mean_edit_distance,
+)
+from analysis.normal_form import normal_form
+from analysis.pass_at_k import pass_at_k
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KS = (1, 5, 10)
+DRAWN = 5  # accepted programs per problem that distinct_of_5 draws
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A reported number: its column name, its heading, and what it means in plain words."""
+
+    name: str
+    title: str
+    meaning: str
+
+
+METRICS = (
+    *(
+        Metric(
+            f"pass@{k}",
+            f"pass@{k}",
+            f"Chance that at least one of {k} samples is accepted; unbiased estimate (Chen et al. "
+            "2021, eq. 1), mean over problems."
+            if k > 1
+            else "Share of samples that are accepted, mean over problems.",
+        )
+        for k in KS
+    ),
+    Metric(
+        f"distinct_of_{DRAWN}",
+        f"distinct of {DRAWN}",
+        f"Expected share of distinct programs among {DRAWN} accepted ones drawn from a problem's "
+        "samples (rarefaction, Hurlbert 1971), by normal form of the syntax tree. Comparable "
+        f"between models with different pass@1. Mean over problems with at least {DRAWN} accepted "
+        "samples, which are the easier ones for a weak model.",
+    ),
+    Metric(
+        "distinct_ratio",
+        "distinct / accepted",
+        "Distinct programs / accepted programs, per problem and summed over problems. Falls as "
+        "more samples are accepted, so it flatters weak models.",
+    ),
+    Metric(
+        "edit_distance",
+        "edit distance",
+        "Mean token edit distance between two accepted programs of a problem, over the longer "
+        "one's length, after normalisation; 0 where they are the same. Mean over problems with at "
+        "least 2 accepted samples.",
+    ),
+    Metric(
+        "distinct_2",
+        "distinct-2",
+        "Distinct pairs of adjacent program tokens / all of them, over all samples of a problem, "
+        "right or wrong (Li et al. 2016). Mean over problems.",
+    ),
+    Metric(
+        "token_entropy",
+        "token entropy",
+        "Entropy in nats of the model's next-token distribution as it was logged, mean over all "
+        "sampled tokens.",
+    ),
+)
+METRIC = {metric.name: metric for metric in METRICS}
+
+
+def judged(samples: pd.DataFrame) -> pd.DataFrame:
+    """The samples that the judge could decide on: INFRA_ERROR leaves the denominator."""
+    return samples[samples["verdict"] != "INFRA_ERROR"]
+
+
+def pass_scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
+    """pass@k per problem from the samples of one evaluation.
+
+    Columns: problem, metric ("pass@k"), value, weight (1). A problem with fewer than k judged
+    samples has no row for that k.
+    """
+    import pandas as pd
+
+    samples = judged(samples)
+    accepted = (samples["verdict"] == "ACCEPTED").groupby(samples["problem"])
+    rows = [
+        (problem, f"pass@{k}", pass_at_k(int(n), int(c), k), 1.0)
+        for problem, n, c in zip(accepted.sum().index, accepted.size(), accepted.sum(), strict=True)
+        for k in ks
+        if k <= n
+    ]
+    return pd.DataFrame(rows, columns=["problem", "metric", "value", "weight"])
+
+
+def diversity_scores(samples: pd.DataFrame) -> pd.DataFrame:
+    """The other METRICS per problem; columns as in `pass_scores`.
+
+    A problem has no row for a metric that is not defined on it. An accepted program that this
+    Python cannot parse is left out of the metrics on accepted programs.
+    """
+    import pandas as pd
+
+    rows: list[tuple[str, str, float, float]] = []
+    for problem, group in judged(samples).groupby("problem"):
+        accepted = group.loc[group["verdict"] == "ACCEPTED", "program"]
+        forms = [form for program in accepted if (form := normal_form(program)) is not None]
+        if forms:
+            rows.append((problem, "distinct_ratio", distinct_ratio(forms), float(len(forms))))
+        if len(forms) >= 2:
+            rows.append((problem, "edit_distance", mean_edit_distance(forms), 1.0))
+        if len(forms) >= DRAWN:
+            rows.append((problem, f"distinct_of_{DRAWN}", distinct_share(forms, DRAWN), 1.0))
+        if (share := distinct_n(list(group["program"]), 2)) is not None:
+            rows.append((problem, "distinct_2", share, 1.0))
+    table = pd.DataFrame(rows, columns=["problem", "metric", "value", "weight"])
+    return pd.concat([table, entropy_scores(samples)], ignore_index=True)
+
+
+def entropy_scores(samples: pd.DataFrame) -> pd.DataFrame:
+    """token_entropy per problem, each sample's mean weighted by its tokens; columns as above.
+
+    Empty where the samples have no column `entropy`.
+    """
+    import pandas as pd
+
+    samples = judged(samples)
+    if "entropy" not in samples:
+        return pd.DataFrame(columns=["problem", "metric", "value", "weight"])
+    samples = samples[samples["entropy"].notna() & (samples["tokens"] > 0)]
+    tokens = samples["tokens"].groupby(samples["problem"]).sum().astype(float)
+    nats = (samples["entropy"] * samples["tokens"]).groupby(samples["problem"]).sum()
+    table = pd.DataFrame({"metric": "token_entropy", "value": nats / tokens, "weight": tokens})
+    return table.rename_axis("problem").reset_index()
+
+
+def scores(samples: pd.DataFrame) -> pd.DataFrame:
+    """All of METRICS per problem, for the samples of one evaluation."""
+    import pandas as pd
+
+    return pd.concat([pass_scores(samples), diversity_scores(samples)], ignore_index=True)
+
+
+def summarise(per_problem: pd.DataFrame) -> pd.Series:
+    """The reported numbers, by metric name: weighted means over problems of `scores`."""
+    products = per_problem["value"] * per_problem["weight"]
+    by_metric = per_problem["metric"]
+    return products.groupby(by_metric).sum() / per_problem["weight"].groupby(by_metric).sum()

@@ -1,0 +1,191 @@
+"""Tables for people: Markdown, terminal and HTML forms of what `analysis.aggregate` computed."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.metrics import METRICS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+TEMPLATE = Path(__file__).with_name("report.html.j2")
+NOTHING = "–"
+BUDGET_HEADINGS = {
+    "generated_tokens": "generated tokens",
+    "reference_tokens": "reference tokens",
+    "judged_programs": "judged programs",
+    "optimiser_steps": "optimiser steps",
+    "wall_s": "wall time (min)",
+}
+TERMINAL_METRICS = ("pass@1", "pass@5", "pass@10", "distinct_of_5", "edit_distance")
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """Fixed digits for measured numbers; a dash for what was not measured."""
+    return NOTHING if missing(value) else f"{value:.{digits}f}"
+
+
+def count(value: Any) -> str:
+    """Whole numbers with separators: 512,000."""
+    return NOTHING if missing(value) else f"{value:,.0f}"
+
+
+def minutes(seconds: Any) -> str:
+    return NOTHING if missing(seconds) else f"{seconds / 60:.1f}"
+
+
+def missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def interval(row: Mapping[str, Any], name: str, digits: int = 3) -> str:
+    """The ends of the interval of `name`, "" where there is none."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "" if missing(low) else f"[{number(low, digits)}, {number(high, digits)}]"
+
+
+def with_interval(row: Mapping[str, Any], name: str) -> str:
+    return f"{number(row[name])} {interval(row, name)}".strip()
+
+
+def measured_metrics(results: pd.DataFrame) -> list[Any]:
+    """The METRICS that have a value in at least one row."""
+    return [metric for metric in METRICS if results[metric.name].notna().any()]
+
+
+def result_cells(results: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Heading and rows of the result table as text."""
+    metrics = measured_metrics(results)
+    heading = ["", "seeds", "step", *(metric.title for metric in metrics), "pass@1 / base"]
+    rows = [
+        [
+            row["label"],
+            str(row["seeds"]),
+            str(row["step"]),
+            *(with_interval(row, metric.name) for metric in metrics),
+            number(row.get("gain"), 2),
+        ]
+        for row in results.to_dict("records")
+    ]
+    return heading, rows
+
+
+def budget_cells(results: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Heading and rows of what each group spent, mean over seeds."""
+    trained = results[results["step"] > 0]
+    columns = {
+        name: heading
+        for name, heading in BUDGET_HEADINGS.items()
+        if name in trained and trained[name].notna().any()
+    }
+    rows = [
+        [
+            row["label"],
+            *(minutes(row[name]) if name == "wall_s" else count(row[name]) for name in columns),
+        ]
+        for row in trained.to_dict("records")
+    ]
+    return ["", *columns.values()], rows
+
+
+def difficulty_cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Heading and rows of `analysis.breakdown.difficulty_table`, a column per tier and k."""
+    if not len(table):
+        return [], []
+    keys = [(d, m) for d in table["difficulty"].cat.categories for m in table["metric"].unique()]
+    found = {(r["label"], r["difficulty"], r["metric"]): r for r in table.to_dict("records")}
+    sizes = table.groupby("difficulty", observed=True)["problems"].max()
+    heading = ["", *(f"{d} ({sizes[d]}) {m}" for d, m in keys)]
+    rows = [
+        [label, *(number(found.get((label, d, m), {}).get("mean")) for d, m in keys)]
+        for label in dict.fromkeys(table["label"])
+    ]
+    return heading, rows
+
+
+def verdict_cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Heading and rows of `analysis.breakdown.verdict_table`, in per cent."""
+    heading = ["", *(name.lower().replace("_", " ") for name in table.columns)]
+    rows = [
+        [str(label), *(f"{100 * share:.1f}" for share in row)] for label, row in table.iterrows()
+    ]
+    return heading, rows
+
+
+def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A pipe table, the first column left, the others right, padded to be readable as text."""
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in (heading, *rows)]
+    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(heading))]
+    lines = []
+    for row in cells:
+        padded = [
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(f"| {' | '.join(padded)} |")
+    rule = [("-" * (w - 1) + ":") if i else "-" * w for i, w in enumerate(widths)]
+    return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[1:]])
+
+
+def markdown(results: pd.DataFrame, caveats: Sequence[str]) -> str:
+    """table.md: results, budgets and caveats."""
+    first = results.iloc[0]
+    parts = [
+        f"Evaluation on {first['problems']} problems, {first['samples']} samples each; mean over "
+        "seeds, 95 % bootstrap intervals in brackets.",
+        markdown_table(*result_cells(results)),
+    ]
+    budgets = budget_cells(results)
+    if budgets[1]:
+        parts += ["Spent by the end of training, mean over seeds:", markdown_table(*budgets)]
+    if caveats:
+        parts += ["To bear in mind:", "\n".join(f"- {sentence}" for sentence in caveats)]
+    return "\n\n".join(parts) + "\n"
+
+
+def terminal_table(results: pd.DataFrame) -> Table:
+    """The main metrics as a rich table, intervals in two digits below the means."""
+    from rich import box
+    from rich.table import Table
+
+    metrics = [m for m in measured_metrics(results) if m.name in TERMINAL_METRICS]
+    table = Table(box=box.SIMPLE_HEAD, show_lines=False, padding=(0, 1))
+    for heading in ("", "seeds", *(metric.title for metric in metrics), "pass@1\n/ base"):
+        table.add_column(heading.replace(" of ", "\nof "), justify="right" if heading else "left")
+    for row in results.to_dict("records"):
+        cells = [f"{number(row[m.name])}\n[dim]{_dashed(row, m.name)}[/dim]" for m in metrics]
+        table.add_row(row["label"], str(row["seeds"]), *cells, number(row.get("gain"), 2))
+    return table
+
+
+def _dashed(row: Mapping[str, Any], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "" if missing(low) else f"{number(low, 2)}–{number(high, 2)}"
+
+
+def data_uri(svg: Path) -> str:
+    """The image itself, so that the page needs no second file."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode()
+
+
+def html(context: Mapping[str, Any]) -> str:
+    """Fill the page's template; everything that comes from a run folder is escaped."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals |= {
+        "number": number,
+        "count": count,
+        "minutes": minutes,
+        "interval": interval,
+        "missing": missing,
+    }
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(context)

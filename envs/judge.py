@@ -1,0 +1,271 @@
+"""The judge: responses to problems go in, judgements come out, in the same order.
+
+It extracts the program, has the sandbox run it on the problem's inputs, compares outside the
+sandbox, and remembers what it has judged. The same submissions in the same order give the same
+verdicts and counters, however the sandbox's workers take turns: what is learnt about tests is used
+only from the next call on, and whatever ran beyond a program's first failed test is not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+
+from envs.extract import extract_program
+from envs.grading import Grade, Summary, grade, judgement, summarize
+from envs.problem import Judgement, Problem, Verdict
+from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
+
+RULES_VERSION = 1  # raise it with every change to extraction, checkers, limits or verdicts
+CACHED_JUDGEMENTS = 100_000  # the oldest go first
+
+
+@dataclass
+class JudgeConfig:
+    """Limits and shortcuts. Every field is part of the judge's version."""
+
+    early_stop: bool = True  # stop a program at its first failed test: binary rewards need no more
+    time_factor: float = 2.0  # Python's allowance: times the problem's own time limit
+    default_time_limit_s: float = 6.0  # CPU seconds a test where the problem names no limit
+    time_margin: float = 0.2  # up to this share over the limit, a right answer is judged once more
+    wall_factor: float = 3.0  # wall limit as a multiple of the CPU limit
+    default_memory_limit_mb: int = 512  # where the problem names no limit
+    min_memory_limit_mb: int = 256  # the interpreter itself needs address space
+    output_limit_mb: int = 4  # of stdout; raised where twice the expected output needs more
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name not in ("early_stop", "time_margin") and value <= 0:
+                raise ValueError(f"judge.{name}={value}: must be above 0")
+        if self.time_margin < 0:
+            raise ValueError(f"judge.time_margin={self.time_margin}: must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One response to one problem."""
+
+    problem: Problem
+    response: str
+
+
+@dataclass
+class JudgeStats:
+    """Counters since the judge was made. Only cpu_s and judged_again depend on the machine."""
+
+    submissions: int = 0
+    without_program: int = 0
+    programs_judged: int = 0
+    programs_cached: int = 0  # judged before, or equal to another of the same call
+    tests_run: int = 0  # up to each program's first failed test where judging stops there
+    judged_again: int = 0  # near the time limit, out of wall time, or after an infrastructure error
+    infra_errors: int = 0  # programs that stayed without a verdict
+    cpu_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Plan:
+    """One program to run, and every submission that waits for it."""
+
+    problem: Problem
+    program: str
+    order: list[int]  # the problem's tests in the order in which they run
+    limit_s: float
+    job: Job
+    waiting: list[int]
+    cpu_s: float = 0.0
+    graded: dict[int, tuple[Execution, Grade]] = field(default_factory=dict)
+    judgement: Judgement | None = None
+    failed_test: int | None = None
+
+
+class Judge:
+    """Judges with one sandbox, which it does not own. Not for use from two threads at once."""
+
+    def __init__(self, sandbox: Sandbox, config: JudgeConfig | None = None) -> None:
+        self.sandbox = sandbox
+        self.config = replace(config or JudgeConfig())
+        rules = repr((RULES_VERSION, sorted(asdict(self.config).items())))
+        self.version = f"{RULES_VERSION}-{hashlib.sha256(rules.encode()).hexdigest()[:8]}"
+        self.stats = JudgeStats()
+        self._cache: dict[tuple[str, bytes], Judgement] = {}
+        self._failures: dict[str, list[int]] = {}  # problem hash → failures seen of each test
+
+    def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
+        """Judge all, in order.
+
+        Raises ValueError for a problem that cannot be judged (no tests, or `needs_checker`) and
+        SandboxError if the sandbox cannot go on. A program that the infrastructure failed twice
+        has the verdict INFRA_ERROR, which is neither cached nor a reward.
+        """
+        judgements = dict(self.as_judged(submissions))
+        return [judgements[index] for index in range(len(submissions))]
+
+    async def stream(
+        self, submissions: Sequence[Submission]
+    ) -> AsyncIterator[tuple[int, Judgement]]:
+        """Yield (index, judgement) as programs end; the sandbox is driven from one thread."""
+        results = self.as_judged(submissions)
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge") as thread:
+            try:
+                while (item := await loop.run_in_executor(thread, next, results, None)) is not None:
+                    yield item
+            finally:
+                await loop.run_in_executor(thread, results.close)
+
+    def as_judged(
+        self, submissions: Sequence[Submission]
+    ) -> Generator[tuple[int, Judgement], None, None]:
+        """Yield (index, judgement) as programs end, every index once. Raises as `judge` does."""
+        plans: dict[tuple[str, bytes], _Plan] = {}
+        known: list[tuple[int, Judgement]] = []
+        for index, submission in enumerate(submissions):
+            self._admit(index, submission, plans, known)
+        try:
+            yield from known
+            for plan in self._run(list(plans.values())):
+                for index in plan.waiting:
+                    yield index, plan.judgement
+        finally:
+            self._settle(plans)
+
+    def _admit(
+        self,
+        index: int,
+        submission: Submission,
+        plans: dict[tuple[str, bytes], _Plan],
+        known: list[tuple[int, Judgement]],
+    ) -> None:
+        """Answer from the cache, join an equal program's plan, or make a new plan."""
+        problem = submission.problem
+        if not problem.tests or problem.checker == "needs_checker":
+            why = "it has no tests" if not problem.tests else "it needs a checker of its own"
+            raise ValueError(f"problem {problem.name} cannot be judged: {why}")
+        self.stats.submissions += 1
+        program = extract_program(submission.response)
+        if program is None:
+            self.stats.without_program += 1
+            known.append((index, self._no_program(problem)))
+            return
+        key = (problem.hash, hashlib.sha256(program.encode("utf-8", "surrogatepass")).digest())
+        if key in self._cache:
+            self.stats.programs_cached += 1
+            known.append((index, self._cache[key]))
+        elif key in plans:
+            self.stats.programs_cached += 1
+            plans[key].waiting.append(index)
+        else:
+            plans[key] = self._plan(index, problem, program)
+
+    def _no_program(self, problem: Problem) -> Judgement:
+        return Judgement(
+            verdict=Verdict.SYNTAX_ERROR,
+            passed=0,
+            total=len(problem.tests),
+            run=0,
+            program="",
+            detail="no program in the response",
+            problem_hash=problem.hash,
+            judge_version=self.version,
+        )
+
+    def _plan(self, index: int, problem: Problem, program: str) -> _Plan:
+        order = list(range(len(problem.tests)))
+        if self.config.early_stop and problem.hash in self._failures:
+            failures = self._failures[problem.hash]
+            order.sort(key=lambda test: -failures[test])
+        limit_s, limits = self._limits(problem)
+        inputs = tuple(problem.tests[test].input for test in order)
+        job = Job(program, inputs, limits, problem.fn_name)
+        return _Plan(problem, program, order, limit_s, job, [index])
+
+    def _limits(self, problem: Problem) -> tuple[float, Limits]:
+        """(the CPU limit of a verdict, what the sandbox enforces: the limit plus its margin)."""
+        config = self.config
+        limit_s = config.default_time_limit_s
+        if problem.time_limit_s is not None:
+            limit_s = problem.time_limit_s * config.time_factor
+        memory_mb = problem.memory_limit_mb or config.default_memory_limit_mb
+        expected_mb = max(len(test.output) for test in problem.tests) / 2**20
+        limits = Limits(
+            cpu_s=limit_s * (1 + config.time_margin),
+            wall_s=limit_s * (1 + config.time_margin) * config.wall_factor,
+            memory_mb=max(memory_mb, config.min_memory_limit_mb),
+            output_mb=max(config.output_limit_mb, math.ceil(2 * expected_mb)),
+        )
+        return limit_s, limits
+
+    def _run(self, plans: list[_Plan]) -> Iterator[_Plan]:
+        """Run all plans; those in doubt run once more at the end, each alone in the sandbox."""
+        doubtful: list[int] = []
+        for at, executions in self._execute(plans):
+            if self._conclude(plans[at], executions).doubtful:
+                doubtful.append(at)
+                plans[at].judgement = None
+            else:
+                yield plans[at]
+        for at in sorted(doubtful):
+            self.stats.judged_again += 1
+            for _, executions in self._execute([plans[at]]):
+                self._conclude(plans[at], executions)
+            yield plans[at]
+
+    def _execute(self, plans: list[_Plan]) -> Iterator[tuple[int, list[Execution]]]:
+        def keep_going(at: int, position: int, execution: Execution) -> bool:
+            if execution.outcome in (Outcome.INFRA_ERROR, Outcome.SYNTAX_ERROR):
+                return False
+            if not self.config.early_stop:
+                return True
+            return _graded(plans[at], position, execution).verdict is Verdict.ACCEPTED
+
+        if plans:
+            yield from self.sandbox.run([plan.job for plan in plans], keep_going)
+
+    def _conclude(self, plan: _Plan, executions: list[Execution]) -> Summary:
+        plan.cpu_s += sum(execution.cpu_s for execution in executions)
+        grades = [_graded(plan, *item) for item in enumerate(executions)]
+        summary = summarize(grades, len(plan.order), early_stop=self.config.early_stop)
+        plan.failed_test = None
+        if summary.failed_position is not None:
+            plan.failed_test = plan.order[summary.failed_position]
+        plan.judgement = replace(
+            judgement(plan.problem, plan.program, summary, plan.failed_test),
+            cpu_s=plan.cpu_s,
+            judge_version=self.version,
+        )
+        plan.graded.clear()
+        return summary
+
+    def _settle(self, plans: dict[tuple[str, bytes], _Plan]) -> None:
+        """Count and remember what was judged, in the order of submission."""
+        for key, plan in plans.items():
+            if plan.judgement is None:
+                continue
+            self.stats.programs_judged += 1
+            self.stats.tests_run += plan.judgement.run
+            self.stats.cpu_s += plan.cpu_s
+            if plan.judgement.verdict is Verdict.INFRA_ERROR:
+                self.stats.infra_errors += 1
+                continue
+            self._cache[key] = plan.judgement
+            if plan.failed_test is not None:
+                failures = self._failures.setdefault(plan.problem.hash, [0] * len(plan.order))
+                failures[plan.failed_test] += 1
+        while len(self._cache) > CACHED_JUDGEMENTS:
+            del self._cache[next(iter(self._cache))]
+
+
+def _graded(plan: _Plan, position: int, execution: Execution) -> Grade:
+    """Grade an execution once, although both keep_going and the conclusion ask for it."""
+    seen = plan.graded.get(position)
+    if seen is not None and seen[0] is execution:
+        return seen[1]
+    expected = plan.problem.tests[plan.order[position]].output
+    result = grade(plan.problem.checker, expected, plan.limit_s, execution)
+    plan.graded[position] = (execution, result)
+    return result

@@ -1,0 +1,60 @@
+"""From a judgement to the one number that a policy learns from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envs.problem import Judgement, Verdict
+
+KINDS = ("binary", "fraction", "shaped")
+
+
+@dataclass
+class RewardConfig:
+    """How verdicts are paid. The range is the task's, since a soft value depends on it."""
+
+    kind: str = (
+        "binary"  # binary: all tests or nothing; fraction: share of tests; shaped: see below
+    )
+    low: float = 0.0  # paid for a program that passes no test
+    high: float = 1.0  # paid for an accepted program
+    no_program_penalty: float = (
+        0.1  # shaped only: how far below `low` a response without program is
+    )
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"reward.kind={self.kind!r}: must be one of {', '.join(KINDS)}")
+        if not self.low < self.high:
+            raise ValueError(f"reward.low={self.low} must be below reward.high={self.high}")
+        if self.no_program_penalty < 0:
+            raise ValueError(f"reward.no_program_penalty={self.no_program_penalty} must be ≥ 0")
+
+    @property
+    def needs_all_tests(self) -> bool:
+        """Whether the judge must run every test (JudgeConfig.early_stop=False)."""
+        return self.kind != "binary"
+
+
+def reward(judgement: Judgement, config: RewardConfig) -> float:
+    """The reward of one response.
+
+    binary: `high` if accepted, else `low`. fraction: `low` plus the share of tests passed of the
+    way to `high`. shaped: fraction, and `low - no_program_penalty` where the response held no
+    program. Raises ValueError for an INFRA_ERROR, which says nothing about the program, and for
+    a judgement that stopped early where the share of tests is asked for.
+    """
+    if judgement.verdict is Verdict.INFRA_ERROR:
+        raise ValueError("an INFRA_ERROR is no reward: leave the sample out of the batch")
+    if config.kind == "binary":
+        return config.high if judgement.verdict is Verdict.ACCEPTED else config.low
+    if config.kind == "shaped" and not judgement.program:
+        return config.low - config.no_program_penalty
+    if judgement.verdict is Verdict.SYNTAX_ERROR:
+        return config.low
+    if judgement.run < judgement.total:
+        raise ValueError(
+            f"reward.kind={config.kind} needs every test, but judging stopped after "
+            f"{judgement.run} of {judgement.total}: set judge.early_stop=false"
+        )
+    return config.low + (config.high - config.low) * judgement.passed / judgement.total

@@ -1,0 +1,218 @@
+"""Starting and removing worker containers, ahead of need and off the pool's thread.
+
+A container takes some 400 ms to start and as long to remove; done here, on threads, that stalls no
+other worker. An engine that dies takes all its containers along: starting is then tried again with
+growing pauses until it is back or patience ends.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import logging
+import secrets
+import select
+import socket
+import ssl
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envs.sandbox.base import SandboxError
+from envs.sandbox.engine import (
+    EngineAway,
+    connect,
+    owner_labels,
+    reap_run,
+    remove,
+    require_image,
+    worker_options,
+)
+from envs.sandbox.seccomp import child_filter
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+log = logging.getLogger(__name__)
+
+# RLIMIT_NPROC counts a user's processes over all containers of a host, so that each gets its own.
+CHILD_UIDS = range(1 << 20, 1 << 30)
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1", "LC_ALL": "C.UTF-8"}
+REFUSALS = 3  # an engine that answers, but refuses, is seldom better later
+
+
+@cache
+def worker_source() -> str:
+    """The fork server's text: it is handed over at start, so that no image goes stale with it."""
+    return Path(__file__).with_name("worker.py").read_text()
+
+
+def worker_command() -> list[str]:
+    """The command of a new container."""
+    uid = secrets.choice(CHILD_UIDS)
+    config = {
+        "uid": uid,
+        "gid": uid,
+        "pid_namespace": False,
+        "seccomp": base64.b64encode(child_filter()).decode(),
+    }
+    return [
+        "python3.11",
+        "-s",
+        "-S",
+        "-P",
+        "-B",
+        "-W",
+        "ignore",
+        "-c",
+        worker_source(),
+        json.dumps(config),
+    ]
+
+
+def attach(client: DockerClient, container: str) -> socket.socket:
+    """A non-blocking socket to a container's stdin, stdout and stderr."""
+    raw = client.api.attach_socket(
+        container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+    )
+    attached = getattr(raw, "_sock", None)
+    # TLS holds back decrypted bytes that a selector does not see.
+    if not isinstance(attached, socket.socket) or isinstance(attached, ssl.SSLSocket):
+        raise SandboxError("the Docker sandbox needs an engine on a unix or plain TCP socket")
+    attached.setblocking(False)
+    return attached
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A started worker container and the non-blocking socket attached to it."""
+
+    client: DockerClient
+    id: str
+    socket: socket.socket
+
+    def cut(self) -> None:
+        """Close the socket, which ends the worker's stdin and, with it, the worker."""
+        self.socket.close()
+
+    def ended(self) -> bool:
+        """Whether the engine has hung up, as it does when the container or itself ends."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLRDHUP)  # seen even behind bytes not yet read
+        return bool(poll.poll(0))
+
+    def remove(self) -> None:
+        """Kill and remove. Where the engine is gone, its containers are, or are reaped later."""
+        from docker.errors import DockerException
+        from requests import RequestException
+
+        try:
+            remove(self.client, self.id)
+        except (DockerException, RequestException, OSError) as error:
+            log.debug("container %s not removed now: %s", self.id[:12], error)
+        finally:
+            self.client.close()
+
+
+class Launcher:
+    """The containers of one sandbox: `workers` are started at once, later ones one ahead of need.
+
+    An engine that does not answer is tried again for `patience_s` seconds.
+    """
+
+    def __init__(self, workers: int, memory_mb: int, pids: int, patience_s: float) -> None:
+        self.run = secrets.token_hex(4)
+        self.patience_s = patience_s
+        self._options = worker_options(memory_mb, pids) | {"labels": owner_labels(self.run)}
+        self._closing = threading.Event()
+        self._threads = ThreadPoolExecutor(min(workers + 1, 8), f"containers-{self.run}")
+        self._ahead = [self._threads.submit(self._launch_patiently) for _ in range(workers)]
+
+    def take(self) -> Future[Container]:
+        """The next container, started or about to be; where it was the last, one more is begun."""
+        taken = self._ahead.pop(0)
+        if not self._ahead:
+            self._ahead.append(self._threads.submit(self._launch_patiently))
+        return taken
+
+    def discard(self, launch: Future[Container]) -> None:
+        """End a container at once, or as soon as it has started, and remove it on a thread."""
+        launch.cancel()
+        launch.add_done_callback(self._end)
+
+    def close(self) -> None:
+        """End what was started ahead, wait for all removals, and look for anything left."""
+        self._closing.set()
+        for launch in self._ahead:
+            self.discard(launch)
+        self._ahead.clear()
+        self._threads.shutdown(wait=True)
+        try:
+            client = connect(timeout_s=20.0)
+        except SandboxError:
+            return  # what a dead engine left, the next start finds by its labels
+        reap_run(client, self.run)
+        client.close()
+
+    def _end(self, launch: Future[Container]) -> None:
+        if launch.cancelled() or launch.exception():
+            return
+        container = launch.result()
+        container.cut()
+        if self._closing.is_set():  # the threads take nothing new any more
+            container.remove()
+        else:
+            self._threads.submit(container.remove)
+
+    def _launch_patiently(self) -> Container:
+        from docker.errors import APIError, DockerException
+        from requests import RequestException
+
+        deadline, pause, refusals = time.monotonic() + self.patience_s, 0.1, 0
+        while True:
+            try:
+                return self._launch()
+            except APIError as error:
+                refusals += 1
+                if refusals == REFUSALS:
+                    raise SandboxError(f"the engine starts no container: {error}") from error
+                last = error
+            except (EngineAway, DockerException, RequestException, OSError) as error:
+                last = error
+            if time.monotonic() + pause > deadline:
+                raise SandboxError(
+                    f"the Docker engine stayed away for {self.patience_s:.0f} s: start it again "
+                    f"and resume the run ({last})"
+                ) from last
+            log.warning("no container yet, trying again in %.1f s: %s", pause, last)
+            if self._closing.wait(pause):
+                raise SandboxError("the sandbox was closed while it was starting") from last
+            pause = min(2 * pause, 5.0)
+
+    def _launch(self) -> Container:
+        client = connect()
+        container = None
+        try:
+            container = client.containers.create(
+                require_image(client),
+                worker_command(),
+                stdin_open=True,  # the engine closes it when the one who attached is gone
+                auto_remove=True,
+                environment=ENVIRONMENT,
+                **self._options,
+            )
+            # Before the start, so that not a byte of the worker's is missed.
+            attached = attach(client, container.id)
+            container.start()
+        except BaseException:
+            if container is not None:
+                with contextlib.suppress(Exception):
+                    remove(client, container.id)
+            client.close()
+            raise
+        return Container(client, container.id, attached)

@@ -1,0 +1,162 @@
+"""Talking to a Docker engine: is it there, what of ours runs on it, and what has lost its owner.
+
+Every container of ours carries its owner in its labels. Standard input ends with the owner and the
+worker with it, so leftovers are rare; the labels find those that a crash of the engine left.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envs.sandbox.base import SandboxError
+from envs.sandbox.image import image_tag, seccomp_profile
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+LABEL = "spo-bench"
+STACK = 256 << 20
+BUILD = "build it with `make sandbox-image`, or `make sandbox-image-offline` without a registry"
+
+
+class EngineAway(SandboxError):
+    """No engine answers, now: one that is being restarted will."""
+
+
+def connect(timeout_s: float = 60.0) -> DockerClient:
+    """A client of the engine at DOCKER_HOST or the default socket.
+
+    Raises EngineAway where none answers.
+    """
+    import docker
+    from docker.errors import DockerException
+
+    try:
+        return docker.from_env(timeout=timeout_s)
+    except DockerException as error:
+        where = os.environ.get("DOCKER_HOST") or "the default socket"
+        raise EngineAway(
+            f"no Docker engine answers at {where}: start one, set DOCKER_HOST, "
+            "or use sandbox=embedded"
+        ) from error
+
+
+def require_image(client: DockerClient) -> str:
+    """The id of the workers' image; SandboxError with the command that builds it where it lacks."""
+    from docker.errors import ImageNotFound
+
+    try:
+        return client.images.get(image_tag()).id
+    except ImageNotFound:
+        raise SandboxError(f"the image {image_tag()} is not on the engine: {BUILD}") from None
+
+
+def unavailable() -> str | None:
+    """Why the Docker backend cannot be used here, in one line; None if it can."""
+    try:
+        client = connect(timeout_s=5.0)
+    except SandboxError as error:
+        return str(error)
+    try:
+        require_image(client)
+    except SandboxError as error:
+        return str(error)
+    finally:
+        client.close()
+    return None
+
+
+def start_time(pid: int) -> str | None:
+    """When a process started, in clock ticks after boot (proc(5), field 22); None if it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The second field is a name in parentheses that may hold blanks and parentheses itself.
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else fields[18]
+
+
+def scope() -> str:
+    """This boot and this pid namespace: within it, and only within it, a pid names a process."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+
+
+def owner_labels(run: str) -> dict[str, str]:
+    """The labels of a container that this process owns; `run` tells its sandboxes apart."""
+    pid = os.getpid()
+    return {
+        LABEL: run,
+        f"{LABEL}.scope": scope(),
+        f"{LABEL}.pid": str(pid),
+        f"{LABEL}.started": start_time(pid) or "",
+    }
+
+
+def orphaned(labels: dict[str, str]) -> bool:
+    """Whether the owner is known to be dead: one in another scope cannot be looked up from here."""
+    if labels.get(f"{LABEL}.scope") != scope():
+        return False
+    return start_time(int(labels[f"{LABEL}.pid"])) != labels[f"{LABEL}.started"]
+
+
+def reap_orphans(client: DockerClient) -> int:
+    """Remove the containers whose owners died; return how many. Other runs' are left alone."""
+    found = client.api.containers(all=True, filters={"label": LABEL})
+    return sum(
+        remove(client, container["Id"]) for container in found if orphaned(container["Labels"])
+    )
+
+
+def reap_run(client: DockerClient, run: str) -> int:
+    """Remove all containers of one sandbox of this process; return how many."""
+    found = client.api.containers(all=True, filters={"label": f"{LABEL}={run}"})
+    return sum(remove(client, container["Id"]) for container in found)
+
+
+def remove(client: DockerClient, container: str) -> bool:
+    """Kill and remove a container; False if it was going or gone already."""
+    from docker.errors import APIError
+
+    try:
+        client.api.remove_container(container, force=True, v=True)
+    except APIError as error:
+        if error.status_code in (404, 409):  # no such container; removal already in progress
+            return False
+        raise
+    return True
+
+
+def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:
+    """How every container of ours is confined, as `containers.create` takes it.
+
+    Of the capabilities only those stay with which the worker becomes another user and kills that
+    user's processes. There is no writable path: /dev/shm goes with the IPC mode, and the message
+    queues' folder, which every container has, is covered by an empty one.
+    """
+    from docker.types import Ulimit
+
+    return {
+        "network_mode": "none",
+        "ipc_mode": "none",
+        "hostname": "sandbox",
+        "read_only": True,
+        "tmpfs": {"/dev/mqueue": "ro,size=4k,mode=555"},
+        "mem_limit": f"{memory_mb}m",
+        "memswap_limit": f"{memory_mb}m",
+        "pids_limit": pids,
+        "oom_score_adj": 500,
+        # Deep recursion is a contest habit, and a core file has no place to go.
+        "ulimits": [
+            Ulimit(name="stack", soft=STACK, hard=STACK),
+            Ulimit(name="core", soft=0, hard=0),
+        ],
+        "cap_drop": ["ALL"],
+        "cap_add": ["SETUID", "SETGID", "KILL"],
+        "security_opt": ["no-new-privileges", f"seccomp={seccomp_profile()}"],
+        # The default one writes all output to the host's disk.
+        "log_config": {"Type": "none", "Config": {}},
+    }

@@ -1,0 +1,134 @@
+"""What a judged test costs: our backends against `docker exec`, a plain subprocess, and the floor.
+
+`make bench-judge`, or `python -m experiments.bench_judge [--rounds N] [--out FOLDER]`. All ways run
+the same programs on the same inputs, in turn, in one run, with one worker and with two; their
+outputs must agree. Other containers on the same engine disturb the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envs.sandbox.base import Job
+from envs.sandbox.engine import unavailable
+from experiments.judge_bench.meter import cpu_s
+from experiments.judge_bench.ways import Way, ways
+from experiments.judge_bench.workload import large, small
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def measure(
+    way: Way, jobs: Sequence[Job], repeats: int, expected: list | None
+) -> tuple[dict, list]:
+    """One measurement, and the outputs. RuntimeError where they are not as expected."""
+    wall, (cpu, engine) = time.perf_counter(), cpu_s()
+    for _ in range(repeats):
+        outputs = way.run(jobs)
+        if expected is not None and outputs != expected:
+            raise RuntimeError(f"{type(way).__name__} gives other outputs than the first way")
+    after, engine_after = cpu_s()
+    row = {
+        "tests": repeats * sum(len(job.inputs) for job in jobs),
+        "wall_s": time.perf_counter() - wall,
+        "cpu_s": after - cpu,
+        "engine_cpu_s": engine_after - engine,
+    }
+    return row, outputs
+
+
+def run(rounds: int, docker: bool) -> pd.DataFrame:
+    """All measurements: a row per round, workload, number of workers, and way."""
+    import pandas as pd
+
+    workloads = {"small": small(), "10 MB": large()}
+    expected: dict[str, list] = {}
+    opened = {workers: ways(workers, docker) for workers in (1, 2)}
+    rows = []
+    try:
+        for number in range(-1, rounds):  # the first round warms up and is not counted
+            for workload, jobs in workloads.items():
+                for workers, contestants in opened.items():
+                    for name, way in contestants.items():
+                        repeats = way.repeats if workload == "small" and number >= 0 else 1
+                        row, outputs = measure(way, jobs, repeats, expected.get(workload))
+                        expected.setdefault(workload, outputs)
+                        where = {"round": number, "workload": workload, "workers": workers}
+                        rows.append(where | {"way": name} | row)
+                        print(f"round {number:2}  {workload:5}  {workers}  {name:11}", end="  ")
+                        print(f"{1000 * row['cpu_s'] / row['tests']:8.2f} ms of CPU a test")
+    finally:
+        for contestants in opened.values():
+            for way in contestants.values():
+                way.close()
+    table = pd.DataFrame(rows)
+    return table[table["round"] >= 0]
+
+
+def summarise(table: pd.DataFrame) -> pd.DataFrame:
+    """Per workload, workers and way: the medians over rounds, and the ratios to floor and exec."""
+    table = table.assign(
+        tests_per_s_and_worker=table["tests"] / table["wall_s"] / table["workers"],
+        cpu_ms=1000 * table["cpu_s"] / table["tests"],
+        engine_cpu_ms=1000 * table["engine_cpu_s"] / table["tests"],
+    )
+    keys = ["workload", "workers", "way"]
+    columns = ["tests_per_s_and_worker", "cpu_ms", "engine_cpu_ms"]
+    medians = table.groupby(keys, sort=False)[columns].median()
+    medians["tests_per_cpu_s"] = 1000 / medians["cpu_ms"]
+    cpu = medians["cpu_ms"].unstack("way")
+    medians["cpu_to_floor"] = cpu.div(cpu["floor"], axis=0).stack()
+    if "docker exec" in cpu:
+        medians["exec_cpu_to_it"] = (1 / cpu.div(cpu["docker exec"], axis=0)).stack()
+        rate = medians["tests_per_s_and_worker"].unstack("way")
+        medians["times_exec_rate"] = rate.div(rate["docker exec"], axis=0).stack()
+    return medians.reset_index()
+
+
+def plot(summary: pd.DataFrame, path: Path) -> None:
+    """CPU time per test by way, a panel per workload, a bar per number of workers."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    workloads = summary["workload"].unique()
+    figure, axes = plt.subplots(1, len(workloads), figsize=(5 * len(workloads), 3.5))
+    for axis, workload in zip(axes, workloads, strict=True):
+        part = summary[summary["workload"] == workload]
+        bars = part.pivot(index="way", columns="workers", values="cpu_ms").reindex(
+            part["way"].unique()
+        )
+        bars.plot.barh(ax=axis, logx=True, legend=workload == workloads[0])
+        axis.set(xlabel="CPU ms per test (log)", ylabel="", title=f"{workload} tests")
+        axis.invert_yaxis()
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Measure, print, write `rounds.csv`, `summary.csv` and `cpu.png`."""
+    parser = argparse.ArgumentParser(description="Benchmark the ways of judging.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("bench/judge"))
+    arguments = parser.parse_args()
+    reason = unavailable()
+    if reason:
+        print(f"without the Docker half: {reason}")
+    table = run(arguments.rounds, docker=reason is None)
+    summary = summarise(table)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    table.to_csv(arguments.out / "rounds.csv", index=False)
+    summary.to_csv(arguments.out / "summary.csv", index=False)
+    plot(summary, arguments.out / "cpu.png")
+    print(f"\n{summary.round(2).to_string(index=False)}\n\nwritten to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""The typed shape of a run's configuration, and the checks that need more than a type.
+
+Hydra composes `conf/`; `parse` merges the result into these dataclasses, so that an unknown key, a
+wrong type or a combination that cannot work ends in one line before anything heavy starts. The
+options of an algorithm are typed in its own file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from envs.sandbox.select import SandboxConfig
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from envs.judge import JudgeConfig
+from envs.reward import RewardConfig
+from experiments.errors import UserError
+
+
+@dataclass
+class TaskConfig:
+    """Which problems, and what a response may be."""
+
+    name: str = "mini"
+    train_problems: int = 512
+    validation_problems: int = 60
+    test_problems: int = 120
+    chat: bool = True  # prompts go through the model's chat template; an error where it has none
+    max_prompt_tokens: int = 256  # longer prompts are dropped and counted
+    max_response_tokens: int = 64
+    reward: RewardConfig = field(default_factory=RewardConfig)
+
+
+@dataclass
+class ModelConfig:
+    """Which model, and how it is held."""
+
+    name: str = "nano"
+    path: str = "assets/nano"  # a saved model's folder, absolute or in this repository; or a hub id
+    dtype: str = "float32"  # float32 | bfloat16
+    device: str = "auto"  # auto | cpu | cuda | cuda:N
+    threads: int = 1  # CPU threads of torch; set it deliberately, two that compete are slower
+
+
+@dataclass
+class EngineConfig:
+    """What writes the responses."""
+
+    name: str = "hf"
+    batch_size: int = 256  # responses written at once
+
+
+@dataclass
+class RuntimeConfig:
+    """How the run is spread over processes."""
+
+    name: str = "sync"
+
+
+@dataclass
+class LoggerConfig:
+    """Where metrics go besides the run folder."""
+
+    name: str = "none"  # none | wandb
+    project: str = "spo-bench"
+
+
+@dataclass
+class TrainConfig:
+    """One optimiser batch, the same for every algorithm in a comparison."""
+
+    prompts: int = 16  # problems in a batch
+    group_size: int = 8  # responses to each
+    temperature: float = 1.0  # of training responses; also divides the learner's logits
+    offline_share: float = 0.0  # share of each group taken from the data set's own programs
+    sync_every: int = 1  # the writing policy takes the trained weights once in so many batches
+    truncation: str = "reward_as_is"  # responses cut at max_response_tokens: reward_as_is | mask
+    micro_batch: int = 128  # responses in one forward and backward; changes memory, not results
+    schedule: str = "constant"  # of the learning rates, after warm-up: constant | linear | cosine
+    warmup_steps: int = 5
+    max_grad_norm: float = 1.0
+    weight_decay: float = 0.0
+    checkpoint_every: int = 0  # steps; 0 saves the final weights only
+
+
+@dataclass
+class EvalConfig:
+    """How policies are evaluated; the defaults are the paper's."""
+
+    every: int = 50  # steps; also at the start and the end. 0: only there
+    split: str = "test"  # test | validation
+    samples: int = 20  # responses to each problem
+    temperature: float = 0.4
+    top_p: float = 0.95
+    k: list[int] = field(default_factory=lambda: [1, 5, 10])
+
+
+@dataclass
+class RunConfig:
+    """A whole run. `algo` is typed by the algorithm's own `Config`."""
+
+    algo: Any
+    task: TaskConfig = field(default_factory=TaskConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    name: str = "mini"  # the experiment: its runs stand together in output_dir/name
+    seed: int = 0
+    steps: int = 200  # optimiser batches
+    output_dir: str = "outputs"
+
+
+def parse(composed: DictConfig) -> RunConfig:
+    """The typed configuration; a UserError names the key, the value and what would be right."""
+    import algorithms
+
+    try:
+        algorithm = algorithms.load(str(composed.algo.name))
+        algo = _typed("algo", algorithm.Config, composed.algo)
+        rest = {key: value for key, value in composed.items() if key != "algo"}
+        config = _typed("", RunConfig, OmegaConf.create({"algo": None, **rest}))
+        config.algo = algo
+    except (ValueError, OmegaConfBaseException) as error:
+        raise UserError(str(error).split("\n")[0]) from error
+    _check_values(config)
+    _check_combinations(config, algorithm(algo, config.task.reward.high).needs)
+    return config
+
+
+def _typed(prefix: str, schema: type, node: Any) -> Any:
+    try:
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(schema), node))
+    except OmegaConfBaseException as error:
+        path = ".".join(part for part in (prefix, error.full_key or "") if part)
+        raise UserError(_explain(error, path, schema, prefix)) from error
+
+
+def _explain(error: OmegaConfBaseException, path: str, schema: type, prefix: str) -> str:
+    """One line on a key that does not exist or a value of the wrong type."""
+    holder, _, leaf = path.removeprefix(f"{prefix}." if prefix else "").rpartition(".")
+    for part in filter(None, holder.split(".")):
+        schema = next((f.default_factory for f in fields(schema) if f.name == part), schema)
+    known = [f.name for f in fields(schema)] if is_dataclass(schema) else []
+    if leaf in known:
+        reason = str(error).split("\n")[0]
+        kind = next(f.type for f in fields(schema) if f.name == leaf)
+        return f"{path}: {reason}; it takes a value of type {kind}"
+    near = difflib.get_close_matches(leaf, known, n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown key {path!r}; {meant}keys here: {', '.join(known)}"
+
+
+def _check_values(c: RunConfig) -> None:
+    one_of = {
+        "model.dtype": ("float32", "bfloat16"),
+        "engine.name": ("hf",),
+        "runtime.name": ("sync",),
+        "logger.name": ("none", "wandb"),
+        "train.truncation": ("reward_as_is", "mask"),
+        "train.schedule": ("constant", "linear", "cosine"),
+        "eval.split": ("test", "validation"),
+    }
+    for path, allowed in one_of.items():
+        if _get(c, path) not in allowed:
+            raise UserError(f"{path}={_get(c, path)!r}; it is one of {', '.join(allowed)}")
+    at_least = {
+        **dict.fromkeys(("steps", "eval.every", "train.checkpoint_every", "seed"), 0),
+        **dict.fromkeys(("train.prompts", "train.group_size", "train.sync_every"), 1),
+        **dict.fromkeys(("train.micro_batch", "engine.batch_size", "eval.samples"), 1),
+        **dict.fromkeys(("model.threads", "task.max_response_tokens", "task.max_prompt_tokens"), 1),
+        **dict.fromkeys(("train.warmup_steps", "train.weight_decay", "eval.temperature"), 0),
+    }
+    for path, low in at_least.items():
+        if _get(c, path) < low:
+            raise UserError(f"{path}={_get(c, path)}; it must be at least {low}")
+    for path in ("train.temperature", "eval.top_p", "train.max_grad_norm", "algo.learning_rate"):
+        if _get(c, path) <= 0:
+            raise UserError(f"{path}={_get(c, path)}; it must be above 0")
+    if c.eval.top_p > 1:
+        raise UserError(f"eval.top_p={c.eval.top_p}; it is at most 1")
+    if not 0 <= c.train.offline_share <= 1:
+        raise UserError(f"train.offline_share={c.train.offline_share}; it lies between 0 and 1")
+    if not c.eval.k or min(c.eval.k) < 1 or max(c.eval.k) > c.eval.samples:
+        raise UserError(f"eval.k={c.eval.k}; each lies between 1 and eval.samples={c.eval.samples}")
+
+
+def _check_combinations(c: RunConfig, needs: Any) -> None:
+    t = c.train
+    if c.task.reward.needs_all_tests and c.judge.early_stop:
+        raise UserError(
+            f"task.reward.kind={c.task.reward.kind} with judge.early_stop=true: the share of tests "
+            "passed needs all of them; set judge.early_stop=false"
+        )
+    if needs.groups and t.group_size < 2:
+        raise UserError(
+            f"train.group_size={t.group_size} under algo={c.algo.name}: a group of one has no "
+            "relative advantage; use at least 2"
+        )
+    offline = round(t.group_size * t.offline_share)
+    if abs(offline - t.group_size * t.offline_share) > 1e-9:
+        raise UserError(
+            f"train.offline_share={t.offline_share} of train.group_size={t.group_size} is no whole "
+            f"number of responses; {offline / t.group_size:g} is near"
+        )
+    if offline and needs.behaviour:
+        raise UserError(
+            f"train.offline_share={t.offline_share} under algo={c.algo.name}: its ratio needs the "
+            "log-probs of whoever wrote a response, which the data set's programs lack; use 0, or "
+            "algo=spo"
+        )
+
+
+def _get(config: RunConfig, path: str) -> Any:
+    for part in path.split("."):
+        config = getattr(config, part)
+    return config

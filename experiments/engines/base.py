@@ -1,0 +1,54 @@
+"""What an engine is: prompts as token ids in, sampled responses with their log-probs out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn. Training takes top_p 1: the learner's log-probs know no cut."""
+
+    max_tokens: int
+    temperature: float = 1.0  # 0: the most probable token
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One response, EOS included where there is one."""
+
+    tokens: tuple[int, ...]
+    logps: tuple[float, ...]  # of the distribution that was sampled from
+    entropy: float  # its mean entropy over the response's tokens, in nats
+    truncated: bool  # max_tokens came before EOS
+    version: int  # weight syncs the engine had seen
+
+
+class Engine(ABC):
+    """A copy of the policy that writes responses."""
+
+    version: int = 0
+
+    @abstractmethod
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[Sequence[int]],
+        sampling: Sampling,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Completion]]:
+        """len(seeds[i]) responses to prompts[i], each drawn from the random stream of its seed.
+
+        `progress` is told how many more responses are done.
+        """
+
+    @abstractmethod
+    def sync(self, model: nn.Module) -> None:
+        """Take over the weights of `model`; the version goes up by one."""

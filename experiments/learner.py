@@ -1,0 +1,214 @@
+"""The model being trained, what its algorithm needs beside it, and one optimiser step."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from algorithms.base import Algorithm, Batch, PolicyOutput
+from algorithms.tensors import kl, masked_sum
+from experiments.config import TrainConfig
+from experiments.initial_values import InitialValues
+from experiments.models import frozen_copy
+from experiments.samples import PromptedProblem, Sample
+from experiments.scoring import Critic, Tokens, scalar_head, score
+
+NAN = float("nan")
+
+
+class Learner:
+    """Owns the policy, the optimiser and, where the algorithm needs them, reference and critic."""
+
+    def __init__(
+        self, model: nn.Module, pad: int, algorithm: Algorithm, config: TrainConfig, steps: int
+    ) -> None:
+        self.model, self.pad, self.algorithm, self.config = model, pad, algorithm, config
+        needs = algorithm.needs
+        self.reference = frozen_copy(model) if needs.reference else None
+        self.critic = self.value_head = None
+        groups = [(model.parameters(), algorithm.config.learning_rate)]
+        if needs.critic == "separate":
+            self.critic = Critic(frozen_copy(model).requires_grad_(True))
+            groups.append((self.critic.parameters(), algorithm.config.critic_learning_rate))
+        elif needs.critic == "shared":
+            self.value_head = scalar_head(model)
+            groups.append((self.value_head.parameters(), algorithm.config.critic_learning_rate))
+        self.optimiser = torch.optim.AdamW(
+            [{"params": list(parameters), "lr": rate} for parameters, rate in groups],
+            weight_decay=config.weight_decay,
+        )
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.optimiser, learning_rate_factor(config, steps)
+        )
+
+    def update(
+        self,
+        samples: Sequence[Sample],
+        group_size: int,
+        initial_values: InitialValues | None,
+    ) -> dict[str, float]:
+        """One optimiser step on whole groups of samples → the step's metrics.
+
+        The initial values come after the reference's log-probs, which the online estimate reads.
+        """
+        tokens, batch = self._assemble(samples, group_size)
+        if initial_values is not None:
+            batch = replace(batch, q0=initial_values.of(samples, batch))
+        batch = self.algorithm.prepare(batch)
+        kept = batch.keep.nonzero().squeeze(-1)
+        metrics = {"kept_share": len(kept) / len(samples)}
+        if len(kept):
+            metrics |= self._step(tokens, batch.rows(kept), kept)
+        self.schedule.step()
+        return metrics
+
+    def _assemble(self, samples: Sequence[Sample], group_size: int) -> tuple[Tokens, Batch]:
+        device = self.model.device
+        rows: dict[str, int] = {}
+        prompts: list[PromptedProblem] = []
+        for sample in samples:
+            if sample.prompt.problem.name not in rows:
+                rows[sample.prompt.problem.name] = len(prompts)
+                prompts.append(sample.prompt)
+        tokens = Tokens.pack(
+            [prompt.tokens for prompt in prompts],
+            [rows[sample.prompt.problem.name] for sample in samples],
+            [sample.tokens for sample in samples],
+            self.pad,
+            device,
+        )
+        needs = self.algorithm.needs
+        truncated = torch.tensor([sample.truncated for sample in samples], device=device)
+        batch = Batch(
+            mask=tokens.mask,
+            rewards=torch.tensor([sample.reward for sample in samples], device=device),
+            keep=~truncated if self.config.truncation == "mask" else torch.ones_like(truncated),
+            online=torch.tensor([not sample.offline for sample in samples], device=device),
+            group_size=group_size,
+            behaviour_logp=pad_rows([s.logps or () for s in samples], tokens.mask),
+            ref_logp=self._frozen(self.reference, tokens) if needs.reference else None,
+            policy_logp=self._frozen(self.model, tokens) if needs.policy else None,
+            values=self._values(tokens) if needs.critic != "none" else None,
+        )
+        return tokens, batch
+
+    @torch.no_grad()
+    def _frozen(self, model: nn.Module, tokens: Tokens) -> Tensor:
+        def logp(rows: Tensor) -> Tensor:
+            return score(model, tokens.rows(rows), self.config.temperature).logp
+
+        return self._by_parts(logp, tokens)
+
+    @torch.no_grad()
+    def _values(self, tokens: Tokens) -> Tensor:
+        def values(rows: Tensor) -> Tensor:
+            return self._output(tokens.rows(rows)).values
+
+        return self._by_parts(values, tokens)
+
+    def _by_parts(self, of_rows: Callable[[Tensor], Tensor], tokens: Tokens) -> Tensor:
+        whole = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
+        for rows in self._micro_batches(len(tokens.mask)):
+            part = of_rows(rows)
+            whole[rows, : part.shape[1]] = part
+        return whole
+
+    def _micro_batches(self, count: int) -> Iterator[Tensor]:
+        yield from torch.arange(count, device=self.model.device).split(self.config.micro_batch)
+
+    def _output(self, tokens: Tokens) -> PolicyOutput:
+        """The policy's output on these rows, with the values of whichever critic there is."""
+        output = score(
+            self.model,
+            tokens,
+            self.config.temperature,
+            self.value_head,
+            self.algorithm.needs.entropy_graph,
+        )
+        return output if self.critic is None else replace(output, values=self.critic(tokens))
+
+    def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
+        """Gradients over micro-batches, then one step of the optimiser."""
+        totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
+        online = int(batch.online.sum())
+        self.optimiser.zero_grad(set_to_none=True)
+        for rows in self._micro_batches(len(kept)):
+            part = tokens.rows(kept[rows])
+            micro = narrow(batch.rows(rows), part.mask.shape[1])
+            output = self._output(part)
+            loss, metrics = self.algorithm.loss(output, micro)
+            loss.backward()
+            metrics |= common_metrics(output, micro, online)
+            metrics["loss"] = loss.detach()
+            for name, value in metrics.items():
+                totals[name] += value.detach()
+        norms = {
+            name: nn.utils.clip_grad_norm_(group["params"], self.config.max_grad_norm)
+            for name, group in zip(
+                ("grad_norm", "critic_grad_norm"), self.optimiser.param_groups, strict=False
+            )
+        }
+        result = {name: float(value) for name, value in (totals | norms).items()}
+        if not all(math.isfinite(result[name]) for name in ("loss", *norms)):
+            raise FloatingPointError(
+                f"loss {result['loss']:g}, gradient norm {result['grad_norm']:g}: the run has "
+                "diverged; try a lower algo.learning_rate"
+            )
+        result["learning_rate"] = self.schedule.get_last_lr()[0]
+        self.optimiser.step()
+        return result
+
+
+def pad_rows(rows: Sequence[Sequence[float]], mask: Tensor) -> Tensor:
+    """Ragged rows → (batch, time) as `mask`, zero beyond each row's end."""
+    width = mask.shape[1]
+    return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows], device=mask.device)
+
+
+def narrow(batch: Batch, time: int) -> Batch:
+    """The batch cut to its first `time` tokens, which hold all of its mask."""
+    cut = {
+        name: value[:, :time]
+        for name, value in vars(batch).items()
+        if isinstance(value, Tensor) and value.dim() == 2
+    }
+    return replace(batch, **cut)
+
+
+@torch.no_grad()
+def common_metrics(output: PolicyOutput, batch: Batch, online: int) -> dict[str, Tensor]:
+    """What every algorithm logs: entropy, and the distance to the reference where there is one.
+
+    kl_ref is KL(π_θ ‖ π_ref) of whole responses in nats, by k3 summed over tokens; log_ratio_sum is
+    the mean of S(y) = Σ_t log π_θ − log π_ref. Both over the `online` responses of the whole batch,
+    whose writer may be some steps older than π_θ.
+    """
+    entropy = masked_sum(output.entropy, batch.mask).sum() / batch.mask.sum().clamp(min=1)
+    metrics = {"entropy": entropy * batch.token_share}
+    if batch.ref_logp is not None:
+        mask = batch.mask & batch.online.unsqueeze(-1)
+        logp, ref = output.logp.masked_fill(~mask, 0.0), batch.ref_logp.masked_fill(~mask, 0.0)
+        metrics["kl_ref"] = kl(logp, ref, "k3").sum() / max(1, online)
+        metrics["log_ratio_sum"] = (logp - ref).sum() / max(1, online)
+    return metrics
+
+
+def learning_rate_factor(config: TrainConfig, steps: int) -> Callable[[int], float]:
+    """Linear warm-up, then constant, or down to zero at the end linearly or as a half cosine."""
+
+    def factor(step: int) -> float:
+        if step < config.warmup_steps:
+            return (step + 1) / config.warmup_steps
+        done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
+        if config.schedule == "linear":
+            return max(0.0, 1 - done)
+        if config.schedule == "cosine":
+            return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        return 1.0
+
+    return factor

@@ -1,0 +1,47 @@
+"""The pretraining corpus: MiniContests statements with deliberately noisy programs.
+
+Only compositions of the train split are used. Each part of a composition is replaced by one of its
+typical mistakes with a probability that grows with the part's rarity, independently of the others;
+so the base model is right now and then on easy problems and hardly ever on hard ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from envs.tasks import mini
+from envs.tasks.mini_families import FAMILIES
+from envs.tasks.mini_families.build import sample
+from envs.tasks.mini_families.drawing import Draft, draft, tier_of
+
+RIGHT = (0.6, 0.35, 0.12)  # probability that a part of level 0, 1, 2 is written correctly
+FIRST_MISTAKE = 0.9  # of the wrong ones, the share that makes the part's most typical mistake
+TIER_WEIGHTS = {"easy": 0.4, "medium": 0.4, "hard": 0.2}
+
+
+def mistakes(drawn: Draft, rng: random.Random) -> dict[int, int]:
+    """Which slots go wrong, and with which of the part's mistakes."""
+    wrong: dict[int, int] = {}
+    for slot, part in enumerate(drawn.parts):
+        if rng.random() >= RIGHT[part.level]:
+            wrong[slot] = 0 if rng.random() < FIRST_MISTAKE else 1
+    return wrong
+
+
+def examples(seed: int) -> Iterator[tuple[str, str]]:
+    """Endless (prompt, program) pairs of the train split's compositions."""
+    rng = random.Random(f"nano/{seed}")
+    cells = {(family.name, tier): [] for family in FAMILIES for tier in TIER_WEIGHTS}
+    for family in FAMILIES:
+        for parts in mini.compositions(family, "train"):
+            cells[family.name, tier_of(parts)].append(parts)
+    tiers, weights = list(TIER_WEIGHTS), list(TIER_WEIGHTS.values())
+    while True:
+        family = rng.choice(FAMILIES)
+        tier = rng.choices(tiers, weights)[0]
+        drawn = draft(rng, family, rng.choice(cells[family.name, tier]))
+        shown = sample(drawn, rng, drawn.program(rng))
+        if shown is not None:
+            text = mini.render(drawn.statement, (shown,))
+            yield text, drawn.program(rng, mistakes(drawn, rng))

@@ -1,0 +1,60 @@
+"""What a person sees while a run goes on: bars on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+LINE_EVERY_S = 15.0  # between lines where there is no terminal
+
+
+class Display:
+    """Training and evaluation progress on stderr."""
+
+    def __init__(self, steps: int) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.training = self.bars.add_task("training", total=steps, note="", visible=steps > 0)
+        self.steps, self.pass_at_1 = steps, float("nan")
+        self._last_line = time.monotonic()
+        self._begun: float | None = None
+
+    def __enter__(self) -> Display:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.bars.stop()
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self.console.print(text)
+
+    def step(self, step: int, row: dict[str, Any], seconds: float) -> None:
+        """One training step of `seconds` ended with these metrics."""
+        rate = row["generated_tokens"] / max(seconds, 1e-9)
+        note = f"reward {row['reward_mean']:.3f}  pass@1 {self.pass_at_1:.3f}  {rate:,.0f} tokens/s"
+        self.bars.update(self.training, completed=step, note=note)
+        now = time.monotonic()
+        self._begun = self._begun or now - seconds
+        if self.bars.disable and (now - self._last_line > LINE_EVERY_S or step == self.steps):
+            left = (now - self._begun) / step * (self.steps - step)
+            self.say(f"step {step}/{self.steps}  {note}  {left:,.0f} s left")
+            self._last_line = now
+
+    def evaluating(self, step: int, total: int) -> tuple[Callable[[int], None], Callable[[], None]]:
+        """A bar for one evaluation: how to advance it, and how to end it."""
+        bar = self.bars.add_task(f"evaluation at step {step}", total=total, note="")
+        return lambda count: self.bars.advance(bar, count), lambda: self.bars.remove_task(bar)

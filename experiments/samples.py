@@ -1,0 +1,66 @@
+"""A response on its way from whoever wrote it to the loss, and how one is judged and paid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from envs.judge import Judge, Submission
+from envs.problem import Judgement, Problem, Verdict
+from envs.reward import RewardConfig, reward
+from experiments.engines.base import Completion
+
+
+@dataclass(frozen=True, slots=True)
+class PromptedProblem:
+    """A problem with its prompt in tokens."""
+
+    problem: Problem
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One judged response. Offline ones have no log-probs: nobody knows who wrote them."""
+
+    prompt: PromptedProblem
+    tokens: tuple[int, ...]
+    logps: tuple[float, ...] | None
+    judgement: Judgement
+    reward: float | None  # None: the judge itself failed, the sample is left out
+    truncated: bool
+
+    @property
+    def offline(self) -> bool:
+        return self.logps is None
+
+    @property
+    def accepted(self) -> bool:
+        return self.judgement.verdict is Verdict.ACCEPTED
+
+
+def judge_completions(
+    prompts: Sequence[PromptedProblem],
+    completions: Sequence[Completion],
+    judge: Judge,
+    tokenizer: object,
+    config: RewardConfig,
+) -> list[Sample]:
+    """Decode, judge and pay completions, one prompt each."""
+    texts = tokenizer.batch_decode(
+        [list(completion.tokens) for completion in completions], skip_special_tokens=True
+    )
+    judgements = judge.judge(
+        [Submission(p.problem, text) for p, text in zip(prompts, texts, strict=True)]
+    )
+    return [
+        Sample(prompt, c.tokens, c.logps, judgement, pay(judgement, config), c.truncated)
+        for prompt, c, judgement in zip(prompts, completions, judgements, strict=True)
+    ]
+
+
+def pay(judgement: Judgement, config: RewardConfig) -> float | None:
+    """The reward, or None where the judge failed: that is never a reward."""
+    if judgement.verdict is Verdict.INFRA_ERROR:
+        return None
+    return reward(judgement, config)

@@ -1,0 +1,159 @@
+"""From a configuration to the parts of a run; what the algorithm does not need is not made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from envs.sandbox.select import open_sandbox
+from torch import nn
+
+import algorithms
+from envs.judge import Judge
+from envs.problem import Problem
+from envs.sandbox.base import Sandbox, SandboxError
+from envs.tasks import Task, open_task
+from experiments import models
+from experiments.config import RunConfig
+from experiments.engines.base import Engine, Sampling
+from experiments.engines.hf import HFEngine
+from experiments.errors import UserError
+from experiments.initial_values import InitialValues
+from experiments.learner import Learner
+from experiments.ledger import Ledger
+from experiments.offline import OfflinePool
+from experiments.prompts import encode_prompts
+from experiments.records import Records
+from experiments.rollouts import Rollouts
+from experiments.samples import PromptedProblem
+from experiments.soft_values import SoftValues
+
+
+@dataclass
+class Parts:
+    """Everything that the loop works with."""
+
+    learner: Learner
+    engine: Engine  # the behaviour policy
+    eval_engine: Engine  # the trained weights
+    tokenizer: object
+    rollouts: Rollouts
+    judge: Judge  # of training responses; the budget counts its work
+    eval_judge: Judge
+    eval_prompts: list[PromptedProblem]
+    initial_values: InitialValues | None
+    ledger: Ledger
+    settings: dict[str, Any]  # the configuration as plain values
+
+    def read_judge(self) -> None:
+        """Take the judge's counters into the ledger."""
+        stats, counts = self.judge.stats, self.ledger.counts
+        counts.judged_programs = stats.programs_judged
+        counts.judged_tests = stats.tests_run
+        counts.infra_errors = stats.infra_errors
+        self.ledger.judge_cpu_s = stats.cpu_s
+
+
+@contextmanager
+def build(config: RunConfig, records: Records) -> Iterator[Parts]:
+    """Load, connect and record; the sandbox closes with the block."""
+    task = _open_task(config)
+    model, tokenizer = models.load(config.model)
+    with _open_sandbox(config) as sandbox:
+        judge, eval_judge = (Judge(sandbox, config.judge) for _ in range(2))
+        train = _prompts(task.train, "train", task, tokenizer, config)
+        split = getattr(task, config.eval.split)
+        eval_prompts = _prompts(split, config.eval.split, task, tokenizer, config)
+        ledger = Ledger()
+        algorithm = algorithms.load(config.algo.name)(config.algo, config.task.reward.high)
+        learner = Learner(model, tokenizer.pad_token_id, algorithm, config.train, config.steps)
+        records.describe(
+            data_hash=task.data_hash,
+            judge_version=judge.version,
+            sandbox={"name": sandbox.name, "strength": sandbox.strength},
+            weights=models.fingerprint(model),
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            train_problems=len(train),
+            eval_problems=len(eval_prompts),
+        )
+        own_copy = models.frozen_copy(model) if config.train.sync_every > 1 else model
+        engine = _engine(own_copy, tokenizer, config)
+        offline = None
+        if config.train.offline_share:
+            offline = OfflinePool(
+                tokenizer,
+                judge,
+                config.task.reward,
+                config.task.max_response_tokens,
+                task.response,
+            )
+        yield Parts(
+            learner=learner,
+            engine=engine,
+            eval_engine=_engine(model, tokenizer, config),
+            tokenizer=tokenizer,
+            rollouts=Rollouts(config, train, engine, judge, tokenizer, offline, ledger),
+            judge=judge,
+            eval_judge=eval_judge,
+            eval_prompts=eval_prompts,
+            initial_values=_initial_values(config, learner, tokenizer, sandbox, ledger),
+            ledger=ledger,
+            settings=asdict(config),
+        )
+
+
+def _open_task(config: RunConfig) -> Task:
+    c = config.task
+    try:
+        return open_task(c.name, c.train_problems, c.validation_problems, c.test_problems)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _open_sandbox(config: RunConfig) -> Sandbox:
+    try:
+        return open_sandbox(config.sandbox)
+    except SandboxError as error:
+        raise UserError(str(error)) from error
+
+
+def _engine(model: nn.Module, tokenizer: object, config: RunConfig) -> Engine:
+    ends = models.end_tokens(model, tokenizer)
+    return HFEngine(model, ends, tokenizer.pad_token_id, config.engine.batch_size)
+
+
+def _prompts(
+    problems: list[Problem], split: str, task: Task, tokenizer: object, config: RunConfig
+) -> list[PromptedProblem]:
+    """The split's prompts; an empty split is an error, dropped problems are said."""
+    kept, dropped = encode_prompts(problems, task.prompt, tokenizer, config.task)
+    if not kept:
+        raise UserError(
+            f"task={config.task.name}: the {split} split is empty ({len(problems)} problems, "
+            f"{dropped} of them over task.max_prompt_tokens={config.task.max_prompt_tokens})"
+        )
+    return kept
+
+
+def _initial_values(
+    config: RunConfig, learner: Learner, tokenizer: object, sandbox: Sandbox, ledger: Ledger
+) -> InitialValues | None:
+    kind = learner.algorithm.needs.initial_value
+    if kind == "none":
+        return None
+    # A judge of its own: what the cache on disk saves it must not show in the run's counters.
+    soft_values = SoftValues(
+        folder=Path(config.output_dir) / ".cache" / "soft_values",
+        engine=_engine(learner.reference, tokenizer, config),
+        weights=models.fingerprint(learner.reference),
+        judge=Judge(sandbox, config.judge),
+        tokenizer=tokenizer,
+        reward=config.task.reward,
+        sampling=Sampling(config.task.max_response_tokens, config.train.temperature),
+        samples=config.algo.q0_samples,
+        beta=config.algo.beta,
+    )
+    return InitialValues(soft_values, ledger, kind == "online", config.algo.q0_min_ess)

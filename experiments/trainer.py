@@ -1,0 +1,138 @@
+"""The training loop, top to bottom.
+
+A batch's way: problems → responses of the behaviour policy → verdicts → rewards → (offline programs
+beside them) → the algorithm's targets → gradients → one optimiser step → every `sync_every` batches
+the behaviour policy takes the new weights. Evaluation uses the trained weights, always.
+"""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from analysis.pass_at_k import pass_at_k
+from envs.problem import Verdict
+from experiments.config import RunConfig
+from experiments.evaluate import evaluate
+from experiments.loggers import open_logger
+from experiments.progress import Display
+from experiments.records import Records
+from experiments.samples import Sample
+from experiments.setup import Parts, build
+
+
+def train(config: RunConfig) -> tuple[Path, str]:
+    """Run it → the run folder, and how it ended: finished or interrupted. Ctrl-C ends cleanly."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    torch.set_num_threads(config.model.threads)
+    torch.manual_seed(config.seed)
+    records = Records(config)
+    try:
+        with build(config, records) as parts, Display(config.steps) as display:
+            _loop(config, parts, records, display)
+    except KeyboardInterrupt:
+        records.finish("interrupted")
+        return records.folder, "interrupted"
+    except BaseException as error:
+        records.finish("failed", f"{type(error).__name__}: {error}")
+        raise
+    records.finish("finished")
+    return records.folder, "finished"
+
+
+def _loop(config: RunConfig, parts: Parts, records: Records, display: Display) -> None:
+    logger = open_logger(config, records.folder, parts.settings)
+    ledger, learner = parts.ledger, parts.learner
+    synced_at = 0
+    _evaluate(0, config, parts, records, display)
+    for step in range(1, config.steps + 1):
+        begin, before = time.monotonic(), ledger.counts.generated_tokens
+        samples = parts.rollouts.collect(step)
+        row = {"step": step, "policy_lag": step - 1 - synced_at, **_sample_metrics(samples)}
+        if samples:
+            with ledger.phase("train"):
+                row |= learner.update(samples, config.train.group_size, parts.initial_values)
+            ledger.counts.trained_tokens += sum(len(sample.tokens) for sample in samples)
+            ledger.counts.optimiser_steps += 1
+        if step % config.train.sync_every == 0:
+            with ledger.phase("sync"):
+                parts.engine.sync(learner.model)
+            ledger.counts.weight_syncs += 1
+            synced_at = step
+        parts.read_judge()
+        row["generated_tokens"] = ledger.counts.generated_tokens - before
+        row |= ledger.columns()
+        records.step(row)
+        logger.log(row, step)
+        display.step(step, row, time.monotonic() - begin)
+        if step == config.steps or (config.eval.every and step % config.eval.every == 0):
+            row = {"eval/pass@1": _evaluate(step, config, parts, records, display)}
+            logger.log(row, step)
+        if config.train.checkpoint_every and step % config.train.checkpoint_every == 0:
+            _save(parts, records, f"step-{step}")
+    if config.steps:
+        _save(parts, records, "final")
+    logger.close()
+
+
+def _evaluate(
+    step: int, config: RunConfig, parts: Parts, records: Records, display: Display
+) -> float:
+    """Evaluate the trained weights, record every sample → pass@1."""
+    advance, end = display.evaluating(step, len(parts.eval_prompts) * config.eval.samples)
+    with parts.ledger.phase("evaluate"):
+        rows = evaluate(
+            config,
+            step,
+            parts.eval_prompts,
+            parts.eval_engine,
+            parts.eval_judge,
+            parts.tokenizer,
+            advance,
+        )
+    end()
+    records.evaluation(rows)
+    by_problem: dict[str, list[bool]] = {}
+    for row in rows:
+        if row["verdict"] != Verdict.INFRA_ERROR:
+            right = row["verdict"] == Verdict.ACCEPTED
+            by_problem.setdefault(row["problem"], []).append(right)
+    scores = {}
+    for k in config.eval.k:
+        estimates = [pass_at_k(len(v), sum(v), k) for v in by_problem.values() if len(v) >= k]
+        scores[k] = statistics.fmean(estimates) if estimates else float("nan")
+    text = "  ".join(f"pass@{k} {score:.3f}" for k, score in scores.items())
+    display.say(f"evaluation at step {step}: {text}")
+    display.pass_at_1 = scores.get(1, float("nan"))
+    return display.pass_at_1
+
+
+def _sample_metrics(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Rewards and lengths of the responses that a policy wrote; NaN where there are none."""
+    online = [sample for sample in samples if not sample.offline]
+    nan = float("nan")
+    rewards = [sample.reward for sample in online]
+    return {
+        "reward_mean": statistics.fmean(rewards) if online else nan,
+        "reward_std": statistics.pstdev(rewards) if online else nan,
+        "accepted_share": statistics.fmean(s.accepted for s in online) if online else nan,
+        "response_tokens_mean": statistics.fmean(len(s.tokens) for s in online) if online else nan,
+        "truncated_share": statistics.fmean(s.truncated for s in online) if online else nan,
+        "offline_share": 1 - len(online) / len(samples) if samples else nan,
+    }
+
+
+def _save(parts: Parts, records: Records, name: str) -> None:
+    folder = records.checkpoint(name)
+    parts.learner.model.save_pretrained(folder)
+    parts.tokenizer.save_pretrained(folder)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,96 @@
+"""Entry point: compose the configuration, check it, run it. `python run.py --help` says how.
+
+All jobs of a command are composed and checked before the first one starts, so that a sweep does not
+die of a typo half way, and what is wrong is said in one line.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+CONF = Path(__file__).resolve().parent / "conf"
+SHOW_ONLY = ("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--info", "-sc")
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    if not any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in SHOW_ONLY):
+        check(arguments)
+    start()
+
+
+def check(arguments: list[str]) -> None:
+    """Compose and parse every job of the command line; end with one line at the first fault."""
+    from experiments.config import parse
+    from experiments.errors import UserError
+
+    overrides = [argument for argument in arguments if not argument.startswith("-")]
+    sweep = any(argument in ("-m", "--multirun") for argument in arguments)
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            for job in jobs(overrides, sweep):
+                parse(hydra.compose("config", overrides=job))
+    except (HydraException, OmegaConfBaseException, UserError) as error:
+        fail(one_line(error))
+
+
+def jobs(overrides: list[str], sweep: bool) -> list[list[str]]:
+    """The overrides of each job: one, or a sweep's combinations."""
+    if not sweep:
+        return [overrides]
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    return [job for batch in BasicSweeper.split_arguments(parsed, None) for job in batch]
+
+
+def one_line(error: Exception) -> str:
+    """Hydra spreads its messages over lines and names its own syntax."""
+    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
+    if lines[0].startswith("In '") and len(lines) > 1:
+        lines = lines[1:]
+    text = " ".join(line for line in lines if not line.startswith("Config search path"))
+    text = text.split(" Config search path")[0].split(" Check your defaults")[0]
+    if "is not in struct" in text:
+        key = text.split("'")[1]
+        return f"unknown key {key!r}; `python run.py --help` lists the keys"
+    return text
+
+
+def fail(message: str) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+@hydra.main(config_path="conf", config_name="config", version_base="1.3")
+def start(composed: DictConfig) -> None:
+    from experiments.config import parse
+    from experiments.errors import UserError
+
+    try:
+        OmegaConf.resolve(composed)
+        config = parse(composed)
+        from experiments.trainer import train
+
+        folder, status = train(config)
+    except (UserError, OmegaConfBaseException) as error:
+        fail(str(error).split("\n")[0])
+    from analysis.table import before_after_table
+
+    from rich.console import Console
+
+    Console().print(before_after_table(folder))
+    print(f"run folder: {folder}")
+    if status == "interrupted":
+        raise SystemExit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Run folders like those of `experiments.records`, with numbers drawn from a small model of one.
+
+Each problem has a difficulty and a pool of right programs; training raises the chance to be right
+by `skill` and draws from the pool ever more unevenly by `collapse`.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+RIGHT = (
+    "a = list(map(int, input().split()))\nprint(sum(x for x in a if x > {k}))",
+    "t = 0\nfor x in input().split():\n    if int(x) > {k}:\n        t += int(x)\nprint(t)",
+    "print(sum(filter(lambda x: x > {k}, map(int, input().split()))))",
+    "import sys\nd = [int(w) for w in sys.stdin]\nprint(sum(w for w in d if w > {k}))",
+    "s = 0\nfor w in map(int, input().split()):\n    s += w * (w > {k})\nprint(s)",
+    "a = [int(x) for x in input().split()]\na = [x for x in a if x > {k}]\nprint(sum(a))",
+    "print(sum(int(x) for x in input().split() if int(x) > {k}))",
+    "a = sorted(map(int, input().split()))\nwhile a and a[0] <= {k}:\n    a.pop(0)\nprint(sum(a))",
+)
+WRONG = ("print(0)", "a = input(", "print(max(map(int, input().split())))", "x = int(input())")
+TIERS = ("easy", "medium", "hard")
+FAULTS = ("WRONG_ANSWER", "SYNTAX_ERROR", "WRONG_ANSWER", "RUNTIME_ERROR")
+
+
+def synthetic_evals(random, problems, samples, steps, skill, collapse, trained_steps):
+    """Rows of evals.parquet for the evaluations at `steps`."""
+    rows = []
+    hardness = np.random.default_rng(7).normal(3.4, 1.6, problems)
+    rank = hardness.argsort().argsort()
+    for step in steps:
+        progress = step / max(trained_steps, 1)
+        for i in range(problems):
+            rate = 1 / (1 + np.exp(hardness[i] - skill * progress))
+            pool = np.exp(-np.arange(len(RIGHT)) * (0.05 + collapse * progress))
+            for sample in range(samples):
+                right = random.random() < rate
+                choice = random.choice(len(RIGHT), p=pool / pool.sum())
+                wrong = random.integers(len(WRONG))
+                program = RIGHT[choice].format(k=i) if right else WRONG[wrong]
+                rows.append(
+                    {
+                        "step": step,
+                        "problem": f"mini/test/{i:04d}",
+                        "sample": sample,
+                        "verdict": "ACCEPTED" if right else FAULTS[wrong],
+                        "passed": 8 if right else int(random.integers(4)),
+                        "total": 8,
+                        "program": program,
+                        "tokens": len(program) // 2,
+                        "entropy": max(0.05, 0.9 - collapse * progress + random.normal(0, 0.05)),
+                        "truncated": False,
+                        "difficulty": TIERS[rank[i] * 3 // problems],
+                        "tags": "filter,sum",
+                        "cpu_s": 0.004,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def synthetic_metrics(random, steps, skill):
+    """Rows of metrics.parquet."""
+    step = np.arange(1, steps + 1)
+    reward = 0.06 + 0.5 * (1 - np.exp(-step * skill / (2 * steps))) + random.normal(0, 0.05, steps)
+    return pd.DataFrame(
+        {
+            "step": step,
+            "reward_mean": reward.clip(0, 1),
+            "accepted_share": reward.clip(0, 1),
+            "loss": 0.5 - reward / 4,
+            "kl_ref": step * 0.01,
+            "budget/generated_tokens": step * 2560 + random.integers(0, 200, steps).cumsum(),
+            "budget/reference_tokens": np.minimum(step * 1000, 40_000),
+            "budget/judged_programs": step * 128,
+            "budget/optimiser_steps": step,
+            "time/generate_s": step * 0.6,
+            "time/judge_s": step * 0.2,
+            "time/train_s": step * 0.3,
+            "time/evaluate_s": step // 50 * 6.0,
+            "time/total_s": step * 1.2 + random.random(steps).cumsum() * 0.1,
+        }
+    )
+
+
+@pytest.fixture
+def make_run():
+    """A function that writes a run folder and returns its path."""
+
+    def make(
+        root: Path,
+        algo: str = "spo",
+        seed: int = 0,
+        *,
+        steps: int = 20,
+        problems: int = 12,
+        samples: int = 20,
+        evaluate_every: int = 10,
+        skill: float = 4.0,
+        collapse: float = 0.2,
+        status: str = "finished",
+        config: dict | None = None,
+        info: dict | None = None,
+    ) -> Path:
+        folder = root / "compare" / f"{algo}-{seed}"
+        folder.mkdir(parents=True)
+        # Runs of one seed share their base evaluation, as real ones do.
+        evals = pd.concat(
+            [
+                synthetic_evals(
+                    np.random.default_rng([seed, step, len(algo) if step else 0, ord(algo[0])])
+                    if step
+                    else np.random.default_rng(seed),
+                    problems,
+                    samples,
+                    [step],
+                    skill,
+                    collapse,
+                    steps,
+                )
+                for step in range(0, steps + 1, evaluate_every)
+            ]
+        )
+        evals.to_parquet(folder / "evals.parquet", index=False)
+        random = np.random.default_rng([seed, ord(algo[0])])
+        synthetic_metrics(random, steps, skill).to_parquet(folder / "metrics.parquet", index=False)
+        settings = {
+            "seed": seed,
+            "steps": steps,
+            "output_dir": str(root),
+            "name": folder.name,
+            "algo": {"name": algo, "beta": 0.1},
+            "task": {"name": "mini"},
+            "model": {"name": "nano"},
+            "train": {"prompts": 16, "group_size": 8, "sync_every": 1},
+            "eval": {
+                "samples": samples,
+                "temperature": 0.4,
+                "top_p": 0.95,
+                "every": evaluate_every,
+            },
+        }
+        for key, value in (config or {}).items():
+            section, _, leaf = key.rpartition(".")
+            (settings[section] if section else settings)[leaf] = value
+        (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+        record = {
+            "status": status,
+            "error": None,
+            "started": "2026-11-20T10:00:00+00:00",
+            "ended": "2026-11-20T10:04:30+00:00",
+            "versions": {"python": "3.11.7", "torch": "2.13.0"},
+            "commit": "0123abc",
+            "data_hash": "d4ta",
+            "judge_version": "1",
+            "sandbox": "embedded: namespaces and seccomp",
+            "hardware": {"cpu": "two cores"},
+            "seed": seed,
+            "algo": algo,
+            "task": "mini",
+            "model": "nano",
+            **(info or {}),
+        }
+        (folder / "run.json").write_text(json.dumps(record))
+        return folder
+
+    return make

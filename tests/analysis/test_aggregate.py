@@ -1,0 +1,117 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.aggregate import (
+    evaluation_curve,
+    pass_at_k_table,
+    result_table,
+    reward_curve,
+    run_table,
+    stages,
+)
+from analysis.breakdown import difficulty_table, verdict_table
+from analysis.groups import group_runs
+from analysis.runs import load_run
+
+
+@pytest.fixture
+def groups(tmp_path, make_run):
+    paths = [make_run(tmp_path, algo, seed) for algo in ("ppo", "spo") for seed in (0, 1)]
+    return group_runs([load_run(path) for path in paths])
+
+
+def share(run, step):
+    samples = run.evaluation(step)
+    return (samples["verdict"] == "ACCEPTED").groupby(samples["problem"]).mean().mean()
+
+
+def test_the_base_stands_once_and_each_group_at_its_end(groups):
+    results = result_table(stages(groups)).set_index("label")
+    assert list(results.index) == ["base", "ppo", "spo"]
+    assert list(results["step"]) == [0, 20, 20]
+    assert list(results["seeds"]) == [2, 2, 2]
+    for group in groups:
+        expected = np.mean([share(run, 20) for run in group.runs])
+        row = results.loc[group.label]
+        assert row["pass@1"] == pytest.approx(expected)
+        assert row["pass@1_low"] < expected < row["pass@1_high"]
+        assert row["gain"] == pytest.approx(expected / np.mean([share(r, 0) for r in group.runs]))
+        spent = np.mean([run.metrics["budget/generated_tokens"].iloc[-1] for run in group.runs])
+        assert row["generated_tokens"] == pytest.approx(spent)
+    assert (results["pass@1"] <= results["pass@5"]).all()
+    assert (results["pass@5"] <= results["pass@10"]).all()
+
+
+def test_another_model_has_another_base(tmp_path, make_run):
+    a = make_run(tmp_path / "a", "spo", 0)
+    b = make_run(tmp_path / "b", "ppo", 0, config={"model.name": "big", "eval.every": 20})
+    found = stages(group_runs([load_run(a), load_run(b)]))
+    assert [stage.label for stage in found] == ["base name=big", "base name=nano", "ppo", "spo"]
+
+
+def test_pass_at_k_rises_with_k_and_starts_at_the_accepted_share(groups):
+    table = pass_at_k_table(stages(groups))
+    for _, curve in table.groupby("label"):
+        assert list(curve["k"]) == list(range(1, 11))
+        assert curve["mean"].is_monotonic_increasing
+
+
+def test_curves_are_placed_at_the_budget_spent(groups):
+    curve = evaluation_curve(groups)
+    spo = curve[curve["label"] == "spo"].set_index("step")
+    assert list(spo.index) == [0, 10, 20]
+    assert spo.loc[0, "generated_tokens"] == 0
+    runs = groups[1].runs
+    at_10 = [run.metrics.set_index("step").loc[10] for run in runs]
+    tokens = [row["budget/generated_tokens"] + row["budget/reference_tokens"] for row in at_10]
+    assert spo.loc[10, "generated_tokens"] == pytest.approx(np.mean(tokens))
+    assert spo.loc[10, "wall_time"] == pytest.approx(np.mean([r["time/total_s"] for r in at_10]))
+    assert spo.loc[20, "mean"] == pytest.approx(np.mean([share(run, 20) for run in runs]))
+
+
+def test_rewards_are_smoothed_and_spread_over_seeds(groups):
+    curve = reward_curve(groups, window=4)
+    last = curve[(curve["label"] == "spo") & (curve["step"] == 20)].iloc[0]
+    means = [run.metrics["reward_mean"].iloc[-4:].mean() for run in groups[1].runs]
+    assert last["mean"] == pytest.approx(np.mean(means))
+    assert (last["low"], last["high"]) == (pytest.approx(min(means)), pytest.approx(max(means)))
+
+
+def test_the_run_table_has_every_run(groups):
+    table = run_table(groups)
+    assert len(table) == 4
+    assert table["averaged"].all()
+    assert set(table["commit"]) == {"0123abc"}
+
+
+def test_tables_without_optional_columns_are_read(tmp_path, make_run):
+    path = make_run(tmp_path, "spo", 0)
+    evals = pd.read_parquet(path / "evals.parquet")
+    evals.drop(columns=["entropy", "difficulty", "tags", "cpu_s", "truncated"]).to_parquet(
+        path / "evals.parquet"
+    )
+    metrics = pd.read_parquet(path / "metrics.parquet")
+    metrics[["step", "reward_mean"]].to_parquet(path / "metrics.parquet")
+    groups = group_runs([load_run(path)])
+    results = result_table(stages(groups))
+    assert results["token_entropy"].isna().all()
+    assert results["generated_tokens"].isna().all()
+    assert evaluation_curve(groups)["wall_time"].isna().sum() == 2
+    assert not len(difficulty_table(stages(groups)))
+
+
+def test_difficulties_stand_from_easy_to_hard_and_average_to_the_whole(groups):
+    found = stages(groups)
+    table = difficulty_table(found)
+    assert list(table["difficulty"].cat.categories) == ["easy", "medium", "hard"]
+    spo = table[(table["label"] == "spo") & (table["metric"] == "pass@1")]
+    whole = np.average(spo["mean"], weights=spo["problems"])
+    results = result_table(found).set_index("label")
+    assert whole == pytest.approx(results.loc["spo", "pass@1"])
+
+
+def test_verdict_shares_add_up(groups):
+    table = verdict_table(stages(groups))
+    assert table.columns[0] == "ACCEPTED"
+    assert np.allclose(table.sum(axis=1), 1)

@@ -1,0 +1,71 @@
+import pandas as pd
+
+from analysis.aggregate import stages
+from analysis.caveats import caveats, settings_that_differ
+from analysis.groups import group_runs
+from analysis.runs import load_run
+
+
+def notes_of(*paths):
+    groups = group_runs([load_run(path) for path in paths])
+    return caveats(groups, stages(groups))
+
+
+def test_five_equal_seeds_need_no_caveat(tmp_path, make_run):
+    assert notes_of(*(make_run(tmp_path, "spo", seed) for seed in range(5))) == []
+
+
+def test_one_seed_and_few_seeds_are_told_apart(tmp_path, make_run):
+    notes = notes_of(make_run(tmp_path, "ppo", 0), *(make_run(tmp_path, "spo", s) for s in (0, 1)))
+    assert any(note.startswith("One seed only: ppo.") for note in notes)
+    assert any(note.startswith("Fewer than 5 seeds: spo.") for note in notes)
+
+
+def test_runs_that_did_not_end_well_are_named_with_the_reason(tmp_path, make_run):
+    failed = make_run(tmp_path, "spo", 0, status="failed", info={"error": "OutOfMemory: 8 GB"})
+    running = make_run(tmp_path, "spo", 1, status="running")
+    evals = pd.read_parquet(running / "evals.parquet")
+    evals[evals["step"] == 0].to_parquet(running / "evals.parquet")
+    notes = notes_of(failed, running)
+    assert (
+        "compare/spo-0 is failed (OutOfMemory: 8 GB); its last evaluation is at step 20." in notes
+    )
+    assert any(note.startswith("compare/spo-1 is running, or was killed") for note in notes)
+    assert any("compare/spo-1 did not reach the evaluation at step 20" in note for note in notes)
+
+
+def test_different_budgets_are_told_with_their_sizes(tmp_path, make_run):
+    notes = notes_of(make_run(tmp_path, "spo", 0), make_run(tmp_path, "ppo", 0, steps=40))
+    assert "The groups ended after different numbers of optimiser steps: ppo 40, spo 20." in notes
+
+
+def test_different_provenance_is_told(tmp_path, make_run):
+    changes = {"data_hash": "other", "judge_version": "2", "commit": "fedcba+", "sandbox": "docker"}
+    notes = notes_of(make_run(tmp_path, "spo", 0), make_run(tmp_path, "ppo", 0, info=changes))
+    for words in ("data hashes (d4ta and other)", "judge versions (1 and 2)", "commits", "sandbox"):
+        assert any(f"2 different {words}" in note for note in notes)
+    assert "The code had uncommitted changes in compare/ppo-0." in notes
+
+
+def test_evaluations_that_differ_are_told(tmp_path, make_run):
+    notes = notes_of(
+        make_run(tmp_path, "spo", 0, problems=12, samples=20),
+        make_run(tmp_path, "ppo", 0, problems=10, samples=12),
+    )
+    assert any("Not every row was evaluated on the same problems" in note for note in notes)
+    assert any(note.startswith("Samples per problem differ") for note in notes)
+
+
+def test_failures_of_the_judge_are_counted(tmp_path, make_run):
+    path = make_run(tmp_path, "spo", 0)
+    evals = pd.read_parquet(path / "evals.parquet")
+    evals.loc[evals.index[:3], "verdict"] = "INFRA_ERROR"
+    evals.to_parquet(path / "evals.parquet")
+    assert any("the judge failed on 3 of 240 samples" in note for note in notes_of(path))
+
+
+def test_settings_table_leaves_the_algorithms_own_aside(tmp_path, make_run):
+    a = make_run(tmp_path / "a", "spo", 0)
+    b = make_run(tmp_path / "b", "ppo", 0, config={"algo.lam": 1.0, "train.sync_every": 10})
+    groups = group_runs([load_run(a), load_run(b)])
+    assert settings_that_differ(groups) == {"train.sync_every": ["10", "1"]}

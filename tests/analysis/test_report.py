@@ -1,0 +1,163 @@
+import html.parser
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.report import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Page(html.parser.HTMLParser):
+    """Collects the text, the image sources and the tags left open."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.words, self.images, self.open, self.outside = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        if tag == "img":
+            self.images.append(named["src"])
+        if "href" in named or (tag == "script"):
+            self.outside.append(tag)
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def files(folder):
+    return {p: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
+    runs = tmp_path / "outputs"
+    for algo in ("grpo", "ppo", "spo"):
+        for seed in (0, 1):
+            make_run(runs, algo, seed, info={"error": "<script>alert(1)</script>"})
+    before = files(runs)
+    out = tmp_path / "report"
+    done = subprocess.run(
+        [sys.executable, "-m", "analysis.report", f"runs={runs}", f"out={out}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert files(runs) == before
+    last_line = done.stdout.splitlines()[-1]
+    assert last_line == f"report: {out / 'report.html'}"
+    results = pd.read_csv(out / "table.csv")
+    assert list(results["label"]) == ["base", "grpo", "ppo", "spo"]
+    for row in results.to_dict("records"):
+        assert f"{row['pass@1']:.3f}" in done.stdout
+        assert f"{row['pass@10']:.3f}" in (out / "table.md").read_text()
+    assert len(pd.read_csv(out / "runs.csv")) == 6
+    for name in ("pass_at_k", "diversity", "curves_step", "curves_generated_tokens"):
+        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (out / f"{name}.svg").read_text()
+    page = Page((out / "report.html").read_text())
+    assert page.open == []
+    assert page.outside == []
+    assert len(page.images) == 5
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in page.images)
+    text = " ".join(page.words)
+    for words in ("compare/spo-1", "0123abc", "d4ta", "Fewer than 5 seeds", "distinct of 5"):
+        assert words in text
+
+
+def test_text_from_run_folders_is_escaped(tmp_path, make_run):
+    error = "<script>alert(1)</script>"
+    make_run(tmp_path / "outputs", status="failed", info={"error": error, "sandbox": error})
+    assert main([f"runs={tmp_path}/outputs", f"out={tmp_path}/report"]) == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_a_damaged_run_ends_it_before_anything_is_written(tmp_path, make_run, capsys):
+    make_run(tmp_path / "outputs", "spo", 0)
+    bad = make_run(tmp_path / "outputs", "spo", 1)
+    (bad / "evals.parquet").write_bytes(b"PAR1 half")
+    out = tmp_path / "report"
+    out.mkdir()
+    (out / "report.html").write_text("the earlier report")
+    arguments = [f"runs={tmp_path}/outputs", f"out={out}"]
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert str(bad) in error
+    assert "evals.parquet cannot be read" in error
+    assert [p.name for p in out.iterdir()] == ["report.html"]
+    assert (out / "report.html").read_text() == "the earlier report"
+    assert main([*arguments, "skip_damaged=true"]) == 0
+    assert "Damaged and left out" in (out / "table.md").read_text()
+
+
+def test_a_run_that_has_only_its_first_evaluation_is_reported(tmp_path, make_run):
+    path = make_run(tmp_path / "outputs", status="running")
+    evals = pd.read_parquet(path / "evals.parquet")
+    evals[evals["step"] == 0].to_parquet(path / "evals.parquet")
+    (path / "metrics.parquet").unlink()
+    assert main([f"runs={tmp_path}/outputs", f"out={tmp_path}/report"]) == 0
+    assert list(pd.read_csv(tmp_path / "report" / "table.csv")["label"]) == ["base"]
+
+
+def test_steps_of_a_killed_run_are_read_from_its_journal(tmp_path, make_run):
+    path = make_run(tmp_path / "outputs", status="running")
+    rows = pd.read_parquet(path / "metrics.parquet").to_dict("records")
+    rows.append(rows[-1] | {"step": 21, "reward_mean": float("nan")})
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (path / "metrics.jsonl").write_text(lines + '{"step": 22, "rew')
+    assert main([f"runs={tmp_path}/outputs", f"out={tmp_path}/report"]) == 0
+    runs = pd.read_csv(tmp_path / "report" / "runs.csv")
+    assert list(runs["trained_steps"]) == [21]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "fault"),
+    [
+        (["run=outputs"], 2, "cannot understand 'run=outputs'"),
+        (["runs="], 2, "cannot understand 'runs='"),
+        (["skip_damaged=maybe"], 2, "must be true or false"),
+        (["runs={tmp}/absent"], 1, "no such folder"),
+        (["runs={tmp}/empty"], 1, "no run folder in there"),
+        (["runs={tmp}/runs", "out={tmp}/file"], 2, "is a file"),
+        (["runs={tmp}/runs", "out={tmp}/file/inside"], 1, "Not a directory"),
+        (["runs={tmp}/runs", "out={tmp}/runs/compare/spo-0/report"], 2, "lies in the run folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_everything_alone(
+    tmp_path, make_run, capsys, arguments, code, fault
+):
+    make_run(tmp_path / "runs")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("mine")
+    before = files(tmp_path)
+    assert main([argument.format(tmp=tmp_path) for argument in arguments]) == code
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert fault in error
+    assert files(tmp_path) == before
+
+
+def test_help_is_quick_and_loads_nothing_heavy():
+    code = "import sys, analysis.report as r; r.main(['--help']); print(sorted(sys.modules))"
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert time.monotonic() - start < 2
+    assert "runs=" in done.stdout
+    for heavy in ("pandas", "numpy", "matplotlib", "torch"):
+        assert f"'{heavy}'" not in done.stdout

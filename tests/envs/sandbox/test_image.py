@@ -1,0 +1,128 @@
+"""The image and its seccomp profile, from inside: what a program can reach, and what is refused."""
+
+import json
+import platform
+from pathlib import Path
+
+import pytest
+
+from envs.sandbox.engine import worker_options
+from envs.sandbox.image import HERE, RECIPE, image_tag, seccomp_profile
+
+ALLOWED = {
+    name
+    for group in json.loads(seccomp_profile())["syscalls"]
+    if group["action"] == "SCMP_ACT_ALLOW"
+    for name in group["names"]
+}
+
+
+def run_inside(engine, program: str) -> str:
+    """The output of a Python program that is PID 1, root, and confined as a worker is."""
+    command = ["python3.11", "-I", "-S", "-c", program]
+    options = worker_options(memory_mb=256, pids=32) | {"log_config": {"Type": "json-file"}}
+    return engine.containers.run(image_tag(), command, remove=True, **options).decode()
+
+
+@pytest.mark.parametrize("escape", ["bpf", "io_uring_setup", "keyctl", "mount", "ptrace", "setns",
+    "unshare", "shmget", "semget", "msgget", "mq_open", "pivot_root", "chroot", "userfaultfd",
+    "perf_event_open", "process_vm_readv", "pidfd_getfd", "kexec_load", "init_module", "add_key",
+    "open_by_handle_at", "swapon", "sethostname", "acct", "clone3"])  # fmt: skip
+def test_no_way_out_is_on_the_list(escape):
+    assert escape not in ALLOWED
+
+
+def test_tag_follows_the_recipe(tmp_path, monkeypatch):
+    for name in RECIPE:
+        (tmp_path / name).write_bytes((HERE / name).read_bytes())
+    monkeypatch.setattr("envs.sandbox.image.HERE", tmp_path)
+    before = image_tag()
+    with (tmp_path / RECIPE[0]).open("a") as file:
+        file.write("RUN true\n")
+    assert image_tag() != before
+    assert image_tag().partition(":")[0] == before.partition(":")[0]
+
+
+REFUSED = {  # x86-64 numbers, arguments that would do something, and the error that must come
+    "ptrace(TRACEME)": (101, (0, 0, 0, 0), "EPERM"),
+    "io_uring_setup": (425, (8, 0), "EPERM"),
+    "shmget": (29, (0, 4096, 0o1666), "EPERM"),
+    "semget": (64, (0, 1, 0o1666), "EPERM"),
+    "msgget": (68, (0, 0o1666), "EPERM"),
+    "keyctl": (250, (0, -3, 1), "EPERM"),
+    "bpf": (321, (0, 0, 0), "EPERM"),
+    "unshare(NEWUSER)": (272, (0x10000000,), "EPERM"),
+    "clone(NEWUSER)": (56, (0x10000000, 0, 0, 0, 0), "EPERM"),
+    "clone3": (435, (0, 0), "ENOSYS"),
+    "mount": (165, (0, 0, 0, 0, 0), "EPERM"),
+    "socket(AF_INET)": (41, (2, 1, 0), "EPERM"),
+    "socket(AF_NETLINK)": (41, (16, 3, 0), "EPERM"),
+    "personality(READ_IMPLIES_EXEC)": (135, (0x0400000,), "EPERM"),
+}
+
+SYSCALLS = """
+import ctypes, errno, json
+libc = ctypes.CDLL(None, use_errno=True)
+got = {}
+for name, (number, arguments) in json.loads(%r).items():
+    ctypes.set_errno(0)
+    result = libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments))
+    got[name] = errno.errorcode.get(ctypes.get_errno(), "none") if result == -1 else "done"
+print(json.dumps(got))
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are x86-64's")
+def test_profile_refuses_what_a_program_may_not_do(engine):
+    calls = {name: (number, arguments) for name, (number, arguments, _) in REFUSED.items()}
+    got = json.loads(run_inside(engine, SYSCALLS % json.dumps(calls)))
+    assert got == {name: error for name, (_, _, error) in REFUSED.items()}
+
+
+WRITABLE = """
+import json, os
+found = []
+for folder, names, files in os.walk("/", followlinks=False):
+    if folder in ("/proc", "/sys"):
+        names.clear()
+        continue
+    try:
+        open(os.path.join(folder, "mark"), "w").close()
+        os.unlink(os.path.join(folder, "mark"))
+        found.append(folder)
+    except OSError:
+        pass
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.docker
+def test_no_folder_is_writable_for_a_program(engine):
+    other_user = (
+        "import os; os.setgroups([]); os.setresgid(*[70000] * 3); os.setresuid(*[70000] * 3)"
+    )
+    assert json.loads(run_inside(engine, other_user + "\n" + WRITABLE)) == []
+
+
+@pytest.mark.docker
+def test_python_is_whole_and_compiled(engine):
+    program = """
+import asyncio, bisect, collections, ctypes, decimal, fractions, heapq, itertools, json, re, sqlite3
+import threading, sys, random
+threads = [threading.Thread(target=asyncio.run, args=(asyncio.sleep(0),)) for _ in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(random.__cached__ and open(random.__cached__, "rb").read(8)[4:5] == b"\\x01")
+"""
+    assert run_inside(engine, program).strip() == "True"
+
+
+@pytest.mark.docker
+def test_nothing_of_the_host_is_seen(engine):
+    program = (
+        "import os; print(sorted(os.environ), os.uname().nodename, os.listdir('/sys/class/net'))"
+    )
+    seen = run_inside(engine, program)
+    assert Path("/proc/sys/kernel/hostname").read_text().strip() not in seen
+    assert "'lo'" in seen and "eth" not in seen
