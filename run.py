@@ -12,7 +12,7 @@ from pathlib import Path
 import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 CONF = Path(__file__).resolve().parent / "conf"
@@ -52,16 +52,12 @@ def jobs(overrides: list[str], sweep: bool) -> list[list[str]]:
 
 
 def one_line(error: Exception) -> str:
-    """Hydra spreads its messages over lines and names its own syntax."""
-    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
-    if lines[0].startswith("In '") and len(lines) > 1:
-        lines = lines[1:]
-    text = " ".join(line for line in lines if not line.startswith("Config search path"))
-    text = text.split(" Config search path")[0].split(" Check your defaults")[0]
+    """Hydra spreads its messages over lines and names its own search path."""
+    text = " ".join(str(error).split("Config search path")[0].split())
     if "is not in struct" in text:
         key = text.split("'")[1]
         return f"unknown key {key!r}; `python run.py --help` lists the keys"
-    return text
+    return text.removeprefix("In 'config': ")
 
 
 def fail(message: str) -> None:
@@ -71,25 +67,23 @@ def fail(message: str) -> None:
 
 @hydra.main(config_path="conf", config_name="config", version_base="1.3")
 def start(composed: DictConfig) -> None:
+    from analysis.table import before_after_table
+    from envs.sandbox.base import SandboxError
     from experiments.config import parse
     from experiments.errors import UserError
+    from experiments.trainer import train
 
     try:
-        OmegaConf.resolve(composed)
-        config = parse(composed)
-        from experiments.trainer import train
-
-        folder, status = train(config)
-    except (UserError, OmegaConfBaseException) as error:
+        folder, status = train(parse(composed))
+    except (UserError, SandboxError) as error:
         fail(str(error).split("\n")[0])
-    from analysis.table import before_after_table
-
+    if status == "interrupted":
+        print(f"interrupted; what was done is in the run folder\nrun folder: {folder}")
+        raise SystemExit(130)
     from rich.console import Console
 
     Console().print(before_after_table(folder))
     print(f"run folder: {folder}")
-    if status == "interrupted":
-        raise SystemExit(130)
 
 
 if __name__ == "__main__":

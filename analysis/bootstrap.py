@@ -72,7 +72,7 @@ def bootstrap_interval(
 
 @lru_cache(maxsize=8)
 def _draws(problems: int, resamples: int, seed: int) -> np.ndarray:
-    """(resamples, problems): how often each problem is drawn. The same for all metrics of a table."""
+    """(resamples, problems): how often each problem is drawn; the same for all metrics."""
     random = np.random.default_rng([seed, 0])
     equal = np.full(problems, 1 / problems)
     return random.multinomial(problems, equal, size=resamples).astype(float)

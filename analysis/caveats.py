@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from analysis.aggregate import Stage, budget, samples_per_problem
 from analysis.groups import Group, differing_keys, plain
+from analysis.metrics import DRAWN, METRIC
 from analysis.runs import Run
 
 FEW_SEEDS = 5
+FEW_PROBLEMS = 10
 BUDGET_SLACK = 1.1
 BUDGET_NAMES = {
     "generated_tokens": "generated tokens",
@@ -23,6 +25,7 @@ def caveats(groups: Sequence[Group], stages: Sequence[Stage]) -> list[str]:
     for check in (_unfinished, _left_out, _seeds, _budgets, _provenance):
         found.extend(check(groups))
     found.extend(_evaluations(stages))
+    found.extend(_thin(stages))
     return found
 
 
@@ -77,6 +80,7 @@ def _seeds(groups: Sequence[Group]) -> Iterable[str]:
 
 
 def _budgets(groups: Sequence[Group]) -> Iterable[str]:
+    unequal = []
     for name, words in BUDGET_NAMES.items():
         spent = {}
         for group in groups:
@@ -84,8 +88,9 @@ def _budgets(groups: Sequence[Group]) -> Iterable[str]:
             if amounts and min(amounts) > 0:
                 spent[group.label] = sum(amounts) / len(amounts)
         if spent and max(spent.values()) > BUDGET_SLACK * min(spent.values()):
-            amounts = ", ".join(f"{label} {amount:,.0f}" for label, amount in spent.items())
-            yield f"The groups ended after different numbers of {words}: {amounts}."
+            unequal.append(f"{words} {_range(spent)}")
+    if unequal:
+        yield f"The groups did not spend the same: {'; '.join(unequal)}."
 
 
 def _provenance(groups: Sequence[Group]) -> Iterable[str]:
@@ -99,7 +104,7 @@ def _provenance(groups: Sequence[Group]) -> Iterable[str]:
         "package versions": ("numbers may differ slightly", _info("versions")),
     }
     for words, (consequence, read) in consequences.items():
-        values = {str(read(run)) for run in runs}
+        values = {str(read(run)) for run in runs if read(run) is not None}
         if len(values) > 1:
             shown = f" ({_list(sorted(values))})" if max(map(len, values)) <= 40 else ""
             yield f"The runs have {len(values)} different {words}{shown}: {consequence}."
@@ -119,14 +124,13 @@ def _info(key: str) -> Callable[[Run], object]:
 def _evaluations(stages: Sequence[Stage]) -> Iterable[str]:
     problems = {stage.label: _problems(stage) for stage in stages}
     if len(set(problems.values())) > 1:
-        counts = ", ".join(f"{label} {len(names)}" for label, names in problems.items())
-        yield f"Not every row was evaluated on the same problems (numbers of problems: {counts})."
+        sizes = {label: len(names) for label, names in problems.items()}
+        yield f"Not every row was evaluated on the same problems (their number: {_range(sizes)})."
     sizes = {stage.label: _samples(stage) for stage in stages}
     if len(set(sizes.values())) > 1:
-        counts = ", ".join(f"{label} {size}" for label, size in sizes.items())
         yield (
-            f"Samples per problem differ ({counts}): distinct-2 and distinct / accepted cannot be "
-            "compared between them."
+            f"Samples per problem differ, {_range(sizes)}: distinct-2 and distinct / accepted "
+            "cannot be compared between them."
         )
     for stage in stages:
         verdicts = [run.evaluation(stage.step)["verdict"] for run in stage.runs]
@@ -134,6 +138,19 @@ def _evaluations(stages: Sequence[Stage]) -> Iterable[str]:
         if lost:
             total = sum(map(len, verdicts))
             yield f"{stage.label}: the judge failed on {lost} of {total} samples, left uncounted."
+
+
+def _thin(stages: Sequence[Stage]) -> Iterable[str]:
+    """Diversity among accepted programs, where few problems have enough of them."""
+    for metric in (f"distinct_of_{DRAWN}", "edit_distance"):
+        counts = {}
+        for stage in stages:
+            per_run = [int((scores["metric"] == metric).sum()) for scores in stage.scores]
+            if 0 < sum(per_run) < FEW_PROBLEMS * len(per_run):
+                counts[stage.label] = sum(per_run) / len(per_run)
+        if counts:
+            shown = _list([f"{label} ({count:g})" for label, count in counts.items()])
+            yield f"{METRIC[metric].title} rests on few problems: {shown}; do not build on it."
 
 
 def _problems(stage: Stage) -> frozenset[str]:
@@ -151,6 +168,12 @@ def settings_that_differ(groups: Sequence[Group]) -> dict[str, list[str]]:
     settings = [group.settings for group in groups]
     keys = [key for key in differing_keys(settings) if key.split(".")[0] != "algo"]
     return {key: [plain(each[key]) if key in each else "–" for each in settings] for key in keys}
+
+
+def _range(amounts: dict[str, float]) -> str:
+    """The least and the greatest, and whose they are."""
+    low, high = min(amounts, key=amounts.__getitem__), max(amounts, key=amounts.__getitem__)
+    return f"from {amounts[low]:,.0f} ({low}) to {amounts[high]:,.0f} ({high})"
 
 
 def _list(names: Sequence[str]) -> str:

@@ -72,10 +72,13 @@ def settings_of(run: Run) -> Settings:
 def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Groups sorted by label, the runs in each by seed."""
     by_settings: dict[str, list[Run]] = {}
+    known = {_key(run, without=("data_hash",)): _key(run) for run in runs if _data_hash(run)}
     for run in runs:
-        settings = settings_of(run)
-        key = json.dumps([run.algo, {k: spelling(v) for k, v in settings.items()}], sort_keys=True)
-        by_settings.setdefault(key, []).append(run)
+        # A run that stopped before it had read its data is taken to be one of those like it.
+        key = _key(run) if _data_hash(run) else known.get(_key(run, without=("data_hash",)), "")
+        by_settings.setdefault(key or _key(run), []).append(run)
+    for members in by_settings.values():
+        members.sort(key=lambda run: _data_hash(run) is None)
     groups = [_one_per_seed(settings_of(members[0]), members) for members in by_settings.values()]
     for algo in {group.algo for group in groups}:
         same = [i for i, group in enumerate(groups) if group.algo == algo]
@@ -83,6 +86,15 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         for i, label in zip(same, labels, strict=True):
             groups[i] = replace(groups[i], label=label)
     return sorted(groups, key=lambda group: group.label)
+
+
+def _data_hash(run: Run) -> str | None:
+    return run.info.get("data_hash")
+
+
+def _key(run: Run, without: Sequence[str] = ()) -> str:
+    settings = {k: spelling(v) for k, v in settings_of(run).items() if k not in without}
+    return json.dumps([run.algo, settings], sort_keys=True)
 
 
 def _one_per_seed(settings: Settings, runs: Sequence[Run]) -> Group:
@@ -100,14 +112,17 @@ def _one_per_seed(settings: Settings, runs: Sequence[Run]) -> Group:
 
 
 def distinguish(name: str, settings: Sequence[Settings]) -> list[str]:
-    """Labels for variants of `name`: the keys in which they differ, by last part where unique."""
+    """Labels for variants of `name`: the keys in which they differ, by last part where unique.
+
+    A key that a variant does not have is not shown there.
+    """
     keys = differing_keys(settings)
     short = {key: key.rpartition(".")[2] for key in keys}
     shared = {part for part in short.values() if list(short.values()).count(part) > 1}
     shown = {key: key if part in shared else part for key, part in short.items()}
     labels = []
     for variant in settings:
-        parts = [f"{shown[key]}={plain(variant.get(key))}" for key in keys]
+        parts = [f"{shown[key]}={plain(variant[key])}" for key in keys if key in variant]
         labels.append(" ".join([name, *parts]))
     return labels
 

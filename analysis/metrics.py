@@ -58,8 +58,8 @@ METRICS = (
     Metric(
         "distinct_ratio",
         "distinct / accepted",
-        "Distinct programs / accepted programs, per problem and summed over problems. Falls as "
-        "more samples are accepted, so it flatters weak models.",
+        "Distinct programs / accepted programs, both counted within problems and summed over them. "
+        "Falls as more samples are accepted, so it flatters weak models.",
     ),
     Metric(
         "edit_distance",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ BASE_COLOUR = "#444444"
 
 X_TITLES = {
     "step": "optimiser steps",
-    "generated_tokens": "generated tokens",
+    "generated_tokens": "generated tokens, the reference's included",
     "wall_time": "wall time in minutes",
 }
 DIVERSITY = ("distinct_of_5", "edit_distance", "distinct_2", "token_entropy")
@@ -51,9 +52,12 @@ LOOK = {
 }
 
 
-def styles(labels: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Line style of each label, the same in every figure; labels beginning with "base" are grey."""
-    chosen: dict[str, dict[str, str]] = {}
+Styles = dict[str, dict[str, str]]
+
+
+def styles(labels: Iterable[str]) -> Styles:
+    """The line of each label, for all figures of a report; those of the bases are grey."""
+    chosen: Styles = {}
     number = 0
     for label in labels:
         if is_base(label):
@@ -74,17 +78,19 @@ def is_base(label: str) -> bool:
 
 
 def learning_curves(
-    rewards: pd.DataFrame, evaluations: pd.DataFrame, x: str, window: int
+    rewards: pd.DataFrame, evaluations: pd.DataFrame, x: str, window: int, style: Styles
 ) -> Figure | None:
-    """Training reward and evaluated pass@1 against `x`; None where `x` was not recorded."""
+    """Training reward and evaluated pass@1 against `x`; None where `x` was not recorded.
+
+    `window` is the number of steps over which the rewards were smoothed.
+    """
     rewards, evaluations = rewards.dropna(subset=[x]), evaluations.dropna(subset=[x])
     if not len(rewards) or not len(evaluations):
         return None
     # A range over one seed is a line, and needs no words.
     spread = ", range over seeds" if evaluations["seeds"].max() > 1 else ""
     smooth = f"mean of {window} steps" if window > 1 else "each step"
-    style = styles(sorted({*rewards["label"], *evaluations["label"]}))
-    with _figure(1, 2, (10, 4.2)) as (figure, (left, right)):
+    with _figure(2, (10, 3.8), evaluations["label"].unique()) as (figure, (left, right)):
         for label, curve in rewards.groupby("label"):
             at = _scaled(curve[x], x)
             line = {key: style[label][key] for key in ("color", "linestyle")}
@@ -108,13 +114,12 @@ def learning_curves(
     return figure
 
 
-def pass_at_k_curves(table: pd.DataFrame) -> Figure | None:
+def pass_at_k_curves(table: pd.DataFrame, style: Styles) -> Figure | None:
     """pass@k against k, before and after training; None where there is nothing to draw."""
     if not len(table):
         return None
     labels = list(dict.fromkeys(table["label"]))
-    style = styles(labels)
-    with _figure(1, 1, (6.4, 4.4)) as (figure, (axes,)):
+    with _figure(1, (7, 4), labels) as (figure, (axes,)):
         for label in labels:
             curve = table[table["label"] == label]
             axes.plot(curve["k"], curve["mean"], label=label, **style[label])
@@ -129,15 +134,14 @@ def pass_at_k_curves(table: pd.DataFrame) -> Figure | None:
     return figure
 
 
-def diversity_dots(results: pd.DataFrame) -> Figure | None:
+def diversity_dots(results: pd.DataFrame, style: Styles) -> Figure | None:
     """The diversity metrics that were measured, one panel each, a row per model."""
     names = [name for name in DIVERSITY if results[name].notna().any()]
     if not names:
         return None
     labels = list(results["label"])
-    style = styles(labels)
-    size = (2.7 * len(names) + 1.2, 1.3 + 0.34 * len(labels))
-    with _figure(1, len(names), size, sharey=True) as (figure, panels):
+    size = (10, 1 + 0.34 * len(labels))
+    with _figure(len(names), size, (), sharey=True) as (figure, panels):
         rows = np.arange(len(labels))[::-1]
         for axes, name in zip(panels, names, strict=True):
             for row, (_, result) in zip(rows, results.iterrows(), strict=True):
@@ -160,6 +164,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
     paths = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
     with matplotlib.rc_context(LOOK):
         figure.savefig(paths[0])
+        figure.set_layout_engine("none")  # it is settled, and slow to find again
         figure.savefig(paths[1], metadata={"Date": None})
     plt.close(figure)
     return paths
@@ -167,11 +172,14 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 @contextmanager
 def _figure(
-    rows: int, columns: int, size: tuple[float, float], sharey: bool = False
+    panels: int, size: tuple[float, float], legend: Collection[str], sharey: bool = False
 ) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A row of panels `size` inches wide and high, and below it room for these labels."""
+    width, height = size
+    height += 0.22 * math.ceil(len(legend) / _legend_columns(legend, width)) if legend else 0
     with matplotlib.rc_context(LOOK):
         figure, axes = plt.subplots(
-            rows, columns, figsize=size, layout="constrained", squeeze=False, sharey=sharey
+            1, panels, figsize=(width, height), layout="constrained", squeeze=False, sharey=sharey
         )
         yield figure, list(axes.flat)
 
@@ -186,6 +194,10 @@ def _from_zero(axes: Axes) -> None:
 
 def _legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    # Long labels, which show settings, need a row each.
-    columns = max(1, min(len(labels), int(100 / (max(map(len, labels)) + 8))))
+    columns = _legend_columns(labels, figure.get_figwidth())
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+def _legend_columns(labels: Collection[str], width: float) -> int:
+    """As many as fit into `width` inches: long labels, which show settings, need a row each."""
+    return max(1, min(len(labels), int(width * 11 / (max(map(len, labels)) + 8))))

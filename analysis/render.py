@@ -133,12 +133,18 @@ def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[1:]])
 
 
+def evaluated(results: pd.DataFrame) -> str:
+    """On how many problems and samples the rows rest, in words."""
+    sizes = results[["problems", "samples"]].drop_duplicates()
+    if len(sizes) > 1:
+        return "Problems or samples per problem differ between rows."
+    return f"{sizes['problems'].iloc[0]} problems, {sizes['samples'].iloc[0]} samples each."
+
+
 def markdown(results: pd.DataFrame, caveats: Sequence[str]) -> str:
     """table.md: results, budgets and caveats."""
-    first = results.iloc[0]
     parts = [
-        f"Evaluation on {first['problems']} problems, {first['samples']} samples each; mean over "
-        "seeds, 95 % bootstrap intervals in brackets.",
+        f"{evaluated(results)} Means over seeds, 95 % bootstrap intervals in brackets.",
         markdown_table(*result_cells(results)),
     ]
     budgets = budget_cells(results)
@@ -156,11 +162,21 @@ def terminal_table(results: pd.DataFrame) -> Table:
 
     metrics = [m for m in measured_metrics(results) if m.name in TERMINAL_METRICS]
     table = Table(box=box.SIMPLE_HEAD, show_lines=False, padding=(0, 1))
-    for heading in ("", "seeds", *(metric.title for metric in metrics), "pass@1\n/ base"):
-        table.add_column(heading.replace(" of ", "\nof "), justify="right" if heading else "left")
+    # A run that stopped early, or a longer one, must not pass for its neighbours' equal.
+    steps = results.loc[results["step"] > 0, "step"].nunique() > 1
+    for heading in (
+        "",
+        *(["step"] if steps else []),
+        "seeds",
+        *(metric.title for metric in metrics),
+        "pass@1\n/ base",
+    ):
+        justify = "right" if heading else "left"
+        table.add_column(heading.replace(" of ", "\nof "), justify=justify, overflow="fold")
     for row in results.to_dict("records"):
         cells = [f"{number(row[m.name])}\n[dim]{_dashed(row, m.name)}[/dim]" for m in metrics]
-        table.add_row(row["label"], str(row["seeds"]), *cells, number(row.get("gain"), 2))
+        counts = [str(row["step"])] * steps + [str(row["seeds"])]
+        table.add_row(row["label"], *counts, *cells, number(row.get("gain"), 2))
     return table
 
 

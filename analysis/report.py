@@ -130,13 +130,16 @@ def draw(
 
     longest = max((len(run.metrics) for group in groups for run in group.runs), default=0)
     window = max(1, longest // 20)
-    rewards, curve = reward_curve(groups, window), tables["curve.csv"]
+    rewards, curve, results = reward_curve(groups, window), tables["curve.csv"], tables["table.csv"]
+    style = plots.styles(dict.fromkeys([*results["label"], *(group.label for group in groups)]))
+    at_k = plots.pass_at_k_curves(tables["pass_at_k.csv"], style)
+    dots = plots.diversity_dots(results, style)
     drawn = [
-        ("pass_at_k", plots.pass_at_k_curves(tables["pass_at_k.csv"]), "Before and after training"),
-        ("diversity", plots.diversity_dots(tables["table.csv"]), "Diversity, 95 % intervals"),
+        ("pass_at_k", at_k, "pass@k before and after training"),
+        ("diversity", dots, "Diversity before and after training, with 95 % intervals"),
     ]
     for x in X_AXES:
-        figure = plots.learning_curves(rewards, curve, x, window)
+        figure = plots.learning_curves(rewards, curve, x, window, style)
         drawn.append((f"curves_{x}", figure, f"Learning curves against {plots.X_TITLES[x]}"))
     return [
         (render.data_uri(plots.save(figure, out / name)[1]), caption)
@@ -162,6 +165,7 @@ def page_context(
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "groups": groups,
         "results": results.to_dict("records"),
+        "evaluated": render.evaluated(results),
         "metrics": render.measured_metrics(results),
         "budgets": render.budget_cells(results),
         "runs": tables["runs.csv"].to_dict("records"),

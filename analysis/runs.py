@@ -26,7 +26,7 @@ class RunError(Exception):
     """A run folder that cannot be read, or a search that finds none; one line, with a way out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """One run folder in memory. `config` and `info` are config.yaml and run.json."""
 

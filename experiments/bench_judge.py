@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from envs.sandbox.base import Job
 from envs.sandbox.engine import unavailable
-from experiments.judge_bench.meter import cpu_s
+from experiments.judge_bench.meter import cpu
 from experiments.judge_bench.ways import Way, ways
 from experiments.judge_bench.workload import large, small
 
@@ -27,17 +27,18 @@ def measure(
     way: Way, jobs: Sequence[Job], repeats: int, expected: list | None
 ) -> tuple[dict, list]:
     """One measurement, and the outputs. RuntimeError where they are not as expected."""
-    wall, (cpu, engine) = time.perf_counter(), cpu_s()
+    wall, before = time.perf_counter(), cpu()
     for _ in range(repeats):
         outputs = way.run(jobs)
         if expected is not None and outputs != expected:
             raise RuntimeError(f"{type(way).__name__} gives other outputs than the first way")
-    after, engine_after = cpu_s()
+    after = cpu()
     row = {
         "tests": repeats * sum(len(job.inputs) for job in jobs),
         "wall_s": time.perf_counter() - wall,
-        "cpu_s": after - cpu,
-        "engine_cpu_s": engine_after - engine,
+        "cpu_s": after.all_s - before.all_s,
+        "host_cpu_s": after.host_s - before.host_s,
+        "engine_cpu_s": after.engine_s - before.engine_s,
     }
     return row, outputs
 
@@ -55,7 +56,7 @@ def run(rounds: int, docker: bool) -> pd.DataFrame:
             for workload, jobs in workloads.items():
                 for workers, contestants in opened.items():
                     for name, way in contestants.items():
-                        repeats = way.repeats if workload == "small" and number >= 0 else 1
+                        repeats = way.repeats[workload] if number >= 0 else 1
                         row, outputs = measure(way, jobs, repeats, expected.get(workload))
                         expected.setdefault(workload, outputs)
                         where = {"round": number, "workload": workload, "workers": workers}
@@ -75,16 +76,17 @@ def summarise(table: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(
         tests_per_s_and_worker=table["tests"] / table["wall_s"] / table["workers"],
         cpu_ms=1000 * table["cpu_s"] / table["tests"],
+        host_cpu_ms=1000 * table["host_cpu_s"] / table["tests"],
         engine_cpu_ms=1000 * table["engine_cpu_s"] / table["tests"],
     )
     keys = ["workload", "workers", "way"]
-    columns = ["tests_per_s_and_worker", "cpu_ms", "engine_cpu_ms"]
+    columns = ["tests_per_s_and_worker", "cpu_ms", "host_cpu_ms", "engine_cpu_ms"]
     medians = table.groupby(keys, sort=False)[columns].median()
     medians["tests_per_cpu_s"] = 1000 / medians["cpu_ms"]
-    cpu = medians["cpu_ms"].unstack("way")
-    medians["cpu_to_floor"] = cpu.div(cpu["floor"], axis=0).stack()
-    if "docker exec" in cpu:
-        medians["exec_cpu_to_it"] = (1 / cpu.div(cpu["docker exec"], axis=0)).stack()
+    cost = medians["cpu_ms"].unstack("way")
+    medians["cpu_to_floor"] = cost.div(cost["floor"], axis=0).stack()
+    if "docker exec" in cost:
+        medians["exec_cpu_to_it"] = (1 / cost.div(cost["docker exec"], axis=0)).stack()
         rate = medians["tests_per_s_and_worker"].unstack("way")
         medians["times_exec_rate"] = rate.div(rate["docker exec"], axis=0).stack()
     return medians.reset_index()

@@ -122,6 +122,8 @@ def parse(composed: DictConfig) -> RunConfig:
     """The typed configuration; a UserError names the key, the value and what would be right."""
     import algorithms
 
+    if missing := sorted(OmegaConf.missing_keys(composed)):
+        raise UserError(f"{missing[0]} has no value; give it on the command line: {missing[0]}=...")
     try:
         algorithm = algorithms.load(str(composed.algo.name))
         algo = _typed("algo", algorithm.Config, composed.algo)
@@ -176,6 +178,8 @@ def _check_values(c: RunConfig) -> None:
         **dict.fromkeys(("train.prompts", "train.group_size", "train.sync_every"), 1),
         **dict.fromkeys(("train.micro_batch", "engine.batch_size", "eval.samples"), 1),
         **dict.fromkeys(("model.threads", "task.max_response_tokens", "task.max_prompt_tokens"), 1),
+        **dict.fromkeys(("task.train_problems", "task.validation_problems"), 1),
+        "task.test_problems": 1,
         **dict.fromkeys(("train.warmup_steps", "train.weight_decay", "eval.temperature"), 0),
     }
     for path, low in at_least.items():

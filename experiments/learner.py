@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from algorithms.base import Algorithm, Batch, PolicyOutput
 from algorithms.tensors import kl, masked_sum
 from experiments.config import TrainConfig
+from experiments.errors import UserError
 from experiments.initial_values import InitialValues
+from experiments.ledger import Ledger
 from experiments.models import frozen_copy
 from experiments.samples import PromptedProblem, Sample
 from experiments.scoring import Critic, Tokens, scalar_head, score
@@ -25,9 +27,16 @@ class Learner:
     """Owns the policy, the optimiser and, where the algorithm needs them, reference and critic."""
 
     def __init__(
-        self, model: nn.Module, pad: int, algorithm: Algorithm, config: TrainConfig, steps: int
+        self,
+        model: nn.Module,
+        pad: int,
+        algorithm: Algorithm,
+        config: TrainConfig,
+        steps: int,
+        ledger: Ledger,
     ) -> None:
         self.model, self.pad, self.algorithm, self.config = model, pad, algorithm, config
+        self.ledger = ledger
         needs = algorithm.needs
         self.reference = frozen_copy(model) if needs.reference else None
         self.critic = self.value_head = None
@@ -42,9 +51,9 @@ class Learner:
             [{"params": list(parameters), "lr": rate} for parameters, rate in groups],
             weight_decay=config.weight_decay,
         )
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(
-            self.optimiser, learning_rate_factor(config, steps)
-        )
+        self.rates = [rate for _, rate in groups]
+        self.factor = learning_rate_factor(config, steps)
+        self.batches = 0
 
     def update(
         self,
@@ -64,7 +73,7 @@ class Learner:
         metrics = {"kept_share": len(kept) / len(samples)}
         if len(kept):
             metrics |= self._step(tokens, batch.rows(kept), kept)
-        self.schedule.step()
+        self.batches += 1
         return metrics
 
     def _assemble(self, samples: Sequence[Sample], group_size: int) -> tuple[Tokens, Batch]:
@@ -91,11 +100,15 @@ class Learner:
             online=torch.tensor([not sample.offline for sample in samples], device=device),
             group_size=group_size,
             behaviour_logp=pad_rows([s.logps or () for s in samples], tokens.mask),
-            ref_logp=self._frozen(self.reference, tokens) if needs.reference else None,
+            ref_logp=self._ref_logp(tokens) if needs.reference else None,
             policy_logp=self._frozen(self.model, tokens) if needs.policy else None,
             values=self._values(tokens) if needs.critic != "none" else None,
         )
         return tokens, batch
+
+    def _ref_logp(self, tokens: Tokens) -> Tensor:
+        with self.ledger.phase("reference"):
+            return self._frozen(self.reference, tokens)
 
     @torch.no_grad()
     def _frozen(self, model: nn.Module, tokens: Tokens) -> Tensor:
@@ -155,11 +168,13 @@ class Learner:
         }
         result = {name: float(value) for name, value in (totals | norms).items()}
         if not all(math.isfinite(result[name]) for name in ("loss", *norms)):
-            raise FloatingPointError(
+            raise UserError(
                 f"loss {result['loss']:g}, gradient norm {result['grad_norm']:g}: the run has "
                 "diverged; try a lower algo.learning_rate"
             )
-        result["learning_rate"] = self.schedule.get_last_lr()[0]
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * self.factor(self.batches)
+        result["learning_rate"] = self.optimiser.param_groups[0]["lr"]
         self.optimiser.step()
         return result
 

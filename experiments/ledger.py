@@ -37,15 +37,21 @@ class Ledger:
     judge_cpu_s: float = 0.0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     started: float = field(default_factory=time.monotonic)
+    _open: list[str] = field(default_factory=list)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Charge the wall time of a block to one of PHASES."""
+        """Charge the wall time of a block to one of PHASES, and not to the block around it."""
         begin = time.monotonic()
+        self._open.append(name)
         try:
             yield
         finally:
-            self.seconds[name] += time.monotonic() - begin
+            self._open.pop()
+            spent = time.monotonic() - begin
+            self.seconds[name] += spent
+            if self._open:
+                self.seconds[self._open[-1]] -= spent
 
     def columns(self) -> dict[str, float]:
         """The ledger as columns of metrics.parquet; time/ and memory/ depend on the machine."""

@@ -47,6 +47,8 @@ def judge_completions(
     config: RewardConfig,
 ) -> list[Sample]:
     """Decode, judge and pay completions, one prompt each."""
+    if not completions:
+        return []
     texts = tokenizer.batch_decode(
         [list(completion.tokens) for completion in completions], skip_special_tokens=True
     )

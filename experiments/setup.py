@@ -69,7 +69,9 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         eval_prompts = _prompts(split, config.eval.split, task, tokenizer, config)
         ledger = Ledger()
         algorithm = algorithms.load(config.algo.name)(config.algo, config.task.reward.high)
-        learner = Learner(model, tokenizer.pad_token_id, algorithm, config.train, config.steps)
+        learner = Learner(
+            model, tokenizer.pad_token_id, algorithm, config.train, config.steps, ledger
+        )
         records.describe(
             data_hash=task.data_hash,
             judge_version=judge.version,

@@ -19,12 +19,12 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envs.sandbox import inside
 from envs.sandbox.base import SandboxError
 from envs.sandbox.engine import (
+    LABEL,
     EngineAway,
     connect,
     owner_labels,
@@ -46,33 +46,12 @@ ENVIRONMENT = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1", "LC_ALL": "C.UTF-
 REFUSALS = 3  # an engine that answers, but refuses, is seldom better later
 
 
-@cache
-def worker_source() -> str:
-    """The fork server's text: it is handed over at start, so that no image goes stale with it."""
-    return Path(__file__).with_name("worker.py").read_text()
-
-
 def worker_command() -> list[str]:
-    """The command of a new container."""
+    """The command of a new container. The fork server is in it, so that no image goes stale."""
     uid = secrets.choice(CHILD_UIDS)
-    config = {
-        "uid": uid,
-        "gid": uid,
-        "pid_namespace": False,
-        "seccomp": base64.b64encode(child_filter()).decode(),
-    }
-    return [
-        "python3.11",
-        "-s",
-        "-S",
-        "-P",
-        "-B",
-        "-W",
-        "ignore",
-        "-c",
-        worker_source(),
-        json.dumps(config),
-    ]
+    seccomp = base64.b64encode(child_filter()).decode()
+    config = {"form": "container", "worker": {"uid": uid, "gid": uid, "seccomp": seccomp}}
+    return ["python3.11", *inside.FLAGS, "-c", inside.source(), json.dumps(config)]
 
 
 def attach(client: DockerClient, container: str) -> socket.socket:
@@ -80,10 +59,14 @@ def attach(client: DockerClient, container: str) -> socket.socket:
     raw = client.api.attach_socket(
         container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
     )
-    attached = getattr(raw, "_sock", None)
+    original = getattr(raw, "_sock", None)
     # TLS holds back decrypted bytes that a selector does not see.
-    if not isinstance(attached, socket.socket) or isinstance(attached, ssl.SSLSocket):
+    if not isinstance(original, socket.socket) or isinstance(original, ssl.SSLSocket):
         raise SandboxError("the Docker sandbox needs an engine on a unix or plain TCP socket")
+    # The original closes when the last of several objects that share it is collected; this one,
+    # when we say so.
+    attached = original.dup()
+    raw._response.close()
     attached.setblocking(False)
     return attached
 
@@ -203,6 +186,7 @@ class Launcher:
                 worker_command(),
                 stdin_open=True,  # the engine closes it when the one who attached is gone
                 auto_remove=True,
+                name=f"{LABEL}-{self.run}-{secrets.token_hex(3)}",
                 environment=ENVIRONMENT,
                 **self._options,
             )

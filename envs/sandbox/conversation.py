@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass, field
 
 from envs.sandbox import protocol
@@ -13,6 +12,7 @@ from envs.sandbox.handle import WorkerHandle
 LOOKAHEAD = 2  # inputs sent before their results: one runs, one waits
 LOOKAHEAD_BYTES = 4 << 20  # beyond which one is enough
 START_S = 30.0  # a worker's time to report READY
+SEND_BYTES = 1 << 18  # at a time
 GRACE_S = 10.0  # on top of a test's own limits, before its worker counts as stuck
 
 
@@ -27,7 +27,7 @@ class Task:
     index: int
     job: Job
     executions: list[Execution] = field(default_factory=list)
-    losses: int = 0
+    losses: float = 0
 
     def order(self) -> float:
         """Sorts the jobs that may take longest first, so that none of them ends alone."""
@@ -43,8 +43,9 @@ class Conversation:
         self.ready = False
         self.stale = False  # what comes belongs to a job that is over, until ENDED
         self.deadline: float | None = time.monotonic() + START_S
+        self.compiled = False  # the present task's program may have run
         self._decoder = protocol.FrameDecoder()
-        self._outbox: deque[memoryview] = deque()
+        self._outbox = bytearray()
         self._sent = 0  # inputs of the task sent so far, dropped ones not counted
         self._suspect = False
 
@@ -65,7 +66,7 @@ class Conversation:
 
     def begin(self, task: Task) -> None:
         """Send a job's program and its first inputs (those not yet executed)."""
-        self.task, self._sent = task, len(task.executions)
+        self.task, self._sent, self.compiled = task, len(task.executions), False
         self._post(protocol.encode_program(task.job))
         self._post_inputs()
         self._extend()
@@ -73,12 +74,10 @@ class Conversation:
     def flush(self) -> None:
         """Send what the worker takes now."""
         while self._outbox:
-            count = self.handle.send(self._outbox[0])
+            count = self.handle.send(memoryview(self._outbox)[:SEND_BYTES])
             if count == 0:
                 return
-            self._outbox[0] = self._outbox[0][count:]
-            if not self._outbox[0]:
-                self._outbox.popleft()
+            del self._outbox[:count]
 
     def listen(self, keep_going: KeepGoing) -> Task | None:
         """Take in what the worker says; return the task if it ended.
@@ -99,7 +98,7 @@ class Conversation:
         return ended
 
     def _post(self, data: bytes) -> None:
-        self._outbox.append(memoryview(data))
+        self._outbox += data
 
     def _post_inputs(self) -> None:
         task = self.task
@@ -133,6 +132,7 @@ class Conversation:
 
     def _compiled(self, execution: Execution) -> Task | None:
         self._extend()
+        self.compiled = True
         if execution.outcome is not Outcome.FINISHED:
             self.task.executions.append(execution)
             return self._end()

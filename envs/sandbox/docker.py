@@ -70,6 +70,11 @@ class ContainerWorker(WorkerHandle):
             self._launch = self._launcher.take()
             self._container = self._launch.result()
 
+    @property
+    def container(self) -> str:
+        """The id of the container that this worker runs in."""
+        return self._container.id
+
     def fileno(self) -> int:
         """The attached socket's descriptor."""
         return self._container.socket.fileno()

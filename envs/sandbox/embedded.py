@@ -1,6 +1,7 @@
-"""The sandbox that needs nothing but Linux: a fork server in namespaces of its own.
+"""The sandbox that needs nothing but Linux: fork servers confined by the kernel alone.
 
-`confine.py` builds the cage and `worker.py` serves in it; here they are started and talked to.
+In namespaces where the kernel lets an ordinary user have them, under Landlock where it does not,
+and nowhere else unless the user insists. `inside/` is what runs there.
 """
 
 from __future__ import annotations
@@ -9,15 +10,32 @@ import base64
 import json
 import os
 import platform
+import select
 import socket
 import subprocess
-from pathlib import Path
 
+from envs.sandbox import protocol
+from envs.sandbox.base import SandboxError
 from envs.sandbox.handle import WorkerHandle
+from envs.sandbox.inside import FLAGS, source
 from envs.sandbox.pool import Pool
-from envs.sandbox.runtime import PACKAGES_FOLDER, base_python, runtime_binds
+from envs.sandbox.runtime import PACKAGES_FOLDER, base_python, packages_folder, runtime_binds
 from envs.sandbox.seccomp import child_filter
 
+STRENGTHS = {
+    "namespaces": (
+        "user, mount, PID, network, IPC and UTS namespaces, a read-only root folder, a PID "
+        "namespace per test, a system-call allowlist, resource limits; no memory limit over groups"
+    ),
+    "landlock": (
+        "WEAKER, since user namespaces are refused: Landlock, a system-call allowlist without "
+        "sockets, resource limits; names and attributes of the host's files are visible"
+    ),
+    "none": (
+        "NONE that deserves the name: a system-call allowlist and resource limits; programs can "
+        "read every file that this user (or, under root, any user) can read"
+    ),
+}
 # A fixed hash seed makes the order of a set of strings, and so a verdict, repeatable; one arena and
 # one BLAS thread keep the address space small and the server free of threads.
 ENVIRONMENT = {
@@ -27,6 +45,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 CLOSE_S = 5.0  # for a guard to end its cage
+TRIAL_S = 30.0  # for a worker to start, when a form is tried
 
 
 class EmbeddedWorker(WorkerHandle):
@@ -39,13 +58,11 @@ class EmbeddedWorker(WorkerHandle):
         self._log = -1
 
     def start(self) -> None:
-        script = str(Path(__file__).with_name("confine.py"))
-        flags = ["-s", "-S", "-P", "-B", "-W", "ignore", "-X", "utf8"]
         self._socket, inner = socket.socketpair()
         self._log = os.memfd_create("log")
         with inner:
             self._process = subprocess.Popen(
-                [base_python(), *flags, script, json.dumps(self.config)],
+                [base_python(), *FLAGS, "-c", source(), json.dumps(self.config)],
                 stdin=inner,
                 stdout=inner,
                 stderr=self._log,
@@ -93,17 +110,68 @@ class EmbeddedWorker(WorkerHandle):
 
 
 class EmbeddedSandbox(Pool):
-    """Workers in namespaces, as many as asked for (0: all cores but one)."""
+    """Confined fork servers, as many as asked for (0: all cores but one).
 
-    def __init__(self, workers: int = 0) -> None:
-        config = {
-            "binds": runtime_binds(),
-            "worker": {
-                "seccomp": base64.b64encode(child_filter(platform.machine())).decode(),
-                "packages": PACKAGES_FOLDER,
-            },
-        }
-        strength = "user, mount, PID, network, IPC and UTS namespaces; seccomp allowlist; rlimits"
+    `form` is a key of STRENGTHS; None takes the strongest that this machine allows. Raises
+    SandboxError where none holds, unless `i_accept_no_isolation`.
+    """
+
+    def __init__(
+        self, workers: int = 0, *, form: str | None = None, i_accept_no_isolation: bool = False
+    ) -> None:
+        self.form = form or strongest_form(i_accept_no_isolation)
+        config = worker_config(self.form)
         super().__init__(
-            lambda: EmbeddedWorker(config), workers, name="embedded", strength=strength
+            lambda: EmbeddedWorker(config), workers, name="embedded", strength=STRENGTHS[self.form]
         )
+
+
+def worker_config(form: str) -> dict:
+    """The configuration that `inside/main.py` reads. Raises SandboxError on an unknown machine."""
+    try:
+        filter_ = child_filter(platform.machine(), read_only=form != "namespaces")
+    except KeyError as error:
+        raise SandboxError(f"no system-call filter for {platform.machine()}") from error
+    return {
+        "form": form,
+        "binds": runtime_binds(),
+        "worker": {
+            "seccomp": base64.b64encode(filter_).decode(),
+            "packages": PACKAGES_FOLDER if form == "namespaces" else packages_folder(),
+        },
+    }
+
+
+def strongest_form(i_accept_no_isolation: bool) -> str:
+    """The first form that works here. Raises SandboxError that says why none does."""
+    reasons = []
+    for form in ("namespaces", "landlock", "none")[: 3 if i_accept_no_isolation else 2]:
+        reason = why_not(form)
+        if reason is None:
+            return form
+        reasons.append(f"{form}: {reason}")
+    raise SandboxError(
+        f"nothing on this machine can hold untrusted programs in ({'; '.join(reasons)}). Start a "
+        "Docker engine (python -m envs.sandbox.doctor tells how), or allow user namespaces (sysctl "
+        "user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0), or accept the "
+        "risk with sandbox.i_accept_no_isolation=true"
+    )
+
+
+def why_not(form: str) -> str | None:
+    """Why a form does not work on this machine; None if it does. Starts a worker and ends it."""
+    worker = None
+    try:
+        worker = EmbeddedWorker(worker_config(form))
+        worker.start()
+        readable, _, _ = select.select([worker], [], [], TRIAL_S)
+        data = worker.receive() if readable else b""
+        frames = protocol.FrameDecoder().feed(data or b"")
+        if frames and frames[0].kind == protocol.READY:
+            return None
+        return worker.cause_of_death() or "a worker did not start"
+    except (SandboxError, OSError) as error:
+        return str(error)
+    finally:
+        if worker is not None:
+            worker.kill()

@@ -20,6 +20,7 @@ from envs.sandbox.handle import WorkerHandle
 __all__ = ["Pool", "WorkerHandle", "default_workers"]
 
 ATTEMPTS = 2  # a job that loses two workers is given up
+INNOCENT_LOSSES = 10  # count as one loss if the program had not begun to run
 FAILED_STARTS = 3  # in a row, after which no further worker is tried
 POLL_S = 1.0
 
@@ -64,9 +65,11 @@ class Pool(Sandbox):
                 self._dismiss(worker)
 
     def close(self) -> None:
-        self._closed = True
         for worker in list(self._crew):
             self._dismiss(worker)
+        if not self._closed:
+            self._closed = True
+            self._selector.close()
 
     # ---- the crew ----
 
@@ -102,7 +105,8 @@ class Pool(Sandbox):
                 raise SandboxError(f"{self.name} sandbox: workers do not start: {text}")
         if task is None:
             return
-        task.losses += 1
+        # Before its program has run, a job cannot be what ended the worker.
+        task.losses += 1 if worker.compiled else 1 / INNOCENT_LOSSES
         if task.losses < ATTEMPTS:
             waiting.appendleft(task)
         else:

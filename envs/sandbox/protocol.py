@@ -1,7 +1,7 @@
 """The frames that host and worker exchange, and their decoding on the host.
 
-A frame is a kind (1 byte), a length (4 bytes, big endian) and a payload. The format itself is
-defined in `worker.py`, which must stand alone inside the cage; this is the host's half.
+The format itself is defined in `inside/channel.py`, which must stand alone inside the cage; this is
+the host's half.
 
 Host to worker: PROGRAM (JSON header + source), then one INPUT per test (raw stdin bytes), then END.
 Worker to host: READY once; for each PROGRAM one COMPILED, one RESULT per test in order, one ENDED.
@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass
 
 from envs.sandbox.base import Execution, Job, Outcome
-from envs.sandbox.worker import (
+from envs.sandbox.inside.channel import (
     COMPILED,
     END,
     ENDED,

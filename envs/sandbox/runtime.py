@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = ("numpy",)  # beyond the standard library: what contest judges offer
-PACKAGES_FOLDER = "/packages"  # where the cage shows them
+# numpy is what contest judges offer beyond the standard library.
+PACKAGES_FOLDER = "/packages"  # where a cage with a root folder of its own shows it
 
 # Run by the base interpreter: import every extension module, then list the libraries in memory.
 _PROBE = """
@@ -45,15 +45,27 @@ def base_python() -> str:
 
 
 @functools.cache
+def _probe() -> dict:
+    """What the base interpreter says of itself, with all that it may load loaded."""
+    command = [base_python(), "-s", "-S", "-P", "-B", "-c", _PROBE, *sys.path[1:]]
+    output = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    return json.loads(output)
+
+
+def packages_folder() -> str:
+    """The folder outside that holds numpy; "" where there is none."""
+    numpy = _probe()["numpy"]
+    return str(Path(numpy).parent) if numpy else ""
+
+
+@functools.cache
 def runtime_binds() -> tuple[tuple[str, str], ...]:
     """(path outside, path inside) of all that the base interpreter needs to run programs.
 
     The standard library and the shared libraries stand at the same path inside; numpy, where the
     running environment has it, in PACKAGES_FOLDER.
     """
-    command = [base_python(), "-s", "-S", "-P", "-B", "-c", _PROBE, *sys.path[1:]]
-    output = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
-    found = json.loads(output)
+    found = _probe()
     standard = found["standard"]
     shown = [standard, *(path for path in found["path"] if path.endswith("lib-dynload"))]
     binds = [(path, path) for path in _outermost(shown)]

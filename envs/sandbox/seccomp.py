@@ -2,7 +2,7 @@
 
 It is an allowlist: what a program needs to compute, to read its files and to start threads. All
 else fails with EPERM: processes, exec, sockets, signals to others, mounts, namespaces, ptrace,
-io_uring, System V IPC, keys, memfd_create. The host builds it; `worker.py` only installs it.
+io_uring, System V IPC, keys, memfd_create. The host builds it; `inside/` only installs it.
 """
 
 from __future__ import annotations
@@ -14,44 +14,36 @@ import struct
 # System-call numbers, from the kernel's unistd headers. aarch64 never had the older calls.
 _ALLOWED = {
     "x86_64": (
-        "read=0 write=1 readv=19 writev=20 pread64=17 pwrite64=18 preadv=295 pwritev=296 lseek=8",
-        "close=3 close_range=436 dup=32 dup2=33 dup3=292 open=2 openat=257 stat=4 lstat=6 fstat=5",
-        "newfstatat=262 statx=332 access=21 faccessat=269 faccessat2=439 readlink=89 readlinkat=267",
-        "getdents=78 getdents64=217 getcwd=79 chdir=80 fchdir=81 statfs=137 fstatfs=138 ftruncate=77",
-        "fsync=74 fdatasync=75 fadvise64=221 mmap=9 munmap=11 mremap=25 mprotect=10 madvise=28",
-        "brk=12 msync=26 mincore=27 rt_sigaction=13 rt_sigprocmask=14 rt_sigreturn=15",
-        "rt_sigpending=127 rt_sigsuspend=130 rt_sigtimedwait=128 sigaltstack=131 pause=34",
-        "restart_syscall=219 futex=202 set_robust_list=273 rseq=334 set_tid_address=218",
-        "membarrier=324 exit=60 exit_group=231 sched_yield=24 arch_prctl=158 sched_getaffinity=204",
-        "sched_getparam=143 sched_getscheduler=145 sched_get_priority_max=146",
-        "sched_get_priority_min=147 getpriority=140 getpid=39 getppid=110 gettid=186 getuid=102",
-        "geteuid=107 getgid=104 getegid=108 getresuid=118 getresgid=120 getgroups=115 getpgid=121",
-        "getpgrp=111 getsid=124 uname=63 sysinfo=99 getcpu=309 getrusage=98 times=100 getrlimit=97",
-        "setrlimit=160 time=201 gettimeofday=96 clock_gettime=228 clock_getres=229 nanosleep=35",
-        "clock_nanosleep=230 alarm=37 getitimer=36 setitimer=38 getrandom=318 poll=7 ppoll=271",
-        "select=23 pselect6=270 epoll_create=213 epoll_create1=291 epoll_ctl=233 epoll_wait=232",
-        "epoll_pwait=281 eventfd=284 eventfd2=290 pipe=22 pipe2=293 wait4=61 waitid=247",
+        "read=0 write=1 readv=19 writev=20 pread64=17 pwrite64=18 lseek=8 close=3",
+        "close_range=436 dup=32 dup2=33 dup3=292 open=2 openat=257 stat=4 lstat=6 fstat=5",
+        "newfstatat=262 statx=332 access=21 faccessat=269 faccessat2=439 readlink=89",
+        "readlinkat=267 getdents=78 getdents64=217 getcwd=79 chdir=80 ftruncate=77 fsync=74",
+        "fdatasync=75 mmap=9 munmap=11 mremap=25 mprotect=10 madvise=28 brk=12 rt_sigaction=13",
+        "rt_sigprocmask=14 rt_sigreturn=15 sigaltstack=131 pause=34 restart_syscall=219",
+        "futex=202 set_robust_list=273 rseq=334 set_tid_address=218 exit=60 exit_group=231",
+        "sched_yield=24 arch_prctl=158 sched_getaffinity=204 getpid=39 getppid=110 gettid=186",
+        "getuid=102 geteuid=107 getgid=104 getegid=108 uname=63 sysinfo=99 getrusage=98",
+        "times=100 getrlimit=97 setrlimit=160 time=201 gettimeofday=96 clock_gettime=228",
+        "clock_getres=229 nanosleep=35 clock_nanosleep=230 alarm=37 getitimer=36 setitimer=38",
+        "getrandom=318 poll=7 ppoll=271 select=23 pselect6=270 pipe=22 pipe2=293 wait4=61",
     ),
     "aarch64": (
-        "read=63 write=64 readv=65 writev=66 pread64=67 pwrite64=68 preadv=69 pwritev=70 lseek=62",
-        "close=57 close_range=436 dup=23 dup3=24 openat=56 fstat=80 newfstatat=79 statx=291",
-        "faccessat=48 faccessat2=439 readlinkat=78 getdents64=61 getcwd=17 chdir=49 fchdir=50",
-        "statfs=43 fstatfs=44 ftruncate=46 fsync=82 fdatasync=83 fadvise64=223 mmap=222 munmap=215",
-        "mremap=216 mprotect=226 madvise=233 brk=214 msync=227 mincore=232 rt_sigaction=134",
-        "rt_sigprocmask=135 rt_sigreturn=139 rt_sigpending=136 rt_sigsuspend=133 rt_sigtimedwait=137",
-        "sigaltstack=132 restart_syscall=128 futex=98 set_robust_list=99 rseq=293 set_tid_address=96",
-        "membarrier=283 exit=93 exit_group=94 sched_yield=124 sched_getaffinity=123",
-        "sched_getparam=121 sched_getscheduler=120 sched_get_priority_max=125",
-        "sched_get_priority_min=126 getpriority=141 getpid=172 getppid=173 gettid=178 getuid=174",
-        "geteuid=175 getgid=176 getegid=177 getresuid=148 getresgid=150 getgroups=158 getpgid=155",
-        "getsid=156 uname=160 sysinfo=179 getcpu=168 getrusage=165 times=153 getrlimit=163",
-        "setrlimit=164 gettimeofday=169 clock_gettime=113 clock_getres=114 nanosleep=101",
-        "clock_nanosleep=115 getitimer=102 setitimer=103 getrandom=278 ppoll=73 pselect6=72",
-        "epoll_create1=20 epoll_ctl=21 epoll_pwait=22 eventfd2=19 pipe2=59 wait4=260 waitid=95",
+        "read=63 write=64 readv=65 writev=66 pread64=67 pwrite64=68 lseek=62 close=57",
+        "close_range=436 dup=23 dup3=24 openat=56 fstat=80 newfstatat=79 statx=291 faccessat=48",
+        "faccessat2=439 readlinkat=78 getdents64=61 getcwd=17 chdir=49 ftruncate=46 fsync=82",
+        "fdatasync=83 mmap=222 munmap=215 mremap=216 mprotect=226 madvise=233 brk=214",
+        "rt_sigaction=134 rt_sigprocmask=135 rt_sigreturn=139 sigaltstack=132",
+        "restart_syscall=128 futex=98 set_robust_list=99 rseq=293 set_tid_address=96 exit=93",
+        "exit_group=94 sched_yield=124 sched_getaffinity=123 getpid=172 getppid=173 gettid=178",
+        "getuid=174 geteuid=175 getgid=176 getegid=177 uname=160 sysinfo=179 getrusage=165",
+        "times=153 getrlimit=163 setrlimit=164 gettimeofday=169 clock_gettime=113",
+        "clock_getres=114 nanosleep=101 clock_nanosleep=115 getitimer=102 setitimer=103",
+        "getrandom=278 ppoll=73 pselect6=72 pipe2=59 wait4=260",
     ),
 }
 # Calls of which only some arguments are allowed: clone, clone3, prctl, prlimit64, ioctl, fcntl.
 _CHECKED = {"x86_64": (56, 435, 157, 302, 16, 72), "aarch64": (220, 435, 167, 261, 29, 25)}
+_OPENS = {"x86_64": {257: 2, 2: 1}, "aarch64": {56: 2}}  # openat, open: which argument has flags
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _LOAD, _JUMP, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_BITS, _AND, _RETURN = (
@@ -68,6 +60,7 @@ _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data (little-
 
 _CLONE_VM, _CLONE_THREAD = 0x100, 0x10000
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS … CLONE_NEWNET, CLONE_NEWTIME
+_WRITING = 0o1 | 0o2 | 0o100 | 0o1000  # O_WRONLY, O_RDWR, O_CREAT, O_TRUNC
 _PRCTLS = (15, 16)  # PR_SET_NAME, PR_GET_NAME
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS … FIOCLEX: never a device's
 _FCNTLS = (0, 1, 2, 3, 4, 1030)  # F_DUPFD … F_SETFL, F_DUPFD_CLOEXEC
@@ -125,10 +118,23 @@ def _search(rules: list[tuple[int, int]], bodies: list[bytes]) -> bytes:
     return jump + low + high
 
 
-def child_filter(machine: str | None = None) -> bytes:
+def _read_only(index: int) -> bytes:
+    """Allow an open whose flags, argument `index`, neither write nor create."""
+    return b"".join(
+        (
+            _argument(index),
+            _op(_JUMP_BITS, _WRITING, 0, 1),
+            _fail(errno.EROFS),
+            _op(_RETURN, _ALLOW),
+        )
+    )
+
+
+def child_filter(machine: str | None = None, *, read_only: bool = False) -> bytes:
     """The filter for a machine type (`platform.machine()`); 8 bytes per instruction.
 
-    Raises KeyError for a machine whose call numbers are not known here.
+    `read_only` refuses to open files for writing: for cages that show the host's files. Raises
+    KeyError for a machine whose call numbers are not known here.
     """
     machine = machine or platform.machine()
     bodies = [
@@ -144,6 +150,10 @@ def child_filter(machine: str | None = None) -> bytes:
     ]
     body_of = {int(item.partition("=")[2]): 1 for item in " ".join(_ALLOWED[machine]).split()}
     body_of |= {number: index for index, number in enumerate(_CHECKED[machine], start=2)}
+    if read_only:
+        for number, flags in _OPENS[machine].items():
+            body_of[number] = len(bodies)
+            bodies.append(_read_only(flags))
     rules = [(0, body_of.get(0, 0))]
     for number in range(1, max(body_of) + 2):  # beyond the last, x32 calls among them, all fail
         body = body_of.get(number, 0)

@@ -46,4 +46,4 @@ def _open(config: SandboxConfig) -> Sandbox:
         log.info("sandbox: no Docker here (%s)", reason)
     from envs.sandbox.embedded import EmbeddedSandbox
 
-    return EmbeddedSandbox(config.workers)
+    return EmbeddedSandbox(config.workers, i_accept_no_isolation=config.i_accept_no_isolation)

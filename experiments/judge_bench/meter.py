@@ -5,6 +5,7 @@ engine, and the containers. Wall time says little on a shared machine; CPU time 
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +41,20 @@ def processes() -> list[Process]:
     return found
 
 
-def cpu_s() -> tuple[float, float]:
-    """CPU seconds so far of (this process with all its descendants and the engine, the engine).
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """CPU seconds so far: of everything, and, within it, of this process and of the engine.
 
-    The containers are descendants of the engine's shims; what runs in them is not counted as the
-    engine's own.
+    The containers are descendants of the engine's shims; what runs in them counts as theirs.
     """
+
+    all_s: float
+    host_s: float
+    engine_s: float
+
+
+def cpu() -> Cpu:
+    """Read off all clocks."""
     table = processes()
     children = defaultdict(list)
     for process in table:
@@ -58,4 +67,8 @@ def cpu_s() -> tuple[float, float]:
         if process.pid not in seen:
             seen[process.pid] = process.ticks
             pending += children[process.pid]
-    return sum(seen.values()) * TICK_S, sum(process.ticks for process in engine) * TICK_S
+    return Cpu(
+        all_s=sum(seen.values()) * TICK_S,
+        host_s=time.process_time(),
+        engine_s=sum(process.ticks for process in engine) * TICK_S,
+    )

@@ -6,6 +6,7 @@ Next-token loss on the program only: what the statement says is given, never gen
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -102,12 +103,16 @@ def program_loss(model, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tenso
     return functional.cross_entropy(model.lm_head(hidden[chosen]), tokens[:, 1:][chosen])
 
 
-def encode(tokenizer, prompt: str, program: str) -> tuple[list[int], list[int]]:
-    """Token ids of the prompt as the chat template renders it, and of the program with EOS."""
-    message = [{"role": "user", "content": prompt}]
-    text = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids, [*tokenizer(program, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+def encode(tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+    """Token ids of each prompt as the chat template renders it, and of its program with EOS."""
+    chats = [[{"role": "user", "content": prompt}] for prompt, _ in pairs]
+    texts = tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=False)
+    prompts = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    programs = tokenizer([program for _, program in pairs], add_special_tokens=False)["input_ids"]
+    return [
+        (prompt, [*program, tokenizer.eos_token_id])
+        for prompt, program in zip(prompts, programs, strict=True)
+    ]
 
 
 def _batches(pairs, tokenizer, recipe: Recipe) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -86,6 +86,55 @@ def synthetic_metrics(random, steps, skill):
     )
 
 
+def write_evals(folder, algo, seed, *, problems, samples, every, steps, skill, collapse):
+    """evals.parquet; runs of one seed share their base evaluation, as real ones do."""
+    parts = []
+    for step in range(0, steps + 1, every):
+        random = np.random.default_rng([seed, step, *(algo.encode() if step else ())])
+        parts.append(synthetic_evals(random, problems, samples, [step], skill, collapse, steps))
+    pd.concat(parts).to_parquet(folder / "evals.parquet", index=False)
+
+
+def config_of(folder, root, algo, seed, steps, samples, every, changes):
+    """config.yaml as a mapping; `changes` has keys like "algo.beta"."""
+    settings = {
+        "seed": seed,
+        "steps": steps,
+        "output_dir": str(root),
+        "name": folder.parent.name,
+        "algo": {"name": algo, "beta": 0.1},
+        "task": {"name": "mini"},
+        "model": {"name": "nano"},
+        "train": {"prompts": 16, "group_size": 8, "sync_every": 1},
+        "eval": {"samples": samples, "temperature": 0.4, "top_p": 0.95, "every": every},
+    }
+    for key, value in changes.items():
+        section, _, leaf = key.rpartition(".")
+        (settings[section] if section else settings)[leaf] = value
+    return settings
+
+
+def info_of(algo, seed, status, changes):
+    """run.json as a mapping."""
+    return {
+        "status": status,
+        "error": None,
+        "started": "2026-11-20T10:00:00+00:00",
+        "ended": "2026-11-20T10:04:30+00:00",
+        "versions": {"python": "3.11.7", "torch": "2.13.0"},
+        "commit": "0123abc",
+        "data_hash": "d4ta",
+        "judge_version": "1",
+        "sandbox": "embedded: namespaces and seccomp",
+        "hardware": {"cpu": "two cores"},
+        "seed": seed,
+        "algo": algo,
+        "task": "mini",
+        "model": "nano",
+        **changes,
+    }
+
+
 @pytest.fixture
 def make_run():
     """A function that writes a run folder and returns its path."""
@@ -98,7 +147,7 @@ def make_run():
         steps: int = 20,
         problems: int = 12,
         samples: int = 20,
-        evaluate_every: int = 10,
+        every: int = 10,
         skill: float = 4.0,
         collapse: float = 0.2,
         status: str = "finished",
@@ -107,64 +156,13 @@ def make_run():
     ) -> Path:
         folder = root / "compare" / f"{algo}-{seed}"
         folder.mkdir(parents=True)
-        # Runs of one seed share their base evaluation, as real ones do.
-        evals = pd.concat(
-            [
-                synthetic_evals(
-                    np.random.default_rng([seed, step, len(algo) if step else 0, ord(algo[0])])
-                    if step
-                    else np.random.default_rng(seed),
-                    problems,
-                    samples,
-                    [step],
-                    skill,
-                    collapse,
-                    steps,
-                )
-                for step in range(0, steps + 1, evaluate_every)
-            ]
-        )
-        evals.to_parquet(folder / "evals.parquet", index=False)
-        random = np.random.default_rng([seed, ord(algo[0])])
+        sizes = {"problems": problems, "samples": samples, "every": every, "steps": steps}
+        write_evals(folder, algo, seed, **sizes, skill=skill, collapse=collapse)
+        random = np.random.default_rng([seed, *algo.encode()])
         synthetic_metrics(random, steps, skill).to_parquet(folder / "metrics.parquet", index=False)
-        settings = {
-            "seed": seed,
-            "steps": steps,
-            "output_dir": str(root),
-            "name": folder.name,
-            "algo": {"name": algo, "beta": 0.1},
-            "task": {"name": "mini"},
-            "model": {"name": "nano"},
-            "train": {"prompts": 16, "group_size": 8, "sync_every": 1},
-            "eval": {
-                "samples": samples,
-                "temperature": 0.4,
-                "top_p": 0.95,
-                "every": evaluate_every,
-            },
-        }
-        for key, value in (config or {}).items():
-            section, _, leaf = key.rpartition(".")
-            (settings[section] if section else settings)[leaf] = value
+        settings = config_of(folder, root, algo, seed, steps, samples, every, config or {})
         (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-        record = {
-            "status": status,
-            "error": None,
-            "started": "2026-11-20T10:00:00+00:00",
-            "ended": "2026-11-20T10:04:30+00:00",
-            "versions": {"python": "3.11.7", "torch": "2.13.0"},
-            "commit": "0123abc",
-            "data_hash": "d4ta",
-            "judge_version": "1",
-            "sandbox": "embedded: namespaces and seccomp",
-            "hardware": {"cpu": "two cores"},
-            "seed": seed,
-            "algo": algo,
-            "task": "mini",
-            "model": "nano",
-            **(info or {}),
-        }
-        (folder / "run.json").write_text(json.dumps(record))
+        (folder / "run.json").write_text(json.dumps(info_of(algo, seed, status, info or {})))
         return folder
 
     return make

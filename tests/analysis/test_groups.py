@@ -1,3 +1,4 @@
+import pandas as pd
 import pytest
 
 from analysis.groups import distinguish, flatten, group_runs
@@ -22,7 +23,7 @@ def test_runs_that_differ_in_seed_and_place_are_one_group(tmp_path, make_run):
         ({"algo.beta": 0.5}, ["spo beta=0.1", "spo beta=0.5"]),
         ({"train.sync_every": 10}, ["spo sync_every=1", "spo sync_every=10"]),
         ({"eval.temperature": 1.0}, ["spo temperature=0.4", "spo temperature=1"]),
-        ({"algo.new": True}, ["spo new=null", "spo new=true"]),
+        ({"algo.new": True}, ["spo", "spo new=true"]),
         ({"algo.beta": None}, ["spo beta=0.1", "spo beta=null"]),
     ],
 )
@@ -35,6 +36,16 @@ def test_another_data_set_is_another_group(tmp_path, make_run):
     a = make_run(tmp_path / "a", "spo", 0)
     b = make_run(tmp_path / "b", "spo", 1, info={"data_hash": "other"})
     assert sorted(groups_of(a, b)) == ["spo data_hash=d4ta", "spo data_hash=other"]
+
+
+def test_a_run_that_stopped_before_reading_its_data_stands_with_its_like(tmp_path, make_run):
+    early = make_run(tmp_path / "a", "spo", 0, status="failed", info={"data_hash": None})
+    (early / "evals.parquet").unlink()
+    whole = make_run(tmp_path / "b", "spo", 1)
+    group = groups_of(early, whole)["spo"]
+    assert [run.seed for run in group.runs] == [0, 1]
+    assert [run.seed for run in group.complete] == [1]
+    assert group.settings["data_hash"] == "d4ta"
 
 
 def test_whole_floats_and_integers_are_one_setting(tmp_path, make_run):
@@ -61,8 +72,6 @@ def test_of_two_runs_with_one_seed_the_one_that_got_further_counts(tmp_path, mak
 def test_a_run_that_stopped_early_is_not_averaged_at_the_end(tmp_path, make_run):
     whole = make_run(tmp_path, "spo", 0)
     early = make_run(tmp_path, "spo", 1, status="interrupted")
-    import pandas as pd
-
     evals = pd.read_parquet(early / "evals.parquet")
     evals[evals["step"] < 20].to_parquet(early / "evals.parquet")
     group = groups_of(whole, early)["spo"]

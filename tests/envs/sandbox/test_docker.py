@@ -1,6 +1,5 @@
 """The Docker backend against a real engine: right answers, nothing lost, nothing left behind."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -39,6 +38,11 @@ def check_doubled(jobs: list[Job], results: dict) -> None:
 def containers(client, label: str = LABEL) -> list[str]:
     """The ids of the containers that carry a label, given as `name` or `name=value`."""
     return [found["Id"] for found in client.api.containers(all=True, filters={"label": label})]
+
+
+def at_work(sandbox: DockerSandbox) -> list[str]:
+    """The ids of the containers that jobs run in now; one more waits in store."""
+    return [worker.handle.container for worker in sandbox._crew]
 
 
 def eventually(condition, seconds: float = 10.0) -> bool:
@@ -106,10 +110,10 @@ def test_program_is_nobody_and_can_write_nowhere(sandbox):
         "for path in '/tmp/x', '/dev/shm/x', '/dev/mqueue/x', '/x', '/proc/1/oom_score_adj':\n"
         "    try: open(path, 'w'); print('wrote', path)\n"
         "    except OSError: pass\n"
-        "print(os.getuid() > 1 << 19, os.getgroups())\n"
+        "print(os.getuid() > 1 << 19, open('/proc/self/status').read().count('Groups:\\t \\n'))\n"
     )
     [(_, [run])] = sandbox.run([Job(program, ("",))], go_on)
-    assert run.stdout == b"True []\n"
+    assert run.stdout == b"True 1\n"
 
 
 @pytest.mark.docker
@@ -118,12 +122,26 @@ def test_killed_containers_lose_nothing(sandbox, engine):
     for index, runs in sandbox.run(jobs, go_on):
         done[index] = runs
         if len(done) in (5, 15):
-            # Newest first: the last two work, and the one before them waits in store.
-            for victim in containers(engine, f"{LABEL}={sandbox.run_id}")[-2:]:
+            for victim in at_work(sandbox):
                 engine.api.kill(victim)
                 killed.append(victim)
     assert len(killed) == 4
     check_doubled(jobs, done)
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_frozen_container_is_given_up(engine):
+    limits = Limits(cpu_s=1.0, wall_s=1.0)
+    jobs = [Job(DOUBLE, tuple(str(k) for k in range(50)), limits) for _ in range(4)]
+    done = {}
+    with DockerSandbox(1) as opened:
+        for index, runs in opened.run(jobs, go_on):
+            done[index] = runs
+            if len(done) == 1:
+                engine.api.pause(at_work(opened)[0])
+    check_doubled(jobs, done)
+    assert containers(engine, f"{LABEL}={opened.run_id}") == []
 
 
 @pytest.mark.docker
@@ -144,16 +162,49 @@ def test_worn_out_worker_is_replaced(engine):
 
 
 @pytest.mark.docker
+def test_container_whose_memory_limit_was_hit_is_replaced(engine):
+    # The test's own limit is above the container's, so that the kernel has to step in.
+    hog = Job("pages = [bytearray(1 << 20) for _ in range(1000)]", ("",), Limits(memory_mb=2000))
+    jobs = doubling_jobs(3, 2)
+    with DockerSandbox(1, memory_mb=256) as opened:
+        list(opened.run(jobs, go_on))
+        before = at_work(opened)
+        [(_, [run])] = opened.run([hog], go_on)
+        assert (run.outcome, run.exit_code) == (Outcome.MEMORY_LIMIT, -signal.SIGKILL)
+        check_doubled(jobs, dict(opened.run(jobs, go_on)))
+        assert not set(before) & set(at_work(opened))
+        assert opened.replaced == 0, "PID 1 must survive: the kernel kills the test"
+
+
+@pytest.mark.docker
 def test_close_leaves_nothing(engine):
-    descriptors = set(os.listdir("/proc/self/fd"))
     with DockerSandbox(2) as opened:
         run = opened.run_id
         list(opened.run(doubling_jobs(3, 2), go_on))
         assert len(containers(engine, f"{LABEL}={run}")) >= 2
     assert containers(engine, f"{LABEL}={run}") == []
     assert not [thread for thread in threading.enumerate() if run in thread.name]
-    assert set(os.listdir("/proc/self/fd")) <= descriptors
     opened.close()
+
+
+OPENINGS = """
+import gc, os
+from envs.sandbox.base import Job
+from envs.sandbox.docker import DockerSandbox
+gc.disable()
+counts = []
+for _ in range(4):
+    with DockerSandbox(2) as sandbox:
+        list(sandbox.run([Job("pass", ("", ""))] * 3, lambda *_: True))
+    counts.append(len(os.listdir("/proc/self/fd")))
+print(counts[-1] - counts[0])
+"""
+
+
+@pytest.mark.docker
+def test_sandboxes_opened_and_closed_use_up_no_descriptors(engine):
+    command = [sys.executable, "-c", OPENINGS]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout == "0\n"
 
 
 OWNER = """
@@ -173,7 +224,8 @@ def test_containers_die_with_their_owner(engine):
         [sys.executable, "-c", OWNER], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     run = owner.stdout.readline().strip()
-    assert eventually(lambda: len(containers(engine, f"{LABEL}={run}")) >= 2)
+    running = {"label": f"{LABEL}={run}", "status": "running"}
+    assert eventually(lambda: len(engine.api.containers(filters=running)) >= 3)
     time.sleep(0.5)  # into the middle of a test
     owner.send_signal(signal.SIGKILL)
     owner.wait()

@@ -1,0 +1,108 @@
+"""The frames between host and worker, and the worker's end of the stream.
+
+A frame is a kind (1 byte), a length (4 bytes, big endian) and a payload. Nothing is read ahead, and
+what passes through for one test is wiped, so that no later test process inherits it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+
+HEADER = struct.Struct(">BI")
+PROGRAM, INPUT, RESUME, END = 1, 2, 3, 4  # host to worker
+READY, COMPILED, RESULT, ENDED = 17, 18, 19, 20  # worker to host
+STDERR_TAIL = 2000  # characters
+
+_CHUNK = 1 << 20
+
+
+def join_body(header: dict, data: bytes = b"") -> bytes:
+    """A body: length of the JSON header (4 bytes), the header, raw bytes."""
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(4, "big") + text + data
+
+
+def split_body(body: bytes) -> tuple[dict, bytes]:
+    """The inverse of `join_body`."""
+    end = 4 + int.from_bytes(body[:4], "big")
+    return json.loads(body[4:end]), body[end:]
+
+
+def report(outcome: str, stderr: str = "") -> dict:
+    """The header of a COMPILED frame: FINISHED, or why the program cannot run."""
+    return {
+        "outcome": outcome,
+        "stderr": stderr[-STDERR_TAIL:],
+        "exit_code": None,
+        "cpu_s": 0.0,
+        "wall_s": 0.0,
+    }
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write everything to a blocking descriptor."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+class Channel:
+    """The stream to the host. A process that reads its end exits: nobody waits for it."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self.source, self.sink = source, sink
+        self._buffer = bytearray(_CHUNK)
+
+    def read(self, length: int) -> bytes:
+        """Exactly `length` bytes."""
+        parts = []
+        while length:
+            part = os.read(self.source, min(length, _CHUNK))
+            if not part:
+                os._exit(0)
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def read_header(self) -> tuple[int, int]:
+        """Kind and payload length of the next frame."""
+        return HEADER.unpack(self.read(HEADER.size))
+
+    def skip_to_end(self) -> None:
+        """Drop all frames up to the program's END, and acknowledge that."""
+        kind = None
+        while kind != END:
+            kind, length = self.read_header()
+            self.read(length)
+        self.send(ENDED, {})
+
+    def read_into(self, file: int, length: int) -> None:
+        """Move a payload of `length` bytes to a file, leaving none of it in memory."""
+        view = memoryview(self._buffer)
+        while length:
+            count = os.readv(self.source, [view[: min(length, _CHUNK)]])
+            if not count:
+                os._exit(0)
+            write_all(file, view[:count])
+            view[:count] = bytes(count)
+            length -= count
+
+    def send(self, kind: int, header: dict) -> None:
+        """A frame with a JSON header and no further bytes."""
+        body = join_body(header)
+        write_all(self.sink, HEADER.pack(kind, len(body)) + body)
+
+    def send_result(self, header: dict, stdout: int, size: int) -> None:
+        """A RESULT frame; its last `size` bytes come from the file `stdout`."""
+        body = join_body(header)
+        frame = HEADER.pack(RESULT, len(body) + size) + body
+        view, start, sent = memoryview(self._buffer), len(frame), 0
+        view[:start] = frame
+        while start or sent < size:
+            room = view[start : start + min(size - sent, _CHUNK - start)]
+            count = os.preadv(stdout, [room], sent)
+            write_all(self.sink, view[: start + count])
+            view[: start + count] = bytes(start + count)
+            start, sent = 0, sent + count

@@ -1,0 +1,69 @@
+"""Linux calls that Python's standard library lacks (3.11), through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import struct
+import sys
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
+SECCOMP_MODE_FILTER = 2
+STACK_BYTES = 256 << 20  # of the main thread: deep recursion through C needs it
+
+_CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, oneself
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check(result: int, what: str) -> int:
+    """Raise OSError where a C call returned -1."""
+    if result == -1:
+        errno = ctypes.get_errno()
+        raise OSError(errno, f"{what}: {os.strerror(errno)}")
+    return result
+
+
+def prctl(option: int, argument: object) -> None:
+    """prctl(2) with one argument. Raises OSError."""
+    check(libc.prctl(option, argument, 0, 0, 0), f"prctl {option}")
+
+
+def capability_sets(*kept: int) -> bytes:
+    """The argument of `set_capabilities` that keeps these capabilities and no others."""
+    mask = sum(1 << number for number in kept)  # all that are kept here are below 32
+    return struct.pack("6I", mask, mask, 0, 0, 0, 0)
+
+
+def set_capabilities(sets: bytes) -> None:
+    """capset(2). Raises OSError."""
+    check(libc.capset(_CAPABILITY_HEADER, sets), "capset")
+
+
+class SeccompFilter:
+    """A BPF program in the form that the kernel takes."""
+
+    class _Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+    def __init__(self, instructions: bytes) -> None:
+        self._program = self._Program(len(instructions) // 8, instructions)
+        self._pointer = ctypes.byref(self._program)
+
+    def install(self) -> None:
+        """Confine this process for good. Without instructions, do nothing."""
+        if self._program.length:
+            call = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._pointer, 0, 0)
+            check(call, "seccomp")
+
+
+def grow_stack() -> None:
+    """Give the main thread a large stack; only a new process image can have one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
+    if soft != wanted:
+        resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
+        os.execv(sys.executable, sys.orig_argv)

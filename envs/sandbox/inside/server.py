@@ -1,0 +1,160 @@
+"""The fork server: holds the channel and starts a runner for each program.
+
+It reads no program and no input itself, and so has nothing that a test process could inherit: each
+runner, forked afresh, reads its own program, and each input just before its test.
+"""
+
+from __future__ import annotations
+
+import _sitebuiltins
+import _thread
+import base64
+import bisect  # noqa: F401  what most programs import is loaded once, here
+import builtins
+import collections  # noqa: F401
+import contextlib
+import functools  # noqa: F401
+import gc
+import heapq  # noqa: F401
+import io
+import itertools  # noqa: F401
+import mmap
+import operator  # noqa: F401
+import os
+import re
+import resource
+import signal
+import sys
+
+from envs.sandbox.inside.channel import COMPILED, PROGRAM, READY, Channel, report
+from envs.sandbox.inside.kernel import PR_SET_NO_NEW_PRIVS, SeccompFilter, prctl
+from envs.sandbox.inside.runner import run_program
+
+DEFAULTS = {
+    "uid": None,  # the user of test processes; None: the worker's own
+    "gid": None,
+    "pid_namespace": False,  # a fresh PID namespace per test (needs CAP_SYS_ADMIN)
+    "seccomp": "",  # base64 of the BPF program that each test process installs
+    "packages": "",  # a folder of further importable packages, e.g. numpy
+    "max_tasks": 64,  # RLIMIT_NPROC of a test process; None: not set
+}
+THREAD_STACK_BYTES = 16 << 20  # of a thread that asks for no other
+COMPILER_SIGNALS = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+
+
+class Server:
+    """The root process of the cage."""
+
+    def __init__(self, config: dict) -> None:
+        self.config = {**DEFAULTS, **config}
+        self.null = os.open(os.devnull, os.O_RDWR)
+        self.channel = self._take_channel()
+        # Opened now, since /proc may be out of sight later.
+        self.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+        self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
+        self.started = mmap.mmap(-1, 1)  # shared: set when a test process comes to its program
+        self.ruleset = None  # of Landlock, where namespaces are refused
+        # Only below PID 1 of a namespace of its own does kill(-1) reach test processes alone.
+        self.owns_namespace = os.getpid() == 1
+        self.filter = SeccompFilter(base64.b64decode(self.config["seccomp"]))
+        self._oom_counter, self._oom_kills = open_oom_counter(), 0
+
+    def _take_channel(self) -> Channel:
+        """Move the stream from descriptors 0 and 1, which belong to programs."""
+        channel = Channel(os.dup(0), os.dup(1))
+        os.dup2(self.null, 0)
+        os.dup2(self.null, 1)
+        return channel
+
+    def serve(self) -> None:
+        """Run programs until the host closes the channel. Never returns."""
+        prepare_interpreter(self.config["packages"])
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        self.channel.send(READY, {"python": sys.version.split()[0]})
+        while True:
+            kind, length = self.channel.read_header()
+            if kind != PROGRAM:
+                raise RuntimeError(f"a frame of kind {kind} where a program was due")
+            pid = os.fork()
+            if pid == 0:
+                run_program(self, length)
+            self.await_runner(pid)
+
+    def await_runner(self, pid: int) -> None:
+        """Wait for a runner's end; that the compiler crashed in it is the program's doing."""
+        ended, status = 0, 0
+        while ended != pid:
+            ended, status = os.wait()
+        if status == 0:
+            return
+        number = os.WTERMSIG(status)
+        if number not in COMPILER_SIGNALS:
+            os._exit(1)
+        outcome = "TIME_LIMIT" if number == signal.SIGXCPU else "RUNTIME_ERROR"
+        self.channel.send(COMPILED, report(outcome, f"the compiler ended by signal {number}"))
+        self.channel.skip_to_end()
+
+    def address_space(self) -> int:
+        """The calling process's size in bytes."""
+        descriptor = os.open("self/statm", os.O_RDONLY, dir_fd=self.proc)
+        pages = int(os.read(descriptor, 100).split()[0])
+        os.close(descriptor)
+        return pages * resource.getpagesize()
+
+    def suffer_first(self) -> None:
+        """Make the calling process and its children what the kernel kills when memory is out."""
+        descriptor = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=self.proc)
+        os.write(descriptor, b"1000")
+        os.close(descriptor)
+
+    def oom_killed(self) -> bool:
+        """True if the kernel killed here for lack of memory since the last call."""
+        if self._oom_counter is None:
+            return False
+        found = re.search(rb"oom_kill (\d+)", os.pread(self._oom_counter, 1000, 0))
+        before, self._oom_kills = self._oom_kills, int(found[1]) if found else 0
+        return self._oom_kills > before
+
+
+def open_oom_counter() -> int | None:
+    """The file in which the kernel counts out-of-memory kills of this container, if it is one."""
+    for name in ("memory.events", "memory/memory.oom_control"):
+        with contextlib.suppress(OSError):
+            return os.open(f"/sys/fs/cgroup/{name}", os.O_RDONLY)
+    return None
+
+
+def prepare_interpreter(packages: str) -> None:
+    """Make this process what a fresh interpreter would be, so that forks of it are."""
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+    if packages:
+        sys.path.append(packages)
+    sys.set_int_max_str_digits(0)
+    _thread.stack_size(THREAD_STACK_BYTES)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    open_streams()
+    gc.collect()
+    gc.freeze()
+
+
+def open_streams() -> None:
+    """sys.stdin, stdout and stderr as a real script has them, on descriptors 0, 1 and 2.
+
+    Made once, here: a test process only puts its own files under the three numbers.
+    """
+
+    def text(raw: io.BufferedIOBase, name: str, errors: str, **options: bool) -> io.TextIOWrapper:
+        raw.raw.name = name
+        return io.TextIOWrapper(raw, encoding="utf-8", errors=errors, **options)
+
+    def raw(descriptor: int, mode: str) -> io.FileIO:
+        return io.FileIO(descriptor, mode, closefd=False)
+
+    reader = io.BufferedReader(raw(0, "rb"), 1 << 16)
+    sys.stdin = sys.__stdin__ = text(reader, "<stdin>", "surrogateescape")
+    writer = io.BufferedWriter(raw(1, "wb"), 1 << 16)
+    sys.stdout = sys.__stdout__ = text(writer, "<stdout>", "surrogateescape")
+    writer = io.BufferedWriter(raw(2, "wb"))
+    sys.stderr = sys.__stderr__ = text(writer, "<stderr>", "backslashreplace", line_buffering=True)

@@ -1,0 +1,249 @@
+"""The embedded sandbox with real programs: what a script may rely on, and what ends it."""
+
+import hashlib
+import json
+import sys
+
+import pytest
+
+from envs.sandbox.base import Job, Limits, Outcome
+from envs.sandbox.embedded import EmbeddedSandbox, why_not
+
+LIMITS = Limits(cpu_s=0.8, wall_s=3.0, memory_mb=256, output_mb=4)
+
+
+@pytest.fixture(scope="module", params=["namespaces", "landlock"])
+def sandbox(request):
+    reason = why_not(request.param)
+    if reason:
+        pytest.skip(f"this machine has no {request.param}: {reason}")
+    with EmbeddedSandbox(workers=1, form=request.param) as sandbox:
+        yield sandbox
+        assert sandbox.replaced == 0
+
+
+def execute(sandbox, program, *inputs, limits=LIMITS, fn_name=None):
+    job = Job(program, inputs or ("",), limits, fn_name)
+    [(index, executions)] = sandbox.run([job], lambda *_: True)
+    assert index == 0
+    return executions
+
+
+STDIN = {
+    "input": ("print(int(input()) + int(input()))", "1\n2\n", b"3\n"),
+    "iteration": ("import sys\nprint(sum(int(x) for x in sys.stdin))", "1\n2\n3", b"6\n"),
+    "buffer lines": (
+        "import sys\nb = sys.stdin.buffer\nprint(b.readline(), b.readline(), b.read())",
+        "1\n2\n3\n4",
+        b"b'1\\n' b'2\\n' b'3\\n4'\n",
+    ),
+    "os.read": ("import os\nprint(len(os.read(0, 10**6)))", "x" * 5000, b"5000\n"),
+    "open(0)": ("print(open(0).read().split())", "1 2", b"['1', '2']\n"),
+    "replaced stdin": (
+        "import io, os, sys\nsys.stdin = io.BytesIO(os.read(0, os.fstat(0).st_size))\n"
+        "input = sys.stdin.readline\nprint(int(input()))",
+        "7\n",
+        b"7\n",
+    ),
+    "empty": ("import sys\nprint(repr(sys.stdin.read()))", "", b"''\n"),
+    "not UTF-8": ("import sys\nsys.stdout.buffer.write(b'\\xff')", "", b"\xff"),
+    "non-ASCII": ("print(input()[::-1])", "äöü\n", "üöä\n".encode()),
+}
+
+
+@pytest.mark.parametrize("case", STDIN)
+def test_stdin_shapes(sandbox, case):
+    program, text, expected = STDIN[case]
+    [execution] = execute(sandbox, program, text)
+    assert execution.outcome is Outcome.FINISHED, execution.stderr
+    assert execution.stdout == expected
+
+
+SCRIPTS = {
+    "main guard": ("if __name__ == '__main__': print(1)", b"1\n"),
+    "global in a function": ("n = 0\ndef f():\n global n\n n += 1\nf()\nprint(n)", b"1\n"),
+    "exit": ("print(1)\nexit()\nprint(2)", b"1\n"),
+    "quit": ("print(1)\nquit(0)\nprint(2)", b"1\n"),
+    "os._exit after a flush": ("import os\nprint(1, flush=True)\nos._exit(0)", b"1\n"),
+    "exit in a thread": (
+        "import sys, threading\nt = threading.Thread(target=sys.exit, args=(3,))\nt.start()\n"
+        "t.join()\nprint(1)",
+        b"1\n",
+    ),
+    "thread not joined": (
+        "import threading, time\n"
+        "def f():\n time.sleep(0.05)\n print('late')\n"
+        "threading.Thread(target=f).start()",
+        b"late\n",
+    ),
+    "atexit": ("import atexit\natexit.register(print, 'bye')\nprint('hi')", b"hi\nbye\n"),
+    "argv": ("import sys\nprint(sys.argv)", b"['main.py']\n"),
+    "closed stdout": ("import sys\nprint(1)\nsys.stdout.close()", b"1\n"),
+    "own stdout": ("import io, sys\nsys.stdout = io.StringIO()\nprint(1)", b""),
+    "long integers": ("print(len(str(10**20000)), int('9' * 10000) % 7)", b"20001 3\n"),
+    "deep recursion": (
+        "import sys\nsys.setrecursionlimit(10**6)\n"
+        "def f(n): return n and 1 + f(n - 1)\nprint(f(50000))",
+        b"50000\n",
+    ),
+    "deep recursion through C": (
+        "import functools, sys\nsys.setrecursionlimit(10**6)\n"
+        "@functools.lru_cache(None)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(20000))",
+        b"20000\n",
+    ),
+    "a thread with a large stack": (
+        "import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(2**28)\n"
+        "def f(n): return n and 1 + f(n - 1)\n"
+        "t = threading.Thread(target=lambda: print(f(50000)))\nt.start()\nt.join()",
+        b"50000\n",
+    ),
+    "a pool of threads": (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(8) as pool: print(sum(pool.map(abs, range(-50, 0))))",
+        b"1275\n",
+    ),
+    "the standard library": (
+        "import bz2, ctypes, dataclasses, datetime, decimal, fractions, hashlib, lzma, queue\n"
+        "import sqlite3, statistics, typing, uuid, zlib\nprint('ok')",
+        b"ok\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SCRIPTS)
+def test_a_program_is_a_real_script(sandbox, case):
+    program, expected = SCRIPTS[case]
+    [execution] = execute(sandbox, program)
+    assert execution.outcome is Outcome.FINISHED, execution.stderr
+    assert execution.stdout == expected
+
+
+ENDINGS = {
+    "exception": ("1 / 0", Outcome.RUNTIME_ERROR, 1),
+    "exit code": ("print(1)\nimport sys\nsys.exit(3)", Outcome.RUNTIME_ERROR, 3),
+    "exit text": ("exit('wrong')", Outcome.RUNTIME_ERROR, 1),
+    "abort": ("import os\nos.abort()", Outcome.RUNTIME_ERROR, None),
+    "segmentation fault": ("import ctypes\nctypes.string_at(0)", Outcome.RUNTIME_ERROR, -11),
+    "stdout closed below": ("import os\nprint(1)\nos.close(1)", Outcome.RUNTIME_ERROR, 120),
+    "multiprocessing": (
+        "import multiprocessing\nmultiprocessing.Process(target=print).start()",
+        Outcome.RUNTIME_ERROR,
+        1,
+    ),
+    "subprocess": ("import subprocess\nsubprocess.run(['ls'])", Outcome.RUNTIME_ERROR, 1),
+    "syntax": ("print(", Outcome.SYNTAX_ERROR, None),
+    "null byte": ("print(1)\0", Outcome.SYNTAX_ERROR, None),
+    "nesting beyond the compiler": ("x = " + "+".join(["1"] * 200_000), Outcome.SYNTAX_ERROR, None),
+    "endless loop": ("while True: pass", Outcome.TIME_LIMIT, -9),
+    "sleep": ("import time\ntime.sleep(60)", Outcome.TIME_LIMIT, -9),
+    "one huge list": ("x = [0] * 10**9", Outcome.MEMORY_LIMIT, 1),
+    "growing": ("x = []\nwhile True: x.append(bytearray(10**6))", Outcome.MEMORY_LIMIT, 1),
+    "above the limit, unharmed": ("x = b'x' * (300 * 10**6)", Outcome.MEMORY_LIMIT, 0),
+    "endless output": ("while True: print('x' * 1000)", Outcome.OUTPUT_LIMIT, None),
+    "endless errors": (
+        "import sys\nwhile True: sys.stderr.write('x' * 1000)",
+        Outcome.OUTPUT_LIMIT,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENDINGS)
+def test_how_programs_end(sandbox, case):
+    program, outcome, code = ENDINGS[case]
+    [execution] = execute(sandbox, program)
+    assert execution.outcome is outcome, execution
+    if code is not None:
+        assert execution.exit_code == code
+    assert len(execution.stdout) <= LIMITS.output_mb << 20
+    assert len(execution.stderr) <= 2000
+
+
+def test_the_output_limit_is_exact(sandbox):
+    limit = LIMITS.output_mb << 20
+    program = "import sys\nsys.stdout.write('x' * int(input()))"
+    fits, exceeds = execute(sandbox, program, str(limit), str(limit + 1))
+    assert fits.outcome is Outcome.FINISHED
+    assert len(fits.stdout) == limit
+    assert exceeds.outcome is Outcome.OUTPUT_LIMIT
+
+
+def test_a_large_input_arrives_whole(sandbox):
+    text = "0123456789" * 1_000_000
+    program = "import hashlib\nprint(hashlib.sha1(open(0, 'rb').read()).hexdigest())"
+    large, small = execute(sandbox, program, text, "x")
+    assert large.stdout.decode().strip() == hashlib.sha1(text.encode()).hexdigest()
+    assert small.stdout.decode().strip() == hashlib.sha1(b"x").hexdigest()
+
+
+def test_cpu_time_is_measured_and_judged_not_wall_time(sandbox):
+    sleeper, worker = execute(
+        sandbox,
+        "import time\nif input() == 's': time.sleep(1.5)\n"
+        "else:\n while time.process_time() < 0.3: pass",
+        "s",
+        "w",
+    )
+    assert sleeper.outcome is Outcome.FINISHED
+    assert sleeper.cpu_s < 0.2 < 1.5 <= sleeper.wall_s
+    assert worker.outcome is Outcome.FINISHED
+    assert 0.25 < worker.cpu_s < 0.6
+
+
+def test_tests_leave_no_state_to_each_other(sandbox):
+    program = (
+        "import builtins, math, sys\n"
+        "print(hasattr(builtins, 'mark'), hasattr(math, 'mark'), 'mark' in sys.modules)\n"
+        "builtins.mark = math.mark = 1\nsys.modules['mark'] = math\nbuiltins.len = None"
+    )
+    executions = execute(sandbox, program, "", "", "")
+    assert {execution.stdout for execution in executions} == {b"False False False\n"}
+
+
+def test_programs_run_the_same_every_time(sandbox):
+    program = "import random\nprint(random.random(), set('abcdef'), hash('x'))"
+    executions = execute(sandbox, program, "", "") + execute(sandbox, program, "")
+    assert len({execution.stdout for execution in executions}) == 1
+
+
+CALLS = {
+    "function": ("def f(a, b):\n print('noise')\n return a + b", [1, 2], 3),
+    "method of Solution": ("class Solution:\n def f(self, a): return sorted(a)", [[3, 1]], [1, 3]),
+    "annotations of the sites": (
+        "class Solution:\n def f(self, a: List[int]) -> Optional[int]: return max(a)",
+        [[3, 1]],
+        3,
+    ),
+    "tuple": ("def f(a): return a, 'x'", [1], [1, "x"]),
+    "iterator": ("def f(a): return map(str, a)", [[1, 2]], ["1", "2"]),
+    "none": ("def f(): pass", [], None),
+    "long integer": ("def f(n): return 10 ** n", [5000], 10**5000),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_functions_are_called_with_json(sandbox, case):
+    program, arguments, expected = CALLS[case]
+    [execution] = execute(sandbox, program, json.dumps(arguments), fn_name="f")
+    assert execution.outcome is Outcome.FINISHED, execution.stderr
+    digits = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        assert json.loads(execution.stdout) == expected
+    finally:
+        sys.set_int_max_str_digits(digits)
+
+
+def test_a_call_that_fails_is_a_runtime_error(sandbox):
+    for program in ("def g(): pass", "def f(): return object()", "def f(): 1 / 0"):
+        [execution] = execute(sandbox, program, "[]", fn_name="f")
+        assert execution.outcome is Outcome.RUNTIME_ERROR
+        assert execution.stdout == b""
+
+
+def test_numpy_is_there_where_the_environment_has_it(sandbox):
+    pytest.importorskip("numpy")
+    program = "import numpy as np\nprint(np.linalg.det(np.eye(3)))"
+    executions = execute(sandbox, program, "", "")
+    assert [execution.stdout for execution in executions] == [b"1.0\n", b"1.0\n"]
+    assert executions[1].cpu_s < 0.05  # imported once for the program, not once per test

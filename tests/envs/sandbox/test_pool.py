@@ -1,0 +1,259 @@
+"""The pool with real workers: nothing is lost, nothing hangs, nothing is left behind."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from envs.sandbox import conversation
+from envs.sandbox.base import Job, Limits, Outcome, SandboxError
+from envs.sandbox.embedded import EmbeddedSandbox, EmbeddedWorker, strongest_form, worker_config
+from envs.sandbox.pool import Pool
+
+DOUBLE = "print(int(input()) * 2)"
+
+
+@pytest.fixture(scope="module")
+def form():
+    try:
+        return strongest_form(i_accept_no_isolation=False)
+    except SandboxError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def shared(form):
+    with EmbeddedSandbox(workers=2, form=form) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(form):
+    """One that a test may damage."""
+    with EmbeddedSandbox(workers=2, form=form) as sandbox:
+        yield sandbox
+
+
+def go_on(job, test, execution):
+    return True
+
+
+def processes(sandbox):
+    return [worker.handle._process for worker in sandbox._crew]
+
+
+def children():
+    """PIDs of the living children of this process, by the kernel's word."""
+    return Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+
+
+def test_every_job_comes_back_with_its_executions_in_order(shared):
+    jobs = [Job(DOUBLE, tuple(str(10 * i + j) for j in range(i % 5))) for i in range(40)]
+    results = dict(shared.run(jobs, go_on))
+    assert sorted(results) == list(range(40))
+    for i, executions in results.items():
+        expected = [f"{2 * (10 * i + j)}\n".encode() for j in range(i % 5)]
+        assert [execution.stdout for execution in executions] == expected
+
+
+def test_the_callback_sees_every_execution_once_and_stops_a_job(shared):
+    seen = []
+
+    def stop_after_third(job, test, execution):
+        seen.append((job, test))
+        return test < 2
+
+    jobs = [Job(DOUBLE, tuple("0123456789")) for _ in range(6)]
+    results = dict(shared.run(jobs, stop_after_third))
+    assert all(len(executions) == 3 for executions in results.values())
+    assert sorted(seen) == [(job, test) for job in range(6) for test in range(3)]
+
+
+def test_a_job_goes_on_after_failures_if_asked_to(shared):
+    program = "n = int(input())\nassert n % 2\nprint(n)"
+    [(_, executions)] = shared.run([Job(program, tuple("0123456"))], go_on)
+    outcomes = [execution.outcome for execution in executions]
+    assert outcomes == [Outcome.RUNTIME_ERROR, Outcome.FINISHED] * 3 + [Outcome.RUNTIME_ERROR]
+    assert [execution.stdout for execution in executions[1::2]] == [b"1\n", b"3\n", b"5\n"]
+
+
+def test_stopping_at_a_time_limit_wastes_no_further_time(shared):
+    limits = Limits(cpu_s=0.3, wall_s=2.0)
+    jobs = [Job("while True: pass", tuple("0123456789"), limits)] * 2
+    started = time.monotonic()
+    results = list(shared.run(jobs, lambda job, test, execution: False))
+    assert [[e.outcome for e in executions] for _, executions in results] == [
+        [Outcome.TIME_LIMIT]
+    ] * 2
+    assert time.monotonic() - started < 5.0  # ten inputs each would take 6 s of CPU at least
+
+
+def test_a_program_that_does_not_compile_is_one_execution(shared):
+    called = []
+    jobs = [Job("print(", ("1", "2")), Job("print(", ()), Job("pass", ())]
+    results = dict(shared.run(jobs, lambda *arguments: called.append(arguments)))
+    assert [execution.outcome for execution in results[0]] == [Outcome.SYNTAX_ERROR]
+    assert [execution.outcome for execution in results[1]] == [Outcome.SYNTAX_ERROR]
+    assert results[2] == []
+    assert called == []
+
+
+def test_the_longest_jobs_begin_first(form):
+    jobs = [Job("pass", ("",) * n) for n in (1, 4, 2, 8)]
+    with EmbeddedSandbox(workers=1, form=form) as sandbox:
+        assert [index for index, _ in sandbox.run(jobs, go_on)] == [3, 1, 2, 0]
+
+
+@pytest.mark.parametrize("kill_guard", [True, False])
+def test_a_killed_worker_loses_nothing(sandbox, kill_guard):
+    kills = []
+
+    def kill_twice(job, test, execution):
+        if test == 5 and len(kills) < 2 and job not in kills:
+            kills.append(job)
+            for process in processes(sandbox):
+                guard = process.pid
+                inside = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
+                os.kill(guard if kill_guard else int(inside[0]), signal.SIGKILL)
+            time.sleep(0.05)
+        return True
+
+    jobs = [Job(DOUBLE, tuple(map(str, range(20)))) for _ in range(8)]
+    results = dict(sandbox.run(jobs, kill_twice))
+    assert sandbox.replaced >= 2
+    for executions in results.values():
+        assert [int(execution.stdout) for execution in executions] == list(range(0, 40, 2))
+
+
+def test_a_stuck_worker_is_replaced(sandbox, monkeypatch):
+    monkeypatch.setattr(conversation, "GRACE_S", 0.5)
+    stopped = []
+
+    def stop_once(job, test, execution):
+        if test == 3 and not stopped:
+            stopped.append(job)
+            for process in processes(sandbox):
+                os.killpg(process.pid, signal.SIGSTOP)
+        return True
+
+    limits = Limits(cpu_s=0.5, wall_s=0.5)
+    jobs = [Job(DOUBLE, tuple(map(str, range(10))), limits) for _ in range(4)]
+    results = dict(sandbox.run(jobs, stop_once))
+    assert sandbox.replaced >= 1
+    for executions in results.values():
+        assert [int(execution.stdout) for execution in executions] == list(range(0, 20, 2))
+
+
+def test_a_job_that_loses_every_worker_is_given_up(sandbox):
+    def kill_at_poison(job, test, execution):
+        if job == 0 and test == 0:
+            return True
+        return True
+
+    class Poisoned(EmbeddedWorker):
+        """Dies whenever a program with the poison in it has been compiled."""
+
+        def receive(self):
+            data = super().receive()
+            if data and self.poisoned:
+                self._process.kill()
+                return b""
+            return data
+
+        def send(self, data):
+            self.poisoned = b"poison" in bytes(data)
+            return super().send(data)
+
+    config = worker_config(sandbox.form)
+    with Pool(lambda: Poisoned(config), 2, name="poisoned", strength="") as pool:
+        jobs = [Job("'poison'", ("",)), Job(DOUBLE, ("4",))]
+        results = dict(pool.run(jobs, kill_at_poison))
+    assert results[0][-1].outcome is Outcome.INFRA_ERROR
+    assert results[1][-1].stdout == b"8\n"
+
+
+def test_a_slow_consumer_is_not_held_against_the_workers(sandbox, monkeypatch):
+    monkeypatch.setattr(conversation, "GRACE_S", 0.2)
+    limits = Limits(cpu_s=0.2, wall_s=0.2)
+    jobs = [Job(DOUBLE, ("1", "2"), limits) for _ in range(6)]
+    finished = 0
+    for _, executions in sandbox.run(jobs, go_on):
+        finished += len(executions)
+        if finished == 2:
+            time.sleep(1.5)
+    assert finished == 12
+    assert sandbox.replaced == 0
+
+
+def test_a_run_that_is_left_early_does_not_disturb_the_next(sandbox):
+    jobs = [Job("import time\ntime.sleep(0.1)\nprint(1)", ("",) * 5) for _ in range(6)]
+    for _ in sandbox.run(jobs, go_on):
+        break
+    [(_, executions)] = sandbox.run([Job(DOUBLE, ("3",))], go_on)
+    assert executions[0].stdout == b"6\n"
+
+
+def test_an_exception_in_the_callback_comes_out(sandbox):
+    with pytest.raises(ZeroDivisionError):
+        list(sandbox.run([Job(DOUBLE, ("1", "2"))], lambda *_: 1 / 0))
+    [(_, executions)] = sandbox.run([Job(DOUBLE, ("3",))], go_on)
+    assert executions[0].stdout == b"6\n"
+
+
+def test_closing_leaves_no_process_and_no_descriptor(form):
+    before = children(), len(os.listdir("/proc/self/fd"))
+    sandbox = EmbeddedSandbox(workers=2, form=form)
+    run = sandbox.run([Job("while True: pass", ("",))] * 2 + [Job(DOUBLE, ("1",))], go_on)
+    threading.Timer(0.5, sandbox_interrupt := lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(run)
+    assert sandbox_interrupt
+    sandbox.close()
+    sandbox.close()
+    assert (children(), len(os.listdir("/proc/self/fd"))) == before
+    with pytest.raises(SandboxError, match="closed"):
+        list(sandbox.run([Job(DOUBLE, ("1",))], go_on))
+
+
+def test_workers_that_cannot_start_end_the_run_with_the_reason(form):
+    config = worker_config(form) | {"form": "nonsense"}
+    with (
+        Pool(lambda: EmbeddedWorker(config), 1, name="broken", strength="") as pool,
+        pytest.raises(SandboxError, match="do not start.*nonsense"),
+    ):
+        list(pool.run([Job(DOUBLE, ("1",))], go_on))
+
+
+@pytest.mark.slow
+def test_two_thousand_tests_leave_nothing(form):
+    programs = (
+        DOUBLE,
+        "1 / 0",
+        "print(",
+        "import threading\nthreading.Thread(target=print).start()",
+        "x = bytearray(10**6)\nprint('y' * 10**5)",
+        "import os\nos.fork()",
+    )
+    jobs = [Job(program, tuple(map(str, range(34)))) for program in programs * 10]
+    with EmbeddedSandbox(workers=1, form=form) as sandbox:
+        list(sandbox.run(jobs[:6], go_on))
+        [guard] = processes(sandbox)
+        [server] = Path(f"/proc/{guard.pid}/task/{guard.pid}/children").read_text().split()
+        before = footprint(server)
+        total = sum(len(executions) for _, executions in sandbox.run(jobs, go_on))
+        after = footprint(server)
+        assert sandbox.replaced == 0
+    assert total > 1700
+    assert after[:2] == before[:2]
+    assert after[2] - before[2] < 1 << 20
+
+
+def footprint(server):
+    """(descriptors, child processes, resident bytes) of a fork server."""
+    status = Path(f"/proc/{server}/statm").read_text().split()
+    below = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    resident = int(status[1]) * os.sysconf("SC_PAGE_SIZE")
+    return len(os.listdir(f"/proc/{server}/fd")), len(below), resident

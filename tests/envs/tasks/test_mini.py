@@ -1,0 +1,108 @@
+"""MiniContests: the same bytes everywhere, disjoint splits, tests that tell right from wrong."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections import Counter
+from functools import lru_cache
+
+import pytest
+
+from envs.problem import Problem
+from envs.tasks import mini
+from envs.tasks.mini_families import FAMILIES
+from envs.tasks.mini_families.build import passes, run_own
+
+TEST_SPLIT_SHA256 = "TO-BE-PINNED"
+
+
+@lru_cache
+def _load(split: str) -> tuple[Problem, ...]:
+    return tuple(mini.load(split))
+
+
+def _every_split() -> list[Problem]:
+    return [problem for split in mini.SPLITS for problem in _load(split)]
+
+
+def test_default_sizes_names_and_unique_statements():
+    for split, size in mini.SPLITS.items():
+        problems = _load(split)
+        assert [p.name for p in problems] == [f"mini/{split}/{i:04d}" for i in range(size)]
+        assert len({p.statement for p in problems}) == size
+
+
+def test_the_same_bytes_everywhere():
+    digest = hashlib.sha256(repr(_load("test")).encode()).hexdigest()
+    assert digest == TEST_SPLIT_SHA256
+
+
+def test_seed_and_size_decide():
+    assert mini.load("train", 30, seed=1) == mini.load("train", 30, seed=1)
+    assert mini.load("train", 30, seed=1) != mini.load("train", 30, seed=2)
+
+
+def test_families_and_tiers_are_spread_evenly():
+    for split in mini.SPLITS:
+        tiers = Counter(p.difficulty for p in _load(split))
+        families = Counter(p.tags[0] for p in _load(split))
+        assert max(tiers.values()) - min(tiers.values()) <= len(FAMILIES)
+        assert set(families) == {family.name for family in FAMILIES}
+        assert max(families.values()) - min(families.values()) <= len(mini.TIERS)
+
+
+def test_no_composition_is_in_two_splits_and_every_part_is_in_train():
+    for family in FAMILIES:
+        sides = {split: mini.compositions(family, split) for split in mini.SPLITS}
+        keys = [tuple(part.name for part in parts) for side in sides.values() for parts in side]
+        assert len(keys) == len(set(keys))
+        for slot, (_, parts) in enumerate(family.slots):
+            assert {composition[slot].name for composition in sides["train"]} == {
+                part.name for part in parts
+            }
+
+
+def test_no_statement_of_validation_or_test_is_in_a_larger_train_split():
+    train = {p.statement for p in mini.load("train", 1000, seed=5)}
+    assert not train & {p.statement for split in ("validation", "test") for p in _load(split)}
+
+
+def test_right_programs_pass_and_wrong_ones_fail():
+    for problem in _every_split():
+        tests = problem.samples + problem.tests
+        assert all(passes(program, tests) for program in problem.solutions), problem.name
+        assert not any(passes(program, problem.tests) for program in problem.incorrect_solutions)
+
+
+def test_solutions_differ_in_structure_and_wrong_ones_abound():
+    for problem in _every_split():
+        assert len({ast.dump(ast.parse(program)) for program in problem.solutions}) >= 4
+        assert len(problem.incorrect_solutions) >= 3
+        assert 6 <= len(problem.tests) <= 10
+
+
+def test_no_constant_answer_passes_half_of_the_tests():
+    for problem in _every_split():
+        answers = Counter(tuple(test.output.split()) for test in problem.tests)
+        assert max(answers.values()) * 2 <= len(problem.tests)
+
+
+def test_prompt_shows_statement_and_sample_and_no_hidden_test():
+    problem = _load("test")[0]
+    shown = problem.samples[0]
+    assert mini.prompt(problem) == (
+        f"{problem.statement}\nin:\n{shown.input.rstrip()}\nout:\n{shown.output.rstrip()}"
+    )
+
+
+def test_own_runner_prints_like_python():
+    assert run_own("print(*[1,2],sep='-')\nprint(int(input())+1)", "4\n") == "1-2\n5\n"
+    with pytest.raises(EOFError):
+        run_own("input();input()", "4\n")
+
+
+@pytest.mark.parametrize(("split", "size"), [("dev", 3), ("test", 0)])
+def test_bad_arguments_are_named(split: str, size: int):
+    with pytest.raises(ValueError, match="mini"):
+        mini.load(split, size)

@@ -1,0 +1,170 @@
+"""The whole loop with the bundled model and the real embedded sandbox."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import hydra
+import pandas as pd
+import pytest
+
+from experiments.config import parse
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = (
+    "steps=3 eval.every=2 eval.samples=4 eval.k=[1,2] train.prompts=4 train.group_size=4 "
+    "task.train_problems=12 task.test_problems=4 task.validation_problems=2 sandbox=embedded "
+    "algo.learning_rate=1e-3 train.warmup_steps=0"
+).split()
+
+
+def config_of(output_dir, *overrides):
+    with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        composed = hydra.compose("config", [*SMALL, f"output_dir={output_dir}", *overrides])
+    return parse(composed)
+
+
+def run(output_dir, *overrides):
+    from experiments.trainer import train
+
+    folder, status = train(config_of(output_dir, *overrides))
+    assert status == "finished"
+    return folder
+
+
+CASES = {
+    "spo": ["algo=spo", "algo.q0_samples=4"],
+    "spo-half-online-stale": [
+        *("algo=spo", "algo.q0_samples=4", "train.offline_share=0.5", "train.sync_every=2"),
+    ],
+    "spo-online-value": ["algo=spo", "algo.q0=online", "algo.q0_samples=4", "algo.q0_min_ess=1"],
+    "spo-group": ["algo=spo", "algo.q0=group", "algo.loss=squared"],
+    "spo-offline": ["algo=spo", "algo.q0_samples=4", "train.offline_share=1"],
+    "ppo": ["algo=ppo"],
+    "ppo-shared": ["algo=ppo", "algo.critic=shared", "train.truncation=mask"],
+    "grpo": ["algo=grpo", "train.sync_every=2"],
+    "fraction": ["algo=grpo", "task.reward.kind=fraction", "judge.early_stop=false"],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_algorithm_runs_and_leaves_a_whole_run_folder(case, tmp_path):
+    folder = run(tmp_path, *CASES[case])
+    info = json.loads((folder / "run.json").read_text())
+    assert info["status"] == "finished"
+    assert info["sandbox"]["name"] == "embedded"
+    assert info["judge_version"]
+    assert info["data_hash"]
+    metrics = pd.read_parquet(folder / "metrics.parquet")
+    assert metrics["step"].tolist() == [1, 2, 3]
+    assert metrics["budget/optimiser_steps"].tolist() == [1, 2, 3]
+    assert metrics["loss"].notna().all()
+    assert not (folder / "metrics.jsonl").exists()
+    evals = pd.read_parquet(folder / "evals.parquet")
+    assert sorted(evals["step"].unique()) == [0, 2, 3]
+    assert len(evals) == 3 * 4 * 4
+    needed = {"step", "problem", "sample", "verdict", "passed", "total", "program", "tokens"}
+    assert needed <= set(evals.columns)
+    assert (folder / "config.yaml").is_file()
+    assert (folder / "checkpoints" / "final" / "config.json").is_file()
+
+
+def test_policy_lag_and_syncs_follow_sync_every(tmp_path):
+    metrics = pd.read_parquet(run(tmp_path, *CASES["grpo"]) / "metrics.parquet")
+    assert metrics["policy_lag"].tolist() == [0, 1, 0]
+    assert metrics["budget/weight_syncs"].tolist() == [0, 1, 1]
+
+
+def deterministic(folder, table):
+    frame = pd.read_parquet(folder / f"{table}.parquet")
+    varying = [c for c in frame if c.startswith(("time/", "memory/")) or c == "cpu_s"]
+    return frame.drop(columns=varying)
+
+
+@pytest.mark.parametrize("case", ["spo-half-online-stale", "ppo"])
+def test_the_same_seed_gives_the_same_numbers_to_the_bit(case, tmp_path):
+    folders = [run(tmp_path, *CASES[case]) for _ in range(2)]
+    for table in ("metrics", "evals"):
+        pd.testing.assert_frame_equal(
+            *(deterministic(folder, table) for folder in folders), check_exact=True
+        )
+
+
+def test_another_seed_gives_other_numbers(tmp_path):
+    rewards = [
+        pd.read_parquet(run(tmp_path, "algo=grpo", seed) / "metrics.parquet")["loss"].tolist()
+        for seed in ("seed=0", "seed=1")
+    ]
+    assert rewards[0] != rewards[1]
+
+
+def test_initial_values_from_disk_change_nothing_but_time(tmp_path):
+    cold = run(tmp_path / "a", *CASES["spo"])
+    cache = list((tmp_path / "a" / ".cache" / "soft_values").glob("*.jsonl"))
+    assert len(cache) == 1
+    with cache[0].open("a") as file:
+        file.write('\n{"prompt": "cut sho')  # what a crash leaves
+    warm = run(tmp_path / "a", *CASES["spo"])
+    pd.testing.assert_frame_equal(
+        deterministic(cold, "metrics"), deterministic(warm, "metrics"), check_exact=True
+    )
+    assert cold != warm
+
+
+def test_a_checkpoint_is_a_model_like_any_other(tmp_path):
+    first = run(tmp_path, "algo=grpo", "steps=2")
+    second = run(tmp_path, "algo=grpo", "steps=0", f"model.path={first}/checkpoints/final")
+    last = pd.read_parquet(first / "evals.parquet").query("step == 2")
+    again = pd.read_parquet(second / "evals.parquet").query("step == 0")
+    assert len(last) == len(again) == 16
+    info = json.loads((second / "run.json").read_text())
+    assert info["weights"] != json.loads((first / "run.json").read_text())["weights"]
+
+
+def start(tmp_path, *overrides):
+    arguments = [*SMALL, "algo=grpo", "steps=5000", "eval.every=0", *overrides]
+    process = subprocess.Popen(
+        [sys.executable, "run.py", *arguments, f"output_dir={tmp_path}"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[1]
+        journals = list(tmp_path.glob("mini/*/metrics.jsonl"))
+        if journals and journals[0].read_text().count("\n") >= 2:
+            return process, journals[0].parent
+        time.sleep(0.2)
+    process.kill()
+    raise AssertionError("no training step within two minutes")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_an_interrupted_run_ends_cleanly_and_is_readable(sent, tmp_path):
+    process, folder = start(tmp_path)
+    process.send_signal(sent)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out.strip().split("\n")[-1] == f"run folder: {folder}"
+    assert "Traceback" not in err
+    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+    assert len(pd.read_parquet(folder / "metrics.parquet")) >= 2
+
+
+def test_a_killed_run_loses_no_step(tmp_path):
+    from analysis.runs import load_run
+
+    process, folder = start(tmp_path)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    written = (folder / "metrics.jsonl").read_text().count("\n")
+    assert written >= 2
+    assert len(load_run(folder).metrics) == written

@@ -1,0 +1,109 @@
+"""The command line: help, checks before anything heavy, and one line for every mistake."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def call(*arguments, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "run.py"), *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+    )
+
+
+def test_help_is_in_our_words_and_quick():
+    begin = time.monotonic()
+    done = call("--help")
+    assert done.returncode == 0
+    assert "algo: grpo, ppo, spo" in done.stdout
+    assert "Soft Policy Optimization" in done.stdout
+    assert time.monotonic() - begin < 20  # about 1 s alone; CI machines are loaded
+
+
+def test_cfg_prints_the_composed_configuration():
+    done = call("--cfg", "job", "algo=grpo", "train.group_size=4")
+    assert "zero_variance: keep" in done.stdout
+    assert "group_size: 4" in done.stdout
+
+
+MISTAKES = {
+    "unknown top-level key": (["sede=1"], ["sede"]),
+    "unknown key": (["algo.betta=1"], ["algo.betta"]),
+    "critic under spo": (["algo=spo", "+algo.critic=separate"], ["algo.critic", "beta"]),
+    "unknown choice": (["algo=dpo"], ["algo/dpo", "grpo"]),
+    "wrong type": (["steps=many"], ["steps", "many", "int"]),
+    "nested wrong type": (["train.prompts=x"], ["train.prompts", "'x'", "int"]),
+    "wrong value": (["algo.loss=l2"], ["algo.loss='l2'", "cross_entropy"]),
+    "negative": (["train.prompts=0"], ["train.prompts=0", "at least 1"]),
+    "group of one": (["algo=grpo", "train.group_size=1"], ["train.group_size=1", "grpo"]),
+    "offline under ppo": (["algo=ppo", "train.offline_share=0.5"], ["train.offline_share", "ppo"]),
+    "part of a response": (["train.offline_share=0.3"], ["train.offline_share=0.3", "0.25"]),
+    "fraction stopped early": (["task.reward.kind=fraction"], ["judge.early_stop=false"]),
+    "k beyond n": (["eval.samples=5"], ["eval.k", "eval.samples=5"]),
+    "missing value": (["model=local"], ["model.path"]),
+    "not an override": (["algo"], ["algo"]),
+    "one job of a sweep": (["-m", "algo=spo,ppo", "train.offline_share=0,0.5"], ["ppo"]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_before_anything_starts(mistake, tmp_path):
+    arguments, words = MISTAKES[mistake]
+    done = call(*arguments, f"output_dir={tmp_path}/out")
+    assert done.returncode == 2
+    lines = done.stderr.strip().split("\n")
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert all(word in lines[0] for word in words), lines[0]
+    assert not (tmp_path / "out").exists()
+
+
+LATER = {
+    "no such model": (
+        ["model.path=/nowhere/model"],
+        ["model.path=/nowhere/model", "no such folder"],
+    ),
+    "no model in the folder": (["model.path={tmp}"], ["model.path", "config.json"]),
+    "empty split": (["task.max_prompt_tokens=2"], ["split is empty", "task.max_prompt_tokens=2"]),
+    "unwritable": (["output_dir=/proc/nowhere"], ["output_dir=/proc/nowhere", "choose a folder"]),
+    "no problems": (["task.test_problems=0"], ["task.test_problems=0"]),
+}
+
+
+@pytest.mark.parametrize("mistake", LATER)
+def test_what_only_shows_later_is_one_line_too(mistake, tmp_path):
+    arguments, words = LATER[mistake]
+    given = [argument.format(tmp=tmp_path) for argument in arguments]
+    done = call("sandbox=embedded", "logger=none", f"output_dir={tmp_path}/out", *given)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    last = done.stderr.strip().split("\n")[-1]
+    assert last.startswith("error: ")
+    assert all(word in last for word in words), last
+
+
+def test_a_model_without_chat_template_is_said(tmp_path):
+    import json
+    import shutil
+
+    shutil.copytree(ROOT / "assets" / "nano", tmp_path / "plain")
+    (tmp_path / "plain" / "chat_template.jinja").unlink()
+    settings = tmp_path / "plain" / "tokenizer_config.json"
+    kept = {k: v for k, v in json.loads(settings.read_text()).items() if k != "chat_template"}
+    settings.write_text(json.dumps(kept))
+    arguments = (f"model.path={tmp_path}/plain", "sandbox=embedded", f"output_dir={tmp_path}/out")
+    done = call(*arguments)
+    assert done.returncode == 2
+    assert "no chat template" in done.stderr.strip().split("\n")[-1]
+    assert "task.chat=false" in done.stderr
