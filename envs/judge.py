@@ -30,7 +30,7 @@ class JudgeConfig:
 
     early_stop: bool = True  # stop a program at its first failed test: binary rewards need no more
     time_factor: float = 2.0  # Python's allowance: times the problem's own time limit
-    default_time_limit_s: float = 6.0  # CPU seconds a test where the problem names no limit
+    default_time_limit_s: float = 10.0  # CPU seconds a test where the problem names no limit
     time_margin: float = 0.2  # up to this share over the limit, a right answer is judged once more
     wall_factor: float = 3.0  # wall limit as a multiple of the CPU limit
     default_memory_limit_mb: int = 512  # where the problem names no limit

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,25 +51,26 @@ def run(rounds: int, docker: bool) -> pd.DataFrame:
     workloads = {"small": small(), "10 MB": large()}
     expected: dict[str, list] = {}
     opened = {workers: ways(workers, docker) for workers in (1, 2)}
+    contests = list(product(range(rounds), workloads, opened))
     rows = []
     try:
-        for number in range(-1, rounds):  # the first round warms up and is not counted
-            for workload, jobs in workloads.items():
-                for workers, contestants in opened.items():
-                    for name, way in contestants.items():
-                        repeats = way.repeats[workload] if number >= 0 else 1
-                        row, outputs = measure(way, jobs, repeats, expected.get(workload))
-                        expected.setdefault(workload, outputs)
-                        where = {"round": number, "workload": workload, "workers": workers}
-                        rows.append(where | {"way": name} | row)
-                        print(f"round {number:2}  {workload:5}  {workers}  {name:11}", end="  ")
-                        print(f"{1000 * row['cpu_s'] / row['tests']:8.2f} ms of CPU a test")
+        for contestants in opened.values():
+            for way in contestants.values():
+                way.run(workloads["small"][:1])  # to warm up
+        for number, workload, workers in contests:
+            for name, way in opened[workers].items():
+                repeats = way.repeats[workload]
+                row, outputs = measure(way, workloads[workload], repeats, expected.get(workload))
+                expected.setdefault(workload, outputs)
+                where = {"round": number, "workload": workload, "workers": workers, "way": name}
+                rows.append(where | row)
+                cost = 1000 * row["cpu_s"] / row["tests"]
+                print(f"round {number}  {workload:5}  {workers}  {name:11}  {cost:7.2f} ms a test")
     finally:
         for contestants in opened.values():
             for way in contestants.values():
                 way.close()
-    table = pd.DataFrame(rows)
-    return table[table["round"] >= 0]
+    return pd.DataFrame(rows)
 
 
 def summarise(table: pd.DataFrame) -> pd.DataFrame:
@@ -117,7 +119,7 @@ def plot(summary: pd.DataFrame, path: Path) -> None:
 def main() -> None:
     """Measure, print, write `rounds.csv`, `summary.csv` and `cpu.png`."""
     parser = argparse.ArgumentParser(description="Benchmark the ways of judging.")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("bench/judge"))
     arguments = parser.parse_args()
     reason = unavailable()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import run
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -58,15 +60,28 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_before_anything_starts(mistake, tmp_path):
+def test_a_mistake_is_one_line_before_anything_starts(mistake, tmp_path, capsys):
     arguments, words = MISTAKES[mistake]
-    done = call(*arguments, f"output_dir={tmp_path}/out")
-    assert done.returncode == 2
-    lines = done.stderr.strip().split("\n")
+    with pytest.raises(SystemExit) as ended:
+        run.check([*arguments, f"output_dir={tmp_path}/out"])
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.strip().split("\n")
     assert len(lines) == 1
     assert lines[0].startswith("error: ")
     assert all(word in lines[0] for word in words), lines[0]
+
+
+def test_a_mistake_on_the_command_line_leaves_nothing_behind(tmp_path):
+    done = call("-m", "algo=spo,ppo", "train.offline_share=0,0.5", f"output_dir={tmp_path}/out")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_right_passes_the_check():
+    run.check(["algo=grpo", "seed=3"])
+    run.check(["-m", "algo=spo,ppo,grpo", "seed=0,1,2"])
 
 
 LATER = {

@@ -33,6 +33,7 @@ from envs.sandbox.engine import (
     require_image,
     worker_options,
 )
+from envs.sandbox.image import PACKAGES
 from envs.sandbox.seccomp import child_filter
 
 if TYPE_CHECKING:
@@ -42,7 +43,12 @@ log = logging.getLogger(__name__)
 
 # RLIMIT_NPROC counts a user's processes over all containers of a host, so that each gets its own.
 CHILD_UIDS = range(1 << 20, 1 << 30)
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1", "LC_ALL": "C.UTF-8"}
+ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "MALLOC_ARENA_MAX": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "LC_ALL": "C.UTF-8",
+}
 REFUSALS = 3  # an engine that answers, but refuses, is seldom better later
 
 
@@ -50,7 +56,8 @@ def worker_command() -> list[str]:
     """The command of a new container. The fork server is in it, so that no image goes stale."""
     uid = secrets.choice(CHILD_UIDS)
     seccomp = base64.b64encode(child_filter()).decode()
-    config = {"form": "container", "worker": {"uid": uid, "gid": uid, "seccomp": seccomp}}
+    worker = {"uid": uid, "gid": uid, "seccomp": seccomp, "packages": PACKAGES}
+    config = {"form": "container", "worker": worker}
     return ["python3.11", *inside.FLAGS, "-c", inside.source(), json.dumps(config)]
 
 

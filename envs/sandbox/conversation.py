@@ -9,8 +9,10 @@ from envs.sandbox import protocol
 from envs.sandbox.base import Execution, Job, KeepGoing, Outcome
 from envs.sandbox.handle import WorkerHandle
 
-LOOKAHEAD = 2  # inputs sent before their results: one runs, one waits
-LOOKAHEAD_BYTES = 4 << 20  # beyond which one is enough
+# Inputs sent before their results. Few at first, since most wrong programs fail early and what was
+# sent ahead is then run in vain; more with each result, since the worker answers in batches.
+FIRST_WINDOW, LARGEST_WINDOW = 2, 8
+WINDOW_BYTES = 1 << 20  # beyond which two are enough
 START_S = 30.0  # a worker's time to report READY
 SEND_BYTES = 1 << 18  # at a time
 GRACE_S = 10.0  # on top of a test's own limits, before its worker counts as stuck
@@ -72,9 +74,12 @@ class Conversation:
         self._extend()
 
     def flush(self) -> None:
-        """Send what the worker takes now."""
+        """Send what the worker takes now. Raises WorkerLost."""
         while self._outbox:
-            count = self.handle.send(memoryview(self._outbox)[:SEND_BYTES])
+            try:
+                count = self.handle.send(memoryview(bytes(self._outbox[:SEND_BYTES])))
+            except OSError as error:
+                raise WorkerLost(f"it takes nothing in: {error}") from error
             if count == 0:
                 return
             del self._outbox[:count]
@@ -84,7 +89,10 @@ class Conversation:
 
         Raises WorkerLost.
         """
-        data = self.handle.receive()
+        try:
+            data = self.handle.receive()
+        except OSError as error:
+            raise WorkerLost(f"it cannot be heard: {error}") from error
         if data is None:
             return None
         if not data:
@@ -102,10 +110,11 @@ class Conversation:
 
     def _post_inputs(self) -> None:
         task = self.task
-        inputs = task.job.inputs
-        while self._sent < len(inputs):
-            ahead = inputs[len(task.executions) : self._sent]
-            if len(ahead) >= LOOKAHEAD or sum(map(len, ahead)) > LOOKAHEAD_BYTES:
+        inputs, done = task.job.inputs, len(task.executions)
+        window = min(FIRST_WINDOW + done, LARGEST_WINDOW)
+        while self._sent < min(len(inputs), done + window):
+            ahead = inputs[done : self._sent]
+            if len(ahead) >= FIRST_WINDOW and sum(map(len, ahead)) > WINDOW_BYTES:
                 break
             self._post(protocol.encode_input(inputs[self._sent]))
             self._sent += 1

@@ -44,7 +44,7 @@ ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
-CLOSE_S = 5.0  # for a guard to end its cage
+CLOSE_S = 1.0  # for a guard to end its cage
 TRIAL_S = 30.0  # for a worker to start, when a form is tried
 
 

@@ -44,6 +44,8 @@ class Pool(Sandbox):
         self._failed_starts = 0
         self._selector = selectors.DefaultSelector()
         self._crew: set[Conversation] = set()
+        self._waiting: deque[Task] = deque()
+        self._ended: list[Task] = []
         self._closed = False
 
     def run(
@@ -51,14 +53,16 @@ class Pool(Sandbox):
     ) -> Iterator[tuple[int, list[Execution]]]:
         if self._closed:
             raise SandboxError("this sandbox is closed; open another")
-        waiting = deque(sorted((Task(i, job) for i, job in enumerate(jobs)), key=Task.order))
-        left = len(waiting)
+        tasks = sorted((Task(i, job) for i, job in enumerate(jobs)), key=Task.order)
+        self._waiting, self._ended, left = deque(tasks), [], len(tasks)
         try:
             while left:
                 self._hire(left)
-                self._assign(waiting)
-                for task in self._step(waiting, keep_going):
-                    left -= 1
+                self._assign()
+                self._exchange(keep_going)
+                left -= len(self._ended)
+                while self._ended:
+                    task = self._ended.pop(0)
                     yield task.index, task.executions
         finally:
             for worker in [worker for worker in self._crew if worker.task]:
@@ -74,7 +78,7 @@ class Pool(Sandbox):
     # ---- the crew ----
 
     def _hire(self, tasks: int) -> None:
-        """Start workers until the crew is complete; their READY is awaited in `_step`."""
+        """Start workers until the crew is complete; their READY is awaited in `_exchange`."""
         while len(self._crew) < min(self.workers, tasks):
             handle = self.factory()
             try:
@@ -91,8 +95,8 @@ class Pool(Sandbox):
         self._selector.unregister(worker.handle.fileno())
         worker.handle.kill()
 
-    def _replace(self, worker: Conversation, waiting: deque[Task], reason: str) -> Iterator[Task]:
-        """Dismiss a lost worker; put its task back, or yield the task if it is to be given up."""
+    def _replace(self, worker: Conversation, reason: str) -> None:
+        """Dismiss a lost worker; put its task back, or give it up."""
         task = worker.task
         cause = worker.handle.cause_of_death()
         self._dismiss(worker)
@@ -108,56 +112,57 @@ class Pool(Sandbox):
         # Before its program has run, a job cannot be what ended the worker.
         task.losses += 1 if worker.compiled else 1 / INNOCENT_LOSSES
         if task.losses < ATTEMPTS:
-            waiting.appendleft(task)
+            self._waiting.appendleft(task)
         else:
             task.executions.append(Execution(Outcome.INFRA_ERROR, stderr=text[-2000:]))
-            yield task
+            self._ended.append(task)
 
-    def _assign(self, waiting: deque[Task]) -> None:
-        for worker in list(self._crew):
-            if not waiting:
+    def _assign(self) -> None:
+        """Give each idle worker a job."""
+        for worker in [worker for worker in self._crew if worker.idle]:
+            if not self._waiting:
                 break
-            if worker.idle:
-                if worker.exhausted():
-                    self._dismiss(worker)  # the next round hires another
-                else:
-                    worker.begin(waiting.popleft())
+            if worker.exhausted():
+                self._dismiss(worker)  # the next round hires another
+            else:
+                worker.begin(self._waiting.popleft())
 
     # ---- the talk ----
 
-    def _step(self, waiting: deque[Task], keep_going: KeepGoing) -> Iterator[Task]:
-        """Exchange what can be exchanged now; yield the tasks that ended."""
+    def _exchange(self, keep_going: KeepGoing) -> None:
+        """Send and receive what can be now; add the tasks that ended to `_ended`."""
         for worker in list(self._crew):
-            yield from self._guarded(worker, waiting, lambda: None)
-            if worker in self._crew:
-                writing = selectors.EVENT_WRITE if worker.unsent else 0
-                self._selector.modify(
-                    worker.handle.fileno(), selectors.EVENT_READ | writing, worker
-                )
+            self._guarded(worker, worker.flush)
+        for worker in self._crew:
+            writing = selectors.EVENT_WRITE if worker.unsent else 0
+            self._selector.modify(worker.handle.fileno(), selectors.EVENT_READ | writing, worker)
         heard = set()
         for key, _ in self._selector.select(self._patience()):
             worker = key.data
             heard.add(worker)
-            yield from self._guarded(worker, waiting, lambda w=worker: w.listen(keep_going))
+            self._guarded(worker, lambda w=worker: w.listen(keep_going))
+            self._guarded(worker, worker.flush)
             if worker.ready:
                 self._failed_starts = 0
         # Only after reading: a host that was busy elsewhere must not blame its workers.
-        for worker in [w for w in self._crew if w not in heard and w.overdue(time.monotonic())]:
-            yield from self._replace(worker, waiting, "it did not answer in time")
+        now = time.monotonic()
+        for worker in [w for w in self._crew if w not in heard and w.overdue(now)]:
+            self._replace(worker, "it did not answer in time")
 
     def _patience(self) -> float:
+        """Seconds until the next deadline, at most POLL_S."""
         now = time.monotonic()
         left = (w.deadline - now for w in self._crew if w.deadline is not None)
         return min(max(0.0, min(left, default=POLL_S)), POLL_S)
 
-    def _guarded(
-        self, worker: Conversation, waiting: deque[Task], act: Callable[[], Task | None]
-    ) -> Iterator[Task]:
+    def _guarded(self, worker: Conversation, act: Callable[[], Task | None]) -> None:
+        """Let a worker act, unless it is gone already; replace it if it is lost in this."""
+        if worker not in self._crew:
+            return
         try:
             ended = act()
-            worker.flush()
-        except (WorkerLost, OSError) as error:
-            yield from self._replace(worker, waiting, str(error))
+        except WorkerLost as error:
+            self._replace(worker, str(error))
         else:
             if ended is not None:
-                yield ended
+                self._ended.append(ended)

@@ -44,7 +44,7 @@ class Way(ABC):
 class SandboxWay(Way):
     """One of our backends."""
 
-    repeats: ClassVar = {"small": 10, "10 MB": 5}
+    repeats: ClassVar = {"small": 5, "10 MB": 5}
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -124,7 +124,7 @@ class ExecWay(ThreadedWay):
 class FloorWay(Way):
     """fork + exec of compiled code in a warm interpreter, without isolation: see `floor.py`."""
 
-    repeats: ClassVar = {"small": 10, "10 MB": 5}
+    repeats: ClassVar = {"small": 5, "10 MB": 5}
 
     def __init__(self, workers: int) -> None:
         self.threads = ThreadPoolExecutor(workers)

@@ -25,7 +25,7 @@ PROGRAMS = (
 LARGE = "import sys\nprint(sys.stdin.buffer.read().count(b'7'))"
 
 
-def small(inputs: int = 10) -> list[Job]:
+def small(inputs: int = 20) -> list[Job]:
     """Each program on `inputs` lines of 1,000 integers."""
     numbers = random.Random(0)
     lines = tuple(

@@ -15,9 +15,9 @@ from envs.tasks.mini_families import FAMILIES
 from envs.tasks.mini_families.build import sample
 from envs.tasks.mini_families.drawing import Draft, draft, tier_of
 
-RIGHT = (0.6, 0.35, 0.12)  # probability that a part of level 0, 1, 2 is written correctly
+RIGHT = (0.65, 0.42, 0.18)  # probability that a part of level 0, 1, 2 is written correctly
 FIRST_MISTAKE = 0.9  # of the wrong ones, the share that makes the part's most typical mistake
-TIER_WEIGHTS = {"easy": 0.4, "medium": 0.4, "hard": 0.2}
+TIER_WEIGHTS = {"easy": 0.3, "medium": 0.4, "hard": 0.3}
 
 
 def mistakes(drawn: Draft, rng: random.Random) -> dict[int, int]:

@@ -24,14 +24,14 @@ class Recipe:
     """What decides the model; the defaults are the bundled one."""
 
     seed: int = 0
-    steps: int = 700
-    batch_size: int = 64
+    steps: int = 2600
+    batch_size: int = 16
     learning_rate: float = 3e-3
-    warmup: int = 40
+    warmup: int = 60
     weight_decay: float = 0.05
     hidden_size: int = 128
     intermediate_size: int = 384
-    layers: int = 4
+    layers: int = 3
     heads: int = 4
     tokenizer_texts: int = 8000
 
@@ -50,14 +50,15 @@ def pretrain(out: Path, recipe: Recipe) -> None:
         TextColumn("loss {task.fields[loss]:.3f}"),
     )
     optimizer = _optimizer(model, recipe)
+    waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
     with progress:
         bar = progress.add_task("pretraining", total=recipe.steps, loss=float("nan"))
         for step in range(recipe.steps):
-            if step % 8 == 0:
-                batches = _batches(list(islice(stream, 8 * recipe.batch_size)), tokenizer, recipe)
+            if not waiting:
+                waiting = batches(list(islice(stream, 512)), tokenizer, recipe.batch_size)
             for group in optimizer.param_groups:
                 group["lr"] = _learning_rate(step, recipe)
-            loss = program_loss(model, *batches[step % 8])
+            loss = program_loss(model, *waiting.pop())
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -115,14 +116,17 @@ def encode(tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int],
     ]
 
 
-def _batches(pairs, tokenizer, recipe: Recipe) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches of similar length, so that little is padding, in random order."""
-    rows = sorted(
-        (encode(tokenizer, *pair) for pair in pairs), key=lambda row: len(row[0] + row[1])
-    )
-    batches = []
-    for start in range(0, len(rows), recipe.batch_size):
-        chunk = rows[start : start + recipe.batch_size]
+def batches(
+    pairs: Sequence[tuple[str, str]], tokenizer, size: int
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """(tokens, mask of the program) of `size` pairs each, right-padded, in random order.
+
+    Pairs of similar length go together, so that little is padding.
+    """
+    rows = sorted(encode(tokenizer, pairs), key=lambda row: len(row[0] + row[1]))
+    found = []
+    for start in range(0, len(rows), size):
+        chunk = rows[start : start + size]
         width = max(len(prompt + program) for prompt, program in chunk)
         tokens = torch.full((len(chunk), width), tokenizer.pad_token_id)
         mask = torch.zeros(len(chunk), width, dtype=torch.bool)
@@ -130,8 +134,8 @@ def _batches(pairs, tokenizer, recipe: Recipe) -> list[tuple[torch.Tensor, torch
             end = len(prompt) + len(program)
             tokens[row, :end] = torch.tensor(prompt + program)
             mask[row, len(prompt) : end] = True
-        batches.append((tokens, mask))
-    return [batches[index] for index in torch.randperm(len(batches))]
+        found.append((tokens, mask))
+    return [found[index] for index in torch.randperm(len(found))]
 
 
 def _optimizer(model, recipe: Recipe) -> torch.optim.AdamW:

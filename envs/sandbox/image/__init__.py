@@ -12,6 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 REPOSITORY = "spo-bench-sandbox"
+PACKAGES = "/opt/packages"  # numpy, inside either image
 RECIPE = ("Dockerfile", "packages.txt", "build.py")
 
 

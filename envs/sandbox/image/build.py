@@ -17,9 +17,8 @@ from pathlib import Path
 
 from envs.sandbox.base import SandboxError
 from envs.sandbox.engine import connect
-from envs.sandbox.image import HERE, REPOSITORY, image_tag
+from envs.sandbox.image import HERE, PACKAGES, REPOSITORY, image_tag
 
-PACKAGES = (HERE / "packages.txt").read_text().split()
 UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/lintian", "var")
 CHANGES = ["LABEL spo-bench.origin=debian", 'CMD ["python3.11", "-V"]']
 
@@ -41,7 +40,7 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
 
 def download(packages: Path) -> None:
     """Fetch the packages of packages.txt into a folder, for this machine's Debian release."""
-    command = ("apt-get", "download", "-q", *PACKAGES)
+    command = ("apt-get", "download", "-q", *(HERE / "packages.txt").read_text().split())
     try:
         run(*command, cwd=packages)
     except BuildError:
@@ -65,6 +64,15 @@ def unpack(packages: Path, root: Path) -> None:
     (root / "usr/bin/sh").unlink(missing_ok=True)
     (root / "usr/bin/sh").symlink_to("dash")
     (root / "usr/bin/python3").symlink_to("python3.11")
+    # Debian makes these links when it installs, by choosing among alternatives.
+    for library in ("blas", "lapack"):
+        found = next((root / "usr/lib").glob(f"*-linux-gnu/{library}/lib{library}.so.3"))
+        (found.parents[1] / found.name).symlink_to(f"{library}/{found.name}")
+    (root / "opt").mkdir()
+    packages_inside = root / PACKAGES.lstrip("/")
+    (root / "usr/lib/python3/dist-packages").rename(packages_inside)
+    for tests in [*packages_inside.rglob("tests")]:
+        shutil.rmtree(tests)
     for name in ("proc", "sys", "dev", "tmp", "etc"):
         (root / name).mkdir(exist_ok=True)
 
@@ -80,7 +88,7 @@ def compile_library(root: Path) -> None:
     mode = ("--invalidation-mode", "unchecked-hash")
     run(
         *python, "-S", "-m", "compileall", "-q", *mode,
-        "-s", root, "-p", "/", root / "usr/lib/python3.11",
+        "-s", root, "-p", "/", root / "usr/lib/python3.11", root / PACKAGES.lstrip("/"),
         env={"PYTHONHOME": str(root / "usr")},
     )  # fmt: skip
 

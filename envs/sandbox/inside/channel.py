@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import struct
+import time
 
 HEADER = struct.Struct(">BI")
 PROGRAM, INPUT, RESUME, END = 1, 2, 3, 4  # host to worker
 READY, COMPILED, RESULT, ENDED = 17, 18, 19, 20  # worker to host
 STDERR_TAIL = 2000  # characters
 
+HOLD_S = 0.005  # the longest that a result is held back
+_HELD_BYTES = 1 << 16
 _CHUNK = 1 << 20
 
 
@@ -49,11 +53,18 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 
 class Channel:
-    """The stream to the host. A process that reads its end exits: nobody waits for it."""
+    """The stream to the host. A process that reads its end exits: nobody waits for it.
+
+    Results of short tests are held back while further inputs are there to be run, so that host,
+    engine and kernel are woken once for several of them.
+    """
 
     def __init__(self, source: int, sink: int) -> None:
         self.source, self.sink = source, sink
-        self._buffer = bytearray(_CHUNK)
+        self._buffer, self._held = bytearray(_CHUNK), bytearray(_HELD_BYTES)
+        self.held, self._held_since = 0, 0.0  # bytes, and the time of the first of them
+        self._poll = select.poll()
+        self._poll.register(source, select.POLLIN)
 
     def read(self, length: int) -> bytes:
         """Exactly `length` bytes."""
@@ -68,6 +79,9 @@ class Channel:
 
     def read_header(self) -> tuple[int, int]:
         """Kind and payload length of the next frame."""
+        late = time.monotonic() - self._held_since > HOLD_S
+        if self.held and (late or not self._poll.poll(0)):
+            self.flush()
         return HEADER.unpack(self.read(HEADER.size))
 
     def skip_to_end(self) -> None:
@@ -90,19 +104,40 @@ class Channel:
             length -= count
 
     def send(self, kind: int, header: dict) -> None:
-        """A frame with a JSON header and no further bytes."""
+        """A frame with a JSON header and no further bytes, at once."""
+        self.flush()
         body = join_body(header)
         write_all(self.sink, HEADER.pack(kind, len(body)) + body)
 
     def send_result(self, header: dict, stdout: int, size: int) -> None:
-        """A RESULT frame; its last `size` bytes come from the file `stdout`."""
+        """A RESULT frame, now or soon; its last `size` bytes come from the file `stdout`."""
         body = join_body(header)
         frame = HEADER.pack(RESULT, len(body) + size) + body
-        view, start, sent = memoryview(self._buffer), len(frame), 0
-        view[:start] = frame
-        while start or sent < size:
-            room = view[start : start + min(size - sent, _CHUNK - start)]
-            count = os.preadv(stdout, [room], sent)
-            write_all(self.sink, view[: start + count])
-            view[: start + count] = bytes(start + count)
-            start, sent = 0, sent + count
+        if self.held + len(frame) + size > _HELD_BYTES:
+            self.flush()
+        if len(frame) + size > _HELD_BYTES:
+            write_all(self.sink, frame)
+            self._copy(stdout, size)
+            return
+        view, start = memoryview(self._held), self.held + len(frame)
+        view[self.held : start] = frame
+        self.held = start + os.preadv(stdout, [view[start : start + size]], 0)
+        if start == len(frame):
+            self._held_since = time.monotonic()
+
+    def flush(self) -> None:
+        """Send the results that are held back."""
+        if self.held:
+            view = memoryview(self._held)[: self.held]
+            write_all(self.sink, view)
+            view[:] = bytes(self.held)
+            self.held = 0
+
+    def _copy(self, file: int, size: int) -> None:
+        """Send a file's bytes, leaving none of them in memory."""
+        view, sent = memoryview(self._buffer), 0
+        while sent < size:
+            count = os.preadv(file, [view[: min(size - sent, _CHUNK)]], sent)
+            write_all(self.sink, view[:count])
+            view[:count] = bytes(count)
+            sent += count

@@ -23,6 +23,7 @@ from envs.sandbox.inside.channel import (
     COMPILED,
     END,
     ENDED,
+    HOLD_S,
     RESUME,
     STDERR_TAIL,
     report,
@@ -85,6 +86,8 @@ def run_program(server, length: int) -> None:
             channel.read(length)
         else:
             dropping = runner.run(length) != "FINISHED"
+            if dropping:
+                channel.flush()  # the host has to decide
 
 
 def compile_program(
@@ -215,11 +218,13 @@ class Runner:
                 if left <= 0:
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
                     return True
-                events = poll.poll(left * 1000 + 1)
+                channel = self.server.channel
+                events = poll.poll(min(left, HOLD_S if channel.held else left) * 1000 + 1)
                 if any(descriptor != handle for descriptor, _ in events):
                     os._exit(0)
                 if events:
                     return False
+                channel.flush()
         finally:
             os.close(handle)
 

@@ -23,6 +23,9 @@ import pytest
 from envs.extract import as_response
 from envs.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
+from envs.sandbox.base import Sandbox
+from envs.sandbox.docker import unavailable
+from envs.sandbox.embedded import EmbeddedSandbox, why_not
 from envs.sandbox.engine import LABEL
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.attacks import escapes, network, resources, secrets, tricks
@@ -45,13 +48,32 @@ CONFIG = JudgeConfig(
 )
 MEMORY_LIMIT_MB = 128
 
-# Signal 0 does nothing, but tells whom a real one would reach.
+SANDBOXES = [
+    "embedded-namespaces",
+    "embedded-landlock",
+    pytest.param("docker", marks=pytest.mark.docker),
+]
+# What the weaker form is known to let through: it hides no names and attributes of files.
+KNOWN_OPEN = {
+    ("embedded-landlock", "secrets: list the host's folders"),
+    ("embedded-landlock", "escapes: set-user-id programs"),
+}
+# Calls that change nothing, but tell what a hostile one would reach.
 GATE = probe(
     """
 attempt("everyone", os.kill, -1, 0)
-attempt("group", os.kill, 0, 0) if os.getpgrp() != os.getpid() else None
 attempt("canary", os.kill, world["pid"], 0)
-attempt("file", open, world["file"])
+attempt("read", open, world["file"])
+attempt("write", open, os.__file__, "r+b")
+attempt("chmod", os.chmod, os.__file__, 0o644)
+missing = os.__file__ + world["nonce"]
+for name, action in (("rename", lambda: os.rename(missing, missing)),
+                     ("unlink", lambda: os.unlink(missing))):
+    try:
+        action()
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EACCES, errno.EROFS):
+            leaks.append(name)
 """
 )
 
@@ -138,22 +160,27 @@ def canary(tmp_path_factory):
     canary.close()
 
 
-@pytest.fixture(
-    scope="module", params=["embedded", pytest.param("docker", marks=pytest.mark.docker)]
-)
+@pytest.fixture(scope="module", params=SANDBOXES)
 def sandbox(request, canary):
-    if request.param == "docker":
-        from envs.sandbox.docker import unavailable
-
-        if reason := unavailable():
-            pytest.skip(f"attacks on the Docker sandbox left out: {reason}")
-    with open_sandbox(SandboxConfig(kind=request.param, workers=1)) as sandbox:
+    with open_one(request.param) as sandbox:
         judge = Judge(sandbox, CONFIG)
         judge_innocents(judge)
         # Nothing hostile runs before this holds: the programs would otherwise hit the host.
         (gate,) = judge.judge([Submission(problem_for(GATE, canary), as_response(GATE.program))])
         assert gate.verdict is Verdict.ACCEPTED, f"this sandbox does not hold: {gate.detail}"
         yield sandbox
+
+
+def open_one(name: str) -> Sandbox:
+    """One worker of the sandbox called `name`; skips where the machine has none."""
+    if name == "docker":
+        if reason := unavailable():
+            pytest.skip(f"attacks on the Docker sandbox left out: {reason}")
+        return open_sandbox(SandboxConfig(kind="docker", workers=1))
+    form = name.removeprefix("embedded-")
+    if reason := why_not(form):
+        pytest.skip(f"attacks on the embedded sandbox, form {form}, left out: {reason}")
+    return EmbeddedSandbox(workers=1, form=form)
 
 
 def problem_for(attack: Attack, canary: Canary) -> Problem:
@@ -285,8 +312,11 @@ def _containers() -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_attack(name, sandbox, canary):
+def test_attack(name, sandbox, canary, request):
     attack = ATTACKS[name]
+    expected = attack.verdicts
+    if (request.node.callspec.params["sandbox"], name) in KNOWN_OPEN:
+        expected = {Verdict.WRONG_ANSWER}
     docker = sandbox.name == "docker"
     judge = Judge(sandbox, CONFIG)
     before, held_before = Traces.now(canary.nonce, docker), resident_mb(descendants())
@@ -296,7 +326,7 @@ def test_attack(name, sandbox, canary):
     deadline = time.monotonic() + 5
     while (after := Traces.now(canary.nonce, docker)) != before and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert judgement.verdict in attack.verdicts, judgement.detail
+    assert judgement.verdict in expected, judgement.detail
     if attack.hunts:
         assert judgement.passed == attack.tests - 1, judgement.detail
         assert judgement.detail.endswith("found 'HELD'")

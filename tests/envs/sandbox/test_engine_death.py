@@ -43,12 +43,20 @@ def kill(folder: Path) -> None:
     os.kill(int((folder / "docker.pid").read_text()), signal.SIGKILL)
 
 
-def test_engine_that_comes_back_costs_no_verdict(own_engine):
-    def restart():
-        time.sleep(1.0)
-        subprocess.run([ENGINE, "start", own_engine], check=True, capture_output=True)
+def restart(folder: Path, pause: float = 0.0) -> None:
+    time.sleep(pause)
+    subprocess.run([ENGINE, "start", folder], check=True, capture_output=True)
 
-    back, done = threading.Thread(target=restart), {}
+
+def check_echoed(results: dict) -> None:
+    assert sorted(results) == list(range(len(JOBS)))
+    for index, job in enumerate(JOBS):
+        assert [run.outcome for run in results[index]] == [Outcome.FINISHED] * 2
+        assert [run.stdout.decode().strip() for run in results[index]] == list(job.inputs)
+
+
+def test_engine_that_comes_back_costs_no_verdict(own_engine):
+    back, done = threading.Thread(target=restart, args=(own_engine, 1.0)), {}
     with DockerSandbox(2) as sandbox:
         for index, runs in sandbox.run(JOBS, lambda *_: True):
             done[index] = runs
@@ -56,10 +64,10 @@ def test_engine_that_comes_back_costs_no_verdict(own_engine):
                 kill(own_engine)
                 back.start()
         back.join()
-        assert sorted(done) == list(range(len(JOBS)))
-        for index, job in enumerate(JOBS):
-            assert [run.outcome for run in done[index]] == [Outcome.FINISHED] * 2
-            assert [run.stdout.decode().strip() for run in done[index]] == list(job.inputs)
+        check_echoed(done)
+        kill(own_engine)  # while nothing runs
+        restart(own_engine)
+        check_echoed(dict(sandbox.run(JOBS, lambda *_: True)))
     client = connect()
     assert client.api.containers(all=True, filters={"label": LABEL}) == []
     client.close()
