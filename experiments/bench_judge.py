@@ -2,7 +2,7 @@
 
 `make bench-judge`, or `python -m experiments.bench_judge [--rounds N] [--out FOLDER]`. All ways run
 the same programs on the same inputs, in turn, in one run, with one worker and with two; their
-outputs must agree. Other containers on the same engine disturb the figures.
+outputs must agree.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.sandbox.base import Job
-from envs.sandbox.engine import unavailable
-from experiments.judge_bench.meter import cpu
+from envs.sandbox.engine import connect, unavailable
+from experiments.judge_bench.meter import Meter
 from experiments.judge_bench.ways import Way, ways
 from experiments.judge_bench.workload import large, small
 
@@ -24,24 +24,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def measure(
-    way: Way, jobs: Sequence[Job], repeats: int, expected: list | None
-) -> tuple[dict, list]:
-    """One measurement, and the outputs. RuntimeError where they are not as expected."""
-    wall, before = time.perf_counter(), cpu()
-    for _ in range(repeats):
-        outputs = way.run(jobs)
-        if expected is not None and outputs != expected:
-            raise RuntimeError(f"{type(way).__name__} gives other outputs than the first way")
-    after = cpu()
+def measure(way: Way, jobs: Sequence[Job], repeats: int, meter: Meter) -> tuple[dict, list]:
+    """One measurement: what it cost, and the outputs of each pass."""
+    before, start = meter.read(), time.perf_counter()
+    passes = [way.run(jobs) for _ in range(repeats)]
+    wall, after = time.perf_counter() - start, meter.read()
     row = {
         "tests": repeats * sum(len(job.inputs) for job in jobs),
-        "wall_s": time.perf_counter() - wall,
+        "wall_s": wall,
         "cpu_s": after.all_s - before.all_s,
         "host_cpu_s": after.host_s - before.host_s,
         "engine_cpu_s": after.engine_s - before.engine_s,
     }
-    return row, outputs
+    return row, passes
 
 
 def run(rounds: int, docker: bool) -> pd.DataFrame:
@@ -50,6 +45,7 @@ def run(rounds: int, docker: bool) -> pd.DataFrame:
 
     workloads = {"small": small(), "10 MB": large()}
     expected: dict[str, list] = {}
+    meter = Meter(connect() if docker else None)
     opened = {workers: ways(workers, docker) for workers in (1, 2)}
     contests = list(product(range(rounds), workloads, opened))
     rows = []
@@ -59,9 +55,10 @@ def run(rounds: int, docker: bool) -> pd.DataFrame:
                 way.run(workloads["small"][:1])  # to warm up
         for number, workload, workers in contests:
             for name, way in opened[workers].items():
-                repeats = way.repeats[workload]
-                row, outputs = measure(way, workloads[workload], repeats, expected.get(workload))
-                expected.setdefault(workload, outputs)
+                row, passes = measure(way, workloads[workload], way.repeats[workload], meter)
+                right = expected.setdefault(workload, passes[0])
+                if any(outputs != right for outputs in passes):
+                    raise RuntimeError(f"{name} gives other outputs than the first way")
                 where = {"round": number, "workload": workload, "workers": workers, "way": name}
                 rows.append(where | row)
                 cost = 1000 * row["cpu_s"] / row["tests"]

@@ -78,7 +78,7 @@ class TrainConfig:
     offline_share: float = 0.0  # share of each group taken from the data set's own programs
     sync_every: int = 1  # the writing policy takes the trained weights once in so many batches
     truncation: str = "reward_as_is"  # responses cut at max_response_tokens: reward_as_is | mask
-    micro_batch: int = 128  # responses in one forward and backward; changes memory, not results
+    micro_batch: int = 64  # responses in one forward and backward; changes memory, not results
     schedule: str = "constant"  # of the learning rates, after warm-up: constant | linear | cosine
     warmup_steps: int = 5
     max_grad_norm: float = 1.0

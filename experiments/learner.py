@@ -126,13 +126,14 @@ class Learner:
 
     def _by_parts(self, of_rows: Callable[[Tensor], Tensor], tokens: Tokens) -> Tensor:
         whole = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
-        for rows in self._micro_batches(len(tokens.mask)):
+        for rows in self._micro_batches(tokens.mask):
             part = of_rows(rows)
             whole[rows, : part.shape[1]] = part
         return whole
 
-    def _micro_batches(self, count: int) -> Iterator[Tensor]:
-        yield from torch.arange(count, device=self.model.device).split(self.config.micro_batch)
+    def _micro_batches(self, mask: Tensor) -> Iterator[Tensor]:
+        """Rows of like length together, so that little is padded."""
+        yield from mask.sum(-1).argsort(stable=True).split(self.config.micro_batch)
 
     def _output(self, tokens: Tokens) -> PolicyOutput:
         """The policy's output on these rows, with the values of whichever critic there is."""
@@ -150,7 +151,7 @@ class Learner:
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
         online = int(batch.online.sum())
         self.optimiser.zero_grad(set_to_none=True)
-        for rows in self._micro_batches(len(kept)):
+        for rows in self._micro_batches(batch.mask):
             part = tokens.rows(kept[rows])
             micro = narrow(batch.rows(rows), part.mask.shape[1])
             output = self._output(part)

@@ -11,6 +11,7 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 from envs.problem import Problem, Test
 from envs.tasks.mini_families import FAMILIES
@@ -65,10 +66,11 @@ def render(statement: str, samples: Sequence[Test]) -> str:
     return "\n".join([statement, *shown])
 
 
-def compositions(family: Family, split: str) -> list[tuple[Part, ...]]:
+@cache
+def compositions(family: Family, split: str) -> tuple[tuple[Part, ...], ...]:
     """All compositions of a family that belong to a split, in a fixed order."""
     slots = [parts for _, parts in family.slots]
-    return [parts for parts in itertools.product(*slots) if split_of(family, parts) == split]
+    return tuple(parts for parts in itertools.product(*slots) if split_of(family, parts) == split)
 
 
 def _cell(family: Family, tier: str, split: str, seed: int) -> Iterator[Problem]:

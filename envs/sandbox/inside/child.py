@@ -50,6 +50,7 @@ def become_program(runner, files: list[int]) -> None:
 
 def enter_cage(runner, files: list[int]) -> None:
     """Give up descriptors and rights. Short: each page that it touches has to be copied."""
+    os.setsid()  # a signal to its group reaches nobody else
     stdin, stdout, stderr = files
     os.dup2(stdin, 0)
     os.dup2(runner.server.null if runner.fn_name else stdout, 1)

@@ -145,16 +145,18 @@ def open_streams() -> None:
     Made once, here: a test process only puts its own files under the three numbers.
     """
 
-    def text(raw: io.BufferedIOBase, name: str, errors: str, **options: bool) -> io.TextIOWrapper:
-        raw.raw.name = name
-        return io.TextIOWrapper(raw, encoding="utf-8", errors=errors, **options)
+    def stream(buffer: io.BufferedIOBase, name: str, errors: str) -> None:
+        buffer.raw.name = f"<{name}>"
+        text = io.TextIOWrapper(
+            buffer, encoding="utf-8", errors=errors, line_buffering=name == "stderr"
+        )
+        text.mode = "r" if name == "stdin" else "w"  # as the interpreter has it; programs read it
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
 
     def raw(descriptor: int, mode: str) -> io.FileIO:
         return io.FileIO(descriptor, mode, closefd=False)
 
-    reader = io.BufferedReader(raw(0, "rb"), 1 << 16)
-    sys.stdin = sys.__stdin__ = text(reader, "<stdin>", "surrogateescape")
-    writer = io.BufferedWriter(raw(1, "wb"), 1 << 16)
-    sys.stdout = sys.__stdout__ = text(writer, "<stdout>", "surrogateescape")
-    writer = io.BufferedWriter(raw(2, "wb"))
-    sys.stderr = sys.__stderr__ = text(writer, "<stderr>", "backslashreplace", line_buffering=True)
+    stream(io.BufferedReader(raw(0, "rb"), 1 << 16), "stdin", "surrogateescape")
+    stream(io.BufferedWriter(raw(1, "wb"), 1 << 16), "stdout", "surrogateescape")
+    stream(io.BufferedWriter(raw(2, "wb")), "stderr", "backslashreplace")

@@ -60,7 +60,11 @@ try:
         leaks.append("home")
 except OSError:
     pass
-attempt("glob", os.listdir, os.path.dirname(folder))
+try:
+    if os.path.basename(folder) in os.listdir(os.path.dirname(folder)):
+        leaks.append("parent")
+except OSError:
+    pass
 """
     ),
     "read /proc/1": probe(

@@ -7,16 +7,11 @@ listening socket, a process) are untouched.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import secrets as randomness
-import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -26,10 +21,10 @@ from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Sandbox
 from envs.sandbox.docker import unavailable
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
-from envs.sandbox.engine import LABEL
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.attacks import escapes, network, resources, secrets, tricks
 from tests.envs.attacks.base import HELD, Attack, probe
+from tests.envs.attacks.host import Canary, Traces, descendants, resident_mb
 
 GROUPS = {
     "resources": resources,
@@ -78,82 +73,9 @@ for name, action in (("rename", lambda: os.rename(missing, missing)),
 )
 
 
-@dataclass
-class Canary:
-    """What lies on the host for a program to find, and the proof that none did."""
-
-    folder: Path
-    nonce: str = field(default_factory=lambda: "spo" + randomness.token_hex(6))
-
-    def __post_init__(self) -> None:
-        self.file = self.folder / "canary.txt"
-        self.file.write_text(f"SECRET of the host {self.nonce}")
-        self.file.chmod(0o644)
-        for folder in (self.folder, *self.folder.parents):
-            if folder.stat().st_uid == os.getuid() and folder.is_relative_to("/tmp/pytest-of-root"):
-                folder.chmod(0o755)  # only the sandbox may stand in the way
-        self.state = self._state()
-        self.listeners = [self._listen(socket.AF_INET, ("127.0.0.1", 0))]
-        self.listeners.append(self._listen(socket.AF_UNIX, "\0" + self.nonce))
-        self.port = self.listeners[0].getsockname()[1]
-        datagrams = socket.socket(type=socket.SOCK_DGRAM)
-        datagrams.bind(("127.0.0.1", self.port))
-        datagrams.setblocking(False)
-        self.datagrams = datagrams
-        self.process = subprocess.Popen(["sleep", "600"])
-
-    @staticmethod
-    def _listen(family: int, address: object) -> socket.socket:
-        listener = socket.socket(family)
-        listener.bind(address)
-        listener.listen()
-        listener.setblocking(False)
-        return listener
-
-    def _state(self) -> tuple[object, ...]:
-        status = self.file.stat()
-        names = sorted(path.name for path in self.folder.iterdir())
-        return names, self.file.read_text(), status.st_mode, status.st_uid, status.st_mtime_ns
-
-    def world(self) -> dict[str, object]:
-        """What a program is told."""
-        host_files = {}
-        for name in ("/etc/passwd", "/etc/shadow", "/etc/machine-id", "/etc/hosts", str(self.file)):
-            if os.access(name, os.R_OK):
-                host_files[name] = hashlib.sha256(Path(name).read_bytes()).hexdigest()
-        return {
-            "file": str(self.file),
-            "port": self.port,
-            "pid": self.process.pid,
-            "nonce": self.nonce,
-            "host_files": host_files,
-            "home": str(Path.home()),
-            "home_names": sorted(os.listdir(Path.home())),
-        }
-
-    def check(self) -> None:
-        """Assert that all is as it was."""
-        assert self._state() == self.state
-        for listener in self.listeners:
-            with pytest.raises(BlockingIOError):
-                listener.accept()
-        with pytest.raises(BlockingIOError):
-            self.datagrams.recv(1)
-        assert self.process.poll() is None
-        state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        assert state == "S"
-
-    def close(self) -> None:
-        """Take everything away."""
-        self.process.kill()
-        self.process.wait()
-        for one in (*self.listeners, self.datagrams):
-            one.close()
-
-
 @pytest.fixture(scope="module")
-def canary(tmp_path_factory):
-    canary = Canary(tmp_path_factory.mktemp("canary"))
+def canary():
+    canary = Canary()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPO_BENCH_CANARY", canary.nonce)
         yield canary
@@ -223,94 +145,6 @@ def judge_innocents(judge: Judge) -> None:
     assert verdicts == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
 
 
-def descendants() -> dict[int, str]:
-    """The processes below this one, those in inner PID namespaces too: PID → name."""
-    children: dict[int, list[int]] = {}
-    names = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                head, _, tail = (entry / "stat").read_text().rpartition(")")
-            except OSError:
-                continue
-            names[int(entry.name)] = head.partition("(")[2]
-            children.setdefault(int(tail.split()[1]), []).append(int(entry.name))
-    found, waiting = {}, [os.getpid()]
-    while waiting:
-        for child in children.get(waiting.pop(), []):
-            found[child] = names[child]
-            waiting.append(child)
-    return found
-
-
-def resident_mb(processes: dict[int, str]) -> float:
-    """What these processes hold in memory together."""
-    pages = 0
-    for pid in processes:
-        try:
-            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        except OSError:
-            continue
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-@dataclass(frozen=True)
-class Traces:
-    """What an attack could leave on the host."""
-
-    processes: int
-    named: list[int]  # processes that took the canary's name
-    files: list[str]
-    segments: int
-    containers: tuple[int, int]
-
-    @classmethod
-    def now(cls, nonce: str, docker: bool) -> Traces:
-        """Look at the whole host."""
-        named = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                try:
-                    if (entry / "comm").read_text().strip() == nonce[:15]:
-                        named.append(int(entry.name))
-                except OSError:
-                    continue
-        folders = (
-            "/",
-            "/tmp",
-            "/var/tmp",
-            "/dev/shm",
-            "/dev",
-            "/run",
-            "/etc",
-            "/root",
-            os.getcwd(),
-        )
-        files = [
-            os.path.join(folder, name)
-            for folder in folders
-            if os.access(folder, os.R_OK)
-            for name in os.listdir(folder)
-            if nonce in name or name.startswith("core.") or name == "core"
-        ]
-        segments = len(Path("/proc/sysvipc/shm").read_text().splitlines())
-        return cls(len(descendants()), named, files, segments, _containers() if docker else (0, 0))
-
-
-def _containers() -> tuple[int, int]:
-    """(the containers that this process owns, the processes in them)."""
-    import docker
-
-    client = docker.from_env()
-    try:
-        ours = client.api.containers(all=True, filters={"label": f"{LABEL}.pid={os.getpid()}"})
-        return len(ours), sum(len(client.api.top(one["Id"])["Processes"]) for one in ours)
-    except docker.errors.APIError:  # one has just ended
-        return 0, 0
-    finally:
-        client.close()
-
-
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attack(name, sandbox, canary, request):
     attack = ATTACKS[name]
@@ -353,8 +187,8 @@ BITING = [
 
 
 @pytest.mark.parametrize("name", BITING)
-def test_an_attack_succeeds_where_nothing_holds_it(name, tmp_path, monkeypatch):
-    canary = Canary(tmp_path)
+def test_an_attack_succeeds_where_nothing_holds_it(name, monkeypatch):
+    canary = Canary()
     monkeypatch.setenv("SPO_BENCH_CANARY", canary.nonce)
     try:
         assert unconfined(ATTACKS[name].program, canary).startswith("BROKEN:")
@@ -365,8 +199,8 @@ def test_an_attack_succeeds_where_nothing_holds_it(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "where", ["among all objects", "in the frames below", "in this process's memory"]
 )
-def test_a_hunt_finds_a_secret_that_is_there(where, tmp_path):
-    canary = Canary(tmp_path)
+def test_a_hunt_finds_a_secret_that_is_there(where):
+    canary = Canary()
     secret = fresh_secret()
     planted = f"planted = ['SEC', {secret[3:]!r}]\nplanted = [''.join(planted)] * 3\n"
     try:

@@ -78,6 +78,17 @@ SCRIPTS = {
     ),
     "atexit": ("import atexit\natexit.register(print, 'bye')\nprint('hi')", b"hi\nbye\n"),
     "argv": ("import sys\nprint(sys.argv)", b"['main.py']\n"),
+    "fast reading and writing": (
+        "import os, sys\nfrom io import BytesIO\n"
+        "class Fast:\n"
+        " def __init__(self, file):\n"
+        "  self.number, self.buffer = file.fileno(), BytesIO()\n"
+        "  self.writable = 'x' in file.mode or 'r' not in file.mode\n"
+        " def flush(self): os.write(self.number, self.buffer.getvalue())\n"
+        "fast = Fast(sys.stdout)\nfast.buffer.write(b'1')\n"
+        "if fast.writable and not Fast(sys.stdin).writable: fast.flush()",
+        b"1",
+    ),
     "closed stdout": ("import sys\nprint(1)\nsys.stdout.close()", b"1\n"),
     "own stdout": ("import io, sys\nsys.stdout = io.StringIO()\nprint(1)", b""),
     "long integers": ("print(len(str(10**20000)), int('9' * 10000) % 7)", b"20001 3\n"),
