@@ -25,7 +25,7 @@ from envs.sandbox.seccomp import child_filter
 STRENGTHS = {
     "namespaces": (
         "user, mount, PID, network, IPC and UTS namespaces, a read-only root folder, a PID "
-        "namespace per test, a system-call allowlist, resource limits; no memory limit over groups"
+        "namespace per test, a system-call allowlist, resource limits on each test's one process"
     ),
     "landlock": (
         "WEAKER, since user namespaces are refused: Landlock, a system-call allowlist without "

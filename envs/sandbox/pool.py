@@ -46,15 +46,18 @@ class Pool(Sandbox):
         self._crew: set[Conversation] = set()
         self._waiting: deque[Task] = deque()
         self._ended: list[Task] = []
-        self._closed = False
+        self._closed = self._running = False
 
     def run(
         self, jobs: Sequence[Job], keep_going: KeepGoing
     ) -> Iterator[tuple[int, list[Execution]]]:
         if self._closed:
             raise SandboxError("this sandbox is closed; open another")
+        if self._running:
+            raise SandboxError("this sandbox is running other jobs; let it end, or open another")
         tasks = sorted((Task(i, job) for i, job in enumerate(jobs)), key=Task.order)
         self._waiting, self._ended, left = deque(tasks), [], len(tasks)
+        self._running = True
         try:
             while left:
                 self._hire(left)
@@ -65,6 +68,7 @@ class Pool(Sandbox):
                     task = self._ended.pop(0)
                     yield task.index, task.executions
         finally:
+            self._running = False
             for worker in [worker for worker in self._crew if worker.task]:
                 self._dismiss(worker)
 

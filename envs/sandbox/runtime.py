@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,7 @@ def base_python() -> str:
 @functools.cache
 def _probe() -> dict:
     """What the base interpreter says of itself, with all that it may load loaded."""
-    command = [base_python(), "-s", "-S", "-P", "-B", "-c", _PROBE, *sys.path[1:]]
+    command = [base_python(), "-s", "-S", "-P", "-B", "-c", _PROBE, *filter(None, sys.path)]
     output = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
     return json.loads(output)
 
@@ -75,7 +76,7 @@ def runtime_binds() -> tuple[tuple[str, str], ...]:
         packages = [path for path in (folder, folder.parent / "numpy.libs") if path.is_dir()]
     binds += [(str(path), f"{PACKAGES_FOLDER}/{path.name}") for path in packages]
     covered = [source for source, _ in binds]
-    for library in found["libraries"]:
+    for library in map(os.path.normpath, found["libraries"]):
         inside = any(Path(library).is_relative_to(path) for path in covered)
         if library.startswith("/") and not inside:
             binds.append((library, library))

@@ -89,8 +89,13 @@ class Channel:
         kind = None
         while kind != END:
             kind, length = self.read_header()
-            self.read(length)
+            self.skip(length)
         self.send(ENDED, {})
+
+    def skip(self, length: int) -> None:
+        """Drop a payload, of any length, without having room for it."""
+        while length:
+            length -= len(self.read(min(length, _CHUNK)))
 
     def read_into(self, file: int, length: int) -> None:
         """Move a payload of `length` bytes to a file, leaving none of it in memory."""

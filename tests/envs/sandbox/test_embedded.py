@@ -39,6 +39,7 @@ STDIN = {
     ),
     "os.read": ("import os\nprint(len(os.read(0, 10**6)))", "x" * 5000, b"5000\n"),
     "open(0)": ("print(open(0).read().split())", "1 2", b"['1', '2']\n"),
+    "mmap": ("import mmap\nprint(mmap.mmap(0, 0).readline())", "1 2\n3", b"b'1 2\\n'\n"),
     "replaced stdin": (
         "import io, os, sys\nsys.stdin = io.BytesIO(os.read(0, os.fstat(0).st_size))\n"
         "input = sys.stdin.readline\nprint(int(input()))",
@@ -185,6 +186,15 @@ def test_a_large_input_arrives_whole(sandbox):
     large, small = execute(sandbox, program, text, "x")
     assert large.stdout.decode().strip() == hashlib.sha1(text.encode()).hexdigest()
     assert small.stdout.decode().strip() == hashlib.sha1(b"x").hexdigest()
+
+
+def test_large_inputs_that_are_not_run_are_dropped_without_memory(sandbox):
+    text = "x" * 20_000_000
+    limits = Limits(cpu_s=0.8, wall_s=3.0, memory_mb=16)
+    outcomes = [e.outcome for e in execute(sandbox, "1 / 0", "", text, text, limits=limits)]
+    assert outcomes == [Outcome.RUNTIME_ERROR] * 3
+    [execution] = execute(sandbox, "print(", text, limits=limits)
+    assert execution.outcome is Outcome.SYNTAX_ERROR
 
 
 def test_cpu_time_is_measured_and_judged_not_wall_time(sandbox):

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ from envs.sandbox.base import Job, Limits, Outcome, SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, EmbeddedWorker, strongest_form, worker_config
 from envs.sandbox.pool import Pool
 
+ROOT = Path(__file__).parents[3]
 DOUBLE = "print(int(input()) * 2)"
 
 
@@ -45,9 +48,10 @@ def processes(sandbox):
     return [worker.handle._process for worker in sandbox._crew]
 
 
-def children():
-    """PIDs of the living children of this process, by the kernel's word."""
-    return Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+def child_pids(pid="self"):
+    """PIDs of the living children of a process, by the kernel's word."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [child for found in lists for child in found.read_text().split()]
 
 
 def test_every_job_comes_back_with_its_executions_in_order(shared):
@@ -116,8 +120,7 @@ def test_a_killed_worker_loses_nothing(sandbox, kill_guard):
             kills.append(job)
             for process in processes(sandbox):
                 guard = process.pid
-                inside = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
-                os.kill(guard if kill_guard else int(inside[0]), signal.SIGKILL)
+                os.kill(guard if kill_guard else int(child_pids(guard)[0]), signal.SIGKILL)
             time.sleep(0.05)
         return True
 
@@ -201,7 +204,7 @@ def test_an_exception_in_the_callback_comes_out(sandbox):
 
 
 def test_closing_leaves_no_process_and_no_descriptor(form):
-    before = children(), len(os.listdir("/proc/self/fd"))
+    before = child_pids(), len(os.listdir("/proc/self/fd"))
     sandbox = EmbeddedSandbox(workers=2, form=form)
     run = sandbox.run([Job("while True: pass", ("",))] * 2 + [Job(DOUBLE, ("1",))], go_on)
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -209,9 +212,44 @@ def test_closing_leaves_no_process_and_no_descriptor(form):
         list(run)
     sandbox.close()
     sandbox.close()
-    assert (children(), len(os.listdir("/proc/self/fd"))) == before
+    assert (child_pids(), len(os.listdir("/proc/self/fd"))) == before
     with pytest.raises(SandboxError, match="closed"):
         list(sandbox.run([Job(DOUBLE, ("1",))], go_on))
+
+
+HOST = """
+import sys
+from envs.sandbox.base import Job
+from envs.sandbox.embedded import EmbeddedSandbox
+with EmbeddedSandbox(2, form=sys.argv[1]) as sandbox:
+    jobs = [Job("print(1)", ("",) * 3), Job("print(1)", ("",) * 3)]
+    list(sandbox.run(jobs, lambda *_: True))
+    print(*(worker.handle._process.pid for worker in sandbox._crew), flush=True)
+    list(sandbox.run([Job("while True: pass", ("",) * 9)] * 2, lambda *_: True))
+"""
+
+
+def test_workers_die_with_their_host(form):
+    command = [sys.executable, "-c", HOST, form]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as host:
+        guards = host.stdout.readline().split()
+        assert len(guards) == 2
+        servers = [pid for guard in guards for pid in child_pids(guard)]
+        assert len(servers) == 2
+        host.kill()
+    deadline = time.monotonic() + 5.0
+    while any(Path(f"/proc/{pid}").exists() for pid in guards + servers):
+        assert time.monotonic() < deadline, "workers outlive their host"
+        time.sleep(0.05)
+
+
+def test_one_run_at_a_time(sandbox):
+    first = sandbox.run([Job(DOUBLE, ("1",))] * 4, go_on)
+    next(first)
+    with pytest.raises(SandboxError, match="running other jobs"):
+        next(sandbox.run([Job(DOUBLE, ("1",))], go_on))
+    assert len(list(first)) == 3
+    assert len(list(sandbox.run([Job(DOUBLE, ("1",))], go_on))) == 1
 
 
 def test_workers_that_cannot_start_end_the_run_with_the_reason(form):
@@ -237,7 +275,7 @@ def test_two_thousand_tests_leave_nothing(form):
     with EmbeddedSandbox(workers=1, form=form) as sandbox:
         list(sandbox.run(jobs[:6], go_on))
         [guard] = processes(sandbox)
-        [server] = Path(f"/proc/{guard.pid}/task/{guard.pid}/children").read_text().split()
+        [server] = child_pids(guard.pid)
         before = footprint(server)
         total = sum(len(executions) for _, executions in sandbox.run(jobs, go_on))
         after = footprint(server)
@@ -250,7 +288,7 @@ def test_two_thousand_tests_leave_nothing(form):
 def footprint(server):
     """(descriptors, resident bytes) of an idle fork server."""
     deadline = time.monotonic() + 5.0
-    while Path(f"/proc/{server}/task/{server}/children").read_text():
+    while child_pids(server):
         assert time.monotonic() < deadline, "a runner outlives its program"
         time.sleep(0.01)
     resident = int(Path(f"/proc/{server}/statm").read_text().split()[1])

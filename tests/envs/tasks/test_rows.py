@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envs.problem import Test
-from envs.tasks.fields import SkipRow, function_name, megabytes, seconds, tag_list
+from envs.tasks.fields import SkipRow
 from envs.tasks.rows import code_contests_problem, load, taco_problem
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")
@@ -117,55 +117,6 @@ def test_call_arguments_may_be_lines_of_json():
 def test_taco_rows_that_cannot_be_judged_say_why(row, reason):
     with pytest.raises(SkipRow, match=f"^{reason}$"):
         taco_problem(row, "p")
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("2 seconds", 2.0),
-        ("1.5 second", 1.5),
-        ("0.5 - 1 seconds", 1.0),
-        ("500 ms", 0.5),
-        ("1500 - 2000 milliseconds", 2.0),
-        ("3.0", 3.0),
-        ("1 minute", 60.0),
-        ("null", None),
-        ("0 seconds", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_time_limits_in_words(text, value):
-    assert seconds(text) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("256 megabytes", 256),
-        ("256.0 MB", 256),
-        ("65536 KB", 64),
-        ("1.5 GB", 1536),
-        ("1 gigabyte", 1024),
-        ("50000 bytes", 1),
-        ("512", 512),
-        ("unknown", None),
-        (None, None),
-    ],
-)
-def test_memory_limits_in_words(text, value):
-    assert megabytes(text) == value
-
-
-def test_tags_are_read_as_literals_only():
-    assert tag_list("['a', 'b']") == ("a", "b")
-    assert tag_list("__import__('os').getcwd()") == ()
-    assert tag_list("[") == tag_list(None) == tag_list("'a'") == ()
-
-
-def test_no_function_means_stdin():
-    assert function_name(None, "") is None
-    assert function_name("", "  \n") is None
 
 
 def test_code_contests_columns():

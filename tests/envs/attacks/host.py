@@ -1,0 +1,181 @@
+"""The host as attacks find it: canaries that must stay untouched, and the traces that must not be.
+
+Canaries are a file, listening sockets and a process; traces are processes, files, shared memory
+and containers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets as randomness
+import shutil
+import socket
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envs.sandbox.engine import LABEL
+
+
+@dataclass
+class Canary:
+    """What lies on the host for a program to find, and the proof that none did."""
+
+    nonce: str = field(default_factory=lambda: "spo" + randomness.token_hex(6))
+
+    def __post_init__(self) -> None:
+        # Not pytest's folder, which no other user may enter: only the sandbox shall be in the way.
+        self.folder = Path(tempfile.mkdtemp(prefix="canary-"))
+        self.folder.chmod(0o755)
+        self.file = self.folder / "canary.txt"
+        self.file.write_text(f"SECRET of the host {self.nonce}")
+        self.file.chmod(0o644)
+        self.state = self._state()
+        self.listeners = [self._listen(socket.AF_INET, ("127.0.0.1", 0))]
+        self.listeners.append(self._listen(socket.AF_UNIX, "\0" + self.nonce))
+        self.port = self.listeners[0].getsockname()[1]
+        datagrams = socket.socket(type=socket.SOCK_DGRAM)
+        datagrams.bind(("127.0.0.1", self.port))
+        datagrams.setblocking(False)
+        self.datagrams = datagrams
+        self.process = subprocess.Popen(["sleep", "600"])
+
+    @staticmethod
+    def _listen(family: int, address: object) -> socket.socket:
+        listener = socket.socket(family)
+        listener.bind(address)
+        listener.listen()
+        listener.setblocking(False)
+        return listener
+
+    def _state(self) -> tuple[object, ...]:
+        status = self.file.stat()
+        names = sorted(path.name for path in self.folder.iterdir())
+        return names, self.file.read_text(), status.st_mode, status.st_uid, status.st_mtime_ns
+
+    def world(self) -> dict[str, object]:
+        """What a program is told."""
+        host_files = {}
+        for name in ("/etc/passwd", "/etc/shadow", "/etc/machine-id", "/etc/hosts", str(self.file)):
+            if os.access(name, os.R_OK):
+                host_files[name] = hashlib.sha256(Path(name).read_bytes()).hexdigest()
+        return {
+            "file": str(self.file),
+            "port": self.port,
+            "pid": self.process.pid,
+            "nonce": self.nonce,
+            "host_files": host_files,
+            "home": str(Path.home()),
+            "home_names": sorted(os.listdir(Path.home())),
+        }
+
+    def check(self) -> None:
+        """Assert that all is as it was."""
+        assert self._state() == self.state
+        for receive in (*(one.accept for one in self.listeners), lambda: self.datagrams.recv(1)):
+            try:
+                reached = receive()
+            except BlockingIOError:
+                continue
+            raise AssertionError(f"the host's socket was reached: {reached}")
+        assert self.process.poll() is None
+        state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        assert state == "S", f"the host's process is in state {state}"
+
+    def close(self) -> None:
+        """Take everything away."""
+        self.process.kill()
+        self.process.wait()
+        for one in (*self.listeners, self.datagrams):
+            one.close()
+        shutil.rmtree(self.folder)
+
+
+def descendants() -> dict[int, str]:
+    """The processes below this one, those in inner PID namespaces too: PID → name."""
+    children: dict[int, list[int]] = {}
+    names = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                head, _, tail = (entry / "stat").read_text().rpartition(")")
+            except OSError:
+                continue
+            names[int(entry.name)] = head.partition("(")[2]
+            children.setdefault(int(tail.split()[1]), []).append(int(entry.name))
+    found, waiting = {}, [os.getpid()]
+    while waiting:
+        for child in children.get(waiting.pop(), []):
+            found[child] = names[child]
+            waiting.append(child)
+    return found
+
+
+def resident_mb(processes: dict[int, str]) -> float:
+    """What these processes hold in memory together."""
+    pages = 0
+    for pid in processes:
+        try:
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        except OSError:
+            continue
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What an attack could leave on the host."""
+
+    processes: int
+    named: list[int]  # processes that took the canary's name
+    files: list[str]
+    segments: int
+    containers: tuple[int, int]
+
+    @classmethod
+    def now(cls, nonce: str, docker: bool) -> Traces:
+        """Look at the whole host."""
+        named = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                try:
+                    if (entry / "comm").read_text().strip() == nonce[:15]:
+                        named.append(int(entry.name))
+                except OSError:
+                    continue
+        folders = (
+            "/",
+            "/tmp",
+            "/var/tmp",
+            "/dev/shm",
+            "/dev",
+            "/run",
+            "/etc",
+            "/root",
+            os.getcwd(),
+        )
+        files = [
+            os.path.join(folder, name)
+            for folder in folders
+            if os.access(folder, os.R_OK)
+            for name in os.listdir(folder)
+            if nonce in name or name.startswith("core.") or name == "core"
+        ]
+        segments = len(Path("/proc/sysvipc/shm").read_text().splitlines())
+        return cls(len(descendants()), named, files, segments, _containers() if docker else (0, 0))
+
+
+def _containers() -> tuple[int, int]:
+    """(the containers that this process owns, the processes in them)."""
+    import docker
+
+    client = docker.from_env()
+    try:
+        ours = client.api.containers(all=True, filters={"label": f"{LABEL}.pid={os.getpid()}"})
+        return len(ours), sum(len(client.api.top(one["Id"])["Processes"]) for one in ours)
+    except docker.errors.APIError:  # one has just ended
+        return 0, 0
+    finally:
+        client.close()

@@ -1,0 +1,133 @@
+"""The system-call filter, run by an interpreter of BPF: for every machine, not only this one."""
+
+import errno
+import struct
+
+import pytest
+
+from envs.sandbox.seccomp import child_filter
+
+ALLOW, KILL = "allow", "kill"
+X86_64, AARCH64 = 0xC000003E, 0xC00000B7
+ARCH = {"x86_64": X86_64, "aarch64": AARCH64}
+NUMBERS = {
+    "x86_64": {
+        "read": 0,
+        "open": 2,
+        "mmap": 9,
+        "ioctl": 16,
+        "socket": 41,
+        "clone": 56,
+        "fork": 57,
+        "execve": 59,
+        "kill": 62,
+        "ptrace": 101,
+        "prctl": 157,
+        "mount": 165,
+        "exit_group": 231,
+        "openat": 257,
+        "unshare": 272,
+        "prlimit64": 302,
+        "memfd_create": 319,
+        "bpf": 321,
+        "io_uring_setup": 425,
+        "clone3": 435,
+    },
+    "aarch64": {
+        "ioctl": 29,
+        "mount": 40,
+        "openat": 56,
+        "read": 63,
+        "exit_group": 94,
+        "unshare": 97,
+        "ptrace": 117,
+        "kill": 129,
+        "prctl": 167,
+        "socket": 198,
+        "clone": 220,
+        "execve": 221,
+        "mmap": 222,
+        "prlimit64": 261,
+        "memfd_create": 279,
+        "bpf": 280,
+        "io_uring_setup": 425,
+        "clone3": 435,
+    },
+}
+THREAD = 0x3D0F00  # the flags of glibc's pthread_create
+FORK = 0x1200011
+
+
+def run(program, arch, number, *arguments):
+    """What the filter says to a call: ALLOW, KILL or an errno."""
+    data = struct.pack("<iIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments)))
+    position = accumulator = 0
+    for _ in range(100):
+        code, if_true, if_false, value = struct.unpack_from("<HBBI", program, 8 * position)
+        position += 1
+        if code == 0x20:
+            accumulator = struct.unpack_from("<I", data, value)[0]
+        elif code == 0x54:
+            accumulator &= value
+        elif code == 0x05:
+            position += value
+        elif code == 0x06:
+            return {0x7FFF0000: ALLOW, 0x80000000: KILL}.get(value, value & 0xFFFF)
+        else:
+            compare = {
+                0x15: accumulator == value,
+                0x35: accumulator >= value,
+                0x45: bool(accumulator & value),
+            }
+            position += if_true if compare[code] else if_false
+    raise AssertionError("no answer after 100 instructions")
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_what_is_allowed_and_what_is_not(machine):
+    program, arch, number = child_filter(machine), ARCH[machine], NUMBERS[machine]
+
+    def call(name, *arguments):
+        return run(program, arch, number[name], *arguments)
+
+    for name in ("read", "mmap", "exit_group", "openat"):
+        assert call(name) == ALLOW, name
+    refused = ("socket", "execve", "kill", "ptrace", "mount", "unshare", "memfd_create", "bpf")
+    for name in (*refused, "io_uring_setup"):
+        assert call(name) == errno.EPERM, name
+    assert call("clone3") == errno.ENOSYS
+    assert call("clone", THREAD) == ALLOW
+    assert call("clone", FORK) == errno.EPERM
+    assert call("clone", THREAD | 0x10000000) == errno.EPERM  # CLONE_NEWUSER
+    assert call("prctl", 15) == ALLOW
+    assert call("prctl", 1) == errno.EPERM
+    assert call("prlimit64", 0) == ALLOW
+    assert call("prlimit64", 1) == errno.EPERM
+    assert call("ioctl", 1, 0x5401) == ALLOW
+    assert call("ioctl", 1, 0x5412) == errno.ENOTTY  # TIOCSTI
+    assert call("openat", 0, 0, 0o101) == ALLOW
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_a_read_only_filter_refuses_to_write(machine):
+    program, arch = child_filter(machine, read_only=True), ARCH[machine]
+    number = NUMBERS[machine]["openat"]
+    assert run(program, arch, number, 0, 0, 0o2000000) == ALLOW  # O_CLOEXEC
+    for flags in (0o1, 0o2, 0o101, 0o1000):
+        assert run(program, arch, number, 0, 0, flags) == errno.EROFS
+    if machine == "x86_64":
+        assert run(program, arch, NUMBERS[machine]["open"], 0, 0) == ALLOW
+        assert run(program, arch, NUMBERS[machine]["open"], 0, 0o102) == errno.EROFS
+
+
+def test_other_tables_of_calls_are_out_of_reach():
+    program = child_filter("x86_64")
+    assert run(program, 0x40000003, 1) == KILL  # i386
+    assert run(program, X86_64, 0x40000000) == errno.EPERM  # x32: read
+    assert run(program, X86_64, -1) == errno.EPERM
+    assert all(run(program, X86_64, number) == errno.EPERM for number in range(440, 1000))
+
+
+def test_an_unknown_machine_is_an_error():
+    with pytest.raises(KeyError):
+        child_filter("pdp11")
