@@ -99,8 +99,9 @@ def plot(summary: pd.DataFrame, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     workloads = summary["workload"].unique()
-    figure, axes = plt.subplots(1, len(workloads), figsize=(5 * len(workloads), 3.5))
-    for axis, workload in zip(axes, workloads, strict=True):
+    size = (5 * len(workloads), 3.5)
+    figure, axes = plt.subplots(1, len(workloads), figsize=size, squeeze=False)
+    for axis, workload in zip(axes[0], workloads, strict=True):
         part = summary[summary["workload"] == workload]
         bars = part.pivot(index="way", columns="workers", values="cpu_ms").reindex(
             part["way"].unique()

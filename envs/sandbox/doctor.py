@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.sandbox.base import SandboxError
-from envs.sandbox.engine import BUILD, connect
+from envs.sandbox.engine import BUILD, connect, reason
 from envs.sandbox.image import REPOSITORY, image_tag
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def engine_finding() -> tuple[Finding, DockerClient | None]:
     where = os.environ.get("DOCKER_HOST") or "the default socket"
     try:
         client = connect(timeout_s=5.0)
-    except SandboxError:
+    except SandboxError as error:
         remedy = "install and start Docker, or set DOCKER_HOST; as root on Debian: .ci/engine start"
-        return Finding("Docker engine", False, f"none at {where}", remedy), None
+        return Finding("Docker engine", False, f"none at {where} ({reason(error)})", remedy), None
     version = client.version()
     found = f"{version['Version']}, API {version['ApiVersion']}, at {where}"
     return Finding("Docker engine", True, found), client

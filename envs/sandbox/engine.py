@@ -38,9 +38,19 @@ def connect(timeout_s: float = 60.0) -> DockerClient:
     except DockerException as error:
         where = os.environ.get("DOCKER_HOST") or "the default socket"
         raise EngineAway(
-            f"no Docker engine answers at {where}: start one, set DOCKER_HOST, "
+            f"no Docker engine answers at {where} ({reason(error)}): start one, set DOCKER_HOST, "
             "or use sandbox=embedded"
         ) from error
+
+
+def reason(error: BaseException) -> str:
+    """The operating system's word on a failed connection, from below the client's layers."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(error)
 
 
 def require_image(client: DockerClient) -> str:
@@ -100,7 +110,8 @@ def orphaned(labels: dict[str, str]) -> bool:
     """Whether the owner is known to be dead: one in another scope cannot be looked up from here."""
     if labels.get(f"{LABEL}.scope") != scope():
         return False
-    return start_time(int(labels[f"{LABEL}.pid"])) != labels[f"{LABEL}.started"]
+    pid = labels.get(f"{LABEL}.pid", "")
+    return not pid.isdigit() or start_time(int(pid)) != labels.get(f"{LABEL}.started")
 
 
 def reap_orphans(client: DockerClient) -> int:

@@ -14,7 +14,7 @@ from envs.tasks import mini
 from envs.tasks.mini_families import FAMILIES
 from envs.tasks.mini_families.build import passes, run_own
 
-TEST_SPLIT_SHA256 = "TO-BE-PINNED"
+TEST_SPLIT_SHA256 = "2c3f5c17691dcd96c8dfef480827484f44e21f1a2c4d218507341e444d2d416e"
 
 
 @lru_cache
