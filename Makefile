@@ -1,5 +1,5 @@
 # `make` or `make help` lists the targets. Everything installs what is missing into .venv first.
-PYTHON ?= python3
+PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready

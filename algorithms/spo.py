@@ -22,7 +22,6 @@ from algorithms.tensors import masked_sum
 
 KINDS = ("cross_entropy", "squared", "advantage")
 INITIAL_VALUES = ("monte_carlo", "group", "online")
-STEEPEST = 100.0  # bound on the slope of cross_entropy in Q/β; it diverges at Q = r_max
 
 
 @dataclass
@@ -33,6 +32,7 @@ class SPOConfig:
     learning_rate: float = 3e-4
     beta: float = 0.1  # weight of the KL, in units of reward
     loss: str = "cross_entropy"  # what pulls Q_T to r: cross_entropy | squared | advantage
+    slope_bound: float = 1.0  # loss=cross_entropy: its slope in Q/β, which diverges at the best Q
     huber_width: float = 0.1  # loss=advantage: linear beyond this error, in units of reward
     q0: str = "monte_carlo"  # the prompt's soft value: monte_carlo | group | online
     q0_samples: int = 16  # reference responses to a prompt behind monte_carlo (and online's start)
@@ -41,6 +41,8 @@ class SPOConfig:
     def __post_init__(self) -> None:
         if self.beta <= 0:
             raise ValueError(f"algo.beta={self.beta}; it must be above 0")
+        if self.slope_bound < 1:
+            raise ValueError(f"algo.slope_bound={self.slope_bound}; it must be at least 1")
         if self.loss not in KINDS:
             raise ValueError(f"algo.loss={self.loss!r}; it is one of {', '.join(KINDS)}")
         if self.q0 not in INITIAL_VALUES:
@@ -88,23 +90,23 @@ def log1mexp(x: Tensor) -> Tensor:
     return torch.where(x > -math.log(2), near, far)
 
 
-def success_cross_entropy(u: Tensor, v: Tensor) -> Tensor:
+def success_cross_entropy(u: Tensor, v: Tensor, slope_bound: float) -> Tensor:
     """−[p log q + (1 − p) log(1 − q)] with q = e^u and p = e^v, elementwise; v ≤ 0, u any.
 
     Its slope in u is (q − p)/(1 − q): −1 for a success that was not predicted, about q for a
     failure that was not predicted either. Towards q = 1 the slope diverges, and beyond it (Q above
     the best reward: no probability) there is no cross-entropy. From the point where the slope
-    reaches 100 on, the loss goes on as a straight line of that slope: it stays finite, the sign of
-    the slope and so the minimum at q = p are untouched, and Q above the best reward is always
-    pulled back down. (A success, p = 1, has slope −1 up to u = 0 and 100 beyond.)
+    reaches `slope_bound` on, the loss goes on as a straight line of that slope: it stays finite,
+    the sign of the slope and so the minimum at q = p are untouched, and Q above the best reward is
+    always pulled back down. (A success, p = 1, has slope −1 up to u = 0 and `slope_bound` beyond.)
     """
     failure = -torch.expm1(v)  # 1 − p
-    turn = torch.log1p(-failure / (1 + STEEPEST))  # where (q − p)/(1 − q) = STEEPEST
+    turn = torch.log1p(-failure / (1 + slope_bound))  # where (q − p)/(1 − q) = slope_bound
     inner = torch.minimum(u, turn)
     uncertain = failure > 0
     negative = torch.where(uncertain, inner, torch.full_like(inner, -1.0))
     entropy = -v.exp() * inner - torch.where(uncertain, failure * log1mexp(negative), 0.0)
-    return entropy + STEEPEST * (u - turn).clamp(min=0)
+    return entropy + slope_bound * (u - turn).clamp(min=0)
 
 
 def spo_loss(
@@ -117,14 +119,15 @@ def spo_loss(
     beta: float,
     kind: str,
     reward_high: float = 0.0,
+    slope_bound: float = 100.0,
     huber_width: float = 0.1,
 ) -> Tensor:
     """Mean over responses of the distance between Q_T and the reward → scalar.
 
     squared: (Q_T − r)².
     cross_entropy: exp((Q_T − reward_high)/β) read as a probability of success, against the target
-        exp((r − reward_high)/β); see `success_cross_entropy` for where Q_T exceeds reward_high.
-        No reward may exceed it (ValueError).
+        exp((r − reward_high)/β); see `success_cross_entropy` for where Q_T nears or exceeds
+        reward_high. No reward may exceed it (ValueError).
     advantage: Huber(Σ_t A_t, r − Q̂_0) with A_t = β log π_θ/π_ref. The paper names an advantage
         regression among its ablations; this form of it is ours.
     """
@@ -137,7 +140,7 @@ def spo_loss(
                 f"a reward of {float(rewards.max()):g} exceeds reward_high={reward_high:g}"
             )
         log_q, log_p = (q - reward_high) / beta, (rewards - reward_high) / beta
-        return success_cross_entropy(log_q, log_p.to(log_q.dtype)).mean()
+        return success_cross_entropy(log_q, log_p.to(log_q.dtype), slope_bound).mean()
     if kind == "advantage":
         return F.huber_loss(q - q0, rewards - q0, delta=huber_width)
     raise ValueError(f"loss {kind!r}; it is one of {', '.join(KINDS)}")
@@ -174,6 +177,7 @@ class SPO(Algorithm):
             beta=c.beta,
             kind=c.loss,
             reward_high=self.reward_high,
+            slope_bound=c.slope_bound,
             huber_width=c.huber_width,
         )
         with torch.no_grad():

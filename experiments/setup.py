@@ -40,6 +40,7 @@ class Parts:
     engine: Engine  # the behaviour policy
     eval_engine: Engine  # the trained weights
     tokenizer: object
+    sandbox: Sandbox
     rollouts: Rollouts
     judge: Judge  # of training responses; the budget counts its work
     eval_judge: Judge
@@ -97,6 +98,7 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             engine=engine,
             eval_engine=_engine(model, tokenizer, config),
             tokenizer=tokenizer,
+            sandbox=sandbox,
             rollouts=Rollouts(config, train, engine, judge, tokenizer, offline, ledger),
             judge=judge,
             eval_judge=eval_judge,

@@ -56,7 +56,8 @@ class Execution:
     wall_s: float = 0.0
 
 
-# keep_going(job index, test index, execution) → False: the job's remaining inputs are not run.
+# Asked after each execution of an input, in order; keep_going(job index, test index, execution) →
+# False: the job's remaining inputs are not run.
 KeepGoing = Callable[[int, int, Execution], bool]
 
 
@@ -76,6 +77,7 @@ class Sandbox(ABC):
     ) -> Iterator[tuple[int, list[Execution]]]:
         """Run all jobs on all workers; yield (job index, executions) as each job ends.
 
+        A program that does not compile has one execution that says so, whatever its inputs.
         A stuck or dead worker is replaced and its job run again once; if that fails too, the job's
         last execution is an INFRA_ERROR. Nothing is lost and nothing hangs.
         """

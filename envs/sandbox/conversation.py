@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from envs.sandbox import protocol
-from envs.sandbox.base import Execution, Job, KeepGoing, Outcome
+from envs.sandbox.base import Execution, Job, KeepGoing, Limits, Outcome
 from envs.sandbox.handle import WorkerHandle
 
 # Inputs sent before their results. Few at first, since most wrong programs fail early and what was
@@ -50,6 +50,7 @@ class Conversation:
         self._outbox = bytearray()
         self._sent = 0  # inputs of the task sent so far, dropped ones not counted
         self._suspect = False
+        self._stale_limits: list[Limits] = []  # of the job that is over: one input may still run
 
     @property
     def idle(self) -> bool:
@@ -121,14 +122,16 @@ class Conversation:
 
     def _extend(self) -> None:
         """Set the hard deadline: the worker has to say something before."""
-        limits = self.task.job.limits
-        self.deadline = time.monotonic() + limits.wall_s + limits.cpu_s + GRACE_S
+        limits = [self.task.job.limits, *self._stale_limits]
+        slowest = max(limit.wall_s + limit.cpu_s for limit in limits)
+        self.deadline = time.monotonic() + slowest + GRACE_S
 
     def _hear(self, frame: protocol.Frame, keep_going: KeepGoing) -> Task | None:
         if frame.kind == protocol.READY:
             self.ready, self.deadline = True, None
         elif self.stale:
-            self.stale = frame.kind != protocol.ENDED
+            if frame.kind == protocol.ENDED:
+                self.stale, self._stale_limits = False, []
             if self.task is not None:
                 self._extend()
         elif self.task is None:
@@ -171,4 +174,5 @@ class Conversation:
         task, self.task = self.task, None
         self._post(protocol.encode(protocol.END))
         self.stale, self.deadline = True, None
+        self._stale_limits = [task.job.limits]
         return task

@@ -10,7 +10,6 @@ from algorithms.base import Batch, PolicyOutput
 from algorithms.grpo import group_advantages
 from algorithms.spo import (
     SPO,
-    STEEPEST,
     SPOConfig,
     log1mexp,
     online_soft_value,
@@ -21,6 +20,7 @@ from algorithms.spo import (
 )
 
 BETA = 0.5
+SLOPE = 100.0
 VOCABULARY, LENGTH = 3, 3
 RESPONSES = torch.tensor(list(itertools.product(range(VOCABULARY), repeat=LENGTH)))
 MASK = torch.ones(len(RESPONSES), LENGTH, dtype=torch.bool)
@@ -244,9 +244,9 @@ def test_cross_entropy_is_the_textbook_one_where_it_is_well_behaved():
     for v in (-6.0, -1.0, -0.3):
         p, q = math.exp(v), u.exp()
         textbook = -(p * q.log() + (1 - p) * (1 - q).log())
-        ours = success_cross_entropy(u, torch.full_like(u, v))
+        ours = success_cross_entropy(u, torch.full_like(u, v), SLOPE)
         torch.testing.assert_close(ours, textbook, rtol=0, atol=1e-12)
-    success = success_cross_entropy(u, torch.zeros_like(u))
+    success = success_cross_entropy(u, torch.zeros_like(u), SLOPE)
     torch.testing.assert_close(success, -u)
 
 
@@ -264,19 +264,19 @@ def test_cross_entropy_is_finite_and_pulls_back_whatever_q_is():
     u = torch.tensor([-1e4, -50.0, -1e-3, -1e-8, 0.0, 1e-8, 1e-3, 1.0, 50.0], dtype=torch.float32)
     for v in (0.0, -1e-6, -0.05, -1.0, -10.0):
         x = u.clone().requires_grad_(True)
-        loss = success_cross_entropy(x, torch.full_like(u, v))
+        loss = success_cross_entropy(x, torch.full_like(u, v), SLOPE)
         loss.sum().backward()
         assert torch.isfinite(loss).all()
         assert torch.isfinite(x.grad).all()
-        assert (x.grad[u > 0] == STEEPEST).all(), f"Q above the best reward at target {v}"
+        assert (x.grad[u > 0] == SLOPE).all(), f"Q above the best reward at target {v}"
         assert (x.grad[u < min(v - 1e-3, -1e-3)] < 0).all(), f"Q too low at target {v}"
-        assert x.grad.abs().max() <= STEEPEST * (1 + 1e-5)
+        assert x.grad.abs().max() <= SLOPE * (1 + 1e-5)
 
 
 def test_cross_entropy_has_its_minimum_at_the_target():
     for v in (-3.0, -0.5, -0.02, -0.001):
         u = v + torch.linspace(-0.5, 0.5, 2001, dtype=torch.float64) * min(1, -4 * v)
-        loss = success_cross_entropy(u, torch.full_like(u, v))
+        loss = success_cross_entropy(u, torch.full_like(u, v), SLOPE)
         assert u[loss.argmin()].item() == pytest.approx(v, abs=1e-3 * max(1, -v))
 
 
@@ -323,13 +323,23 @@ def test_loss_of_the_class_is_the_function_and_its_metrics_are_the_batchs():
     spo = SPO(SPOConfig(beta=BETA, q0="group"), reward_high=1.0)
     loss, metrics = spo.loss(PolicyOutput(logp=logp, entropy=logp), batch)
     expected = spo_loss(
-        logp, ref_logp, mask, rewards, batch.q0, beta=BETA, kind="cross_entropy", reward_high=1.0
+        logp,
+        ref_logp,
+        mask,
+        rewards,
+        batch.q0,
+        beta=BETA,
+        kind="cross_entropy",
+        reward_high=1.0,
+        slope_bound=spo.config.slope_bound,
     )
     assert loss.item() == expected.item()
     assert metrics["spo/q_initial"].item() == pytest.approx(batch.q0.mean().item())
 
 
-@pytest.mark.parametrize("bad", [{"beta": 0}, {"loss": "l2"}, {"q0": "none"}, {"q0_samples": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"beta": 0}, {"loss": "l2"}, {"q0": "none"}, {"q0_samples": 0}, {"slope_bound": 0.5}]
+)
 def test_bad_options_are_named(bad):
     with pytest.raises(ValueError, match=f"algo.{next(iter(bad))}"):
         SPOConfig(**bad)

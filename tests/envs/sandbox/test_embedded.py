@@ -124,6 +124,8 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("case", SCRIPTS)
 def test_a_program_is_a_real_script(sandbox, case):
+    if case == "deep recursion through C" and (3, 12) <= sys.version_info < (3, 14):
+        pytest.skip("these interpreters bound recursion through C themselves")
     program, expected = SCRIPTS[case]
     [execution] = execute(sandbox, program)
     assert execution.outcome is Outcome.FINISHED, execution.stderr

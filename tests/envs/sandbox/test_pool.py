@@ -45,7 +45,8 @@ def go_on(job, test, execution):
 
 
 def processes(sandbox):
-    return [worker.handle._process for worker in sandbox._crew]
+    """The guards of the workers that have started."""
+    return [worker.handle._process for worker in sandbox._crew if worker.ready]
 
 
 def child_pids(pid="self"):
@@ -119,8 +120,8 @@ def test_a_killed_worker_loses_nothing(sandbox, kill_guard):
         if test == 5 and not kills:
             kills.append(job)
             for process in processes(sandbox):
-                guard = process.pid
-                os.kill(guard if kill_guard else int(child_pids(guard)[0]), signal.SIGKILL)
+                [server] = child_pids(process.pid)
+                os.kill(process.pid if kill_guard else int(server), signal.SIGKILL)
             time.sleep(0.05)
         return True
 
@@ -186,6 +187,17 @@ def test_a_slow_consumer_is_not_held_against_the_workers(sandbox, monkeypatch):
             time.sleep(1.5)
     assert finished == 12
     assert sandbox.replaced == 0
+
+
+def test_an_input_that_runs_in_vain_is_not_held_against_the_next_job(form, monkeypatch):
+    monkeypatch.setattr(conversation, "GRACE_S", 0.3)
+    slow = Job("import time\ntime.sleep(int(input()))", ("0", "2", "2"), Limits(wall_s=4.0))
+    quick = Job(DOUBLE, ("4",), Limits(cpu_s=0.3, wall_s=0.3))
+    with EmbeddedSandbox(workers=1, form=form) as sandbox:
+        results = dict(sandbox.run([slow, quick], lambda job, test, execution: False))
+        assert sandbox.replaced == 0
+    assert [len(executions) for executions in results.values()] == [1, 1]
+    assert results[1][0].stdout == b"8\n"
 
 
 def test_a_run_that_is_left_early_does_not_disturb_the_next(sandbox):
