@@ -117,18 +117,18 @@ def test_what_cannot_be_read_is_one_line(path, capsys):
 @needs_data
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "name", "right", "wrong"),
+    ("task", "name", "first", "right", "wrong"),
     [
-        ("taco", "taco_stdin", 400, 0),
-        ("code_contests", "code_contests_test", 7, 0),
-        ("code_contests", "code_contests_olympiad", 25, 15),
-        ("apps", "apps_stdin_with_wrong", 39, 201),
+        ("taco", "taco_stdin", 1, 400, 0),
+        ("code_contests", "code_contests_test", 1, 7, 0),
+        ("code_contests", "code_contests_olympiad", 1, 20, 7),
+        ("apps", "apps_stdin_with_wrong", 2, 17, 48),
     ],
 )
-def test_real_programs_are_judged_as_the_data_say(tmp_path, task, name, right, wrong):
+def test_real_programs_are_judged_as_the_data_say(tmp_path, task, name, first, right, wrong):
     out = tmp_path / "out.jsonl"
-    path = DATA / f"{name}.jsonl"
-    assert main([f"task={task}", f"task.path={path}", "sandbox=embedded", f"out={out}"]) == 0
+    where = [f"task={task}", f"task.path={DATA / name}.jsonl", f"first={first}", f"out={out}"]
+    assert main([*where, "sandbox=embedded"]) == 0
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(lines) == right + wrong
     odd = [
