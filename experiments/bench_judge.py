@@ -71,24 +71,24 @@ def run(rounds: int, docker: bool) -> pd.DataFrame:
 
 
 def summarise(table: pd.DataFrame) -> pd.DataFrame:
-    """Per workload, workers and way: the medians over rounds, and the ratios to floor and exec."""
-    table = table.assign(
-        tests_per_s_and_worker=table["tests"] / table["wall_s"] / table["workers"],
-        cpu_ms=1000 * table["cpu_s"] / table["tests"],
-        host_cpu_ms=1000 * table["host_cpu_s"] / table["tests"],
-        engine_cpu_ms=1000 * table["engine_cpu_s"] / table["tests"],
-    )
+    """Per workload, workers and way, medians over rounds.
+
+    The ratios, to the floor and to `docker exec`, are taken within each round, because load on the
+    machine comes and goes between rounds.
+    """
     keys = ["workload", "workers", "way"]
-    columns = ["tests_per_s_and_worker", "cpu_ms", "host_cpu_ms", "engine_cpu_ms"]
-    medians = table.groupby(keys, sort=False)[columns].median()
-    medians["tests_per_cpu_s"] = 1000 / medians["cpu_ms"]
-    cost = medians["cpu_ms"].unstack("way")
-    medians["cpu_to_floor"] = cost.div(cost["floor"], axis=0).stack()
+    table = table.set_index(["round", *keys])
+    figures = table[["cpu_s", "host_cpu_s", "engine_cpu_s"]].div(table["tests"], axis=0) * 1000
+    figures.columns = ["cpu_ms", "host_cpu_ms", "engine_cpu_ms"]
+    rate = table["tests"] / table["wall_s"] / table.index.get_level_values("workers")
+    figures["tests_per_s_and_worker"] = rate
+    figures["tests_per_cpu_s"] = 1000 / figures["cpu_ms"]
+    cost, rate = figures["cpu_ms"].unstack("way"), rate.unstack("way")
+    figures["cpu_to_floor"] = cost.div(cost["floor"], axis=0).stack()
     if "docker exec" in cost:
-        medians["exec_cpu_to_it"] = (1 / cost.div(cost["docker exec"], axis=0)).stack()
-        rate = medians["tests_per_s_and_worker"].unstack("way")
-        medians["times_exec_rate"] = rate.div(rate["docker exec"], axis=0).stack()
-    return medians.reset_index()
+        figures["exec_cpu_to_it"] = (1 / cost.div(cost["docker exec"], axis=0)).stack()
+        figures["times_exec_rate"] = rate.div(rate["docker exec"], axis=0).stack()
+    return figures.groupby(keys, sort=False).median().reset_index()
 
 
 def plot(summary: pd.DataFrame, path: Path) -> None:

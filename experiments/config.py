@@ -11,12 +11,12 @@ import difflib
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from envs.sandbox.select import SandboxConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from envs.judge import JudgeConfig
 from envs.reward import RewardConfig
+from envs.sandbox.select import SandboxConfig
 from experiments.errors import UserError
 
 

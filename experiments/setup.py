@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from envs.sandbox.select import open_sandbox
 from torch import nn
 
 import algorithms
 from envs.judge import Judge
 from envs.problem import Problem
 from envs.sandbox.base import Sandbox, SandboxError
+from envs.sandbox.select import open_sandbox
 from envs.tasks import Task, open_task
 from experiments import models
 from experiments.config import RunConfig

@@ -26,9 +26,7 @@ def pool_of(nano, judge, max_tokens=64):
 
 
 def prompted(solutions=DOUBLE, incorrect=WRONG):
-    problem = Problem(
-        "p", "double", (), TESTS, solutions=solutions, incorrect_solutions=incorrect
-    )
+    problem = Problem("p", "double", (), TESTS, solutions=solutions, incorrect_solutions=incorrect)
     return PromptedProblem(problem, (1, 2, 3))
 
 

@@ -15,11 +15,20 @@ import pytest
 from experiments.config import parse
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = (
-    "steps=3 eval.every=2 eval.samples=4 eval.k=[1,2] train.prompts=4 train.group_size=4 "
-    "task.train_problems=12 task.test_problems=4 task.validation_problems=2 sandbox=embedded "
-    "algo.learning_rate=1e-3 train.warmup_steps=0"
-).split()
+SMALL = [
+    "steps=3",
+    "eval.every=2",
+    "eval.samples=4",
+    "eval.k=[1,2]",
+    "train.prompts=4",
+    "train.group_size=4",
+    "task.train_problems=12",
+    "task.test_problems=4",
+    "task.validation_problems=2",
+    "sandbox=embedded",
+    "algo.learning_rate=1e-3",
+    "train.warmup_steps=0",
+]
 
 
 def config_of(output_dir, *overrides):
