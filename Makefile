@@ -50,10 +50,10 @@ nano: $(READY) ## rebuild the bundled model from nothing
 	$(RUN) -m experiments.nano out=assets/nano seed=0
 
 sandbox-image: $(READY) ## the sandbox's Docker image, from the official Python image
-	$(RUN) -m envs.sandbox.image
+	$(RUN) -m envs.sandbox.image.build
 
 sandbox-image-offline: $(READY) ## the same from Debian packages, with no image registry
-	$(RUN) -m envs.sandbox.image offline
+	$(RUN) -m envs.sandbox.image.build --offline
 
 doctor: $(READY) ## what this machine can do for the sandbox
 	$(RUN) -m envs.sandbox.doctor

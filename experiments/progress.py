@@ -40,7 +40,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self.console.print(text)
+        self.console.print(text, soft_wrap=True)
 
     def step(self, step: int, row: dict[str, Any], seconds: float) -> None:
         """One training step of `seconds` ended with these metrics."""

@@ -143,17 +143,17 @@ def test_inferred(outputs, checker):
 
 
 def test_a_hostile_output_costs_the_host_little():
-    started = time.perf_counter()
+    started = time.process_time()
     assert not check("tokens", "1 2 3", b"1 " * 8_000_000)[0]
     assert not check("tokens", "5", b"9" * 16_000_000)[0]
     assert not check("call", "5", b"[" * 16_000_000)[0]
     assert not check("call", "5", b"9" * 4_000)[0]
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_equal_outputs_are_quick():
     text = " ".join(map(str, range(200_000)))
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(10):
         assert check("floats", text, text.encode() + b"\n")[0]
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

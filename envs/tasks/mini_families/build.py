@@ -16,6 +16,7 @@ from types import CodeType
 from envs.problem import Problem, Test
 from envs.tasks.mini_families.drawing import Draft, tier_of
 
+TIME_LIMIT_S = 1.0  # right programs take milliseconds; an endless loop costs the judge this much
 _SOLUTIONS = 6
 _SAMPLE_TRIES, _SAMPLE_LENGTH = 5, 48  # characters: prompts are paid for in every step
 _TRIES = 30  # for one input or one distinct program
@@ -120,6 +121,7 @@ def build(draft: Draft, rng: random.Random) -> Problem | None:
         statement=draft.statement,
         samples=(shown,),
         tests=tests,
+        time_limit_s=TIME_LIMIT_S,
         difficulty=tier_of(draft.parts),
         tags=(draft.family.name,),
         source="mini",

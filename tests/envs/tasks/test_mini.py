@@ -14,7 +14,7 @@ from envs.tasks import mini
 from envs.tasks.mini_families import FAMILIES
 from envs.tasks.mini_families.build import passes, run_own
 
-TEST_SPLIT_SHA256 = "2c3f5c17691dcd96c8dfef480827484f44e21f1a2c4d218507341e444d2d416e"
+TEST_SPLIT_SHA256 = "68a4db2e227f50477b19e5cd1ba81b3a9d2da7eab922900c96a63ae1f264b8df"
 
 
 @lru_cache
