@@ -115,7 +115,7 @@ class ContainerWorker(WorkerHandle):
 class DockerSandbox(Pool):
     """A pool of workers, each in its own container on the engine at DOCKER_HOST.
 
-    `workers` of 0 means a worker for all cores but one.
+    `workers` of 0 means a worker for each core.
     `memory_mb` bounds a whole container: the test with all its processes, its input and output,
     and the worker. Raises SandboxError, at once, where no engine answers or the image is not there;
     later, an engine that dies is waited for `patience_s` seconds.

@@ -110,7 +110,7 @@ class EmbeddedWorker(WorkerHandle):
 
 
 class EmbeddedSandbox(Pool):
-    """Confined fork servers, as many as asked for (0: all cores but one).
+    """Confined fork servers, as many as asked for (0: one for each core).
 
     `form` is a key of STRENGTHS; None takes the strongest that this machine allows. Raises
     SandboxError where none holds, unless `i_accept_no_isolation`.

@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 
 def default_workers() -> int:
-    """All cores that this process may use but one, which reads the results; at least 1."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
+    """All cores that this process may use: it needs little of them while programs run."""
+    return len(os.sched_getaffinity(0))
 
 
 class Pool(Sandbox):

@@ -17,7 +17,7 @@ class SandboxConfig:
     """The configuration group `sandbox`."""
 
     kind: str = "auto"  # docker, embedded, or auto: docker if an engine answers, else embedded
-    workers: int = 0  # programs judged at the same time; 0: all cores but one
+    workers: int = 0  # programs judged at the same time; 0: one for each core
     i_accept_no_isolation: bool = False  # run where only a system-call filter holds programs
 
 
