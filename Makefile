@@ -10,7 +10,7 @@ OUT ?= reports/latest
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run sweep report test test-fast lint nano sandbox-image \
+.PHONY: help install run sweep report test test-slow lint nano sandbox-image \
 	sandbox-image-offline doctor bench-generate bench-judge clean
 
 help: ## list the targets
@@ -36,11 +36,11 @@ sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=va
 report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT=reports/latest)
 	$(RUN) -m analysis.report runs=$(RUNS) out=$(OUT)
 
-test: $(READY) ## all tests; the Docker half where an engine answers
-	$(RUN) -m pytest -q $(ARGS)
-
-test-fast: $(READY) ## the tests that take seconds
+test: $(READY) ## the tests, under ten minutes; the Docker half where an engine answers
 	$(RUN) -m pytest -q -m "not slow" $(ARGS)
+
+test-slow: $(READY) ## the rest: whole data sets, thousands of programs, an engine killed in mid-run
+	$(RUN) -m pytest -q -m slow $(ARGS)
 
 lint: $(READY) ## ruff: rules and format
 	$(RUN) -m ruff check .
