@@ -35,10 +35,15 @@ def check(arguments: list[str]) -> None:
     sweep = any(argument in ("-m", "--multirun") for argument in arguments)
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            for job in jobs(overrides, sweep):
-                parse(hydra.compose("config", overrides=job))
+            configs = [
+                parse(hydra.compose("config", overrides=job)) for job in jobs(overrides, sweep)
+            ]
+        for folder in {config.output_dir for config in configs}:
+            Path(folder).mkdir(parents=True, exist_ok=True)
     except (HydraException, OmegaConfBaseException, UserError) as error:
         fail(one_line(error))
+    except OSError as error:
+        fail(f"output_dir={folder}: {error.strerror}; choose a folder that you may write to")
 
 
 def jobs(overrides: list[str], sweep: bool) -> list[list[str]]:

@@ -79,9 +79,20 @@ def test_a_mistake_on_the_command_line_leaves_nothing_behind(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_right_passes_the_check():
-    run.check(["algo=grpo", "seed=3"])
-    run.check(["-m", "algo=spo,ppo,grpo", "seed=0,1,2"])
+def test_what_is_right_passes_the_check(tmp_path):
+    out = f"output_dir={tmp_path}"
+    run.check(["algo=grpo", "seed=3", out])
+    run.check(["-m", "algo=spo,ppo,grpo", "seed=0,1,2", out])
+
+
+def test_a_sweep_runs_every_combination_and_writes_nowhere_else(tmp_path):
+    small = "steps=1 eval.every=0 eval.samples=2 eval.k=[1] train.prompts=2 train.group_size=2"
+    sizes = "task.train_problems=4 task.validation_problems=2 task.test_problems=2"
+    given = [*small.split(), *sizes.split(), "sandbox=embedded", f"output_dir={tmp_path}/out"]
+    done = call("-m", "algo=grpo,spo", "algo.learning_rate=1e-4", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name[:4] for p in (tmp_path / "out" / "mini").iterdir()) == ["grpo", "spo-"]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
 LATER = {
