@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import hydra
 import pytest
 
 import run
@@ -37,6 +38,14 @@ def test_cfg_prints_the_composed_configuration():
     done = call("--cfg", "job", "algo=grpo", "train.group_size=4")
     assert "zero_variance: keep" in done.stdout
     assert "group_size: 4" in done.stdout
+
+
+def test_an_experiment_wins_over_the_defaults_and_the_command_line_over_it():
+    with hydra.initialize_config_dir(str(run.CONF), version_base="1.3"):
+        half = hydra.compose("config", ["experiment=half_online", "train.sync_every=5"])
+        quick = hydra.compose("config", ["experiment=quick"])
+    assert (half.train.offline_share, half.train.sync_every) == (0.5, 5)
+    assert (quick.steps, quick.name) == (60, "quick")
 
 
 MISTAKES = {
