@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.tasks import open_task
+from envs.tasks.config import TaskConfig
 from experiments import models
-from experiments.config import ModelConfig, TaskConfig
+from experiments.config import ModelConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.prompts import encode_prompts
@@ -33,7 +34,7 @@ def main() -> None:
     torch.set_num_threads(1)
 
     model, tokenizer = models.load(ModelConfig(path=options.model))
-    task = open_task("mini", options.prompts, 1, 1)
+    task = open_task(TaskConfig(train_problems=options.prompts))
     chat = TaskConfig(chat=bool(tokenizer.chat_template))
     prompts = [p.tokens for p in encode_prompts(task.train, task.prompt, tokenizer, chat)[0]]
     engine = HFEngine(model, models.end_tokens(model, tokenizer), tokenizer.pad_token_id, 4096)

@@ -15,23 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from envs.judge import JudgeConfig
-from envs.reward import RewardConfig
 from envs.sandbox.select import SandboxConfig
+from envs.tasks.config import TaskConfig
 from experiments.errors import UserError
-
-
-@dataclass
-class TaskConfig:
-    """Which problems, and what a response may be."""
-
-    name: str = "mini"
-    train_problems: int = 512
-    validation_problems: int = 60
-    test_problems: int = 120
-    chat: bool = True  # prompts go through the model's chat template; an error where it has none
-    max_prompt_tokens: int = 256  # longer prompts are dropped and counted
-    max_response_tokens: int = 64
-    reward: RewardConfig = field(default_factory=RewardConfig)
 
 
 @dataclass
@@ -179,7 +165,7 @@ def _check_values(c: RunConfig) -> None:
         **dict.fromkeys(("train.micro_batch", "engine.batch_size", "eval.samples"), 1),
         **dict.fromkeys(("model.threads", "task.max_response_tokens", "task.max_prompt_tokens"), 1),
         **dict.fromkeys(("task.train_problems", "task.validation_problems"), 1),
-        "task.test_problems": 1,
+        **dict.fromkeys(("task.test_problems", "task.max_tests", "task.max_test_bytes"), 1),
         **dict.fromkeys(("train.warmup_steps", "train.weight_decay", "eval.temperature"), 0),
     }
     for path, low in at_least.items():

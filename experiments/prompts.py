@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from envs.problem import Problem
-from experiments.config import TaskConfig
+from envs.tasks.config import TaskConfig
 from experiments.errors import UserError
 from experiments.samples import PromptedProblem
 

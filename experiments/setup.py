@@ -48,6 +48,7 @@ class Parts:
     initial_values: InitialValues | None
     ledger: Ledger
     settings: dict[str, Any]  # the configuration as plain values
+    problems: str  # where they come from and what was left out, in a line
 
     def read_judge(self) -> None:
         """Take the judge's counters into the ledger."""
@@ -81,6 +82,11 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             train_problems=len(train),
             eval_problems=len(eval_prompts),
+            task={
+                "rows_read": task.rows_read,
+                "left_out": dict(task.left_out),
+                "decontaminated": task.decontaminated,
+            },
         )
         own_copy = models.frozen_copy(model) if config.train.sync_every > 1 else model
         engine = _engine(own_copy, tokenizer, config)
@@ -106,15 +112,25 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             initial_values=_initial_values(config, learner, tokenizer, sandbox, ledger),
             ledger=ledger,
             settings=asdict(config),
+            problems=_in_a_line(task, len(train), len(eval_prompts)),
         )
 
 
 def _open_task(config: RunConfig) -> Task:
-    c = config.task
     try:
-        return open_task(c.name, c.train_problems, c.validation_problems, c.test_problems)
-    except ValueError as error:
+        return open_task(config.task)
+    except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
+
+
+def _in_a_line(task: Task, train: int, evaluated: int) -> str:
+    text = f"{train} to train on, {evaluated} to evaluate"
+    if task.rows_read:
+        text += f", of {task.rows_read} rows"
+    if task.left_out:
+        reasons = ", ".join(f"{why} {count}" for why, count in task.left_out.most_common())
+        text += f"; left out: {reasons}"
+    return text
 
 
 def _open_sandbox(config: RunConfig) -> Sandbox:
@@ -134,6 +150,10 @@ def _prompts(
 ) -> list[PromptedProblem]:
     """The split's prompts; an empty split is an error, dropped problems are said."""
     kept, dropped = encode_prompts(problems, task.prompt, tokenizer, config.task)
+    if dropped:
+        task.left_out[f"prompt over task.max_prompt_tokens={config.task.max_prompt_tokens}"] += (
+            dropped
+        )
     if not kept:
         raise UserError(
             f"task={config.task.name}: the {split} split is empty ({len(problems)} problems, "

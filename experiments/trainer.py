@@ -35,6 +35,7 @@ def train(config: RunConfig) -> tuple[Path, str]:
     records = Records(config)
     try:
         with build(config, records) as parts, Display(config.steps) as display:
+            display.say(f"problems: {parts.problems}")
             display.say(f"sandbox: {parts.sandbox.name} ({parts.sandbox.strength})")
             _loop(config, parts, records, display)
     except KeyboardInterrupt:

@@ -1,15 +1,16 @@
-"""Tasks: where problems come from. A task is one module with `load` and `prompt`."""
+"""Tasks: where problems come from, and how a model is asked for a program."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envs.problem import Problem
+from envs.tasks.config import TaskConfig
 
-NAMES = ("mini",)
+NAMES = ("mini", "taco", "code_contests", "apps", "paper")
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class Task:
     test: list[Problem]
     prompt: Callable[[Problem], str]  # the user message
     response: Callable[[str], str]  # a program → the response that offline data makes of it
+    rows_read: int = 0  # of a public data set
+    left_out: Counter[str] = field(default_factory=Counter)  # why rows gave no problem → how many
+    decontaminated: list[dict[str, object]] = field(default_factory=list)  # pairs, train and test
 
     @property
     def data_hash(self) -> str:
@@ -32,15 +36,20 @@ class Task:
         return digest.hexdigest()[:16]
 
 
-def open_task(name: str, train: int, validation: int, test: int) -> Task:
-    """The task called `name` with so many problems of each split; ValueError if there is none."""
-    if name not in NAMES:
-        raise ValueError(f"task.name={name!r}; it is one of {', '.join(NAMES)}")
-    module = importlib.import_module(f"envs.tasks.{name}")
-    return Task(
-        train=module.load("train", train),
-        validation=module.load("validation", validation),
-        test=module.load("test", test),
-        prompt=module.prompt,
-        response=module.response,
-    )
+def open_task(config: TaskConfig) -> Task:
+    """The task that `config` names; ValueError or OSError says which key is wrong."""
+    if config.name == "mini":
+        from envs.tasks import mini
+
+        return Task(
+            train=mini.load("train", config.train_problems),
+            validation=mini.load("validation", config.validation_problems),
+            test=mini.load("test", config.test_problems),
+            prompt=mini.prompt,
+            response=mini.response,
+        )
+    if config.name in NAMES:
+        from envs.tasks import contests
+
+        return contests.open_contests(config)
+    raise ValueError(f"task.name={config.name!r}; it is one of {', '.join(NAMES)}")

@@ -156,16 +156,19 @@ def test_a_job_that_loses_every_worker_is_given_up(sandbox):
     class Poisoned(EmbeddedWorker):
         """Dies of each program that names the poison, once that has been compiled."""
 
-        poisoned = False
+        poisoned = dead = False
 
         def send(self, data):
             self.poisoned |= b"poison" in bytes(data)
             return super().send(data)
 
         def receive(self):
+            if self.dead:
+                return b""  # it may have answered the rest before the signal reached it
             data = super().receive()
             if data and self.poisoned:
                 self._process.kill()
+                self.dead = True
                 header = HEADER.unpack_from(data)
                 return data[: HEADER.size + header[1]]
             return data

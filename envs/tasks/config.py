@@ -1,0 +1,26 @@
+"""What a run says of its task: which problems, and what a prompt and a response may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from envs.reward import RewardConfig
+
+
+@dataclass
+class TaskConfig:
+    """Sizes are upper limits: a split takes so many of its problems, or all where it has fewer."""
+
+    name: str = "mini"  # a name in envs.tasks
+    path: str | None = None  # rows of a public data set: a .jsonl or .parquet file, or a folder
+    test_path: str | None = None  # where the test split comes from another data set: its rows
+    train_problems: int = 512
+    validation_problems: int = 60
+    test_problems: int = 120
+    max_tests: int = 40  # of a problem; which ones are kept is drawn from its name
+    max_test_bytes: int = 4_000_000  # of a problem's tests in all, inputs and outputs
+    decontaminate: bool = True  # take problems out of train whose statement stands in test too
+    chat: bool = True  # prompts go through the model's chat template; an error where it has none
+    max_prompt_tokens: int = 256  # longer prompts are dropped and counted
+    max_response_tokens: int = 64
+    reward: RewardConfig = field(default_factory=RewardConfig)
