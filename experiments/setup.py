@@ -128,9 +128,12 @@ def _in_a_line(task: Task, train: int, evaluated: int) -> str:
     if task.rows_read:
         text += f", of {task.rows_read} rows"
     if task.left_out:
-        reasons = ", ".join(f"{why} {count}" for why, count in task.left_out.most_common())
-        text += f"; left out: {reasons}"
+        text += f"; left out: {_reasons(task)}"
     return text
+
+
+def _reasons(task: Task) -> str:
+    return ", ".join(f"{why} {count}" for why, count in task.left_out.most_common())
 
 
 def _open_sandbox(config: RunConfig) -> Sandbox:
@@ -155,9 +158,11 @@ def _prompts(
             dropped
         )
     if not kept:
+        reasons = f"; left out: {_reasons(task)}" if task.left_out else ""
         raise UserError(
             f"task={config.task.name}: the {split} split is empty ({len(problems)} problems, "
             f"{dropped} of them over task.max_prompt_tokens={config.task.max_prompt_tokens})"
+            f"{reasons}"
         )
     return kept
 

@@ -1,12 +1,15 @@
 """The command line: help, checks before anything heavy, and one line for every mistake."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import hydra
+import pandas
 import pytest
 
 import run
@@ -104,7 +107,38 @@ def test_a_sweep_runs_every_combination_and_writes_nowhere_else(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path):
+    held = json.dumps({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7\n"]})
+    program = json.dumps(["a, b = map(int, input().split())\nprint(a + b)"])
+    names = [" ".join(f"{w}{i}" for w in ("please", "print", "the", "sum")) for i in range(40)]
+    rows = [{"question": f"{name}.", "input_output": held} for name in names]
+    rows = [row | {"solutions": program} for row in rows] + [{"question": "x", "input_output": ""}]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    small = "steps=2 eval.every=0 eval.samples=2 eval.k=[1] train.prompts=2 train.group_size=2"
+    given = [*small.split(), "task.max_response_tokens=48", "train.offline_share=0.5"]
+    given += [
+        "model=nano",
+        "sandbox=embedded",
+        f"output_dir={tmp_path}/out",
+        "task.test_problems=2",
+    ]
+    done = call("algo=spo", "task=taco", f"task.path={file}", *given)
+    assert done.returncode == 0, done.stderr
+    assert "of 41 rows; left out: input_output is empty 1" in done.stderr
+    (folder,) = (tmp_path / "out" / "taco").iterdir()
+    facts = json.loads((folder / "run.json").read_text())
+    assert facts["task"] == {
+        "rows_read": 41,
+        "left_out": {"input_output is empty": 1},
+        "decontaminated": [],
+    }
+    metrics = pandas.read_parquet(folder / "metrics.parquet")
+    assert list(metrics["offline_share"]) == [0.5, 0.5]
+
+
 LATER = {
+    "no path": (["task=taco", "model=nano"], ["task.path", "BAAI/TACO"]),
     "no such model": (
         ["model.path=/nowhere/model"],
         ["model.path=/nowhere/model", "no such folder"],
@@ -130,9 +164,6 @@ def test_what_only_shows_later_is_one_line_too(mistake, tmp_path):
 
 
 def test_a_model_without_chat_template_is_said(tmp_path):
-    import json
-    import shutil
-
     shutil.copytree(ROOT / "assets" / "nano", tmp_path / "plain")
     (tmp_path / "plain" / "chat_template.jinja").unlink()
     settings = tmp_path / "plain" / "tokenizer_config.json"

@@ -12,7 +12,7 @@ from envs.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.select import SandboxConfig, open_sandbox
 
-PROGRAMS = 160
+PROGRAMS = 2000
 TESTS = tuple(Test(f"{n}\n", f"{n * (n + 1) // 2}\n") for n in (0, 1, 2, 10, 999, 10**6))
 PROBLEM = Problem("sum", "Print 0 + 1 + … + n.", (), TESTS, time_limit_s=0.4)
 RIGHT = "n = int(input())\nprint(n * (n + 1) // 2)\n"

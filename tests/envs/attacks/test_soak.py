@@ -49,7 +49,7 @@ OUT = Path(__file__).resolve().parents[3] / "bench"
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_or_left_and_memory_is_flat(sandbox, canary):  # noqa: F811
+def test_nothing_is_lost_or_left_and_memory_is_flat(sandbox, canary):
     submissions, allowed = mixture(canary)
     judge = Judge(sandbox, CONFIG)
     judge_innocents(judge)
@@ -77,7 +77,7 @@ def test_nothing_is_lost_or_left_and_memory_is_flat(sandbox, canary):  # noqa: F
     judge_innocents(judge)
 
 
-def mixture(canary) -> tuple[list[Submission], list[set[Verdict]]]:  # noqa: F811
+def mixture(canary) -> tuple[list[Submission], list[set[Verdict]]]:
     """Submissions in a fixed random order, and the verdicts that each may get."""
     rng = random.Random(0)
     attacks = [name for name, attack in ATTACKS.items() if attack.padding < 10**6]
