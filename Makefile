@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install run sweep report test test-slow lint nano sandbox-image \
-	sandbox-image-offline doctor bench-generate bench-judge clean
+	sandbox-image-offline doctor bench-generate bench-judge bench-prepare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -60,6 +60,9 @@ doctor: $(READY) ## what this machine can do for the sandbox
 
 bench-generate: $(READY) ## tokens per second of our sampling loop against transformers' generate
 	$(RUN) -m experiments.bench_generate
+
+bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start on it
+	$(RUN) -m experiments.bench_prepare
 
 bench-judge: $(READY) ## tests per second and CPU per test of every way to judge
 	$(RUN) -m experiments.bench_judge

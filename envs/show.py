@@ -1,15 +1,16 @@
 """Print a problem as a person would read it: facts, prompt, tests, and the data set's programs.
 
-    python -m envs.show task=mini|taco|code_contests|apps|paper [task.path=PATH]
-                        [task.test_path=PATH] [problem=NAME or a part of it]
+    python -m envs.show task=NAME [task.KEY=VALUE ...] [problem=NAME or a part of it]
 
-Without `problem`, the names of the first problems of every split.
+Takes the same task arguments as run.py. Without `problem`, names of the first problems of every
+split.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.panel import Panel
@@ -17,10 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from envs.problem import Problem
-from envs.tasks import Task, open_task
-from envs.tasks.config import TaskConfig
+from envs.tasks import SPLITS, Task, open_task
+from envs.tasks.compose import task_config
+from envs.tasks.selection import StoredProblems
 
-KEYS = ("task", "task.path", "task.test_path", "problem")
 _LISTED = 20  # names of a split, and tests of a problem
 _SHOWN_CHARS = 400  # of one input or output
 _ALL = 10**9
@@ -29,23 +30,15 @@ _ALL = 10**9
 def main(argv: Sequence[str] | None = None) -> int:
     """0: shown; 2: there is no such thing, said in one line."""
     console = Console(highlight=False)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    wanted = [a.removeprefix("problem=") for a in arguments if a.startswith("problem=")]
     try:
-        given = _parse(sys.argv[1:] if argv is None else argv)
-        # mini draws as many problems as it is asked for; a data set gives all that it has
-        sizes = {} if given.get("task", "mini") == "mini" else {"train_problems": _ALL}
-        if sizes:
-            sizes |= {"validation_problems": _ALL, "test_problems": _ALL}
-        task = open_task(
-            TaskConfig(
-                name=given.get("task", "mini"),
-                path=given.get("task.path"),
-                test_path=given.get("task.test_path"),
-                decontaminate=False,  # what is shown may stand twice
-                **sizes,
-            )
-        )
-        if "problem" in given:
-            show(_find(task, given["problem"]), task, console)
+        config = task_config([a for a in arguments if not a.startswith("problem=")])
+        if config.name != "mini":  # mini makes as many as it is asked for; others have so many
+            config = replace(config, **{f"{split}_problems": _ALL for split in SPLITS})
+        task = open_task(replace(config, decontaminate=False))  # what is shown may stand twice
+        if wanted:
+            show(_find(task, wanted[-1]), task, console)
         else:
             _list(task, console)
     except (ValueError, OSError) as error:
@@ -80,28 +73,26 @@ def show(problem: Problem, task: Task, console: Console) -> None:
         console.print(Panel(Text(program.strip()), title="a right program"))
 
 
-def _parse(argv: Sequence[str]) -> dict[str, str]:
-    given: dict[str, str] = {}
-    for argument in argv:
-        key, equals, value = argument.partition("=")
-        if not equals or key not in KEYS or not value:
-            raise ValueError(f"{argument!r}: write key=value, with a key of {', '.join(KEYS)}")
-        given[key] = value
-    return given
-
-
 def _find(task: Task, wanted: str) -> Problem:
-    problems = [*task.train, *task.validation, *task.test]
-    found = [p for p in problems if p.name == wanted] or [p for p in problems if wanted in p.name]
+    places = {name: (split, i) for split in SPLITS for i, name in enumerate(_names(task, split))}
+    found = [wanted] if wanted in places else [name for name in places if wanted in name]
     if len(found) == 1:
-        return found[0]
-    names = ", ".join(problem.name for problem in (found or problems)[:5])
+        split, i = places[found[0]]
+        return getattr(task, split)[i]
+    names = ", ".join((found or list(places))[:5])
     count = f"{len(found)} problems match" if found else "no problem matches"
     raise ValueError(f"problem={wanted}: {count}; for example {names}")
 
 
+def _names(task: Task, split: str) -> list[str]:
+    problems = getattr(task, split)
+    if isinstance(problems, StoredProblems):
+        return [entry.name for entry in problems.entries]
+    return [problem.name for problem in problems]
+
+
 def _list(task: Task, console: Console) -> None:
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         problems = getattr(task, split)
         console.print(f"{split}: {len(problems)} problems")
         for problem in problems[:_LISTED]:

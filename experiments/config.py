@@ -62,6 +62,7 @@ class TrainConfig:
     group_size: int = 8  # responses to each
     temperature: float = 1.0  # of training responses; also divides the learner's logits
     offline_share: float = 0.0  # share of each group taken from the data set's own programs
+    offline_per_problem: int = 8  # of a problem's correct programs, and of its incorrect ones
     sync_every: int = 1  # the writing policy takes the trained weights once in so many batches
     truncation: str = "reward_as_is"  # responses cut at max_response_tokens: reward_as_is | mask
     micro_batch: int = 64  # responses in one forward and backward; changes memory, not results
@@ -163,6 +164,7 @@ def _check_values(c: RunConfig) -> None:
         **dict.fromkeys(("steps", "eval.every", "train.checkpoint_every", "seed"), 0),
         **dict.fromkeys(("train.prompts", "train.group_size", "train.sync_every"), 1),
         **dict.fromkeys(("train.micro_batch", "engine.batch_size", "eval.samples"), 1),
+        **dict.fromkeys(("train.offline_per_problem",), 1),
         **dict.fromkeys(("model.threads", "task.max_response_tokens", "task.max_prompt_tokens"), 1),
         **dict.fromkeys(("task.train_problems", "task.validation_problems"), 1),
         **dict.fromkeys(("task.test_problems", "task.max_tests", "task.max_test_bytes"), 1),

@@ -30,6 +30,7 @@ def evaluate(
     A sample that the judge failed on keeps its INFRA_ERROR row; metrics leave it out.
     """
     c = config.eval
+    prompts = list(prompts)  # read from their store once
     sampling = Sampling(config.task.max_response_tokens, c.temperature, c.top_p)
     seeds = [
         [seed_for(config.seed, "eval", step, row, i) for i in range(c.samples)]

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import track
 
 from envs.problem import Problem
+from envs.tasks.cache import root
 from envs.tasks.config import TaskConfig
+from envs.tasks.prompts import templates_digest
+from envs.tasks.selection import StoredProblems
 from experiments.errors import UserError
 from experiments.samples import PromptedProblem
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Prompts(Sequence[PromptedProblem]):
+    """Prompts of the problems at `kept`; a problem is read from its store when it is asked for."""
+
+    problems: Sequence[Problem]
+    kept: list[int]
+    ids: np.ndarray  # (tokens of all prompts,) int32
+    ends: np.ndarray  # (problems,) where each one's tokens end in `ids`
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, index: int) -> PromptedProblem:
+        at = self.kept[index]
+        start = self.ends[at - 1] if at else 0
+        return PromptedProblem(self.problems[at], tuple(self.ids[start : self.ends[at]].tolist()))
 
 
 def encode_prompts(
@@ -15,19 +47,47 @@ def encode_prompts(
     text_of: Callable[[Problem], str],
     tokenizer: object,
     config: TaskConfig,
-) -> tuple[list[PromptedProblem], int]:
+) -> tuple[Prompts, int]:
     """The problems whose prompt fits in task.max_prompt_tokens, and how many did not."""
+    import numpy as np
+
     if config.chat and not tokenizer.chat_template:
         raise UserError(
             "the model's tokenizer has no chat template, which task.chat=true needs; choose an "
             "instruct model, or set task.chat=false for plain prompts"
         )
-    prompts = [
-        PromptedProblem(problem, tuple(_encode(text_of(problem), tokenizer, config.chat)))
-        for problem in problems
-    ]
-    kept = [p for p in prompts if 2 <= len(p.tokens) <= config.max_prompt_tokens]
-    return kept, len(prompts) - len(kept)
+    note = _note(problems, tokenizer, config)
+    if note is not None and note.exists():
+        with np.load(note) as held:
+            ids, ends = held["ids"], held["ends"]
+    else:
+        rows = list(_encoded(problems, text_of, tokenizer, config.chat))
+        ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
+        ids = np.concatenate([np.zeros(0, np.int32), *rows])
+        if note is not None:
+            _keep(note, ids, ends)
+    lengths = np.diff(ends, prepend=0)
+    kept = np.flatnonzero((lengths >= 2) & (lengths <= config.max_prompt_tokens)).tolist()
+    return Prompts(problems, kept, ids, ends), len(problems) - len(kept)
+
+
+def _encoded(
+    problems: Sequence[Problem], text_of: Callable[[Problem], str], tokenizer: object, chat: bool
+) -> Iterator[np.ndarray]:
+    import numpy as np
+
+    stored = isinstance(problems, StoredProblems)
+    told = problems.told() if stored else problems
+    shown = track(
+        told,
+        "encoding prompts",
+        total=len(problems),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not stored,
+    )
+    for problem in shown:
+        yield np.asarray(_encode(text_of(problem), tokenizer, chat), dtype=np.int32)
 
 
 def _encode(text: str, tokenizer: object, chat: bool) -> list[int]:
@@ -35,3 +95,26 @@ def _encode(text: str, tokenizer: object, chat: bool) -> list[int]:
         return tokenizer(text)["input_ids"]
     message = [{"role": "user", "content": text}]
     return tokenizer.apply_chat_template(message, add_generation_prompt=True)["input_ids"]
+
+
+def _note(problems: Sequence[Problem], tokenizer: object, config: TaskConfig) -> Path | None:
+    """Where the tokens of a prepared data set's prompts are kept; None for other problems."""
+    if not isinstance(problems, StoredProblems) or not hasattr(tokenizer, "backend_tokenizer"):
+        return None
+    known = (
+        problems.digest,
+        templates_digest(),
+        config.chat,
+        tokenizer.chat_template,
+        tokenizer.backend_tokenizer.to_str(),
+    )
+    return root() / "prompts" / f"{hashlib.sha256(repr(known).encode()).hexdigest()[:16]}.npz"
+
+
+def _keep(note: Path, ids: np.ndarray, ends: np.ndarray) -> None:
+    import numpy as np
+
+    note.parent.mkdir(parents=True, exist_ok=True)
+    temporary = note.with_suffix(f".{os.getpid()}.npz")
+    np.savez(temporary, ids=ids, ends=ends)
+    temporary.replace(note)

@@ -36,9 +36,9 @@ class Rollouts:
     def _shuffled(self) -> Iterator[PromptedProblem]:
         epoch = 0
         while True:
-            order = list(self.prompts)
+            order = list(range(len(self.prompts)))
             stream(self.config.seed, "order", epoch).shuffle(order)
-            yield from order
+            yield from (self.prompts[index] for index in order)
             epoch += 1
 
     def collect(self, step: int) -> list[Sample]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -44,7 +44,7 @@ class Parts:
     rollouts: Rollouts
     judge: Judge  # of training responses; the budget counts its work
     eval_judge: Judge
-    eval_prompts: list[PromptedProblem]
+    eval_prompts: Sequence[PromptedProblem]
     initial_values: InitialValues | None
     ledger: Ledger
     settings: dict[str, Any]  # the configuration as plain values
@@ -93,11 +93,14 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         offline = None
         if config.train.offline_share:
             offline = OfflinePool(
-                tokenizer,
-                judge,
-                config.task.reward,
-                config.task.max_response_tokens,
-                task.response,
+                folder=Path(config.output_dir) / ".cache" / "offline",
+                tokenizer=tokenizer,
+                judge=Judge(sandbox, config.judge),  # what the disk saves is not in the counters
+                reward=config.task.reward,
+                max_tokens=config.task.max_response_tokens,
+                per_problem=config.train.offline_per_problem,
+                format_response=task.response,
+                ledger=ledger,
             )
         yield Parts(
             learner=learner,
@@ -149,8 +152,8 @@ def _engine(model: nn.Module, tokenizer: object, config: RunConfig) -> Engine:
 
 
 def _prompts(
-    problems: list[Problem], split: str, task: Task, tokenizer: object, config: RunConfig
-) -> list[PromptedProblem]:
+    problems: Sequence[Problem], split: str, task: Task, tokenizer: object, config: RunConfig
+) -> Sequence[PromptedProblem]:
     """The split's prompts; an empty split is an error, dropped problems are said."""
     kept, dropped = encode_prompts(problems, task.prompt, tokenizer, config.task)
     if dropped:

@@ -80,6 +80,8 @@ def _loop(config: RunConfig, parts: Parts, records: Records, display: Display) -
             _save(parts, records, f"step-{step}")
     if config.steps:
         _save(parts, records, "final")
+    if parts.rollouts.offline:
+        records.describe(offline=dict(parts.rollouts.offline.counts))
     logger.close()
 
 

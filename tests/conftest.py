@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 import signal
 
 import pytest
@@ -11,3 +12,15 @@ def interrupts_arrive():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_its_own(tmp_path_factory):
+    """Data sets that tests prepare stay apart from the user's; child processes inherit it."""
+    before = os.environ.get("SPO_BENCH_CACHE")
+    os.environ["SPO_BENCH_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["SPO_BENCH_CACHE"]
+    else:
+        os.environ["SPO_BENCH_CACHE"] = before

@@ -138,7 +138,10 @@ def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path):
 
 
 LATER = {
-    "no path": (["task=taco", "model=nano"], ["task.path", "BAAI/TACO"]),
+    "no network": (
+        ["task=taco", "model=nano"],
+        ["task.path=hf://datasets/BAAI/TACO@", "cannot be reached", "hf download", "=FOLDER"],
+    ),
     "no such model": (
         ["model.path=/nowhere/model"],
         ["model.path=/nowhere/model", "no such folder"],

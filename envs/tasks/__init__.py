@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from envs.problem import Problem
 from envs.tasks.config import TaskConfig
 
+SPLITS = ("train", "validation", "test")
 NAMES = ("mini", "taco", "code_contests", "apps", "paper")
 
 
@@ -17,23 +19,15 @@ NAMES = ("mini", "taco", "code_contests", "apps", "paper")
 class Task:
     """The problems of a run, by split, and how one is asked."""
 
-    train: list[Problem]
-    validation: list[Problem]
-    test: list[Problem]
+    train: Sequence[Problem]
+    validation: Sequence[Problem]
+    test: Sequence[Problem]
     prompt: Callable[[Problem], str]  # the user message
     response: Callable[[str], str]  # a program → the response that offline data makes of it
+    data_hash: str  # 16 hex digits over all problems, their programs and their prompts
     rows_read: int = 0  # of a public data set
     left_out: Counter[str] = field(default_factory=Counter)  # why rows gave no problem → how many
     decontaminated: list[dict[str, object]] = field(default_factory=list)  # pairs, train and test
-
-    @property
-    def data_hash(self) -> str:
-        """16 hex digits over all problems: statements, tests and programs."""
-        digest = hashlib.sha256()
-        for problem in (*self.train, *self.validation, *self.test):
-            known = (problem.name, self.prompt(problem), problem.hash)
-            digest.update(repr((*known, problem.solutions, problem.incorrect_solutions)).encode())
-        return digest.hexdigest()[:16]
 
 
 def open_task(config: TaskConfig) -> Task:
@@ -41,15 +35,23 @@ def open_task(config: TaskConfig) -> Task:
     if config.name == "mini":
         from envs.tasks import mini
 
+        splits = {split: mini.load(split, getattr(config, f"{split}_problems")) for split in SPLITS}
         return Task(
-            train=mini.load("train", config.train_problems),
-            validation=mini.load("validation", config.validation_problems),
-            test=mini.load("test", config.test_problems),
+            **splits,
             prompt=mini.prompt,
             response=mini.response,
+            data_hash=_data_hash(splits, mini.prompt),
         )
     if config.name in NAMES:
         from envs.tasks import contests
 
         return contests.open_contests(config)
     raise ValueError(f"task.name={config.name!r}; it is one of {', '.join(NAMES)}")
+
+
+def _data_hash(splits: dict[str, list[Problem]], prompt: Callable[[Problem], str]) -> str:
+    digest = hashlib.sha256()
+    for problem in itertools.chain.from_iterable(splits.values()):
+        known = (problem.name, prompt(problem), problem.hash)
+        digest.update(repr((*known, problem.solutions, problem.incorrect_solutions)).encode())
+    return digest.hexdigest()[:16]

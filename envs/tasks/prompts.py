@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,13 @@ def contest_prompt(problem: Problem) -> str:
         fn_name=problem.fn_name,
         starter_code=problem.starter_code,
     )
+
+
+@cache
+def templates_digest() -> str:
+    """Changes with any template: prompts belong to the data that a run is about."""
+    texts = [file.read_bytes() for file in sorted(TEMPLATES.glob("*.jinja"))]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
 
 
 def _shown(problem: Problem) -> bool:

@@ -7,9 +7,8 @@ then confirmed by the exact Jaccard similarity of the 5-grams, so that the sketc
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-
-from envs.problem import Problem
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 SIMILARITY = 0.5  # Jaccard similarity of word 5-grams from which two statements count as one
 _WORDS = 5
@@ -20,8 +19,20 @@ _SAMPLES = re.compile(  # where the words end and the examples begin, in the usu
 )
 
 
-def similar_pairs(train: Sequence[Problem], test: Sequence[Problem]) -> list[dict[str, object]]:
-    """{train, test, similarity} for every pair of problems that tell the same, best first."""
+class Told(Protocol):
+    """What has a name and a statement."""
+
+    name: str
+    statement: str
+
+
+def similar_pairs(
+    train: Sequence[Told], test: Sequence[Told], progress: Callable[[int], None] | None = None
+) -> list[dict[str, object]]:
+    """{train, test, similarity} for every pair of problems that tell the same, best first.
+
+    `progress` is told how many of `train` have been compared.
+    """
     from datasketch import MinHashLSH
 
     index = MinHashLSH(threshold=_SKETCH_SIMILARITY, num_perm=_PERMUTATIONS)
@@ -30,7 +41,7 @@ def similar_pairs(train: Sequence[Problem], test: Sequence[Problem]) -> list[dic
         if found:
             index.insert(number, _sketch(found))
     pairs = []
-    for problem in train:
+    for count, problem in enumerate(train, 1):
         own = shingles(problem.statement)
         for number in index.query(_sketch(own)) if own else ():
             similarity = len(own & grams[number]) / len(own | grams[number])
@@ -39,6 +50,8 @@ def similar_pairs(train: Sequence[Problem], test: Sequence[Problem]) -> list[dic
                 pairs.append(
                     {"train": problem.name, "test": other, "similarity": round(similarity, 3)}
                 )
+        if progress:
+            progress(count)
     return sorted(pairs, key=lambda pair: (-pair["similarity"], pair["train"], pair["test"]))
 
 

@@ -27,8 +27,8 @@ def test_mistakes_are_one_line(capsys):
     for argument, said in {
         "problem=nothing": "no problem matches; for example mini/",
         "problem=mini/test": "120 problems match",
-        "problm=x": "task.path, task.test_path, problem",
-        "task=leetcode": "task.name='leetcode'",
+        "problm=x": "write task=NAME or task.KEY=VALUE",
+        "task=leetcode": "leetcode",
     }.items():
         assert main([argument]) == 2
         captured = capsys.readouterr()

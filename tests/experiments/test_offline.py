@@ -1,11 +1,14 @@
 """Offline samples: the data set's own programs, judged by the real judge in the real sandbox."""
 
+from dataclasses import replace
+
 import pytest
 
 from envs.judge import Judge
 from envs.problem import Problem, Test
 from envs.reward import RewardConfig
 from envs.sandbox.select import SandboxConfig, open_sandbox
+from experiments.ledger import Ledger
 from experiments.offline import OfflinePool
 from experiments.samples import PromptedProblem
 
@@ -20,9 +23,21 @@ def judge():
         yield Judge(sandbox)
 
 
-def pool_of(nano, judge, max_tokens=64):
-    tokenizer = nano[1]
-    return OfflinePool(tokenizer, judge, RewardConfig(), max_tokens, lambda program: program)
+@pytest.fixture
+def pool_of(nano, judge, tmp_path):
+    def make(max_tokens=64, per_problem=8):
+        return OfflinePool(
+            folder=tmp_path,
+            tokenizer=nano[1],
+            judge=judge,
+            reward=RewardConfig(),
+            max_tokens=max_tokens,
+            per_problem=per_problem,
+            format_response=lambda program: program,
+            ledger=Ledger(),
+        )
+
+    return make
 
 
 def prompted(solutions=DOUBLE, incorrect=WRONG):
@@ -30,9 +45,9 @@ def prompted(solutions=DOUBLE, incorrect=WRONG):
     return PromptedProblem(problem, (1, 2, 3))
 
 
-def test_right_and_wrong_programs_come_in_equal_parts_and_are_paid_by_the_judge(nano, judge):
+def test_right_and_wrong_programs_come_in_equal_parts_and_are_paid_by_the_judge(nano, pool_of):
     tokenizer = nano[1]
-    samples = pool_of(nano, judge).draw(prompted(), 8, 0, 1)
+    samples = pool_of().draw(prompted(), 8, 0, 1)
     assert [s.reward for s in samples].count(1.0) == 4
     for sample in samples:
         program = tokenizer.decode(list(sample.tokens), skip_special_tokens=True)
@@ -41,18 +56,62 @@ def test_right_and_wrong_programs_come_in_equal_parts_and_are_paid_by_the_judge(
         assert sample.offline
 
 
-def test_draws_depend_on_the_seed_and_on_nothing_else(nano, judge):
-    pool = pool_of(nano, judge)
+def test_draws_depend_on_the_seed_and_on_nothing_else(nano, pool_of):
+    pool = pool_of()
     first = [s.tokens for s in pool.draw(prompted(), 8, 0, 1)]
     assert [s.tokens for s in pool.draw(prompted(), 8, 0, 1)] == first
     assert [s.tokens for s in pool.draw(prompted(), 8, 0, 2)] != first
 
 
-def test_a_mislabelled_solution_is_paid_by_its_verdict(nano, judge):
-    samples = pool_of(nano, judge).draw(prompted(solutions=WRONG[:1], incorrect=()), 2, 0)
+def test_a_mislabelled_solution_is_paid_by_its_verdict(nano, pool_of):
+    samples = pool_of().draw(prompted(solutions=WRONG[:1], incorrect=()), 2, 0)
     assert [s.reward for s in samples] == [0.0, 0.0]
 
 
-def test_programs_that_do_not_fit_are_left_out(nano, judge):
-    assert pool_of(nano, judge, max_tokens=2).draw(prompted(), 4, 0) == []
-    assert pool_of(nano, judge).draw(prompted((), ()), 4, 0) == []
+def test_programs_that_do_not_fit_are_left_out(nano, pool_of):
+    assert pool_of(max_tokens=2).draw(prompted(), 4, 0) == []
+    assert pool_of().draw(prompted((), ()), 4, 0) == []
+
+
+def test_programs_are_kept_apart_by_structure_and_not_by_writing(pool_of):
+    again = ("print(2 * int(input()))  # twice", "m = int(input())\nprint(m + m)")
+    pool = pool_of()
+    assert len({s.tokens for s in pool.draw(prompted((*DOUBLE, *again), ()), 50, 0)}) == 2
+    assert pool.counts == {"used": 2, "the same but for its writing": 2}
+
+
+def test_at_most_so_many_of_each_kind(pool_of):
+    many = tuple(f"print(2*int(input())+{i}*0)" for i in range(9))
+    pool = pool_of(per_problem=3)
+    drawn = pool.draw(prompted(many, WRONG), 60, 0)
+    assert len({s.tokens for s in drawn if s.accepted}) == 3
+    assert len({s.tokens for s in drawn if not s.accepted}) == 2
+    assert pool.counts["beyond train.offline_per_problem"] == 6
+    assert {s.tokens for s in pool_of(per_problem=3).draw(prompted(many, WRONG), 60, 5)} == {
+        s.tokens for s in drawn
+    }
+
+
+def test_a_program_is_judged_once_and_charged_in_every_run(judge, pool_of):
+    before = judge.stats.submissions
+    first = pool_of()
+    samples = first.draw(prompted(), 8, 0)
+    judged = judge.stats.submissions
+    assert judged == before + 4
+    second = pool_of()
+    assert second.draw(prompted(), 8, 0) == samples
+    assert judge.stats.submissions == judged
+    charged = [pool.ledger.counts.offline_programs for pool in (first, second)]
+    assert charged == [4, 4]
+    second.draw(prompted(), 8, 1)
+    assert second.ledger.counts.offline_programs == 4
+
+
+def test_what_memory_forgets_is_read_again(pool_of, monkeypatch):
+    monkeypatch.setattr("experiments.offline.REMEMBERED", 1)
+    pool = pool_of()
+    samples = pool.draw(prompted(), 8, 0)
+    other = PromptedProblem(replace(prompted().problem, name="q"), (1, 2, 3))
+    pool.draw(other, 8, 0)
+    assert pool.draw(prompted(), 8, 0) == samples
+    assert pool.counts["used"] == 8

@@ -77,7 +77,7 @@ def test_a_folder_brings_its_own_splits(tmp_path):
     task = open_task(config("taco", str(tmp_path)))
     assert len(task.test) == 10
     assert len(task.train) + len(task.validation) == 50
-    assert len(names(task.train + task.validation)) == 50  # two files number their rows alike
+    assert len(names([*task.train, *task.validation])) == 50  # two files number their rows alike
 
 
 def test_sizes_are_upper_limits(tmp_path):
@@ -109,7 +109,7 @@ def test_what_cannot_be_used_is_counted_by_its_reason(tmp_path):
 def test_tests_are_capped_by_number_and_by_bytes_and_samples_stay(tmp_path):
     file = write(tmp_path / "rows.jsonl", [code_contests_row(0, "A"), code_contests_row(1, "B")])
     task = open_task(config("code_contests", file, max_tests=4))
-    for problem in task.train + task.validation + task.test:
+    for problem in (*task.train, *task.validation, *task.test):
         assert len(problem.tests) == 4
         assert problem.samples[0] in problem.tests
     none = open_task(config("code_contests", file, max_test_bytes=1))
@@ -134,14 +134,14 @@ def test_a_crossing_takes_out_of_train_what_stands_in_test(tmp_path):
 def test_an_offline_program_is_what_the_judge_will_extract(tmp_path):
     file = write(tmp_path / "rows.jsonl", [taco_row(0)])
     task = open_task(config("taco", file))
-    (problem,) = task.train + task.validation + task.test
+    (problem,) = [*task.train, *task.validation, *task.test]
     assert extract_program(task.response(problem.solutions[0])) == "print(input())"
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"path": None}, ["task.path", "BAAI/TACO"]),
+        ({"path": None}, ["task.path", "hf://datasets/"]),
         ({"path": "/nowhere.jsonl"}, ["task.path=/nowhere.jsonl", "no such file"]),
         ({"name": "paper", "path": __file__}, [__file__, ".jsonl"]),
         ({"name": "leetcode"}, ["task.name='leetcode'", "taco"]),

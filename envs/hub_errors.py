@@ -1,0 +1,57 @@
+"""What a failure to fetch from the Hugging Face hub means, in one line with its cure.
+
+The libraries wrap one another's errors, so the whole chain of causes is looked through. Classes
+are told by name, which costs no import of `huggingface_hub` or its HTTP library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_UNREACHABLE = {
+    "OfflineModeIsEnabled",
+    "LocalEntryNotFoundError",
+    "ConnectError",
+    "TimeoutException",
+    "ConnectionError",
+    "gaierror",
+}
+_UNKNOWN = {"RepositoryNotFoundError", "DatasetNotFoundError", "RevisionNotFoundError"}
+_ID = re.compile(r"^(?:hf://datasets/)?([\w.-]+/[\w.-]+)(?:@(\w+))?")
+
+
+def explain(error: BaseException, key: str, value: str, kind: str) -> str | None:
+    """The line for the user; None for an error that has nothing to do with the hub.
+
+    `key` and `value` are what the configuration says, `kind` is "model" or "dataset".
+    """
+    match = _ID.match(value)
+    name, revision = match.groups() if match else (value, None)
+    kinds = {cls.__name__ for link in _chain(error) for cls in type(link).__mro__}
+    page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{name}"
+    if "GatedRepoError" in kinds:
+        return (
+            f"{key}={value}: {name} is gated; accept its licence at {page}, then run "
+            "`hf auth login` or set HF_TOKEN"
+        )
+    if kinds & _UNKNOWN:
+        commit = f" with a commit {revision}" if revision else ""
+        return f"{key}={value}: the hub has no {kind} {name}{commit} that you may read; see {page}"
+    if kinds & _UNREACHABLE:
+        option = " --repo-type dataset" if kind == "dataset" else ""
+        return (
+            f"{key}={value}: the hub cannot be reached; where it can, run `hf download{option} "
+            f"{name} --local-dir FOLDER`, and give {key}=FOLDER here"
+        )
+    if kind == "dataset" and "FileNotFoundError" in kinds:
+        return f"{key}={value}: no such file there"
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,87 @@
+"""Problems as Arrow columns: what a prepared data set keeps of each, and how one is made again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from envs.problem import Problem, Test
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TEXTS = ("name", "statement", "checker", "fn_name", "starter_code", "difficulty", "source")
+_LISTS = ("tags", "solutions", "incorrect_solutions")
+_TESTS = ("samples", "tests")
+
+
+@cache
+def schema() -> pa.Schema:
+    """Every field of a Problem, then what is worked out once when a row is converted."""
+    import pyarrow as pa
+
+    test = pa.struct([("input", pa.string()), ("output", pa.string())])
+    return pa.schema(
+        [
+            *((name, pa.string()) for name in _TEXTS),
+            *((name, pa.list_(pa.string())) for name in _LISTS),
+            *((name, pa.list_(test)) for name in _TESTS),
+            ("time_limit_s", pa.float64()),
+            ("memory_limit_mb", pa.int64()),
+            ("hash", pa.string()),  # Problem.hash: all that a verdict depends on
+            ("digest", pa.string()),  # of all but the name
+            ("place", pa.float64()),  # in [0, 1): which split a statement falls into
+            ("left_out", pa.string()),  # why the problem cannot be trained on; null where it can
+        ]
+    )
+
+
+def to_batch(problems: Sequence[Problem], left_out: Sequence[str | None]) -> pa.RecordBatch:
+    """One row a problem."""
+    import pyarrow as pa
+
+    rows = [_row(problem, why) for problem, why in zip(problems, left_out, strict=True)]
+    return pa.RecordBatch.from_pylist(rows, schema=schema())
+
+
+def to_problem(batch: pa.RecordBatch, row: int, name: str, judged: bool = True) -> Problem:
+    """The problem of a row, under a name of its own; its hash is not worked out again.
+
+    Not `judged`: without tests and programs, whose pages are then not read.
+    """
+    if not judged:
+        batch = batch.drop_columns(["tests", "solutions", "incorrect_solutions"])
+    (held,) = batch.slice(row, 1).to_pylist()
+    held = {"tests": (), "solutions": (), "incorrect_solutions": ()} | held
+    known = {key: held[key] for key in (*_TEXTS, "time_limit_s", "memory_limit_mb")}
+    known |= {key: tuple(held[key]) for key in _LISTS}
+    known |= {key: tuple(Test(**test) for test in held[key]) for key in _TESTS}
+    problem = Problem(**known | {"name": name})
+    vars(problem)["hash"] = held["hash"]
+    return problem
+
+
+def place(statement: str) -> float:
+    """A number in [0, 1) that depends on the statement's words alone."""
+    digest = hashlib.sha256(" ".join(statement.split()).encode()).digest()
+    return int.from_bytes(digest[:7]) / 2**56
+
+
+def _row(problem: Problem, left_out: str | None) -> dict[str, Any]:
+    row = {key: getattr(problem, key) for key in (*_TEXTS, *_LISTS)}
+    row |= {
+        key: [{"input": test.input, "output": test.output} for test in getattr(problem, key)]
+        for key in _TESTS
+    }
+    told = (problem.statement, problem.samples, problem.starter_code, problem.hash)
+    programs = (problem.solutions, problem.incorrect_solutions)
+    return row | {
+        "time_limit_s": problem.time_limit_s,
+        "memory_limit_mb": problem.memory_limit_mb,
+        "hash": problem.hash,
+        "digest": hashlib.sha256(repr((*told, *programs)).encode()).hexdigest()[:16],
+        "place": place(problem.statement),
+        "left_out": left_out,
+    }

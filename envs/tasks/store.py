@@ -1,0 +1,209 @@
+"""Rows converted once: a folder of Arrow files that later starts only map into memory.
+
+The rows of a source are converted in parts, each written whole under its final name, so that a
+conversion which was killed goes on after its last part, losing nothing and doubling nothing. The
+folder's name is a hash of the rows, of the limits on tests, and of the code that reads rows: where
+any of them differs, another folder is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from envs.problem import Problem, Test
+from envs.tasks.cache import locked, replace_file, root
+from envs.tasks.columns import place, schema, to_batch
+from envs.tasks.fields import SkipRow
+from envs.tasks.rows import read
+from envs.tasks.sources import Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PART_ROWS = 1000
+PART_CHARS = 16_000_000  # of tests and programs: a part fits in memory many times over
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What of a problem's tests is kept: samples first, the rest drawn by its statement."""
+
+    max_tests: int
+    max_bytes: int  # of inputs and outputs together
+
+
+@dataclass(frozen=True)
+class Store:
+    """The converted rows of one source, mapped into memory."""
+
+    source: Source
+    batches: list[pa.RecordBatch]
+    rows: int
+    skipped: Counter[str]  # why rows gave no problem → how many
+
+
+class _Parts:
+    """The part files of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.done = folder, folder / "done.json"
+
+    def whole(self) -> list[tuple[pa.RecordBatch, dict[str, Any]]]:
+        """The parts from the first on, up to the first that is missing or broken; others go."""
+        found: list[tuple[pa.RecordBatch, dict[str, Any]]] = []
+        for file in sorted(self.folder.glob("part-*.arrow")):
+            part = _open(file) if file == self._file(len(found)) else None
+            if part is None or part[1]["first"] != _end(found):
+                file.unlink()
+            else:
+                found.append(part)
+        return found
+
+    def complete(self) -> bool:
+        """Whether everything was written, and still has the size that it had then."""
+        try:
+            sizes = json.loads(self.done.read_text())
+            return sizes == self._sizes()
+        except (OSError, ValueError):
+            return False
+
+    def add(self, number: int, batch: pa.RecordBatch, facts: dict[str, Any]) -> None:
+        """Write a part; it has its name only once it is whole."""
+        import pyarrow as pa
+
+        batch = batch.replace_schema_metadata({"facts": json.dumps(facts)})
+        temporary = self.folder / "part.tmp"
+        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        temporary.replace(self._file(number))
+
+    def finish(self) -> None:
+        replace_file(self.done, json.dumps(self._sizes()))
+
+    def _sizes(self) -> dict[str, int]:
+        return {file.name: file.stat().st_size for file in self.folder.glob("part-*.arrow")}
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"part-{number:05d}.arrow"
+
+
+def prepare(source: Source, limits: Limits, console: Console | None = None) -> Store:
+    """The problems of a source, converted where they have not been; a bar shows on `console`.
+
+    Raises ValueError and OSError where the source cannot be read; what was converted stays.
+    """
+    folder = root() / "problems" / f"{source.schema}-{_key(source, limits)}"
+    parts = _Parts(folder)
+    with locked(folder):
+        if not parts.complete():
+            parts.done.unlink(missing_ok=True)
+            with _progress(source, console) as progress:
+                _convert(source, limits, parts, progress)
+            parts.finish()
+        held = parts.whole()
+    skipped = sum((Counter(facts["skipped"]) for _, facts in held), Counter())
+    return Store(source, [batch for batch, _ in held], _end(held), skipped)
+
+
+def _convert(source: Source, limits: Limits, parts: _Parts, progress: Progress) -> None:
+    held = parts.whole()
+    first, number = _end(held), len(held)
+    bar = progress.add_task(source.label, total=source.rows, completed=first)
+    for part in _portions(read(source.schema, source.read(first), first)):
+        problems = [_cap(item, limits) for item in part if isinstance(item, Problem)]
+        reasons = [_why_left_out(problem) for problem in problems]
+        skipped = Counter(str(item) for item in part if isinstance(item, SkipRow))
+        facts = {"first": first, "rows": len(part), "skipped": skipped}
+        parts.add(number, to_batch(problems, reasons), facts)
+        first, number = first + len(part), number + 1
+        progress.update(bar, completed=first)
+
+
+def _portions(items: Iterator[Problem | SkipRow]) -> Iterator[list[Problem | SkipRow]]:
+    portion: list[Problem | SkipRow] = []
+    chars = 0
+    for item in items:
+        portion.append(item)
+        chars += _chars(item) if isinstance(item, Problem) else 0
+        if len(portion) == PART_ROWS or chars > PART_CHARS:
+            yield portion
+            portion, chars = [], 0
+    if portion:
+        yield portion
+
+
+def _chars(problem: Problem) -> int:
+    tests = sum(len(test.input) + len(test.output) for test in problem.tests)
+    return tests + sum(map(len, (*problem.solutions, *problem.incorrect_solutions)))
+
+
+def _cap(problem: Problem, limits: Limits) -> Problem:
+    samples = set(problem.samples)
+    hidden = [test for test in problem.tests if test not in samples]
+    random.Random(f"tests/{place(problem.statement)}").shuffle(hidden)
+    kept: list[Test] = []
+    left = limits.max_bytes
+    for test in (*problem.samples, *hidden):
+        size = len(test.input.encode()) + len(test.output.encode())
+        if len(kept) < limits.max_tests and size <= left:
+            kept.append(test)
+            left -= size
+    return replace(problem, tests=tuple(kept))
+
+
+def _why_left_out(problem: Problem) -> str | None:
+    if problem.checker == "needs_checker":
+        return "needs a checker of its own"
+    if not problem.statement.strip():
+        return "no statement"
+    return None if problem.tests else "tests over task.max_test_bytes"
+
+
+def _open(file: Path) -> tuple[pa.RecordBatch, dict[str, Any]] | None:
+    """(the part, what was noted of it); None where the file is not a whole part."""
+    import pyarrow as pa
+
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(file)))
+        facts = json.loads(reader.schema.metadata[b"facts"])
+        batch = reader.get_batch(0)
+        return (batch, facts) if batch.schema.equals(schema()) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _end(held: list[tuple[pa.RecordBatch, dict[str, Any]]]) -> int:
+    """The number of source rows behind these parts."""
+    return held[-1][1]["first"] + held[-1][1]["rows"] if held else 0
+
+
+def _key(source: Source, limits: Limits) -> str:
+    known = (source.schema, source.identity, limits, _code())
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+
+
+@cache
+def _code() -> str:
+    """A hash of the code that reads rows: what was cached before a change of it is not used."""
+    here = Path(__file__).resolve().parent
+    files = [here / "columns.py", here / "fields.py", here / "rows.py", here / "special_judge.py"]
+    files += [Path(__file__), here.parent / "checker.py", here.parent / "problem.py"]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+def _progress(source: Source, console: Console | None) -> Progress:
+    columns = (TextColumn("preparing {task.description}"), BarColumn(), MofNCompleteColumn())
+    shown = console or Console(stderr=True)
+    elapsed = TimeElapsedColumn()
+    return Progress(*columns, elapsed, console=shown, transient=True, disable=not shown.is_terminal)

@@ -1,0 +1,112 @@
+"""Whatever stands in a row: it becomes a problem that can be judged and kept, or it is counted."""
+
+import json
+import math
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envs.problem import CHECKERS, Problem
+from envs.tasks.columns import to_batch, to_problem
+from envs.tasks.fields import SkipRow
+from envs.tasks.rows import read
+
+SOME = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+TEXT = st.text(st.characters(codec=None), max_size=12)
+NUMBERS = st.one_of(
+    st.integers(), st.floats(), st.integers(10**4299, 10**4301), st.sampled_from([math.inf, -0.0])
+)
+LEAF = st.one_of(st.none(), st.booleans(), NUMBERS, TEXT)
+ANY = st.recursive(
+    LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)
+)
+TESTS = st.lists(st.one_of(TEXT, st.lists(LEAF, max_size=3), LEAF), max_size=3)
+LIMIT = st.sampled_from(["2 seconds", "9" * 400 + " s", "-1 s", "0 seconds", "1e9", ".", "5 GB"])
+
+
+def dumped(strategy):
+    """The JSON of a value; what JSON cannot say becomes a text that is not JSON."""
+
+    def text(value):
+        try:
+            return json.dumps(value)
+        except ValueError:
+            return "{" * 3
+
+    return strategy.map(text)
+
+
+def or_anything(strategy):
+    return st.one_of(strategy, ANY)
+
+
+def row(columns):
+    return st.fixed_dictionaries(
+        {}, optional={name: or_anything(strategy) for name, strategy in columns.items()}
+    )
+
+
+TACO_ROW = row(
+    {
+        "question": TEXT,
+        "input_output": dumped(
+            st.fixed_dictionaries(
+                {"inputs": TESTS, "outputs": TESTS}, optional={"fn_name": or_anything(TEXT)}
+            )
+        ),
+        "solutions": dumped(st.lists(TEXT, max_size=2)),
+        "starter_code": st.sampled_from(["", "def f(a):", "class S:\n def g(self): 0", "# none"]),
+        "tags": st.sampled_from(["[]", "['a']", "[1, 'a']", "[" * 3000, "{}", "\x00"]),
+        "time_limit": LIMIT,
+        "memory_limit": LIMIT,
+        "difficulty": TEXT,
+        "source": TEXT,
+        "problem_id": LEAF,
+    }
+)
+COLUMN = st.fixed_dictionaries({"input": TESTS, "output": TESTS})
+CODE_CONTESTS_ROW = row(
+    {
+        "name": TEXT,
+        "description": TEXT,
+        "public_tests": COLUMN,
+        "private_tests": COLUMN,
+        "generated_tests": COLUMN,
+        "source": st.integers(-2, 99),
+        "difficulty": st.integers(),
+        "cf_tags": st.lists(LEAF, max_size=3),
+        "time_limit": st.fixed_dictionaries({"seconds": NUMBERS, "nanos": NUMBERS}),
+        "memory_limit_bytes": NUMBERS,
+        "solutions": st.fixed_dictionaries({"language": TESTS, "solution": TESTS}),
+    }
+)
+
+
+def check(schema, rows):
+    items = list(read(schema, rows))
+    assert len(items) == len(rows)
+    for item in items:
+        if isinstance(item, SkipRow):
+            assert str(item)
+            continue
+        assert isinstance(item, Problem) and item.checker in CHECKERS and item.tests
+        kept = to_problem(to_batch([item], [None]), 0, item.name)
+        assert kept == item and kept.hash == item.hash
+
+
+@SOME
+@given(st.lists(or_anything(TACO_ROW), max_size=4))
+def test_rows_of_taco(rows):
+    check("taco", rows)
+
+
+@SOME
+@given(st.lists(or_anything(TACO_ROW), max_size=4))
+def test_rows_of_apps(rows):
+    check("apps", rows)
+
+
+@SOME
+@given(st.lists(or_anything(CODE_CONTESTS_ROW), max_size=4))
+def test_rows_of_code_contests(rows):
+    check("code_contests", rows)

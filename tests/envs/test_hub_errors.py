@@ -1,0 +1,86 @@
+"""What a failed fetch is told as, from the errors that the real client raises."""
+
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+KEYS = {"model": "model.path=", "dataset": "task.path="}
+PINNED = "hf://datasets/some/name@" + "0" * 40
+SCRIPTS = {
+    "model": """
+import transformers
+from envs.hub_errors import explain
+try:
+    transformers.AutoConfig.from_pretrained("some/name")
+except Exception as error:
+    print(explain(error, "model.path", "some/name", "model"))
+""",
+    "dataset": f"""
+from envs.tasks.sources import find
+try:
+    next(find("taco", "{PINNED}", "task.path")["test"][0].read(0))
+except ValueError as error:
+    print(error)
+""",
+}
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Answers every request with one status and the hub's own header for the reason."""
+
+    def do_GET(self):
+        self.send_response(self.server.status)
+        self.send_header("X-Error-Code", self.server.code)
+        self.send_header("X-Error-Message", "as the hub says it")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hub():
+    server = HTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def told(kind, tmp_path, **environment):
+    environment = os.environ | {"HF_HOME": str(tmp_path)} | environment
+    command = [sys.executable, "-c", SCRIPTS[kind]]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    ).stdout.strip()
+
+
+@pytest.mark.parametrize("kind", list(SCRIPTS))
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (401, "RepoNotFound", "the hub has no {kind} some/name"),
+        (404, "RepoNotFound", "the hub has no {kind} some/name"),
+        (404, "RevisionNotFound", "the hub has no {kind} some/name"),
+        (403, "GatedRepo", "some/name is gated; accept its licence at https://huggingface.co/"),
+    ],
+)
+def test_what_the_hub_refuses(hub, tmp_path, kind, status, code, said):
+    hub.status, hub.code = status, code
+    line = told(kind, tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{hub.server_port}")
+    assert line.startswith(KEYS[kind]) and said.format(kind=kind) in line
+
+
+@pytest.mark.parametrize("kind", list(SCRIPTS))
+def test_no_network(tmp_path, kind):
+    line = told(kind, tmp_path, HF_HUB_OFFLINE="1")
+    assert "the hub cannot be reached" in line and f"{KEYS[kind]}FOLDER" in line

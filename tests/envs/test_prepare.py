@@ -1,0 +1,31 @@
+"""`python -m envs.prepare`: what it prints, and that it says what it cannot do in one line."""
+
+import json
+
+from envs.prepare import main
+from tests.envs.tasks.test_contests import code_contests_row, taco_row, write
+
+
+def test_it_says_where_every_row_went(tmp_path, capsys):
+    train = write(tmp_path / "cc.jsonl", [code_contests_row(i, f"P{i}") for i in range(30)])
+    test = write(tmp_path / "taco.jsonl", [taco_row(3), taco_row(50, input_output="")])
+    assert main(["task=paper", f"task.path={train}", f"task.test_path={test}"]) == 0
+    printed = capsys.readouterr().out
+    assert "32 rows read" in printed
+    assert "left out: input_output is empty" in printed
+    assert "stands in test too: code_contests/P3 = taco/00000@taco (similarity 1.0)" in printed
+
+
+def test_mistakes_are_one_line(tmp_path, capsys):
+    broken = tmp_path / "rows.parquet"
+    broken.write_text(json.dumps(taco_row(0)))
+    for arguments, said in {
+        ("task=taco", "task.path=/nowhere"): "task.path=/nowhere: no such file",
+        ("task=taco", f"task.path={broken}"): "not a whole .parquet file",
+        ("task=taco", "task.pth=x"): "unknown key 'task.pth'",
+        ("algo=spo",): "write task=NAME",
+        ("task=taco", "task.max_tests=many"): "max_tests",
+    }.items():
+        assert main(list(arguments)) == 2
+        captured = capsys.readouterr()
+        assert said in captured.err and captured.err.count("\n") == 1
