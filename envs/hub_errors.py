@@ -28,7 +28,7 @@ def explain(error: BaseException, key: str, value: str, kind: str) -> str | None
     """
     match = _ID.match(value)
     name, revision = match.groups() if match else (value, None)
-    kinds = {cls.__name__ for link in _chain(error) for cls in type(link).__mro__}
+    kinds = _kinds(error)
     page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{name}"
     if "GatedRepoError" in kinds:
         return (
@@ -38,7 +38,7 @@ def explain(error: BaseException, key: str, value: str, kind: str) -> str | None
     if kinds & _UNKNOWN:
         commit = f" with a commit {revision}" if revision else ""
         return f"{key}={value}: the hub has no {kind} {name}{commit} that you may read; see {page}"
-    if kinds & _UNREACHABLE:
+    if is_unreachable(error):
         option = " --repo-type dataset" if kind == "dataset" else ""
         return (
             f"{key}={value}: the hub cannot be reached; where it can, run `hf download{option} "
@@ -47,6 +47,16 @@ def explain(error: BaseException, key: str, value: str, kind: str) -> str | None
     if kind == "dataset" and "FileNotFoundError" in kinds:
         return f"{key}={value}: no such file there"
     return None
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Whether the hub did not answer, or was not to be asked."""
+    kinds = _kinds(error)
+    return bool(kinds & _UNREACHABLE) and not kinds & (_UNKNOWN | {"GatedRepoError"})
+
+
+def _kinds(error: BaseException) -> set[str]:
+    return {cls.__name__ for link in _chain(error) for cls in type(link).__mro__}
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -36,7 +36,7 @@ def main() -> None:
     model, tokenizer = models.load(ModelConfig(path=options.model))
     task = open_task(TaskConfig(train_problems=options.prompts))
     chat = TaskConfig(chat=bool(tokenizer.chat_template))
-    prompts = [p.tokens for p in encode_prompts(task.train, task.prompt, tokenizer, chat)[0]]
+    prompts = [p.tokens for p in encode_prompts(task.train, task.prompt, tokenizer, chat, {})[0]]
     engine = HFEngine(model, models.end_tokens(model, tokenizer), tokenizer.pad_token_id, 4096)
     same = same_greedy_tokens(engine, prompts, options.max_tokens)
 

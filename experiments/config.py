@@ -26,8 +26,9 @@ class ModelConfig:
 
     name: str = "nano"
     path: str = "assets/nano"  # a saved model's folder, absolute or in this repository; or a hub id
-    dtype: str = "float32"  # float32 | bfloat16
+    dtype: str = "float32"  # float32 | bfloat16 | auto: bfloat16 on a GPU
     device: str = "auto"  # auto | cpu | cuda | cuda:N
+    chat_args: dict[str, Any] = field(default_factory=dict)  # for the model's chat template
     threads: int = 1  # CPU threads of torch; set it deliberately, two that compete are slower
 
 
@@ -149,7 +150,7 @@ def _explain(error: OmegaConfBaseException, path: str, schema: type, prefix: str
 
 def _check_values(c: RunConfig) -> None:
     one_of = {
-        "model.dtype": ("float32", "bfloat16"),
+        "model.dtype": ("float32", "bfloat16", "auto"),
         "engine.name": ("hf",),
         "runtime.name": ("sync",),
         "logger.name": ("none", "wandb"),
@@ -171,7 +172,7 @@ def _check_values(c: RunConfig) -> None:
         **dict.fromkeys(("train.warmup_steps", "train.weight_decay", "eval.temperature"), 0),
     }
     for path, low in at_least.items():
-        if _get(c, path) < low:
+        if _get(c, path) is not None and _get(c, path) < low:
             raise UserError(f"{path}={_get(c, path)}; it must be at least {low}")
     for path in ("train.temperature", "eval.top_p", "train.max_grad_norm", "algo.learning_rate"):
         if _get(c, path) <= 0:

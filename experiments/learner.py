@@ -150,7 +150,7 @@ class Learner:
         """Gradients over micro-batches, then one step of the optimiser."""
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
         online = int(batch.online.sum())
-        offline_tokens = int(batch.mask[~batch.online].sum())
+        offline = len(batch.online) - online
         self.optimiser.zero_grad(set_to_none=True)
         for rows in self._micro_batches(batch.mask):
             part = tokens.rows(kept[rows])
@@ -158,7 +158,7 @@ class Learner:
             output = self._output(part)
             loss, metrics = self.algorithm.loss(output, micro)
             loss.backward()
-            metrics |= common_metrics(output, micro, online, offline_tokens)
+            metrics |= common_metrics(output, micro, online, offline)
             metrics["loss"] = loss.detach()
             for name, value in metrics.items():
                 totals[name] += value.detach()
@@ -199,25 +199,25 @@ def narrow(batch: Batch, time: int) -> Batch:
 
 @torch.no_grad()
 def common_metrics(
-    output: PolicyOutput, batch: Batch, online: int, offline_tokens: int
+    output: PolicyOutput, batch: Batch, online: int, offline: int
 ) -> dict[str, Tensor]:
     """What every algorithm logs: entropy, and the distance to the reference where there is one.
 
     kl_ref is KL(π_θ ‖ π_ref) of whole responses in nats, by k3 summed over tokens; log_ratio_sum is
     the mean of S(y) = Σ_t log π_θ − log π_ref. Both over the `online` responses of the whole batch,
-    whose writer may be some steps older than π_θ. offline_logp is the mean log π_θ of a token
-    of the data set's own programs, of which the whole batch has `offline_tokens`.
+    whose writer may be some steps older than π_θ; offline_log_ratio_sum is the mean of S(y) over
+    its `offline` ones: how much more probable the data set's programs have become.
     """
     entropy = masked_sum(output.entropy, batch.mask).sum() / batch.mask.sum().clamp(min=1)
     metrics = {"entropy": entropy * batch.token_share}
-    if offline_tokens:
-        offline = batch.mask & ~batch.online.unsqueeze(-1)
-        metrics["offline_logp"] = masked_sum(output.logp, offline).sum() / offline_tokens
     if batch.ref_logp is not None:
         mask = batch.mask & batch.online.unsqueeze(-1)
         logp, ref = output.logp.masked_fill(~mask, 0.0), batch.ref_logp.masked_fill(~mask, 0.0)
         metrics["kl_ref"] = kl(logp, ref, "k3").sum() / max(1, online)
         metrics["log_ratio_sum"] = (logp - ref).sum() / max(1, online)
+        if offline:
+            ratio = masked_sum(output.logp - batch.ref_logp, batch.mask & ~mask)
+            metrics["offline_log_ratio_sum"] = ratio.sum() / offline
     return metrics
 
 

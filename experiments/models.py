@@ -10,8 +10,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from envs.hub_errors import explain, is_unreachable
 from experiments.config import ModelConfig
 from experiments.errors import UserError
+from experiments.memory import Shape
 
 ROOT = Path(__file__).resolve().parent.parent
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -38,26 +40,65 @@ def locate(path: str) -> str:
     raise UserError(f"model.path={path}: no such folder; give a saved model's folder or a hub id")
 
 
+def shape(config: ModelConfig) -> Shape:
+    """The model's sizes, from its configuration alone."""
+    import transformers
+
+    source = _source(config)
+    try:
+        known = transformers.AutoConfig.from_pretrained(source)
+        with torch.device("meta"):
+            return Shape.of(transformers.AutoModelForCausalLM.from_config(known))
+    except (OSError, ValueError) as error:
+        raise _cannot_load(config, error) from error
+
+
 def load(config: ModelConfig) -> tuple[nn.Module, object]:
     """The model, in evaluation mode on its device, and its tokenizer."""
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    source = locate(config.path)
+    source = _source(config)
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(source)
         model = transformers.AutoModelForCausalLM.from_pretrained(
             source, dtype=DTYPES[config.dtype], attn_implementation="sdpa"
         )
     except (OSError, ValueError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(f"model.path={config.path}: cannot be loaded: {reason}") from error
+        raise _cannot_load(config, error) from error
     if getattr(model.config.get_text_config(), "final_logit_softcapping", None):
         raise UserError(f"model.path={config.path}: models that cap their logits are not supported")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model.to(pick_device(config.device)).eval(), tokenizer
+
+
+def _source(config: ModelConfig) -> str:
+    source = locate(config.path)
+    if not Path(source).is_dir():
+        _stay_offline_without_network(source)
+    return source
+
+
+def _cannot_load(config: ModelConfig, error: Exception) -> UserError:
+    told = explain(error, "model.path", config.path, "model")
+    reason = str(error).strip().split("\n")[0]
+    return UserError(told or f"model.path={config.path}: cannot be loaded: {reason}")
+
+
+def _stay_offline_without_network(name: str) -> None:
+    """Where the hub does not answer, look among the files fetched before, without a minute of
+    retries for each of them.
+    """
+    import huggingface_hub
+
+    try:
+        huggingface_hub.HfApi().model_info(name, timeout=10)
+    except Exception as error:
+        # all other reasons are found again, and told, when the files are asked for
+        if is_unreachable(error):
+            huggingface_hub.constants.HF_HUB_OFFLINE = True
 
 
 def end_tokens(model: nn.Module, tokenizer: object) -> set[int]:

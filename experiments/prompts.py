@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import track
@@ -47,8 +48,12 @@ def encode_prompts(
     text_of: Callable[[Problem], str],
     tokenizer: object,
     config: TaskConfig,
+    chat_args: Mapping[str, Any],
 ) -> tuple[Prompts, int]:
-    """The problems whose prompt fits in task.max_prompt_tokens, and how many did not."""
+    """The problems whose prompt fits in task.max_prompt_tokens, and how many did not.
+
+    `chat_args` go to the model's chat template.
+    """
     import numpy as np
 
     if config.chat and not tokenizer.chat_template:
@@ -56,12 +61,13 @@ def encode_prompts(
             "the model's tokenizer has no chat template, which task.chat=true needs; choose an "
             "instruct model, or set task.chat=false for plain prompts"
         )
-    note = _note(problems, tokenizer, config)
+    encode = partial(_encode, tokenizer=tokenizer, chat_args=chat_args if config.chat else None)
+    note = _note(problems, tokenizer, config, chat_args)
     if note is not None and note.exists():
         with np.load(note) as held:
             ids, ends = held["ids"], held["ends"]
     else:
-        rows = list(_encoded(problems, text_of, tokenizer, config.chat))
+        rows = list(_encoded(problems, text_of, encode))
         ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
         ids = np.concatenate([np.zeros(0, np.int32), *rows])
         if note is not None:
@@ -72,7 +78,9 @@ def encode_prompts(
 
 
 def _encoded(
-    problems: Sequence[Problem], text_of: Callable[[Problem], str], tokenizer: object, chat: bool
+    problems: Sequence[Problem],
+    text_of: Callable[[Problem], str],
+    encode: Callable[[str], list[int]],
 ) -> Iterator[np.ndarray]:
     import numpy as np
 
@@ -87,17 +95,23 @@ def _encoded(
         disable=not stored,
     )
     for problem in shown:
-        yield np.asarray(_encode(text_of(problem), tokenizer, chat), dtype=np.int32)
+        yield np.asarray(encode(text_of(problem)), dtype=np.int32)
 
 
-def _encode(text: str, tokenizer: object, chat: bool) -> list[int]:
-    if not chat:
+def _encode(text: str, tokenizer: object, chat_args: Mapping[str, Any] | None) -> list[int]:
+    if chat_args is None:
         return tokenizer(text)["input_ids"]
     message = [{"role": "user", "content": text}]
-    return tokenizer.apply_chat_template(message, add_generation_prompt=True)["input_ids"]
+    encoded = tokenizer.apply_chat_template(message, add_generation_prompt=True, **chat_args)
+    return encoded["input_ids"]
 
 
-def _note(problems: Sequence[Problem], tokenizer: object, config: TaskConfig) -> Path | None:
+def _note(
+    problems: Sequence[Problem],
+    tokenizer: object,
+    config: TaskConfig,
+    chat_args: Mapping[str, Any],
+) -> Path | None:
     """Where the tokens of a prepared data set's prompts are kept; None for other problems."""
     if not isinstance(problems, StoredProblems) or not hasattr(tokenizer, "backend_tokenizer"):
         return None
@@ -105,6 +119,7 @@ def _note(problems: Sequence[Problem], tokenizer: object, config: TaskConfig) ->
         problems.digest,
         templates_digest(),
         config.chat,
+        sorted(chat_args.items()),
         tokenizer.chat_template,
         tokenizer.backend_tokenizer.to_str(),
     )

@@ -16,7 +16,7 @@ from envs.problem import Problem
 from envs.sandbox.base import Sandbox, SandboxError
 from envs.sandbox.select import open_sandbox
 from envs.tasks import Task, open_task
-from experiments import models
+from experiments import memory, models
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
@@ -62,6 +62,11 @@ class Parts:
 @contextmanager
 def build(config: RunConfig, records: Records) -> Iterator[Parts]:
     """Load, connect and record; the sandbox closes with the block."""
+    algorithm = algorithms.load(config.algo.name)(config.algo, config.task.reward.high)
+    device = str(models.pick_device(config.model.device))
+    needed = memory.check(
+        models.shape(config.model), config, algorithm.needs, device, memory.free_bytes(device)
+    )
     task = _open_task(config)
     model, tokenizer = models.load(config.model)
     with _open_sandbox(config) as sandbox:
@@ -70,7 +75,6 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         split = getattr(task, config.eval.split)
         eval_prompts = _prompts(split, config.eval.split, task, tokenizer, config)
         ledger = Ledger()
-        algorithm = algorithms.load(config.algo.name)(config.algo, config.task.reward.high)
         learner = Learner(
             model, tokenizer.pad_token_id, algorithm, config.train, config.steps, ledger
         )
@@ -79,6 +83,7 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             judge_version=judge.version,
             sandbox={"name": sandbox.name, "strength": sandbox.strength},
             weights=models.fingerprint(model),
+            memory_estimate=str(needed),
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             train_problems=len(train),
             eval_problems=len(eval_prompts),
@@ -155,7 +160,9 @@ def _prompts(
     problems: Sequence[Problem], split: str, task: Task, tokenizer: object, config: RunConfig
 ) -> Sequence[PromptedProblem]:
     """The split's prompts; an empty split is an error, dropped problems are said."""
-    kept, dropped = encode_prompts(problems, task.prompt, tokenizer, config.task)
+    kept, dropped = encode_prompts(
+        problems, task.prompt, tokenizer, config.task, config.model.chat_args
+    )
     if dropped:
         task.left_out[f"prompt over task.max_prompt_tokens={config.task.max_prompt_tokens}"] += (
             dropped

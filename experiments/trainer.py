@@ -21,6 +21,8 @@ from envs.problem import Verdict
 from experiments.config import RunConfig
 from experiments.evaluate import evaluate
 from experiments.loggers import open_logger
+from experiments.models import pick_device
+from experiments.picks import in_a_line, pick
 from experiments.progress import Display
 from experiments.records import Records
 from experiments.samples import Sample
@@ -32,9 +34,12 @@ def train(config: RunConfig) -> tuple[Path, str]:
     signal.signal(signal.SIGTERM, _interrupt)
     torch.set_num_threads(config.model.threads)
     torch.manual_seed(config.seed)
+    device = str(pick_device(config.model.device))
+    config = pick(config, device)
     records = Records(config)
     try:
         with build(config, records) as parts, Display(config.steps) as display:
+            display.say(in_a_line(config, device))
             display.say(f"problems: {parts.problems}")
             display.say(f"sandbox: {parts.sandbox.name} ({parts.sandbox.strength})")
             _loop(config, parts, records, display)

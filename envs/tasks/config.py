@@ -34,6 +34,7 @@ class TaskConfig:
     max_test_bytes: int = 4_000_000  # of a problem's tests in all, inputs and outputs
     decontaminate: bool = True  # take problems out of train whose statement stands in test too
     chat: bool = True  # prompts go through the model's chat template; an error where it has none
-    max_prompt_tokens: int = 256  # longer prompts are dropped and counted
-    max_response_tokens: int = 64
+    # longer prompts are dropped and counted; null: experiments/picks.py says by the device
+    max_prompt_tokens: int | None = 256
+    max_response_tokens: int | None = 64  # null: as above
     reward: RewardConfig = field(default_factory=RewardConfig)

@@ -26,10 +26,10 @@ def task(tmp_path, monkeypatch):
 
 def test_long_prompts_are_dropped_and_counted(task, tokenizer):
     every, none = encode_prompts(
-        task.train, task.prompt, tokenizer, TaskConfig(max_prompt_tokens=10**6)
+        task.train, task.prompt, tokenizer, TaskConfig(max_prompt_tokens=10**6), {}
     )
     some, dropped = encode_prompts(
-        task.train, task.prompt, tokenizer, TaskConfig(max_prompt_tokens=900)
+        task.train, task.prompt, tokenizer, TaskConfig(max_prompt_tokens=900), {}
     )
     assert none == 0 and len(every) == len(task.train)
     assert 0 < dropped < len(task.train) and len(some) + dropped == len(task.train)
@@ -38,15 +38,19 @@ def test_long_prompts_are_dropped_and_counted(task, tokenizer):
 
 
 def test_the_second_time_nothing_is_encoded(task, tokenizer):
-    first, _ = encode_prompts(task.train, task.prompt, tokenizer, TaskConfig(max_prompt_tokens=900))
+    first, _ = encode_prompts(
+        task.train, task.prompt, tokenizer, TaskConfig(max_prompt_tokens=900), {}
+    )
 
     def prompt(_):
         raise AssertionError("a prompt was made again")
 
-    again, _ = encode_prompts(task.train, prompt, tokenizer, TaskConfig(max_prompt_tokens=900))
+    again, _ = encode_prompts(task.train, prompt, tokenizer, TaskConfig(max_prompt_tokens=900), {})
     assert [p.tokens for p in again] == [p.tokens for p in first]
     with pytest.raises(AssertionError):
-        encode_prompts(task.train, prompt, tokenizer, TaskConfig(chat=False))
+        encode_prompts(task.train, prompt, tokenizer, TaskConfig(chat=False), {})
+    with pytest.raises(AssertionError):
+        encode_prompts(task.train, prompt, tokenizer, TaskConfig(), {"enable_thinking": False})
     assert len(list((root() / "prompts").iterdir())) == 1
 
 
@@ -54,6 +58,18 @@ def test_a_tokenizer_without_a_template_is_said(task, tokenizer):
     template, tokenizer.chat_template = tokenizer.chat_template, None
     try:
         with pytest.raises(UserError, match=r"task\.chat=false"):
-            encode_prompts(task.train, task.prompt, tokenizer, TaskConfig())
+            encode_prompts(task.train, task.prompt, tokenizer, TaskConfig(), {})
     finally:
         tokenizer.chat_template = template
+
+
+def test_the_chat_template_is_told_what_the_model_wants(task, tokenizer):
+    template = tokenizer.chat_template
+    tokenizer.chat_template = template + "{% if quiet is defined %}quiet{% endif %}"
+    try:
+        wide = TaskConfig(max_prompt_tokens=10**6)
+        plain, _ = encode_prompts(task.train, task.prompt, tokenizer, wide, {})
+        quiet, _ = encode_prompts(task.train, task.prompt, tokenizer, wide, {"quiet": True})
+    finally:
+        tokenizer.chat_template = template
+    assert tokenizer.decode(quiet[0].tokens) == tokenizer.decode(plain[0].tokens) + "quiet"

@@ -1,0 +1,32 @@
+"""What the configuration leaves open is picked by the device, once, before anything is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from experiments.config import RunConfig
+
+# device → (task.max_prompt_tokens, task.max_response_tokens, model.dtype)
+PICKS = {"cuda": (2048, 1024, "bfloat16"), "cpu": (1024, 256, "float32")}
+
+
+def pick(config: RunConfig, device: str) -> RunConfig:
+    """The configuration with its open values filled in for `device`, e.g. "cuda:1"."""
+    prompt, response, dtype = PICKS["cuda" if device.startswith("cuda") else "cpu"]
+    task, model = config.task, config.model
+    if task.max_prompt_tokens is None:
+        task = replace(task, max_prompt_tokens=prompt)
+    if task.max_response_tokens is None:
+        task = replace(task, max_response_tokens=response)
+    if model.dtype == "auto":
+        model = replace(model, dtype=dtype)
+    return replace(config, task=task, model=model)
+
+
+def in_a_line(config: RunConfig, device: str) -> str:
+    """What a run goes on with, picked or given."""
+    return (
+        f"on {device}: model={config.model.name} ({config.model.path}, {config.model.dtype}), "
+        f"engine={config.engine.name}, prompts of up to {config.task.max_prompt_tokens} tokens, "
+        f"responses of up to {config.task.max_response_tokens}; each can be overridden"
+    )

@@ -1,0 +1,44 @@
+"""Every file in conf/experiment/ composes, and those of the paper say what is known of it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.experiments.test_memory import config
+
+FILES = sorted((Path(__file__).resolve().parents[2] / "conf" / "experiment").glob("*.yaml"))
+PAPER = [file for file in FILES if file.stem.startswith("paper")]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_it_composes_and_names_its_command(file):
+    config(f"experiment={file.stem}")
+    command = file.read_text().splitlines()[1]
+    assert command.startswith("# ") and ("make run" in command or file.stem in command)
+
+
+@pytest.mark.parametrize("file", PAPER, ids=lambda file: file.stem)
+def test_the_papers_setting(file):
+    c = config(f"experiment={file.stem}")
+    assert "Llama-3.1-8B-Instruct" in c.model.path and c.task.name == "paper"
+    assert "code_contests" in c.task.path and "TACO" in c.task.test_path
+    assert (c.steps, c.train.sync_every) == (100_000, 10)
+    assert (c.eval.samples, c.eval.temperature, c.eval.top_p) == (20, 0.4, 0.95)
+    assert 10 in c.eval.k and "# ours" in file.read_text()
+
+
+def test_the_papers_four_runs_differ_in_nothing_but_the_algorithm_and_its_data():
+    known = {file.stem: config(f"experiment={file.stem}") for file in PAPER}
+    assert len(known) == 4
+    half = known["paper_spo_half_online"]
+    assert half.train.offline_share == 0.5
+    half.train.offline_share = 0.0
+    first = known["paper_ppo"]
+    for other in known.values():
+        assert (other.task, other.model, other.train, other.eval, other.steps) == (
+            first.task,
+            first.model,
+            first.train,
+            first.eval,
+            first.steps,
+        )

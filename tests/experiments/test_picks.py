@@ -1,0 +1,28 @@
+"""What is left open is picked by the device; what is given stays."""
+
+import pytest
+
+from experiments.picks import in_a_line, pick
+from tests.experiments.test_memory import config
+
+
+@pytest.mark.parametrize(
+    ("device", "prompt", "response", "dtype"),
+    [("cpu", 1024, 256, "float32"), ("cuda:1", 2048, 1024, "bfloat16")],
+)
+def test_lengths_and_dtype_by_device(device, prompt, response, dtype):
+    picked = pick(config("task=taco"), device)
+    assert (picked.task.max_prompt_tokens, picked.task.max_response_tokens) == (prompt, response)
+    assert picked.model.dtype == dtype
+    line = in_a_line(picked, device)
+    assert "\n" not in line
+    for word in (device, "qwen25_coder_0b5", dtype, "engine=hf", str(prompt), str(response)):
+        assert word in line
+
+
+def test_what_is_given_stays():
+    given = config("task=taco", "task.max_response_tokens=77", "model=nano")
+    picked = pick(given, "cuda:0")
+    assert picked.task.max_response_tokens == 77 and picked.model.dtype == "float32"
+    mini = config("task=mini")
+    assert pick(mini, "cuda:0") == mini
