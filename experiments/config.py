@@ -8,6 +8,7 @@ options of an algorithm are typed in its own file.
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -34,10 +35,16 @@ class ModelConfig:
 
 @dataclass
 class EngineConfig:
-    """What writes the responses."""
+    """What writes the responses, and how it is watched."""
 
-    name: str = "hf"
+    name: str = "hf"  # hf | vllm
     batch_size: int = 256  # responses written at once
+    device: str = "auto"  # vllm: auto is the learner's | cuda:N, one of its own
+    colocate: bool = False  # vllm on the learner's GPU sleeps while the learner works
+    memory_share: float = 0.4  # vllm: of its GPU's memory, weights and cache of keys and values
+    check_every: int = 25  # steps from one check against the learner to the next; 0: none
+    check_samples: int = 16  # fresh responses in a check
+    check_bound: float | None = None  # nats; null: 0.001 in float32, 0.05 in bfloat16
 
 
 @dataclass
@@ -121,6 +128,7 @@ def parse(composed: DictConfig) -> RunConfig:
     except (ValueError, OmegaConfBaseException) as error:
         raise UserError(str(error).split("\n")[0]) from error
     _check_values(config)
+    _check_engine(config)
     _check_combinations(config, algorithm(algo, config.task.reward.high).needs)
     return config
 
@@ -151,7 +159,7 @@ def _explain(error: OmegaConfBaseException, path: str, schema: type, prefix: str
 def _check_values(c: RunConfig) -> None:
     one_of = {
         "model.dtype": ("float32", "bfloat16", "auto"),
-        "engine.name": ("hf",),
+        "engine.name": ("hf", "vllm"),
         "runtime.name": ("sync",),
         "logger.name": ("none", "wandb"),
         "train.truncation": ("reward_as_is", "mask"),
@@ -163,6 +171,8 @@ def _check_values(c: RunConfig) -> None:
             raise UserError(f"{path}={_get(c, path)!r}; it is one of {', '.join(allowed)}")
     at_least = {
         **dict.fromkeys(("steps", "eval.every", "train.checkpoint_every", "seed"), 0),
+        "engine.check_every": 0,
+        "engine.check_samples": 1,
         **dict.fromkeys(("train.prompts", "train.group_size", "train.sync_every"), 1),
         **dict.fromkeys(("train.micro_batch", "engine.batch_size", "eval.samples"), 1),
         **dict.fromkeys(("train.offline_per_problem",), 1),
@@ -183,6 +193,26 @@ def _check_values(c: RunConfig) -> None:
         raise UserError(f"train.offline_share={c.train.offline_share}; it lies between 0 and 1")
     if not c.eval.k or min(c.eval.k) < 1 or max(c.eval.k) > c.eval.samples:
         raise UserError(f"eval.k={c.eval.k}; each lies between 1 and eval.samples={c.eval.samples}")
+
+
+def _check_engine(c: RunConfig) -> None:
+    e = c.engine
+    if e.check_bound is not None and e.check_bound <= 0:
+        raise UserError(f"engine.check_bound={e.check_bound}; it must be above 0, or null")
+    if e.name != "vllm":
+        return
+    from experiments.engines.vllm import check_installed
+
+    if not re.fullmatch(r"auto|cuda:\d+", e.device):
+        raise UserError(f"engine.device={e.device!r}; it is auto or cuda:N")
+    if e.colocate and e.device != "auto":
+        raise UserError(
+            f"engine.colocate=true with engine.device={e.device}: only on the learner's GPU is "
+            "there anything to sleep for; set engine.device=auto or engine.colocate=false"
+        )
+    if not 0 < e.memory_share < 1:
+        raise UserError(f"engine.memory_share={e.memory_share}; it lies between 0 and 1")
+    check_installed()
 
 
 def _check_combinations(c: RunConfig, needs: Any) -> None:

@@ -101,10 +101,14 @@ class Learner:
             group_size=group_size,
             behaviour_logp=pad_rows([s.logps or () for s in samples], tokens.mask),
             ref_logp=self._ref_logp(tokens) if needs.reference else None,
-            policy_logp=self._frozen(self.model, tokens) if needs.policy else None,
+            policy_logp=self.logp(tokens) if needs.policy else None,
             values=self._values(tokens) if needs.critic != "none" else None,
         )
         return tokens, batch
+
+    def logp(self, tokens: Tokens) -> Tensor:
+        """The policy's log-probs at the training temperature, (batch, time), without gradient."""
+        return self._frozen(self.model, tokens)
 
     def _ref_logp(self, tokens: Tokens) -> Tensor:
         with self.ledger.phase("reference"):

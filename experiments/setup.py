@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 import algorithms
 from envs.judge import Judge
@@ -19,17 +17,21 @@ from envs.tasks import Task, open_task
 from experiments import memory, models
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
-from experiments.engines.hf import HFEngine
+from experiments.engines.select import open_engines
 from experiments.errors import UserError
 from experiments.initial_values import InitialValues
 from experiments.learner import Learner
 from experiments.ledger import Ledger
+from experiments.mismatch import Monitor
 from experiments.offline import OfflinePool
 from experiments.prompts import encode_prompts
 from experiments.records import Records
 from experiments.rollouts import Rollouts
 from experiments.samples import PromptedProblem
 from experiments.soft_values import SoftValues
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass
@@ -42,6 +44,7 @@ class Parts:
     tokenizer: object
     sandbox: Sandbox
     rollouts: Rollouts
+    monitor: Monitor  # of the behaviour policy's engine against the learner
     judge: Judge  # of training responses; the budget counts its work
     eval_judge: Judge
     eval_prompts: Sequence[PromptedProblem]
@@ -94,7 +97,8 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             },
         )
         own_copy = models.frozen_copy(model) if config.train.sync_every > 1 else model
-        engine = _engine(own_copy, tokenizer, config)
+        engine_of = open_engines(config, model, tokenizer)
+        engine = engine_of(own_copy)
         offline = None
         if config.train.offline_share:
             offline = OfflinePool(
@@ -110,14 +114,15 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         yield Parts(
             learner=learner,
             engine=engine,
-            eval_engine=_engine(model, tokenizer, config),
+            eval_engine=engine_of(model),
             tokenizer=tokenizer,
             sandbox=sandbox,
             rollouts=Rollouts(config, train, engine, judge, tokenizer, offline, ledger),
+            monitor=Monitor(config, engine, learner, train),
             judge=judge,
             eval_judge=eval_judge,
             eval_prompts=eval_prompts,
-            initial_values=_initial_values(config, learner, tokenizer, sandbox, ledger),
+            initial_values=_initial_values(config, learner, engine_of, tokenizer, sandbox, ledger),
             ledger=ledger,
             settings=asdict(config),
             problems=_in_a_line(task, len(train), len(eval_prompts)),
@@ -151,11 +156,6 @@ def _open_sandbox(config: RunConfig) -> Sandbox:
         raise UserError(str(error)) from error
 
 
-def _engine(model: nn.Module, tokenizer: object, config: RunConfig) -> Engine:
-    ends = models.end_tokens(model, tokenizer)
-    return HFEngine(model, ends, tokenizer.pad_token_id, config.engine.batch_size)
-
-
 def _prompts(
     problems: Sequence[Problem], split: str, task: Task, tokenizer: object, config: RunConfig
 ) -> Sequence[PromptedProblem]:
@@ -178,7 +178,12 @@ def _prompts(
 
 
 def _initial_values(
-    config: RunConfig, learner: Learner, tokenizer: object, sandbox: Sandbox, ledger: Ledger
+    config: RunConfig,
+    learner: Learner,
+    engine_of: Callable[[nn.Module], Engine],
+    tokenizer: object,
+    sandbox: Sandbox,
+    ledger: Ledger,
 ) -> InitialValues | None:
     kind = learner.algorithm.needs.initial_value
     if kind == "none":
@@ -186,7 +191,7 @@ def _initial_values(
     # A judge of its own: what the cache on disk saves it must not show in the run's counters.
     soft_values = SoftValues(
         folder=Path(config.output_dir) / ".cache" / "soft_values",
-        engine=_engine(learner.reference, tokenizer, config),
+        engine=engine_of(learner.reference),
         weights=models.fingerprint(learner.reference),
         judge=Judge(sandbox, config.judge),
         tokenizer=tokenizer,

@@ -1,9 +1,9 @@
 """Monte-Carlo initial values of SPO: rewards of reference responses, kept on disk.
 
-A prompt's rewards depend on the prompt, the reference's weights, the sampling settings, the judge
-and the problem's tests, and on nothing of the run: the file is shared by all runs, and a run is the
-same whether it found them there or drew them itself. Rewards are kept rather than values, so that
-any beta can read them.
+A prompt's rewards depend on the prompt, the reference's weights, the engine, the sampling settings,
+the judge and the problem's tests, and on nothing of the run: the file is shared by all runs, and a
+run is the same whether it found them there or drew them itself. Rewards are kept rather than
+values, so that any beta can read them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class SoftValues:
     ) -> None:
         self.engine, self.judge, self.tokenizer = engine, judge, tokenizer
         self.reward, self.sampling, self.samples, self.beta = reward, sampling, samples, beta
-        key = (weights, asdict(sampling), asdict(reward), samples, judge.version)
+        # Two engines draw different responses from the same seeds.
+        drawn = (weights, engine.name, asdict(sampling), samples)
+        key = (*drawn, asdict(reward), judge.version)
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{name}.jsonl"

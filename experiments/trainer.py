@@ -60,8 +60,11 @@ def _loop(config: RunConfig, parts: Parts, records: Records, display: Display) -
     _evaluate(0, config, parts, records, display)
     for step in range(1, config.steps + 1):
         begin, before = time.monotonic(), ledger.counts.generated_tokens
+        row = {"step": step, "policy_lag": step - 1 - synced_at}
+        if parts.monitor.due(step, row["policy_lag"]):
+            row |= _check(step, parts, display)
         samples = parts.rollouts.collect(step)
-        row = {"step": step, "policy_lag": step - 1 - synced_at, **_sample_metrics(samples)}
+        row |= _sample_metrics(samples)
         if samples:
             with ledger.phase("train"):
                 row |= learner.update(samples, config.train.group_size, parts.initial_values)
@@ -120,6 +123,14 @@ def _evaluate(
     display.say(f"evaluation at step {step}: {text}")
     display.pass_at_1 = scores.get(1, float("nan"))
     return display.pass_at_1
+
+
+def _check(step: int, parts: Parts, display: Display) -> dict[str, float]:
+    """Engine against learner, said and returned as metrics."""
+    with parts.ledger.phase("sync"):
+        found = parts.monitor.check(step)
+    display.say(f"step {step}: {parts.monitor.verdict(found)}")
+    return found.metrics()
 
 
 def _sample_metrics(samples: Sequence[Sample]) -> dict[str, Any]:

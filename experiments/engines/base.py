@@ -26,14 +26,16 @@ class Completion:
 
     tokens: tuple[int, ...]
     logps: tuple[float, ...]  # of the distribution that was sampled from
-    entropy: float  # its mean entropy over the response's tokens, in nats
+    entropy: float  # its mean entropy over the response's tokens, in nats; NaN: not told
     truncated: bool  # max_tokens came before EOS
     version: int  # weight syncs the engine had seen
 
 
 class Engine(ABC):
-    """A copy of the policy that writes responses."""
+    """Writes responses with the weights of `model`."""
 
+    name: str
+    model: nn.Module
     version: int = 0
 
     @abstractmethod
@@ -52,3 +54,12 @@ class Engine(ABC):
     @abstractmethod
     def sync(self, model: nn.Module) -> None:
         """Take over the weights of `model`; the version goes up by one."""
+
+    def _copy(self, model: nn.Module) -> None:
+        """Bring the engine's own module, where it has one, to the weights of `model`."""
+        import torch
+
+        if model is not self.model:
+            with torch.no_grad():
+                for own, new in zip(self.model.parameters(), model.parameters(), strict=True):
+                    own.copy_(new)

