@@ -37,10 +37,10 @@ report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT
 	$(RUN) -m analysis.report runs=$(RUNS) out=$(OUT)
 
 test: $(READY) ## the tests, under ten minutes; the Docker half where an engine answers
-	$(RUN) -m pytest -q -m "not slow" $(ARGS)
+	$(RUN) -m pytest -q -m "not slow and not vllm" $(ARGS)
 
 test-slow: $(READY) ## the rest: whole data sets, thousands of programs, an engine killed in mid-run
-	$(RUN) -m pytest -q -m slow $(ARGS)
+	$(RUN) -m pytest -q -m "slow and not vllm" $(ARGS)
 
 lint: $(READY) ## ruff: rules and format
 	$(RUN) -m ruff check .

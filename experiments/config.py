@@ -42,7 +42,7 @@ class EngineConfig:
     device: str = "auto"  # vllm: auto is the learner's | cuda:N, one of its own
     colocate: bool = False  # vllm on the learner's GPU sleeps while the learner works
     memory_share: float = 0.4  # vllm: of its GPU's memory, weights and cache of keys and values
-    check_every: int = 25  # steps from one check against the learner to the next; 0: none
+    check_every: int = 10  # steps from one check against the learner to the next; 0: none
     check_samples: int = 16  # fresh responses in a check
     check_bound: float | None = None  # nats; null: 0.001 in float32, 0.05 in bfloat16
 

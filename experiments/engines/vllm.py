@@ -13,6 +13,7 @@ on what else was in the batch.
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -64,6 +65,7 @@ class Host:
         self._holds: tuple[nn.Module, tuple[int, ...]] | None = None
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in place means in this process
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -88,12 +90,14 @@ class Host:
                 logprobs_mode="processed_logprobs",
                 max_model_len=config.task.max_prompt_tokens + config.task.max_response_tokens,
                 max_num_seqs=config.engine.batch_size,
+                # A prompt that is read in parts draws from its seed at the end of each part.
+                enable_chunked_prefill=False,
                 seed=config.seed,
                 enable_sleep_mode=self.colocate,
                 **_platform(config, model),
             )
         except (ValueError, RuntimeError) as error:
-            raise UserError(_no_start(error, config)) from error
+            raise UserError(_no_start(error, config, model.device.type)) from error
 
     def load(self, model: nn.Module) -> None:
         """Take over the weights of `model`, in place, unless they are the ones it holds."""
@@ -119,16 +123,16 @@ class Host:
         """vLLM's output for each prompt, with the weights that it holds."""
         self._wake()
         requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
-        names = self.llm.enqueue(requests, params, use_tqdm=False)
-        done: dict[str, object] = {}
+        self.llm.enqueue(requests, params, use_tqdm=False)
+        done: dict[int, object] = {}
         while self.llm.llm_engine.has_unfinished_requests():
             for output in self.llm.llm_engine.step():
                 if output.finished:
-                    done[output.request_id] = output.outputs[0]
+                    done[int(output.request_id)] = output.outputs[0]
                     if progress:
                         progress(1)
         self._sleep()
-        return [done[name] for name in names]
+        return [done[number] for number in sorted(done)]  # vLLM counts its requests up
 
     def _wake(self) -> None:
         if self.asleep:
@@ -153,23 +157,25 @@ def _platform(config: RunConfig, model: nn.Module) -> dict[str, object]:
     return {"device_ids": [index], "gpu_memory_utilization": config.engine.memory_share}
 
 
-def _no_start(error: Exception, config: RunConfig) -> str:
+def _no_start(error: Exception, config: RunConfig, device: str) -> str:
     """Why vLLM did not start, in one line, and what to change."""
     text = str(error)
-    reason = " ".join(text.split("\n")[0].split())
+    reason = " ".join(text.strip().split("\n")[0].split())
+    t, e = config.task, config.engine
+    lengths = (
+        f"task.max_prompt_tokens={t.max_prompt_tokens} or "
+        f"task.max_response_tokens={t.max_response_tokens}"
+    )
     if "max_model_len" in text and "max_position_embeddings" in text:
-        return (
-            f"task.max_prompt_tokens={config.task.max_prompt_tokens} and "
-            f"task.max_response_tokens={config.task.max_response_tokens} are more than "
-            f"model.path={config.model.path} has positions for; lower one of them"
-        )
-    if "memory" in text.lower():
-        return (
-            f"engine.memory_share={config.engine.memory_share}: vLLM does not fit: {reason} Raise "
-            "it if vLLM has too little, lower it if the device has too little; or lower "
-            "engine.batch_size, task.max_prompt_tokens or task.max_response_tokens"
-        )
-    return f"engine.name=vllm does not start: {reason}"
+        return f"model.path={config.model.path} has too few positions: lower {lengths}"
+    if "memory" not in text.lower():
+        return f"engine.name=vllm does not start: {reason}"
+    if device == "cpu":
+        return f"engine.name=vllm does not fit: lower {lengths}; vLLM: {reason}"
+    return (
+        f"engine.memory_share={e.memory_share} does not fit: raise it if vLLM wants more, lower it "
+        f"if the GPU has less, or lower engine.batch_size={e.batch_size}, {lengths}; vLLM: {reason}"
+    )
 
 
 class VLLMEngine(Engine):
