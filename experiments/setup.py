@@ -99,6 +99,7 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         own_copy = models.frozen_copy(model) if config.train.sync_every > 1 else model
         engine_of = open_engines(config, model, tokenizer)
         engine = engine_of(own_copy)
+        records.describe(engine=engine.described)
         offline = None
         if config.train.offline_share:
             offline = OfflinePool(

@@ -38,6 +38,11 @@ class Engine(ABC):
     model: nn.Module
     version: int = 0
 
+    @property
+    def described(self) -> str:
+        """For people: the name, and the release of what is behind it."""
+        return self.name
+
     @abstractmethod
     def generate(
         self,

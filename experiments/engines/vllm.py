@@ -186,6 +186,10 @@ class VLLMEngine(Engine):
     def __init__(self, host: Host, model: nn.Module, eos: set[int]) -> None:
         self.host, self.model, self.eos = host, model, eos
 
+    @property
+    def described(self) -> str:
+        return f"{self.name} {RELEASE}"
+
     def sync(self, model: nn.Module) -> None:
         self._copy(model)
         self.host.load(self.model)

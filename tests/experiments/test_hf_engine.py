@@ -33,7 +33,7 @@ def test_greedy_tokens_equal_those_of_generate(nano):
         )["input_ids"]
         for text in texts
     ]
-    assert same_greedy_tokens(engine, prompts, 40) == 1.0
+    assert same_greedy_tokens(engine, engine, prompts, 40) == 1.0
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
