@@ -37,6 +37,7 @@ class Batch:
     online: Tensor  # (batch,) bool: written by a policy, not taken from the data set
     group_size: int
     behaviour_logp: Tensor | None = None  # (batch, time), log-probs of the policy that wrote
+    correction: Tensor | None = None  # (batch, time), weights of the ratio's terms
     ref_logp: Tensor | None = None  # (batch, time)
     policy_logp: Tensor | None = None  # (batch, time), before the update
     values: Tensor | None = None  # (batch, time), the critic's before the update

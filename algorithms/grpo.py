@@ -92,7 +92,7 @@ class GRPO(Algorithm):
         c, mask = self.config, batch.mask
         share = batch.token_share if c.aggregate == "token_mean" else batch.sequence_share
         rows = (policy.logp, batch.behaviour_logp, batch.advantages, mask)
-        terms = clipped_terms(*rows, c.clip_low, c.clip_high)
+        terms = clipped_terms(*rows, c.clip_low, c.clip_high, batch.correction)
         if c.kl_coef > 0:
             logp = policy.logp.masked_fill(~mask, 0.0)
             terms = terms + c.kl_coef * kl(logp, batch.ref_logp.masked_fill(~mask, 0.0), c.kl)

@@ -82,9 +82,11 @@ def clipped_surrogate(
     *,
     clip_low: float = 0.2,
     clip_high: float = 0.2,
+    weights: Tensor | None = None,
 ) -> Tensor:
-    """Mean over tokens of −min(ρ A, clip(ρ, 1 − ε_low, 1 + ε_high) A) → scalar (eq. 7)."""
-    return masked_mean(clipped_terms(logp, old_logp, advantages, mask, clip_low, clip_high), mask)
+    """Mean over tokens of −w min(ρ A, clip(ρ, 1 − ε_low, 1 + ε_high) A) → scalar (eq. 7)."""
+    terms = clipped_terms(logp, old_logp, advantages, mask, clip_low, clip_high, weights)
+    return masked_mean(terms, mask)
 
 
 def value_loss(
@@ -132,7 +134,9 @@ class PPO(Algorithm):
         c, share = self.config, batch.token_share
         clip = (c.clip_low, c.clip_high)
         rows = (policy.logp, batch.behaviour_logp, batch.advantages, batch.mask)
-        surrogate = clipped_surrogate(*rows, clip_low=c.clip_low, clip_high=c.clip_high)
+        surrogate = clipped_surrogate(
+            *rows, clip_low=c.clip_low, clip_high=c.clip_high, weights=batch.correction
+        )
         value = value_loss(
             policy.values, batch.values, batch.returns, batch.mask, clip=c.value_clip
         )

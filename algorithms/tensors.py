@@ -56,13 +56,27 @@ def log_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
     return difference.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND)
 
 
+def truncated_ratio(logp: Tensor, sampler_logp: Tensor, mask: Tensor, bound: float) -> Tensor:
+    """min(π/μ, bound) per token, 1 where masked out: the weight that makes a mean over tokens of
+    the sampler μ one over tokens of π, where π/μ is below the bound (truncated importance
+    sampling: Ionides 2008; for an engine that differs from its trainer, Yao et al. 2025)."""
+    return log_ratio(logp, sampler_logp, mask).exp().clamp(max=bound)
+
+
 def clipped_terms(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+    weights: Tensor | None = None,
 ) -> Tensor:
-    """−min(ρ A, clip(ρ, 1 − low, 1 + high) A) per token (1707.06347, eq. 7)."""
+    """−w min(ρ A, clip(ρ, 1 − low, 1 + high) A) per token (1707.06347, eq. 7; w is 1 there)."""
     ratio = log_ratio(logp, old_logp, mask).exp()
     advantages = advantages.masked_fill(~mask, 0.0)
-    return -torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+    terms = -torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+    return terms if weights is None else terms * weights.masked_fill(~mask, 0.0)
 
 
 def clip_share(

@@ -22,7 +22,7 @@ BUDGET_NAMES = {
 def caveats(groups: Sequence[Group], stages: Sequence[Stage]) -> list[str]:
     """One sentence or two for each thing that limits what the tables show; most weighty first."""
     found: list[str] = []
-    for check in (_unfinished, _left_out, _seeds, _budgets, _provenance):
+    for check in (_unfinished, _left_out, _engines, _seeds, _budgets, _provenance):
         found.extend(check(groups))
     found.extend(_evaluations(stages))
     found.extend(_thin(stages))
@@ -62,6 +62,31 @@ def _left_out(groups: Sequence[Group]) -> Iterable[str]:
                 f"{group.label}: {_list(names)} {_are(names)} left out, because another run with "
                 "the same settings and seed got as far or further."
             )
+
+
+def _engines(groups: Sequence[Group]) -> Iterable[str]:
+    """Where what wrote the responses and what learned from them were not of one mind."""
+    for group in groups:
+        wrong = [run.name for run in group.runs if _mismatched(run)]
+        if wrong:
+            yield (
+                f"{group.label}: in {_list(wrong)} the engine's log-probs were not the learner's "
+                "(see mismatch/mean), so the responses came from another policy than was assumed."
+            )
+        if group.settings.get("engine.correction") == "truncate":
+            bound = plain(group.settings["engine.correction_bound"])
+            yield (
+                f"{group.label}: the ratio is corrected for what engine and learner differ by, "
+                f"with weights of at most {bound}."
+            )
+
+
+def _mismatched(run: Run) -> bool:
+    """Any check whose mean difference was above its bound, or no number."""
+    if "mismatch/bound" not in run.metrics:
+        return False
+    checked = run.metrics[run.metrics["mismatch/bound"].notna()]
+    return not (checked["mismatch/mean"] <= checked["mismatch/bound"]).all()
 
 
 def _seeds(groups: Sequence[Group]) -> Iterable[str]:

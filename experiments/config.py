@@ -45,6 +45,8 @@ class EngineConfig:
     check_every: int = 10  # steps from one check against the learner to the next; 0: none
     check_samples: int = 16  # fresh responses in a check
     check_bound: float | None = None  # nats; null: 0.001 in float32, 0.05 in bfloat16
+    correction: str = "none"  # of the ratio, for what engine and learner differ by: none | truncate
+    correction_bound: float = 2.0  # truncate: the largest weight of a token
 
 
 @dataclass
@@ -160,6 +162,7 @@ def _check_values(c: RunConfig) -> None:
     one_of = {
         "model.dtype": ("float32", "bfloat16", "auto"),
         "engine.name": ("hf", "vllm"),
+        "engine.correction": ("none", "truncate"),
         "runtime.name": ("sync",),
         "logger.name": ("none", "wandb"),
         "train.truncation": ("reward_as_is", "mask"),
@@ -199,6 +202,8 @@ def _check_engine(c: RunConfig) -> None:
     e = c.engine
     if e.check_bound is not None and e.check_bound <= 0:
         raise UserError(f"engine.check_bound={e.check_bound}; it must be above 0, or null")
+    if e.correction_bound < 1:
+        raise UserError(f"engine.correction_bound={e.correction_bound}; it is at least 1")
     if e.name != "vllm":
         return
     from experiments.engines.vllm import check_installed
@@ -232,6 +237,11 @@ def _check_combinations(c: RunConfig, needs: Any) -> None:
         raise UserError(
             f"train.offline_share={t.offline_share} of train.group_size={t.group_size} is no whole "
             f"number of responses; {offline / t.group_size:g} is near"
+        )
+    if c.engine.correction != "none" and not needs.behaviour:
+        raise UserError(
+            f"engine.correction={c.engine.correction} under algo={c.algo.name}: it has no ratio to "
+            "correct; use engine.correction=none"
         )
     if offline and needs.behaviour:
         raise UserError(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
-from algorithms.tensors import kl, masked_sum
+from algorithms.tensors import kl, masked_mean, masked_sum, truncated_ratio
 from experiments.config import TrainConfig
 from experiments.errors import UserError
 from experiments.initial_values import InitialValues
@@ -21,6 +21,14 @@ from experiments.samples import PromptedProblem, Sample
 from experiments.scoring import Critic, Tokens, scalar_head, score
 
 NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Correction:
+    """How the ratio is made right where the engine's log-probs are not the learner's."""
+
+    writer: nn.Module  # holds the weights that the engine writes with
+    bound: float  # the largest weight of a token
 
 
 class Learner:
@@ -34,9 +42,10 @@ class Learner:
         config: TrainConfig,
         steps: int,
         ledger: Ledger,
+        correction: Correction | None = None,
     ) -> None:
         self.model, self.pad, self.algorithm, self.config = model, pad, algorithm, config
-        self.ledger = ledger
+        self.ledger, self.correction = ledger, correction
         needs = algorithm.needs
         self.reference = frozen_copy(model) if needs.reference else None
         self.critic = self.value_head = None
@@ -70,7 +79,7 @@ class Learner:
             batch = replace(batch, q0=initial_values.of(samples, batch))
         batch = self.algorithm.prepare(batch)
         kept = batch.keep.nonzero().squeeze(-1)
-        metrics = {"kept_share": len(kept) / len(samples)}
+        metrics = {"kept_share": len(kept) / len(samples), **self._correction_metrics(batch)}
         if len(kept):
             metrics |= self._step(tokens, batch.rows(kept), kept)
         self.batches += 1
@@ -92,6 +101,7 @@ class Learner:
             device,
         )
         needs = self.algorithm.needs
+        behaviour_logp, correction = self._behaviour(samples, tokens)
         truncated = torch.tensor([sample.truncated for sample in samples], device=device)
         batch = Batch(
             mask=tokens.mask,
@@ -99,12 +109,34 @@ class Learner:
             keep=~truncated if self.config.truncation == "mask" else torch.ones_like(truncated),
             online=torch.tensor([not sample.offline for sample in samples], device=device),
             group_size=group_size,
-            behaviour_logp=pad_rows([s.logps or () for s in samples], tokens.mask),
+            behaviour_logp=behaviour_logp,
+            correction=correction,
             ref_logp=self._ref_logp(tokens) if needs.reference else None,
             policy_logp=self.logp(tokens) if needs.policy else None,
             values=self._values(tokens) if needs.critic != "none" else None,
         )
         return tokens, batch
+
+    def _behaviour(self, samples: Sequence[Sample], tokens: Tokens) -> tuple[Tensor, Tensor | None]:
+        """Log-probs of the writer and the weights of the ratio's terms, (batch, time) both.
+
+        As the engine told them, and None; corrected, the ratio is against what the learner finds
+        for the writer's weights, and its terms weigh how much likelier that is than the engine's.
+        """
+        told = pad_rows([sample.logps or () for sample in samples], tokens.mask)
+        if self.correction is None:
+            return told, None
+        found = self._frozen(self.correction.writer, tokens)
+        return found, truncated_ratio(found, told, tokens.mask, self.correction.bound)
+
+    def _correction_metrics(self, batch: Batch) -> dict[str, float]:
+        if self.correction is None:
+            return {}
+        cut = (batch.correction >= self.correction.bound).float()
+        return {
+            "mismatch/weight_mean": float(masked_mean(batch.correction, batch.mask)),
+            "mismatch/weight_cut": float(masked_mean(cut, batch.mask)),
+        }
 
     def logp(self, tokens: Tokens) -> Tensor:
         """The policy's log-probs at the training temperature, (batch, time), without gradient."""

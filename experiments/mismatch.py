@@ -32,6 +32,12 @@ class Mismatch:
     max: float
     kl: float  # KL(engine ‖ learner) per token, by k3
     beyond: float  # share of tokens whose difference is above the bound
+    bound: float  # nats
+
+    @property
+    def warned(self) -> bool:
+        """A mean above the bound, or none at all."""
+        return not self.mean <= self.bound
 
     def metrics(self) -> dict[str, float]:
         return {f"mismatch/{name}": value for name, value in asdict(self).items()}
@@ -45,6 +51,7 @@ def mismatch(engine_logp: torch.Tensor, learner_logp: torch.Tensor, bound: float
         max=float(difference.max()),
         kl=float(kl(engine_logp, learner_logp, "k3").mean()),
         beyond=float((~(difference <= bound)).float().mean()),
+        bound=bound,
     )
 
 
@@ -94,9 +101,9 @@ class Monitor:
         text = (
             f"log-probs of the {self.engine.name} engine against the learner's: mean difference "
             f"{found.mean:.2g}, max {found.max:.2g}, KL {found.kl:.2g}, "
-            f"{found.beyond:.1%} beyond {self.bound:g}"
+            f"{found.beyond:.1%} beyond {found.bound:g}"
         )
-        if found.mean <= self.bound:
+        if not found.warned:
             return text
         return (
             f"WARNING: {text}: the engine does not write with the weights or the temperature that "

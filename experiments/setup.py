@@ -20,7 +20,7 @@ from experiments.engines.base import Engine, Sampling
 from experiments.engines.select import open_engines
 from experiments.errors import UserError
 from experiments.initial_values import InitialValues
-from experiments.learner import Learner
+from experiments.learner import Correction, Learner
 from experiments.ledger import Ledger
 from experiments.mismatch import Monitor
 from experiments.offline import OfflinePool
@@ -78,8 +78,12 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         split = getattr(task, config.eval.split)
         eval_prompts = _prompts(split, config.eval.split, task, tokenizer, config)
         ledger = Ledger()
+        own_copy = models.frozen_copy(model) if config.train.sync_every > 1 else model
+        correction = None
+        if config.engine.correction == "truncate":
+            correction = Correction(own_copy, config.engine.correction_bound)
         learner = Learner(
-            model, tokenizer.pad_token_id, algorithm, config.train, config.steps, ledger
+            model, tokenizer.pad_token_id, algorithm, config.train, config.steps, ledger, correction
         )
         records.describe(
             data_hash=task.data_hash,
@@ -96,7 +100,6 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
                 "decontaminated": task.decontaminated,
             },
         )
-        own_copy = models.frozen_copy(model) if config.train.sync_every > 1 else model
         engine_of = open_engines(config, model, tokenizer)
         engine = engine_of(own_copy)
         records.describe(engine=engine.described)

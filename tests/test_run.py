@@ -62,6 +62,7 @@ MISTAKES = {
     "negative": (["train.prompts=0"], ["train.prompts=0", "at least 1"]),
     "group of one": (["algo=grpo", "train.group_size=1"], ["train.group_size=1", "grpo"]),
     "offline under ppo": (["algo=ppo", "train.offline_share=0.5"], ["train.offline_share", "ppo"]),
+    "no ratio to correct": (["engine.correction=truncate"], ["engine.correction", "algo=spo"]),
     "part of a response": (["train.offline_share=0.3"], ["train.offline_share=0.3", "0.25"]),
     "fraction stopped early": (["task.reward.kind=fraction"], ["judge.early_stop=false"]),
     "k beyond n": (["eval.samples=5"], ["eval.k", "eval.samples=5"]),

@@ -110,7 +110,7 @@ def config_of(folder, root, algo, seed, steps, samples, every, changes):
     }
     for key, value in changes.items():
         section, _, leaf = key.rpartition(".")
-        (settings[section] if section else settings)[leaf] = value
+        (settings.setdefault(section, {}) if section else settings)[leaf] = value
     return settings
 
 

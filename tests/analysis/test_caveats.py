@@ -74,3 +74,23 @@ def test_settings_table_leaves_the_algorithms_own_aside(tmp_path, make_run):
     b = make_run(tmp_path / "b", "ppo", 0, config={"algo.lam": 1.0, "train.sync_every": 10})
     groups = group_runs([load_run(a), load_run(b)])
     assert settings_that_differ(groups) == {"train.sync_every": ["10", "1"]}
+
+
+def test_an_engine_that_was_not_the_learner_is_told(tmp_path, make_run):
+    good, wrong = make_run(tmp_path, "ppo", 0), make_run(tmp_path, "grpo", 0)
+    for path, mean in ((good, 1e-6), (wrong, 0.2)):
+        metrics = pd.read_parquet(path / "metrics.parquet")
+        metrics.loc[::5, ["mismatch/mean", "mismatch/bound"]] = (mean, 1e-3)
+        metrics.to_parquet(path / "metrics.parquet")
+    told = [note for note in notes_of(good, wrong) if "log-probs" in note]
+    assert len(told) == 1
+    assert told[0].startswith("grpo: in compare/grpo-0 the engine's log-probs were not")
+
+
+def test_a_corrected_ratio_is_told(tmp_path, make_run):
+    config = {"engine.correction": "truncate", "engine.correction_bound": 2.0}
+    notes = notes_of(make_run(tmp_path, "ppo", 0, config=config), make_run(tmp_path, "spo", 0))
+    told = [note for note in notes if "corrected" in note]
+    assert len(told) == 1
+    assert told[0].startswith("ppo: ")
+    assert "weights of at most 2" in told[0]

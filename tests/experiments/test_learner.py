@@ -1,6 +1,7 @@
 """One optimiser step: what is allocated, and that cutting the batch changes nothing."""
 
 import copy
+import math
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from experiments.config import TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
-from experiments.learner import Learner, learning_rate_factor
+from experiments.learner import Correction, Learner, learning_rate_factor
 from experiments.ledger import Ledger
 from experiments.samples import PromptedProblem, Sample
 
@@ -152,3 +153,35 @@ def test_learning_rate_schedules():
     assert factors() == [0.5, 1.0, 1.0, 1.0, 1.0]
     assert factors(schedule="linear") == [0.5, 1.0, 1.0, 0.5, 0.0]
     assert factors(schedule="cosine") == [0.5, 1.0, 1.0, 0.5, 0.0]
+
+
+def shifted(samples, nats):
+    """The samples as an engine would tell them that is off by so much on every token."""
+    return [replace(s, logps=tuple(logp + nats for logp in s.logps)) for s in samples]
+
+
+def test_a_correction_of_nothing_changes_nothing(tiny):
+    samples = samples_from(tiny, REWARDS)
+    gradients = []
+    for correct in (False, True):
+        learner = learner_of(tiny, ALGORITHMS["grpo"])
+        learner.correction = Correction(learner.model, 2.0) if correct else None
+        metrics = learner.update(samples, GROUP, None)
+        gradients.append([p.grad for p in learner.model.parameters()])
+        assert metrics.get("mismatch/weight_mean", 1.0) == pytest.approx(1.0, abs=1e-5)
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["grpo", "ppo-separate"])
+def test_a_corrected_ratio_is_one_on_policy_and_weighs_the_difference(tiny, name):
+    told = shifted(samples_from(tiny, REWARDS), -0.5)  # π/μ = e^0.5 on every token
+    plain = learner_of(tiny, ALGORITHMS[name]).update(told, GROUP, None)
+    assert plain["clip_share"] > 0
+    for bound, weight, cut in ((2.0, math.exp(0.5), 0.0), (1.2, 1.2, 1.0)):
+        learner = learner_of(tiny, ALGORITHMS[name])
+        learner.correction = Correction(learner.model, bound)
+        metrics = learner.update(told, GROUP, None)
+        assert metrics["clip_share"] == 0
+        assert metrics["mismatch/weight_mean"] == pytest.approx(weight, abs=1e-4)
+        assert metrics["mismatch/weight_cut"] == cut

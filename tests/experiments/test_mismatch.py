@@ -72,7 +72,9 @@ def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
     found = watch.check(1)
     assert found.max < 1e-4
     assert found.beyond == 0
-    assert set(found.metrics()) == {f"mismatch/{name}" for name in ("mean", "max", "kl", "beyond")}
+    assert set(found.metrics()) == {
+        f"mismatch/{name}" for name in ("mean", "max", "kl", "beyond", "bound")
+    }
     assert "WARNING" not in watch.verdict(found)
 
 
@@ -99,10 +101,10 @@ def test_the_bound_decides(tiny):
     engine = HFEngine(frozen_copy(tiny), {1}, 0, 64)
     with torch.no_grad():
         tiny.lm_head.weight.mul_(1.02)
-    found = monitor(tiny, engine).check(1)
-    for bound, warned in ((found.mean / 2, True), (found.mean * 2, False)):
-        verdict = monitor(tiny, engine, check_bound=bound).verdict(found)
-        assert verdict.startswith("WARNING") == warned
+    mean = monitor(tiny, engine).check(1).mean
+    for bound, warned in ((mean / 2, True), (mean * 2, False)):
+        watch = monitor(tiny, engine, check_bound=bound)
+        assert watch.verdict(watch.check(1)).startswith("WARNING") == warned
 
 
 def test_checks_wait_for_fresh_weights_and_for_their_turn(tiny):

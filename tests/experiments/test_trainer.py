@@ -56,6 +56,7 @@ CASES = {
     "ppo": ["algo=ppo"],
     "ppo-shared": ["algo=ppo", "algo.critic=shared", "train.truncation=mask"],
     "grpo": ["algo=grpo", "train.sync_every=2"],
+    "grpo-corrected": ["algo=grpo", "train.sync_every=2", "engine.correction=truncate"],
     "fraction": ["algo=grpo", "task.reward.kind=fraction", "judge.early_stop=false"],
 }
 
