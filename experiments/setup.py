@@ -171,7 +171,7 @@ def _prompts(
         task.left_out[f"prompt over task.max_prompt_tokens={config.task.max_prompt_tokens}"] += (
             dropped
         )
-    if not kept:
+    if not kept and (config.steps or split != "train"):
         reasons = f"; left out: {_reasons(task)}" if task.left_out else ""
         raise UserError(
             f"task={config.task.name}: the {split} split is empty ({len(problems)} problems, "

@@ -12,7 +12,7 @@ from envs.problem import Problem
 from envs.tasks.config import TaskConfig
 
 SPLITS = ("train", "validation", "test")
-NAMES = ("mini", "taco", "code_contests", "apps", "paper")
+NAMES = ("mini", "taco", "code_contests", "apps", "paper", "humaneval", "mbpp")
 
 
 @dataclass(frozen=True)

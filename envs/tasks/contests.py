@@ -30,6 +30,8 @@ SCHEMAS = {
     "taco": ("taco", "taco"),
     "code_contests": ("code_contests", "code_contests"),
     "apps": ("apps", "apps"),
+    "humaneval": ("humaneval", "humaneval"),
+    "mbpp": ("mbpp", "mbpp"),
     "paper": ("code_contests", "taco"),  # as arXiv 2503.05453 trains and tests
 }
 FILE_SHARES = {"test": 0.2, "validation": 0.1}  # of a single file's problems

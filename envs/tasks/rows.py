@@ -17,6 +17,8 @@ from typing import Any
 from envs.problem import Problem, Test
 from envs.tasks import fields
 from envs.tasks.fields import SkipRow
+from envs.tasks.humaneval import humaneval_problem
+from envs.tasks.mbpp import mbpp_problem
 from envs.tasks.special_judge import comparing_checker, why_needs_checker
 
 Row = Mapping[str, Any]
@@ -151,9 +153,11 @@ def read(schema: str, rows: Iterable[Row | None], first: int = 0) -> Iterator[Pr
             yield _sound(build(row, f"{schema}/{number:05d}" if own is None else f"{schema}/{own}"))
         except SkipRow as reason:
             yield reason
-        except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
             # a column of another type than the data set's: one row is not worth a crash
             yield SkipRow(f"a column cannot be read ({type(error).__name__})")
+        except RecursionError:
+            yield SkipRow("a column is nested too deep")
 
 
 def load(schema: str, path: Path) -> tuple[list[Problem], Counter[str]]:
@@ -203,6 +207,8 @@ TASKS: dict[str, tuple[Callable[[Row, str], Problem], str | None]] = {
     "taco": (taco_problem, None),
     "code_contests": (code_contests_problem, "name"),
     "apps": (taco_problem, "problem_id"),
+    "humaneval": (humaneval_problem, "task_id"),
+    "mbpp": (mbpp_problem, "task_id"),
 }
 
 

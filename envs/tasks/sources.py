@@ -33,6 +33,15 @@ _HUB = {
         },
     ),
     "apps": ("json", {"train": "train.jsonl", "test": "test.jsonl"}),
+    "humaneval": ("parquet", {"test": "openai_humaneval/test-*.parquet"}),
+    "mbpp": (
+        "parquet",
+        {
+            "train": "full/train-*.parquet",
+            "validation": "full/validation-*.parquet",
+            "test": "full/test-*.parquet",
+        },
+    ),
 }
 _PINNED = re.compile(r"hf://datasets/(?P<name>[^@]+)@(?P<commit>[0-9a-f]{40})")
 

@@ -197,8 +197,9 @@ def _key(source: Source, limits: Limits) -> str:
 def _code() -> str:
     """A hash of the code that reads rows: what was cached before a change of it is not used."""
     here = Path(__file__).resolve().parent
-    files = [here / "columns.py", here / "fields.py", here / "rows.py", here / "special_judge.py"]
-    files += [Path(__file__), here.parent / "checker.py", here.parent / "problem.py"]
+    names = ("asserts", "columns", "fields", "humaneval", "mbpp", "rows", "special_judge", "store")
+    files = [here / f"{name}.py" for name in names]
+    files += [here.parent / "checker.py", here.parent / "problem.py"]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 

@@ -110,3 +110,44 @@ def test_rows_of_apps(rows):
 @given(st.lists(or_anything(CODE_CONTESTS_ROW), max_size=4))
 def test_rows_of_code_contests(rows):
     check("code_contests", rows)
+
+
+SAYABLE = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(10**30), 10**30), st.floats(), TEXT),
+    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner) | st.dictionaries(TEXT, inner),
+)
+ASSERTION = st.builds(
+    "assert {}({}) {} {}".format,
+    st.sampled_from(["f", "g", "candidate"]),
+    SAYABLE.map(repr),
+    st.sampled_from(["==", "is", "!=", "and", ")"]),
+    SAYABLE.map(repr),
+)
+
+
+@SOME
+@given(
+    st.lists(
+        row(
+            {
+                "prompt": TEXT,
+                "test": ASSERTION.map("def check(candidate):\n    {}".format),
+                "entry_point": TEXT,
+                "canonical_solution": TEXT,
+            }
+        ),
+        max_size=4,
+    )
+)
+def test_rows_of_humaneval(rows):
+    check("humaneval", rows)
+
+
+@SOME
+@given(
+    st.lists(
+        row({"text": TEXT, "code": TEXT, "test_list": st.lists(ASSERTION, max_size=3)}), max_size=4
+    )
+)
+def test_rows_of_mbpp(rows):
+    check("mbpp", rows)
