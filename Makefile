@@ -76,7 +76,7 @@ sandbox-image-offline: $(READY) ## the same from Debian packages, with no image 
 doctor: $(READY) ## what this machine can do for the sandbox
 	$(RUN) -m envs.sandbox.doctor
 
-bench-generate: $(READY) ## tokens per second: our loop, transformers' generate, vLLM where it is
+bench-generate: $(or $(wildcard $(VLLM_READY)),$(READY)) ## tokens per second: our loop, transformers' generate, vLLM where it is
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(RUN)) -m experiments.bench_generate $(ARGS)
 
 bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start on it
