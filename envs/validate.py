@@ -1,7 +1,12 @@
 """Judge a data set's own right and wrong programs: a test of the judge, and of the data.
 
-    python -m envs.validate task=taco|code_contests|apps task.path=FILE
-                            [sandbox=auto|docker|embedded] [first=N] [out=FILE]
+    python -m envs.validate task=NAME [task.path=PATH] [task.KEY=VALUE ...] [first=N]
+                            [sandbox=auto|docker|embedded] [out=FILE.jsonl]
+                            [quality=FILE.parquet|FILE.csv]
+
+Takes run.py's task arguments, but keeps all tests of a problem unless told otherwise. With `out`,
+the same command goes on where it was interrupted. What `quality` says of each problem is for
+task.quality.
 
 Problems marked `needs_checker` are compared all the same and reported apart: equal output proves
 an answer right there, other output proves nothing.
@@ -9,31 +14,38 @@ an answer right there, other output proves nothing.
 
 from __future__ import annotations
 
-import json
+import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from envs.extract import as_response
+from envs.journal import Journal
 from envs.judge import Judge, Submission
 from envs.problem import Judgement, Problem, Verdict
+from envs.quality import SUFFIXES, Qualities
 from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
-from envs.tasks.rows import TASKS, load
+from envs.tasks.compose import task_config
+from envs.tasks.config import TaskConfig
+from envs.tasks.rows import TASKS
+from envs.tasks.selection import StoredProblems, entries_of
+from envs.tasks.sources import find
 from envs.tasks.special_judge import comparing_checker
+from envs.tasks.store import Limits, Store, prepare
 
 KINDS = ("solution", "incorrect")
 SANDBOXES = ("auto", "docker", "embedded")
 _LISTED_EXCEPTIONS = 40
-_BATCH = 1000  # programs whose judgements are held before their lines are written
+_BATCH = 1000  # programs that are read at once
+_ALL_TESTS = ("task.max_tests=1000000000", "task.max_test_bytes=1000000000000")
 
 
 class UsageError(ValueError):
@@ -44,11 +56,11 @@ class UsageError(ValueError):
 class Arguments:
     """What the command line asks for."""
 
-    task: str  # whose schema the rows have: a key of TASKS
-    path: Path  # .jsonl or .parquet
+    task: TaskConfig
     sandbox: str = "auto"  # one of SANDBOXES
     first: int | None = None  # judge only the first N programs of each kind of every row
     out: Path | None = None  # JSON lines, one a program
+    quality: Path | None = None  # a table, one row a problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,30 +98,37 @@ class Report:
 
 
 def parse(argv: Sequence[str]) -> Arguments:
-    """Read `key=value` arguments. Raises UsageError."""
-    known = ("task", "task.path", "sandbox", "first", "out")
+    """Read `key=value` arguments. Raises UsageError, and ValueError for those of the task."""
+    own = ("sandbox", "first", "out", "quality")
     given: dict[str, str] = {}
+    for_task: list[str] = []
     for argument in argv:
         key, equals, value = argument.partition("=")
-        if not equals or key not in known or not value:
-            raise UsageError(f"{argument!r}: write key=value, with a key of {', '.join(known)}")
-        given[key] = value
-    task, path = given.get("task"), given.get("task.path")
+        if key in own and equals and value:
+            given[key] = value
+        elif key.split(".")[0] == "task" and equals:
+            for_task.append(argument)
+        else:
+            known = ", ".join(("task", "task.path", *own))
+            raise UsageError(f"{argument!r}: write key=value, with a key of {known}")
+    task = next((a.removeprefix("task=") for a in for_task if a.startswith("task=")), "")
     if task not in TASKS:
-        raise UsageError(f"task={task or ''}: must be one of {', '.join(TASKS)}")
-    if path is None:
-        raise UsageError("task.path=FILE is missing: the rows to judge, .jsonl or .parquet")
+        raise UsageError(f"task={task}: must be one of {', '.join(TASKS)}")
     sandbox = given.get("sandbox", "auto")
     if sandbox not in SANDBOXES:
         raise UsageError(f"sandbox={sandbox}: must be one of {', '.join(SANDBOXES)}")
     first = given.get("first")
     if first is not None and not (first.isdecimal() and int(first) > 0):
         raise UsageError(f"first={first}: must be a whole number above 0")
-    out = given.get("out")
-    return Arguments(task, Path(path), sandbox, int(first) if first else None, out and Path(out))
+    out, quality = (Path(given[key]) if key in given else None for key in ("out", "quality"))
+    if quality and quality.suffix not in SUFFIXES:
+        raise UsageError(f"quality={quality}: must end in {' or '.join(SUFFIXES)}")
+    return Arguments(
+        task_config([*_ALL_TESTS, *for_task]), sandbox, int(first) if first else None, out, quality
+    )
 
 
-def entries(problems: Sequence[Problem], first: int | None) -> Iterator[Entry]:
+def entries(problems: Iterable[Problem], first: int | None) -> Iterator[Entry]:
     """The programs of the problems, in order: at most `first` right and `first` wrong ones each."""
     for problem in problems:
         marked = problem.checker == "needs_checker"
@@ -125,41 +144,38 @@ def entries(problems: Sequence[Problem], first: int | None) -> Iterator[Entry]:
 
 
 def validate(
-    judge: Judge, programs: Sequence[Entry], console: Console, out: TextIO | None
+    judge: Judge,
+    programs: Iterator[Entry],
+    total: int,
+    console: Console,
+    journal: Journal,
+    qualities: Qualities,
 ) -> Report:
-    """Judge all programs, write a JSON line for each in their order, show progress."""
+    """Judge all programs that the journal does not know, show progress."""
     report = Report()
+
+    def take(entry: Entry, said: Judgement) -> None:
+        report.add(entry, said)
+        qualities.add(entry.problem, entry.kind == "solution", entry.marked, said)
+        progress.advance(bar)
+
     columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("judging", total=len(programs))
-        for start in range(0, len(programs), _BATCH):
-            batch = programs[start : start + _BATCH]
-            submissions = [Submission(entry.problem, as_response(entry.program)) for entry in batch]
-            judgements: dict[int, Judgement] = {}
-            for index, judgement in judge.as_judged(submissions):
-                judgements[index] = judgement
-                progress.advance(bar)
-            for index, entry in enumerate(batch):
-                report.add(entry, judgements[index])
-                if out is not None:
-                    out.write(_json_line(entry, judgements[index]) + "\n")
+        bar = progress.add_task("judging", total=total)
+        while batch := list(itertools.islice(programs, _BATCH)):
+            known = [journal.known(entry.problem, entry.kind, entry.program) for entry in batch]
+            for entry, said in zip(batch, known, strict=True):
+                if said is not None:
+                    take(entry, said)
+            fresh = [entry for entry, said in zip(batch, known, strict=True) if said is None]
+            submissions = [Submission(entry.problem, as_response(entry.program)) for entry in fresh]
+            for index, said in judge.as_judged(submissions):
+                entry = fresh[index]
+                journal.add(
+                    entry.problem, entry.kind, entry.index, entry.program, entry.marked, said
+                )
+                take(entry, said)
     return report
-
-
-def _json_line(entry: Entry, judgement: Judgement) -> str:
-    return json.dumps(
-        {
-            "problem": entry.problem.name,
-            "kind": entry.kind,
-            "index": entry.index,
-            "verdict": judgement.verdict,
-            "passed": judgement.passed,
-            "total": judgement.total,
-            "cpu_s": round(judgement.cpu_s, 4),
-            "needs_checker": entry.marked,
-            "detail": judgement.detail,
-        }
-    )
 
 
 def show(report: Report, skipped: Counter[str], console: Console) -> None:
@@ -185,36 +201,62 @@ def show(report: Report, skipped: Counter[str], console: Console) -> None:
 
 def run(arguments: Arguments, console: Console) -> Report:
     """Load, judge, write, show. Raises OSError, ValueError and SandboxError."""
-    problems, skipped = load(arguments.task, arguments.path)
-    programs = list(entries(problems, arguments.first))
-    out = arguments.out.open("w", encoding="utf-8") if arguments.out else None
-    try:
-        with open_sandbox(SandboxConfig(kind=arguments.sandbox)) as sandbox:
-            console.print(f"{len(problems)} problems, {len(programs)} programs; {sandbox.strength}")
-            judge = Judge(sandbox)
-            started = time.perf_counter()
-            report = validate(judge, programs, console, out)
-            wall_s = time.perf_counter() - started
-    finally:
-        if out is not None:
-            out.close()
-    show(report, skipped, console)
+    stores = _stores(arguments.task)
+    problems = StoredProblems(entries_of(stores, alone=len(stores) == 1))
+    total = sum(_count(store, arguments.first) for store in stores)
+    qualities = Qualities()
+    with open_sandbox(SandboxConfig(kind=arguments.sandbox)) as sandbox:
+        console.print(f"{len(problems)} problems, {total} programs; {sandbox.strength}")
+        judge = Judge(sandbox)
+        started = time.perf_counter()
+        with Journal(arguments.out, judge.version) as journal:
+            programs = entries(problems, arguments.first)
+            report = validate(judge, programs, total, console, journal, qualities)
+        wall_s = time.perf_counter() - started
+    if arguments.quality:
+        qualities.write(arguments.quality)
+    show(report, sum((store.skipped for store in stores), Counter()), console)
     stats = judge.stats
     console.print(
-        f"{len(programs) / max(wall_s, 1e-9):.1f} programs/s, {stats.tests_run} tests in "
+        f"{stats.submissions / max(wall_s, 1e-9):.1f} programs/s, {stats.tests_run} tests in "
         f"{wall_s:.1f} s, {stats.cpu_s:.1f} s CPU; judge {judge.version}, sandbox {sandbox.name}"
     )
+    if known := total - stats.submissions:
+        console.print(f"{known} verdicts were known from {arguments.out}")
     return report
 
 
+def _stores(config: TaskConfig) -> list[Store]:
+    if config.path is None:
+        raise UsageError("task.path=PATH is missing: the rows to judge")
+    limits = Limits(config.max_tests, config.max_test_bytes)
+    found = find(config.name, config.path, "task.path")
+    return [prepare(source, limits) for sources in found.values() for source in sources]
+
+
+def _count(store: Store, first: int | None) -> int:
+    """Programs of a store, at most `first` of each kind of a row."""
+    columns = ("solutions", "incorrect_solutions")
+    lengths = [
+        length
+        for batch in store.batches
+        for column in columns
+        for length in batch.column(column).value_lengths().to_pylist()
+    ]
+    return sum(length if first is None else min(length, first) for length in lengths)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """0: every program has a verdict; 1: some have none; 2: nothing could be judged."""
+    """0: every program has a verdict; 1: some have none; 2: none could be judged; 130: stopped."""
     console = Console()
     try:
         report = run(parse(sys.argv[1:] if argv is None else argv), console)
     except (UsageError, OSError, ValueError, SandboxError) as error:
         print(f"validate: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("validate: interrupted; with the same out=FILE it goes on from here", file=sys.stderr)
+        return 130
     return 1 if report.infra_errors else 0
 
 

@@ -32,7 +32,7 @@ def schema() -> pa.Schema:
             ("memory_limit_mb", pa.int64()),
             ("hash", pa.string()),  # Problem.hash: all that a verdict depends on
             ("digest", pa.string()),  # of all but the name
-            ("place", pa.float64()),  # in [0, 1): which split a statement falls into
+            ("statement_hash", pa.string()),
             ("left_out", pa.string()),  # why the problem cannot be trained on; null where it can
         ]
     )
@@ -63,10 +63,9 @@ def to_problem(batch: pa.RecordBatch, row: int, name: str, judged: bool = True) 
     return problem
 
 
-def place(statement: str) -> float:
-    """A number in [0, 1) that depends on the statement's words alone."""
-    digest = hashlib.sha256(" ".join(statement.split()).encode()).digest()
-    return int.from_bytes(digest[:7]) / 2**56
+def statement_hash(statement: str) -> str:
+    """14 hex digits that depend on the statement's words alone."""
+    return hashlib.sha256(" ".join(statement.split()).encode()).hexdigest()[:14]
 
 
 def _row(problem: Problem, left_out: str | None) -> dict[str, Any]:
@@ -82,6 +81,6 @@ def _row(problem: Problem, left_out: str | None) -> dict[str, Any]:
         "memory_limit_mb": problem.memory_limit_mb,
         "hash": problem.hash,
         "digest": hashlib.sha256(repr((*told, *programs)).encode()).hexdigest()[:16],
-        "place": place(problem.statement),
+        "statement_hash": statement_hash(problem.statement),
         "left_out": left_out,
     }

@@ -31,8 +31,13 @@ class Entry:
     tags: tuple[str, ...]
     hash: str
     digest: str
-    place: float  # in [0, 1), from the statement
+    statement_hash: str
     left_out: str | None
+
+    @property
+    def place(self) -> float:
+        """In [0, 1), from the statement: where it falls among the splits."""
+        return int(self.statement_hash, 16) / 16 ** len(self.statement_hash)
 
     @property
     def statement(self) -> str:
@@ -84,7 +89,16 @@ def entries_of(stores: Sequence[Store], alone: bool) -> list[Entry]:
 
 def _light(store: Store) -> Iterator[tuple]:
     """(batch, row, and the columns named below) of each problem."""
-    columns = ("name", "difficulty", "source", "tags", "hash", "digest", "place", "left_out")
+    columns = (
+        "name",
+        "difficulty",
+        "source",
+        "tags",
+        "hash",
+        "digest",
+        "statement_hash",
+        "left_out",
+    )
     for batch in store.batches:
         held = [batch.column(column).to_pylist() for column in columns]
         for row, (name, difficulty, source, tags, *rest) in enumerate(zip(*held, strict=True)):
@@ -100,7 +114,7 @@ class Filter:
             field: {value.lower() for value in getattr(wanted, field)}
             for field in ("difficulty", "source", "tags")
         }
-        self.good = _good_hashes(quality) if quality else None
+        self.good = _good_statements(quality) if quality else None
 
     def keep(self, entries: Sequence[Entry], left_out: Counter[str]) -> list[Entry]:
         """The entries that pass; the reasons of the others are counted in `left_out`."""
@@ -117,13 +131,14 @@ class Filter:
                 text.lower() for text in ((own,) if isinstance(own, str) else own)
             }:
                 return f"not of task.filter.{field}"
-        if self.good is not None and entry.hash not in self.good:
+        if self.good is not None and entry.statement_hash not in self.good:
             return "not good by task.quality"
         return None
 
 
-def _good_hashes(file: str) -> set[str]:
-    """The hashes of the problems that a file of `python -m envs.validate` calls good."""
+def _good_statements(file: str) -> set[str]:
+    """Of a file of `python -m envs.validate`, the statements' hashes of the good problems."""
+    import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -131,11 +146,16 @@ def _good_hashes(file: str) -> set[str]:
         raise ValueError(
             f"task.quality={file}: no such file; `python -m envs.validate … quality=FILE` makes one"
         )
-    readers = {".parquet": pyarrow.parquet.read_table, ".csv": pyarrow.csv.read_csv}
+    # A hash of digits alone is no number.
+    typed = pyarrow.csv.ConvertOptions(column_types={"statement": pa.string()})
+    readers = {
+        ".parquet": pyarrow.parquet.read_table,
+        ".csv": lambda path: pyarrow.csv.read_csv(path, convert_options=typed),
+    }
     if Path(file).suffix not in readers:
         raise ValueError(f"task.quality={file}: it must end in .parquet or .csv")
     try:
-        rows = readers[Path(file).suffix](file).select(["hash", "good"]).to_pylist()
+        rows = readers[Path(file).suffix](file).select(["statement", "good"]).to_pylist()
     except (KeyError, ValueError) as error:
         raise ValueError(f"task.quality={file}: not a file of envs.validate: {error}") from error
-    return {row["hash"] for row in rows if row["good"]}
+    return {row["statement"] for row in rows if row["good"]}

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from envs.problem import Problem, Test
 from envs.tasks.cache import locked, replace_file, root
-from envs.tasks.columns import place, schema, to_batch
+from envs.tasks.columns import schema, statement_hash, to_batch
 from envs.tasks.fields import SkipRow
 from envs.tasks.rows import read
 from envs.tasks.sources import Source
@@ -151,7 +151,7 @@ def _chars(problem: Problem) -> int:
 def _cap(problem: Problem, limits: Limits) -> Problem:
     samples = set(problem.samples)
     hidden = [test for test in problem.tests if test not in samples]
-    random.Random(f"tests/{place(problem.statement)}").shuffle(hidden)
+    random.Random(f"tests/{statement_hash(problem.statement)}").shuffle(hidden)
     kept: list[Test] = []
     left = limits.max_bytes
     for test in (*problem.samples, *hidden):

@@ -2,12 +2,20 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import pandas
 import pytest
 
-from envs.validate import Arguments, UsageError, main, parse
+from envs.tasks import open_task
+from envs.tasks.compose import task_config
+from envs.validate import main, parse
 
+ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[3] / "shared" / "data")
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data rows in {DATA}")
 
@@ -41,7 +49,7 @@ def validate(path, tmp_path, *more):
     arguments = ["task=code_contests", f"task.path={path}", "sandbox=embedded", f"out={out}", *more]
     status = main(arguments)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    return status, lines
+    return status, sorted(lines, key=lambda line: (line["kind"] != "solution", line["index"]))
 
 
 def test_each_program_has_a_line(rows, tmp_path, capsys):
@@ -82,9 +90,13 @@ def test_first_takes_so_many_programs_of_each_kind(rows, tmp_path):
 
 
 def test_arguments():
-    assert parse(["task=taco", "task.path=a.jsonl"]) == Arguments("taco", Path("a.jsonl"))
-    given = parse(["task=apps", "task.path=a", "sandbox=docker", "first=3", "out=b"])
-    assert given == Arguments("apps", Path("a"), "docker", 3, Path("b"))
+    given = parse(["task=taco", "task.path=a.jsonl"])
+    assert (given.task.name, given.task.path) == ("taco", "a.jsonl")
+    assert given.task.max_tests > 10**6  # all of them
+    given = parse(["task=apps", "task.path=a", "task.max_tests=5", "sandbox=docker", "first=3"])
+    assert (given.task.max_tests, given.sandbox, given.first) == (5, "docker", 3)
+    given = parse(["task=taco", "out=b", "quality=c.csv"])
+    assert (given.out, given.quality) == (Path("b"), Path("c.csv"))
 
 
 @pytest.mark.parametrize(
@@ -92,16 +104,17 @@ def test_arguments():
     [
         ([], "task=: must be one of taco, code_contests, apps"),
         (["task=mini", "task.path=a"], "task=mini: must be one of"),
-        (["task=taco"], "task.path=FILE is missing"),
-        (["task=taco", "task.path=a", "sandbox=podman"], "sandbox=podman: must be one of"),
-        (["task=taco", "task.path=a", "first=0"], "first=0: must be a whole number above 0"),
-        (["task=taco", "task.path=a", "first=x"], "first=x: must be"),
+        (["task=taco", "sandbox=podman"], "sandbox=podman: must be one of"),
+        (["task=taco", "first=0"], "first=0: must be a whole number above 0"),
+        (["task=taco", "first=x"], "first=x: must be"),
+        (["task=taco", "quality=a.txt"], "quality=a.txt: must end in .parquet or .csv"),
         (["task=taco", "path=a"], "'path=a': write key=value, with a key of task, task.path"),
+        (["task=taco", "task.pth=a"], "unknown key 'task.pth'"),
         (["--help"], "'--help': write key=value"),
     ],
 )
 def test_wrong_arguments_are_named(argv, message):
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(ValueError, match=message):
         parse(argv)
 
 
@@ -112,6 +125,90 @@ def test_what_cannot_be_read_is_one_line(path, capsys):
     assert error.startswith("validate: ")
     assert path in error
     assert error.count("\n") == 1
+
+
+def test_what_was_judged_is_not_judged_again(rows, tmp_path, capsys):
+    path = rows(row([RIGHT, WRONG], [WRONG]))
+    _, first = validate(path, tmp_path)
+    out = tmp_path / "out.jsonl"
+    out.write_bytes(out.read_bytes()[:-20])  # a line that a kill cut in two
+    _, second = validate(path, tmp_path)
+    printed = capsys.readouterr().out
+    assert "2 verdicts were known from" in printed
+    assert [line["verdict"] for line in second] == [line["verdict"] for line in first]
+    _, third = validate(path, tmp_path)
+    assert third == second and "3 verdicts were known from" in capsys.readouterr().out
+
+
+def test_other_tests_are_judged_anew(rows, tmp_path, capsys):
+    validate(rows(row([RIGHT], [])), tmp_path)
+    more = {"input": ["5\n", "9\n"], "output": ["6\n", "11\n"]}
+    _, lines = validate(rows(row([RIGHT], [], private_tests=more)), tmp_path)
+    assert [line["verdict"] for line in lines] == ["ACCEPTED", "WRONG_ANSWER"]
+    assert "were known" not in capsys.readouterr().out
+
+
+def test_a_killed_validation_goes_on(tmp_path):
+    slow = f"for _ in range(10**6): pass\n{RIGHT}"
+    programs = [f"{slow}\n# {i}" for i in range(60)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row(programs, [])))
+    out = tmp_path / "out.jsonl"
+    command = [sys.executable, "-m", "envs.validate", "task=code_contests", f"task.path={path}"]
+    command += ["sandbox=embedded", f"out={out}"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    while not out.exists() or out.read_bytes().count(b"\n") < 10:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = out.read_bytes().count(b"\n")
+    assert 10 <= before < 60
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert sorted(line["index"] for line in lines) == list(range(60))
+    assert f"{before} verdicts were known" in done.stdout
+
+
+def test_a_file_of_something_else_is_not_overwritten(rows, tmp_path, capsys):
+    out = tmp_path / "out.jsonl"
+    out.write_text("my notes\n")
+    arguments = [f"task.path={rows(row([RIGHT], []))}", "sandbox=embedded", f"out={out}"]
+    assert main(["task=code_contests", *arguments]) == 2
+    assert "not a file of envs.validate" in capsys.readouterr().err
+    assert out.read_text() == "my notes\n"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_the_quality_of_each_problem_is_what_a_task_can_filter_on(rows, tmp_path, suffix):
+    def named(name, right, wrong, **columns):
+        told = {"name": name, "description": f"Print n + 1, {name}."}
+        return row(right, wrong, **told | columns)
+
+    path = rows(
+        named("good", [RIGHT], [WRONG]),
+        named("rejects a right one", [RIGHT, WRONG], []),
+        named("accepts a wrong one", [RIGHT], [RIGHT]),
+        named("untried", [], []),
+        named("free", [RIGHT], [], description="Print any of them."),
+    )
+    quality = tmp_path / f"quality{suffix}"
+    validate(path, tmp_path, f"quality={quality}")
+    read = pandas.read_csv if suffix == ".csv" else pandas.read_parquet
+    table = read(quality).set_index("name")
+    assert table.good.to_dict() == {
+        "code_contests/good": True,
+        "code_contests/rejects a right one": False,
+        "code_contests/accepts a wrong one": False,
+        "code_contests/free": False,
+    }
+    columns = ["right", "right_accepted", "wrong", "wrong_accepted", "tests"]
+    assert table.loc["code_contests/rejects a right one", columns].tolist() == [2, 1, 0, 0, 2]
+    assert table.loc["code_contests/good", columns].tolist() == [1, 1, 1, 0, 2]
+    task = open_task(
+        task_config(["task=code_contests", f"task.path={path}", f"task.quality={quality}"])
+    )
+    kept = [problem.name for problem in (*task.train, *task.validation, *task.test)]
+    assert kept == ["code_contests/good"]
 
 
 @needs_data

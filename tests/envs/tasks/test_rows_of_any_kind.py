@@ -11,7 +11,7 @@ from envs.tasks.columns import to_batch, to_problem
 from envs.tasks.fields import SkipRow
 from envs.tasks.rows import read
 
-SOME = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+SOME = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 TEXT = st.text(st.characters(codec=None), max_size=12)
 NUMBERS = st.one_of(
     st.integers(), st.floats(), st.integers(10**4299, 10**4301), st.sampled_from([math.inf, -0.0])

@@ -5,6 +5,7 @@ import csv
 import pytest
 
 from envs.tasks import open_task
+from envs.tasks.columns import statement_hash
 from envs.tasks.config import FilterConfig
 from envs.tasks.selection import StoredProblems
 from tests.envs.tasks.test_contests import config, taco_row, write
@@ -49,13 +50,13 @@ def test_a_quality_file_keeps_what_it_calls_good(file, tmp_path):
     problems = everything(open_task(config("taco", file)))
     quality = tmp_path / "quality.csv"
     with quality.open("w", newline="") as lines:
-        writer = csv.DictWriter(lines, ["hash", "good"])
+        writer = csv.DictWriter(lines, ["statement", "good"])
         writer.writeheader()
-        hashes = sorted({problem.hash for problem in problems})
-        writer.writerows({"hash": each, "good": "true"} for each in hashes)
+        hashes = sorted({statement_hash(problem.statement) for problem in problems})
+        writer.writerows({"statement": each, "good": "true"} for each in hashes)
     task = open_task(config("taco", file, quality=str(quality)))
     assert len(everything(task)) == 60
-    quality.write_text("hash,good\n" + "".join(f"{each},false\n" for each in hashes))
+    quality.write_text("statement,good\n" + "".join(f"{each},false\n" for each in hashes))
     task = open_task(config("taco", file, quality=str(quality)))
     assert task.left_out == {"not good by task.quality": 60}
 
