@@ -55,6 +55,7 @@ from itertools import *
 from heapq import *
 from bisect import *
 from math import *
+from builtins import pow
 import bisect, collections, functools, heapq, itertools, math, operator, random, re, string, sys
 """
 

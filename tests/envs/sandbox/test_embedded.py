@@ -244,6 +244,7 @@ CALLS = {
     "iterator": ("def f(a): return map(str, a)", [[1, 2]], ["1", "2"]),
     "none": ("def f(): pass", [], None),
     "long integer": ("def f(n): return 10 ** n", [5000], 10**5000),
+    "builtin pow": ("def f(a, b, m): return pow(a, b, m)", [2, 10, 7], 2),
 }
 
 
