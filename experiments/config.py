@@ -44,7 +44,7 @@ class EngineConfig:
     memory_share: float = 0.4  # vllm: of its GPU's memory, weights and cache of keys and values
     check_every: int = 10  # steps from one check against the learner to the next; 0: none
     check_samples: int = 16  # fresh responses in a check
-    check_bound: float | None = None  # nats; null: 0.001 in float32, 0.05 in bfloat16
+    check_bound: float | None = None  # nats; null: 0.001 in float32, 0.02 in bfloat16
     correction: str = "none"  # of the ratio, for what engine and learner differ by: none | truncate
     correction_bound: float = 2.0  # truncate: the largest weight of a token
 

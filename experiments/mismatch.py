@@ -21,7 +21,7 @@ from experiments.samples import PromptedProblem
 from experiments.scoring import Tokens
 from experiments.seeds import seed_for, stream
 
-BOUNDS = {"float32": 1e-3, "bfloat16": 5e-2}  # nats; rounding measured 1e-5 in float32
+BOUNDS = {"float32": 1e-3, "bfloat16": 2e-2}  # nats; measured means: 1e-6 and 0.002
 
 
 @dataclass(frozen=True)
