@@ -37,7 +37,7 @@ class ModelConfig:
 class EngineConfig:
     """What writes the responses, and how it is watched."""
 
-    name: str = "hf"  # hf | vllm
+    name: str = "hf"  # hf | vllm | auto: vllm on a GPU where it is installed
     batch_size: int = 256  # responses written at once
     device: str = "auto"  # vllm: auto is the learner's | cuda:N, one of its own
     colocate: bool = False  # vllm on the learner's GPU sleeps while the learner works
@@ -161,7 +161,7 @@ def _explain(error: OmegaConfBaseException, path: str, schema: type, prefix: str
 def _check_values(c: RunConfig) -> None:
     one_of = {
         "model.dtype": ("float32", "bfloat16", "auto"),
-        "engine.name": ("hf", "vllm"),
+        "engine.name": ("hf", "vllm", "auto"),
         "engine.correction": ("none", "truncate"),
         "runtime.name": ("sync",),
         "logger.name": ("none", "wandb"),
@@ -204,10 +204,8 @@ def _check_engine(c: RunConfig) -> None:
         raise UserError(f"engine.check_bound={e.check_bound}; it must be above 0, or null")
     if e.correction_bound < 1:
         raise UserError(f"engine.correction_bound={e.correction_bound}; it is at least 1")
-    if e.name != "vllm":
+    if e.name == "hf":
         return
-    from experiments.engines.vllm import check_installed
-
     if not re.fullmatch(r"auto|cuda:\d+", e.device):
         raise UserError(f"engine.device={e.device!r}; it is auto or cuda:N")
     if e.colocate and e.device != "auto":
@@ -217,7 +215,10 @@ def _check_engine(c: RunConfig) -> None:
         )
     if not 0 < e.memory_share < 1:
         raise UserError(f"engine.memory_share={e.memory_share}; it lies between 0 and 1")
-    check_installed()
+    if e.name == "vllm":
+        from experiments.engines.vllm import check_installed
+
+        check_installed()
 
 
 def _check_combinations(c: RunConfig, needs: Any) -> None:

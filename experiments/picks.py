@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from experiments.config import RunConfig
+from experiments.engines.vllm import RELEASE, installed
 
 # device → (task.max_prompt_tokens, task.max_response_tokens, model.dtype)
 PICKS = {"cuda": (2048, 1024, "bfloat16"), "cpu": (1024, 256, "float32")}
@@ -12,15 +13,18 @@ PICKS = {"cuda": (2048, 1024, "bfloat16"), "cpu": (1024, 256, "float32")}
 
 def pick(config: RunConfig, device: str) -> RunConfig:
     """The configuration with its open values filled in for `device`, e.g. "cuda:1"."""
-    prompt, response, dtype = PICKS["cuda" if device.startswith("cuda") else "cpu"]
-    task, model = config.task, config.model
+    kind = device.split(":")[0]
+    prompt, response, dtype = PICKS[kind]
+    task, model, engine = config.task, config.model, config.engine
     if task.max_prompt_tokens is None:
         task = replace(task, max_prompt_tokens=prompt)
     if task.max_response_tokens is None:
         task = replace(task, max_response_tokens=response)
     if model.dtype == "auto":
         model = replace(model, dtype=dtype)
-    return replace(config, task=task, model=model)
+    if engine.name == "auto":
+        engine = replace(engine, name="vllm" if kind == "cuda" and installed() == RELEASE else "hf")
+    return replace(config, task=task, model=model, engine=engine)
 
 
 def in_a_line(config: RunConfig, device: str) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from experiments.engines.vllm import RELEASE
 from experiments.picks import in_a_line, pick
 from tests.experiments.test_memory import config
 
@@ -18,6 +19,14 @@ def test_lengths_and_dtype_by_device(device, prompt, response, dtype):
     assert "\n" not in line
     for word in (device, "qwen25_coder_0b5", dtype, "engine=hf", str(prompt), str(response)):
         assert word in line
+
+
+def test_the_engine_is_vllm_on_a_gpu_that_has_it(monkeypatch):
+    asked = config("task=taco", "engine=auto")
+    assert pick(asked, "cpu").engine.name == "hf"
+    for version, engine in {None: "hf", "0.1.0": "hf", RELEASE: "vllm"}.items():
+        monkeypatch.setattr("experiments.picks.installed", lambda version=version: version)
+        assert pick(asked, "cuda:0").engine.name == engine
 
 
 def test_what_is_given_stays():
