@@ -44,7 +44,7 @@ def main() -> None:
         config, model, tokenizer = prepare(options, Path(folder))
         task = open_task(config.task)
         prompts = [
-            p.tokens for p in encode_prompts(task.train, task.prompt, tokenizer, config.task, {})[0]
+            p.tokens for p in encode_prompts(task.train, task, tokenizer, config.task, {})[0]
         ]
         ends = models.end_tokens(model, tokenizer)
         engines: dict[str, Engine] = {"ours": HFEngine(model, ends, tokenizer.pad_token_id, 4096)}

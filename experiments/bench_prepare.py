@@ -35,7 +35,7 @@ config = task_config(["task=taco", "task.path=" + sys.argv[1], "task.max_prompt_
 begun = time.perf_counter()
 task = open_task(config)
 opened = time.perf_counter()
-prompts, dropped = encode_prompts(task.train, task.prompt, tokenizer, config, {})
+prompts, dropped = encode_prompts(task.train, task, tokenizer, config, {})
 encoded = time.perf_counter()
 for index in range(0, len(prompts), max(1, len(prompts) // 200)):
     assert prompts[index].problem.tests  # as the first batches of a run would read them

@@ -103,15 +103,15 @@ def estimate(shape: Shape, config: RunConfig, needs: Needs) -> Estimate:
     kept = shape.layers * (8 * shape.width + 4 * shape.inner_width) * size
     tokens = c.max_prompt_tokens + c.max_response_tokens
     micro_batch = min(config.train.micro_batch, config.train.prompts * config.train.group_size)
+    sampling = tokens * shape.layers * shape.cache_width * size
     if config.engine.name == "vllm":
-        held["vLLM's weights"] = weights  # its cache takes what engine.memory_share leaves
+        held["vLLM's weights"] = weights
+        sampling = 1  # it plans its cache within engine.memory_share
     logits = min(LOGITS_PER_CHUNK, micro_batch * c.max_response_tokens * shape.vocabulary)
     return Estimate(
         held=held,
         training=tokens * kept,
-        sampling=tokens * shape.layers * shape.cache_width * size
-        if config.engine.name == "hf"
-        else 1,
+        sampling=sampling,
         chunk=logits * _LOGIT_BYTES,
         micro_batch=micro_batch,
         batch_size=config.engine.batch_size,

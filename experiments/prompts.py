@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.progress import track
 
 from envs.problem import Problem
+from envs.tasks import Task
 from envs.tasks.cache import root
 from envs.tasks.config import TaskConfig
 from envs.tasks.prompts import templates_digest
@@ -45,7 +47,7 @@ class Prompts(Sequence[PromptedProblem]):
 
 def encode_prompts(
     problems: Sequence[Problem],
-    text_of: Callable[[Problem], str],
+    task: Task,
     tokenizer: object,
     config: TaskConfig,
     chat_args: Mapping[str, Any],
@@ -61,13 +63,16 @@ def encode_prompts(
             "the model's tokenizer has no chat template, which task.chat=true needs; choose an "
             "instruct model, or set task.chat=false for plain prompts"
         )
-    encode = partial(_encode, tokenizer=tokenizer, chat_args=chat_args if config.chat else None)
-    note = _note(problems, tokenizer, config, chat_args)
+    shots = task.shots()
+    encode = partial(_plain, tokenizer=tokenizer, shots=shots)
+    if config.chat:
+        encode = partial(_chat, tokenizer=tokenizer, shots=shots, chat_args=chat_args)
+    note = _note(problems, tokenizer, (config.chat, shots, sorted(chat_args.items())))
     if note is not None and note.exists():
         with np.load(note) as held:
             ids, ends = held["ids"], held["ends"]
     else:
-        rows = list(_encoded(problems, text_of, encode))
+        rows = list(_encoded(problems, task.prompt, encode))
         ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
         ids = np.concatenate([np.zeros(0, np.int32), *rows])
         if note is not None:
@@ -86,40 +91,44 @@ def _encoded(
 
     stored = isinstance(problems, StoredProblems)
     told = problems.told() if stored else problems
+    console = Console(stderr=True)
     shown = track(
         told,
         "encoding prompts",
         total=len(problems),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
-        disable=not stored,
+        disable=not (stored and console.is_terminal),
     )
     for problem in shown:
         yield np.asarray(encode(text_of(problem)), dtype=np.int32)
 
 
-def _encode(text: str, tokenizer: object, chat_args: Mapping[str, Any] | None) -> list[int]:
-    if chat_args is None:
-        return tokenizer(text)["input_ids"]
-    message = [{"role": "user", "content": text}]
-    encoded = tokenizer.apply_chat_template(message, add_generation_prompt=True, **chat_args)
+def _plain(text: str, tokenizer: object, shots: Sequence[tuple[str, str]]) -> list[int]:
+    return tokenizer("\n\n".join([*itertools.chain.from_iterable(shots), text]))["input_ids"]
+
+
+def _chat(
+    text: str,
+    tokenizer: object,
+    shots: Sequence[tuple[str, str]],
+    chat_args: Mapping[str, Any],
+) -> list[int]:
+    turns = [*itertools.chain.from_iterable(shots), text]
+    roles = itertools.cycle(("user", "assistant"))
+    messages = [{"role": role, "content": turn} for role, turn in zip(roles, turns, strict=False)]
+    encoded = tokenizer.apply_chat_template(messages, add_generation_prompt=True, **chat_args)
     return encoded["input_ids"]
 
 
-def _note(
-    problems: Sequence[Problem],
-    tokenizer: object,
-    config: TaskConfig,
-    chat_args: Mapping[str, Any],
-) -> Path | None:
+def _note(problems: Sequence[Problem], tokenizer: object, settings: object) -> Path | None:
     """Where the tokens of a prepared data set's prompts are kept; None for other problems."""
     if not isinstance(problems, StoredProblems) or not hasattr(tokenizer, "backend_tokenizer"):
         return None
     known = (
         problems.digest,
         templates_digest(),
-        config.chat,
-        sorted(chat_args.items()),
+        settings,
         tokenizer.chat_template,
         tokenizer.backend_tokenizer.to_str(),
     )

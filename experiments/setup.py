@@ -164,9 +164,7 @@ def _prompts(
     problems: Sequence[Problem], split: str, task: Task, tokenizer: object, config: RunConfig
 ) -> Sequence[PromptedProblem]:
     """The split's prompts; an empty split is an error, dropped problems are said."""
-    kept, dropped = encode_prompts(
-        problems, task.prompt, tokenizer, config.task, config.model.chat_args
-    )
+    kept, dropped = encode_prompts(problems, task, tokenizer, config.task, config.model.chat_args)
     if dropped:
         task.left_out[f"prompt over task.max_prompt_tokens={config.task.max_prompt_tokens}"] += (
             dropped

@@ -25,13 +25,27 @@ class Task:
     prompt: Callable[[Problem], str]  # the user message
     response: Callable[[str], str]  # a program → the response that offline data makes of it
     data_hash: str  # 16 hex digits over all problems, their programs and their prompts
+    examples: list[Problem] = field(default_factory=list)  # shown, solved, before every problem
     rows_read: int = 0  # of a public data set
     left_out: Counter[str] = field(default_factory=Counter)  # why rows gave no problem → how many
     decontaminated: list[dict[str, object]] = field(default_factory=list)  # pairs, train and test
 
+    def shots(self) -> list[tuple[str, str]]:
+        """What is asked in each example, and its answer: its shortest right program."""
+        return [(self.prompt(p), self.response(min(p.solutions, key=len))) for p in self.examples]
+
 
 def open_task(config: TaskConfig) -> Task:
     """The task that `config` names; ValueError or OSError says which key is wrong."""
+    task = _open(config)
+    if not config.few_shot:
+        return task
+    from envs.tasks.few_shot import with_examples
+
+    return with_examples(task, config.few_shot)
+
+
+def _open(config: TaskConfig) -> Task:
     if config.name == "mini":
         from envs.tasks import mini
 

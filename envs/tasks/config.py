@@ -33,6 +33,7 @@ class TaskConfig:
     max_tests: int = 40  # of a problem; which ones are kept is drawn from its statement
     max_test_bytes: int = 4_000_000  # of a problem's tests in all, inputs and outputs
     decontaminate: bool = True  # take problems out of train whose statement stands in test too
+    few_shot: int = 0  # solved problems of the train split that are shown before every problem
     chat: bool = True  # prompts go through the model's chat template; an error where it has none
     # longer prompts are dropped and counted; null: experiments/picks.py says by the device
     max_prompt_tokens: int | None = 256

@@ -144,7 +144,9 @@ def _pairs(train: Sequence[Entry], test: Sequence[Entry]) -> list[dict[str, obje
         return json.loads(note.read_text())
     columns = (TextColumn("comparing statements"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+    quiet = not console.is_terminal
+    elapsed = TimeElapsedColumn()
+    with Progress(*columns, elapsed, console=console, transient=True, disable=quiet) as progress:
         bar = progress.add_task("", total=len(train))
         pairs = similar_pairs(train, test, lambda done: progress.update(bar, completed=done))
     note.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,13 @@
 """Prompts in tokens: read once, then kept beside the prepared data set."""
 
+from dataclasses import replace
+
 import pytest
 
 from envs.tasks import open_task
 from envs.tasks.cache import root
 from envs.tasks.config import TaskConfig
+from envs.tasks.few_shot import with_examples
 from experiments.config import ModelConfig
 from experiments.errors import UserError
 from experiments.models import load
@@ -26,10 +29,10 @@ def task(tmp_path, monkeypatch):
 
 def test_long_prompts_are_dropped_and_counted(task, tokenizer):
     every, none = encode_prompts(
-        task.train, task.prompt, tokenizer, TaskConfig(max_prompt_tokens=10**6), {}
+        task.train, task, tokenizer, TaskConfig(max_prompt_tokens=10**6), {}
     )
     some, dropped = encode_prompts(
-        task.train, task.prompt, tokenizer, TaskConfig(max_prompt_tokens=900), {}
+        task.train, task, tokenizer, TaskConfig(max_prompt_tokens=900), {}
     )
     assert none == 0 and len(every) == len(task.train)
     assert 0 < dropped < len(task.train) and len(some) + dropped == len(task.train)
@@ -38,19 +41,18 @@ def test_long_prompts_are_dropped_and_counted(task, tokenizer):
 
 
 def test_the_second_time_nothing_is_encoded(task, tokenizer):
-    first, _ = encode_prompts(
-        task.train, task.prompt, tokenizer, TaskConfig(max_prompt_tokens=900), {}
-    )
+    first, _ = encode_prompts(task.train, task, tokenizer, TaskConfig(max_prompt_tokens=900), {})
 
     def prompt(_):
         raise AssertionError("a prompt was made again")
 
-    again, _ = encode_prompts(task.train, prompt, tokenizer, TaskConfig(max_prompt_tokens=900), {})
+    unasked = replace(task, prompt=prompt)
+    again, _ = encode_prompts(task.train, unasked, tokenizer, TaskConfig(max_prompt_tokens=900), {})
     assert [p.tokens for p in again] == [p.tokens for p in first]
     with pytest.raises(AssertionError):
-        encode_prompts(task.train, prompt, tokenizer, TaskConfig(chat=False), {})
+        encode_prompts(task.train, unasked, tokenizer, TaskConfig(chat=False), {})
     with pytest.raises(AssertionError):
-        encode_prompts(task.train, prompt, tokenizer, TaskConfig(), {"enable_thinking": False})
+        encode_prompts(task.train, unasked, tokenizer, TaskConfig(), {"enable_thinking": False})
     assert len(list((root() / "prompts").iterdir())) == 1
 
 
@@ -58,7 +60,7 @@ def test_a_tokenizer_without_a_template_is_said(task, tokenizer):
     template, tokenizer.chat_template = tokenizer.chat_template, None
     try:
         with pytest.raises(UserError, match=r"task\.chat=false"):
-            encode_prompts(task.train, task.prompt, tokenizer, TaskConfig(), {})
+            encode_prompts(task.train, task, tokenizer, TaskConfig(), {})
     finally:
         tokenizer.chat_template = template
 
@@ -68,8 +70,27 @@ def test_the_chat_template_is_told_what_the_model_wants(task, tokenizer):
     tokenizer.chat_template = template + "{% if quiet is defined %}quiet{% endif %}"
     try:
         wide = TaskConfig(max_prompt_tokens=10**6)
-        plain, _ = encode_prompts(task.train, task.prompt, tokenizer, wide, {})
-        quiet, _ = encode_prompts(task.train, task.prompt, tokenizer, wide, {"quiet": True})
+        plain, _ = encode_prompts(task.train, task, tokenizer, wide, {})
+        quiet, _ = encode_prompts(task.train, task, tokenizer, wide, {"quiet": True})
     finally:
         tokenizer.chat_template = template
     assert tokenizer.decode(quiet[0].tokens) == tokenizer.decode(plain[0].tokens) + "quiet"
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_examples_come_before_every_problem_and_out_of_train(task, tokenizer, chat):
+    shown = with_examples(task, 2)
+    names = {problem.name for problem in shown.examples}
+    assert len(names) == 2 and len(shown.train) == len(task.train) - 2
+    assert not names & {problem.name for problem in shown.train}
+    lengths = {p.name: len(task.prompt(p)) for p in task.train}
+    assert max(lengths[name] for name in names) <= min(lengths[p.name] for p in shown.train)
+    wide = TaskConfig(max_prompt_tokens=10**6, chat=chat)
+    prompts, _ = encode_prompts(shown.test, shown, tokenizer, wide, {})
+    for prompt in prompts:
+        text = tokenizer.decode(prompt.tokens, skip_special_tokens=True)
+        places = [text.index(asked) for asked, _ in shown.shots()]
+        assert text.count(shown.shots()[0][1]) == 2  # both answers are the same program
+        assert places == sorted(places) and places[-1] < text.rindex(task.prompt(prompt.problem))
+    with pytest.raises(ValueError, match=r"task\.few_shot=500"):
+        with_examples(task, 500)
