@@ -1,8 +1,12 @@
-"""Assertions of function tests as our call tests, so that no expected value enters the sandbox.
+"""Tests out of asserts: `assert f(1, [2]) == 3` becomes a call with JSON arguments and its result.
 
-`assert f(1, [2]) == 3` becomes the arguments `[1, [2]]` and the value `3`. Nothing is evaluated
-but literals. An assertion that says anything else leaves its problem out as a whole, since with
-fewer tests wrong programs would pass.
+HumanEval and MBPP keep their tests as Python code. It is read and never run, so that expected
+results stay outside the sandbox. An assert that says more than a call test can hold makes the whole
+problem skipped: the tests that are left would accept wrong programs.
+
+JSON has no tuple: one that is returned equals the list of its items, but one among the arguments
+would reach the program as a list, so that it makes the problem skipped. `assert f(x)` expects True
+and `assert not f(x)` False, where Python would take other values of that truth too.
 """
 
 from __future__ import annotations
@@ -10,111 +14,182 @@ from __future__ import annotations
 import ast
 import json
 import operator
-from collections.abc import Iterable
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
+from envs.checker import ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE
 from envs.problem import Test
-from envs.tasks.fields import SkipRow
+from envs.tasks.fields import SkipRow, integers_of_any_length
 
-TOLERANCES = (1e-9, 1e-4)  # of float comparisons that the checker's own 1e-6 may stand for
-_ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+LARGEST = 1_000_000  # items, characters or bits of a value that a row's arithmetic may build
+_ARITHMETIC = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_NOTHING_TESTED = (ast.Pass, ast.Import, ast.ImportFrom)
 
 
-def call_tests(assertions: Iterable[ast.stmt], function: str) -> tuple[Test, ...]:
-    """Tests of `function`. Raises SkipRow for what is no assertion on one call of it."""
-    found = [_call_test(statement, function) for statement in assertions]
-    tests = tuple(dict.fromkeys(test for test in found if test is not None))
+def parse(code: Any, what: str) -> list[ast.stmt]:
+    """The statements of a column that holds Python; SkipRow where it does not."""
+    if not isinstance(code, str):
+        raise SkipRow(f"{what} is not a text")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SkipRow(f"{what} is not Python") from None
+
+
+def asserted_tests(statements: Sequence[ast.stmt]) -> tuple[str, tuple[Test, ...]]:
+    """(the one function that the asserts call, its tests). Raises SkipRow.
+
+    Imports, strings and asserts of a true constant test nothing and are passed over.
+    """
+    functions: set[str] = set()
+    tests: list[Test] = []
+    for statement in statements:
+        match statement:
+            case ast.Assert(test=ast.Constant(value=value)) if value:
+                continue
+            case ast.Assert(test=test):
+                call, expected = _asserted(test)
+                functions.add(call.func.id)
+                arguments = [literal(argument) for argument in call.args]
+                tests.append(Test(_as_json(arguments), _as_json(expected, returned=True)))
+            case ast.Expr(value=ast.Constant()):
+                continue
+            case _ if not isinstance(statement, _NOTHING_TESTED):
+                raise SkipRow("the tests are more than asserts")
     if not tests:
         raise SkipRow("no tests")
-    return tests
+    if len(functions) > 1:
+        raise SkipRow("the asserts call more than one function")
+    return functions.pop(), tuple(dict.fromkeys(tests))
 
 
-def called(assertion: str) -> str | None:
-    """The name of the first function that is called in an assertion and is not Python's own."""
-    own = {"set", "sorted", "abs", "len", "isclose", "list", "tuple", "str", "round", "sum"}
-    calls = [node for node in ast.walk(parsed(assertion)) if isinstance(node, ast.Call)]
-    names = [node.func.id for node in calls if isinstance(node.func, ast.Name)]
-    return next((name for name in names if name not in own), None)
-
-
-def parsed(code: str) -> ast.Module:
-    """Code of a data set; SkipRow where it is no Python."""
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise SkipRow("a test is not Python") from None
-
-
-def _call_test(statement: ast.stmt, function: str) -> Test | None:
-    match statement:
-        case ast.Expr(value=ast.Constant()) | ast.Assert(test=ast.Constant(value=True)):
-            return None  # a docstring, or an assertion of nothing
-        case ast.Assert(test=test):
-            call, value = _claim(test)
-        case _:
-            raise SkipRow("a test is not a plain assertion")
-    if not (isinstance(call.func, ast.Name) and call.func.id == function) or call.keywords:
-        raise SkipRow("a test is not a plain assertion")
-    arguments = [_value(argument, inside_call=True) for argument in call.args]
-    return Test(json.dumps(arguments), json.dumps(value))
-
-
-def _claim(test: ast.expr) -> tuple[ast.Call, Any]:
-    """(the call, the value that it is said to have)."""
+def _asserted(test: ast.expr) -> tuple[ast.Call, Any]:
+    """(the call, what it must return) of an assert's condition."""
     match test:
-        case ast.Call(func=ast.Attribute(attr="isclose"), args=[ast.Call() as call, other]):
-            tolerances = [_value(keyword.value) for keyword in test.keywords]
-            return call, _close_to(_value(other), min(tolerances, default=1e-9))
-        case ast.Call():
-            return test, True
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Call() as call):
-            return call, False
         case ast.Compare(
-            left=ast.Call(
-                func=ast.Name(id="abs"),
-                args=[ast.BinOp(left=ast.Call() as call, op=ast.Sub(), right=other)],
-            ),
+            left=ast.Call(func=ast.Name("abs"), args=[ast.BinOp(one, ast.Sub(), other)]),
             ops=[ast.Lt() | ast.LtE()],
-            comparators=[tolerance],
+            comparators=[within],
         ):
-            return call, _close_to(_value(other), _value(tolerance))
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
-            call, value = (left, right) if isinstance(left, ast.Call) else (right, left)
-            if isinstance(call, ast.Call):
-                return call, _value(value)
-    raise SkipRow("a test is not a plain assertion")
+            return _near(one, other, literal(within), 0.0)
+        case ast.Call(
+            func=ast.Name("isclose") | ast.Attribute(ast.Name("math"), "isclose"),
+            args=[one, other],
+            keywords=given,
+        ):
+            tolerances = {"abs_tol": 0.0, "rel_tol": 1e-9}
+            tolerances |= {keyword.arg: literal(keyword.value) for keyword in given}
+            return _near(one, other, tolerances["abs_tol"], tolerances["rel_tol"])
+        case ast.Compare(left=one, ops=[ast.Eq()], comparators=[other]):
+            return _sides(one, other)
+        case ast.Compare(
+            left=one, ops=[ast.Is()], comparators=[ast.Constant(None | True | False) as other]
+        ):
+            return _sides(one, other)
+        case ast.UnaryOp(ast.Not(), operand=call):
+            return _plain_call(call), False
+    return _plain_call(test), True
 
 
-def _close_to(value: Any, tolerance: Any) -> float:
-    """A float, since only that is compared with a tolerance."""
-    low, high = TOLERANCES
-    if not isinstance(tolerance, float) or not low <= tolerance <= high:
-        raise SkipRow("a test has a tolerance of its own")
-    return float(value)
+def _sides(one: ast.expr, other: ast.expr) -> tuple[ast.Call, Any]:
+    call, expected = (one, other) if isinstance(one, ast.Call) else (other, one)
+    return _plain_call(call), literal(expected)
 
 
-def _value(node: ast.expr, inside_call: bool = False) -> Any:
-    """A literal. Tuples are lists to JSON: right for a returned one, not for an argument."""
+def _near(one: ast.expr, other: ast.expr, absolute: Any, relative: Any) -> tuple[ast.Call, float]:
+    """A float test, if the assert is not more generous than the checker."""
+    call, expected = _sides(one, other)
+    numbers = (expected, absolute, relative)
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise SkipRow("an assert compares what is no number")
+    allowed = max(ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE * abs(expected))
+    if max(absolute, relative * abs(expected)) > allowed:
+        raise SkipRow("an assert allows more than the checker's tolerance")
+    return call, float(expected)
+
+
+def _plain_call(node: ast.expr) -> ast.Call:
     match node:
-        case ast.Constant(value=None | bool() | int() | float() | str() as value):
+        case ast.Call(func=ast.Name(), keywords=[]):
+            return node
+    raise SkipRow("an assert is not one call compared with a literal")
+
+
+def literal(node: ast.expr) -> Any:
+    """The value of a literal, or of arithmetic on literals up to LARGEST; SkipRow for the rest."""
+    match node:
+        case ast.Constant(value=value):
             return value
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            value = _value(operand, inside_call)
-            if isinstance(value, int | float):
-                return -value
         case ast.List(elts=items):
-            return [_value(item, inside_call) for item in items]
-        case ast.Tuple(elts=items) if not inside_call:
-            return [_value(item) for item in items]
-        case ast.Dict(keys=keys, values=values) if all(_is_text(key) for key in keys):
-            found = [_value(value, inside_call) for value in values]
-            return dict(zip([key.value for key in keys], found, strict=True))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            both = [_value(side, inside_call) for side in (left, right)]
-            if all(isinstance(side, int | float) and abs(side) < 1e18 for side in both):
-                return _ARITHMETIC[type(op)](*both)
-    raise SkipRow("a test has a value that JSON does not hold")
+            return [literal(item) for item in items]
+        case ast.Tuple(elts=items):
+            return tuple(literal(item) for item in items)
+        case ast.Dict(keys=keys, values=values):
+            names = [key.value if isinstance(key, ast.Constant) else None for key in keys]
+            if not all(isinstance(name, str) for name in names):
+                raise SkipRow("an assert holds a dict whose keys are not all strings")
+            return dict(zip(names, map(literal, values), strict=True))
+        case ast.Set():
+            raise SkipRow("an assert holds a set")
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+            value = literal(operand)
+            if isinstance(value, int | float):
+                return -value if isinstance(node.op, ast.USub) else +value
+        case ast.BinOp(left=left, op=op, right=right):
+            return _combined(type(op), literal(left), literal(right))
+    raise SkipRow("an assert holds more than calls and literals")
 
 
-def _is_text(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def _combined(op: type[ast.operator], left: Any, right: Any) -> Any:
+    """Arithmetic of numbers; sequences joined, or repeated, as long as the value stays small."""
+    numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    joined = op is ast.Add and type(left) is type(right) and isinstance(left, str | list | tuple)
+    if op is ast.Mult and isinstance(left, int):
+        left, right = right, left  # the sequence first, if one is repeated
+    repeated = op is ast.Mult and isinstance(left, str | list | tuple) and isinstance(right, int)
+    if op in _ARITHMETIC and (numbers or joined or repeated):
+        times = right if isinstance(right, int) and (repeated or op is ast.Pow) else 1
+        if _size(left) * abs(times) <= LARGEST:
+            try:
+                return _ARITHMETIC[op](left, right)
+            except (ArithmeticError, ValueError):
+                pass
+    raise SkipRow("an assert holds arithmetic that is not followed")
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, list | tuple):
+        return 1 + sum(map(_size, value))
+    if isinstance(value, dict):
+        return 1 + sum(map(_size, value.values()))
+    return 1 + (value.bit_length() if isinstance(value, int) else len(str(value)))
+
+
+def _as_json(value: Any, *, returned: bool = False) -> str:
+    _check(value, returned)
+    with integers_of_any_length():
+        return json.dumps(value)
+
+
+def _check(value: Any, returned: bool) -> None:
+    """Raises SkipRow for what the function would get, or give, otherwise than the assert says."""
+    if isinstance(value, tuple) and not returned:
+        raise SkipRow("an argument holds a tuple, which JSON would make a list")
+    if isinstance(value, list | tuple):
+        for item in value:
+            _check(item, returned)
+    elif isinstance(value, dict):
+        _check(list(value.values()), returned)
+    elif not isinstance(value, str | int | float | None):
+        raise SkipRow(f"an assert holds a {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""Public contest data sets as tasks: TACO, CodeContests, APPS, and the paper's crossing of two.
+"""Public data sets as tasks: TACO, CodeContests, APPS, the paper's crossing, HumanEval, MBPP.
 
 Rows come from a file, whose problems are then split by their statements, or from a folder or the
 hub, which bring the data set's own splits. Whatever is left out is counted by its reason.

@@ -1,7 +1,4 @@
-"""HumanEval (Chen et al. 2021, arXiv 2107.03374): functions to complete, tested by assertions.
-
-Columns: task_id, prompt, canonical_solution, test, entry_point.
-"""
+"""HumanEval (openai/openai_humaneval; Chen et al. 2021): complete a function from its docstring."""
 
 from __future__ import annotations
 
@@ -9,24 +6,41 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from envs.problem import Problem
-from envs.tasks.asserts import call_tests, parsed
+from envs.problem import Problem, Test
+from envs.tasks.asserts import asserted_tests, parse
 from envs.tasks.fields import SkipRow
+from envs.tasks.special_judge import checker_for
 
 
 def humaneval_problem(row: Mapping[str, Any], name: str) -> Problem:
-    """A call-based problem; the prompt's code is the statement. Raises SkipRow."""
-    prompt, test = row.get("prompt") or "", row.get("test") or ""
-    functions = [node for node in parsed(test).body if isinstance(node, ast.FunctionDef)]
-    check = next((node for node in functions if node.name == "check"), None)
-    if check is None:
-        raise SkipRow("no function `check`")
+    """A problem from a row; its prompt, a function without a body, is statement and starter code.
+
+    The right program is prompt and canonical solution together. Raises SkipRow.
+    """
+    prompt, fn_name = row.get("prompt"), row.get("entry_point")
+    if not isinstance(prompt, str) or not isinstance(fn_name, str):
+        raise SkipRow("prompt or entry_point is not a text")
+    tests = _tests(row)
+    solution = row.get("canonical_solution")
     return Problem(
         name=name,
-        statement=f"Complete this function.\n\n```python\n{prompt.strip()}\n```",
+        statement=prompt,
         samples=(),
-        tests=call_tests(check.body, check.args.args[0].arg),
-        checker="call",
-        fn_name=row.get("entry_point"),
-        solutions=(prompt + row["canonical_solution"],) if row.get("canonical_solution") else (),
+        tests=tests,
+        checker=checker_for(prompt, tests, fn_name),
+        fn_name=fn_name,
+        starter_code=prompt,
+        source="HumanEval",
+        solutions=(prompt + solution,) if isinstance(solution, str) else (),
     )
+
+
+def _tests(row: Mapping[str, Any]) -> tuple[Test, ...]:
+    """The asserts of `check(candidate)`, the one function that the column `test` defines."""
+    defined = [node for node in parse(row.get("test"), "test") if not isinstance(node, ast.Assign)]
+    match defined:
+        case [ast.FunctionDef(name="check", args=ast.arguments(args=[parameter]), body=body)]:
+            called, tests = asserted_tests(body)
+            if called == parameter.arg:
+                return tests
+    raise SkipRow("test is not one function check(candidate) with asserts about it")

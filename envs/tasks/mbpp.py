@@ -1,7 +1,7 @@
-"""MBPP (Austin et al. 2021, arXiv 2108.07732): a sentence, a function, three assertions.
+"""MBPP (google-research-datasets/mbpp; Austin et al. 2021): a sentence, and asserts to satisfy.
 
-Columns of the full set: task_id, text, code, test_list, test_setup_code, challenge_test_list; of
-the sanitized one: prompt instead of text, test_imports instead of test_setup_code.
+Rows of both its forms: `full` has text, test_setup_code and challenge_test_list; `sanitized` has
+prompt and test_imports.
 """
 
 from __future__ import annotations
@@ -10,29 +10,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from envs.problem import Problem
-from envs.tasks.asserts import call_tests, called, parsed
+from envs.tasks.asserts import asserted_tests, parse
 from envs.tasks.fields import SkipRow
+from envs.tasks.special_judge import checker_for
 
 
 def mbpp_problem(row: Mapping[str, Any], name: str) -> Problem:
-    """A call-based problem. As usual the first assertion is shown, or no name could be known."""
-    assertions = [*(row.get("test_list") or ()), *(row.get("challenge_test_list") or ())]
-    if not assertions:
-        raise SkipRow("no tests")
+    """A problem from a row; the statement shows the first assert, as is usual. Raises SkipRow."""
     if row.get("test_setup_code"):
-        raise SkipRow("the tests need set-up code")
-    function = called(assertions[0])
-    if function is None:
-        raise SkipRow("a test is not a plain assertion")
-    statements = [statement for text in assertions for statement in parsed(text).body]
-    text = row.get("text") or row.get("prompt") or ""
-    shown = f"\n\nFor example:\n```python\n{assertions[0].strip()}\n```"
+        raise SkipRow("the tests have set-up code")
+    listed = [*_texts(row, "test_list"), *_texts(row, "challenge_test_list")]
+    fn_name, tests = asserted_tests(parse("\n".join(listed), "test_list"))
+    text = row.get("text") or row.get("prompt")
+    code = row.get("code")
+    if not isinstance(text, str):
+        raise SkipRow("neither text nor prompt is there")
+    statement = f"{text.strip()}\n\nFor example:\n```python\n{listed[0].strip()}\n```"
     return Problem(
         name=name,
-        statement=text.strip() + shown if text.strip() else "",
-        samples=(),
-        tests=call_tests(statements, function),
-        checker="call",
-        fn_name=function,
-        solutions=(row["code"],) if row.get("code") else (),
+        statement=statement,
+        samples=tests[:1],
+        tests=tests,
+        checker=checker_for(text, tests, fn_name),
+        fn_name=fn_name,
+        source="MBPP",
+        solutions=(code,) if isinstance(code, str) else (),
     )
+
+
+def _texts(row: Mapping[str, Any], column: str) -> list[str]:
+    held = row.get(column) or []
+    if not isinstance(held, list) or not all(isinstance(item, str) for item in held):
+        raise SkipRow(f"{column} is not a list of texts")
+    return held

@@ -1,7 +1,8 @@
 """Rows of public contest data sets, in their original schemas, turned into problems.
 
-TACO, CodeContests and APPS, from JSON lines, parquet or Arrow. Rows that cannot be judged are
-skipped and counted by reason; problems that accept any valid answer stay, marked `needs_checker`.
+TACO, CodeContests and APPS; HumanEval and MBPP have files of their own. From JSON lines, parquet or
+Arrow. Rows that cannot be judged are skipped and counted by reason; problems that accept any valid
+answer stay, marked `needs_checker`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from envs.tasks import fields
 from envs.tasks.fields import SkipRow
 from envs.tasks.humaneval import humaneval_problem
 from envs.tasks.mbpp import mbpp_problem
-from envs.tasks.special_judge import comparing_checker, why_needs_checker
+from envs.tasks.special_judge import checker_for
 
 Row = Mapping[str, Any]
 
@@ -53,7 +54,7 @@ def taco_problem(row: Row, name: str) -> Problem:
         statement=statement,
         samples=(),
         tests=tests,
-        checker=_checker(statement, tests, fn_name),
+        checker=checker_for(statement, tests, fn_name),
         fn_name=fn_name,
         starter_code=starter_code,
         time_limit_s=fields.seconds(row.get("time_limit")),
@@ -88,7 +89,7 @@ def code_contests_problem(row: Row, name: str) -> Problem:
         statement=statement,
         samples=samples,
         tests=tests,
-        checker=_checker(statement, tests, None),
+        checker=checker_for(statement, tests, None),
         time_limit_s=_duration(row.get("time_limit")),
         memory_limit_mb=-(-memory_bytes // 2**20) or None,
         difficulty=str(row.get("difficulty") or ""),
@@ -210,12 +211,6 @@ TASKS: dict[str, tuple[Callable[[Row, str], Problem], str | None]] = {
     "humaneval": (humaneval_problem, "task_id"),
     "mbpp": (mbpp_problem, "task_id"),
 }
-
-
-def _checker(statement: str, tests: tuple[Test, ...], fn_name: str | None) -> str:
-    if why_needs_checker(statement, tests):
-        return "needs_checker"
-    return "call" if fn_name else comparing_checker(statement, tests)
 
 
 def _code_contests_tests(row: Row, *columns: str) -> tuple[Test, ...]:

@@ -52,6 +52,13 @@ _ANY_CASE = re.compile(
 )
 
 
+def checker_for(statement: str, tests: Sequence[Test], fn_name: str | None) -> str:
+    """The problem's checker; `needs_checker` where no comparison can tell right from wrong."""
+    if why_needs_checker(statement, tests):
+        return "needs_checker"
+    return "call" if fn_name else comparing_checker(statement, tests)
+
+
 def why_needs_checker(statement: str, tests: Sequence[Test]) -> str | None:
     """What frees the answer from the expected output, or None.
 

@@ -80,6 +80,39 @@ CODE_CONTESTS_ROW = row(
         "solutions": st.fixed_dictionaries({"language": TESTS, "solution": TESTS}),
     }
 )
+VALUE = st.recursive(
+    st.integers(-(2**70), 2**70) | st.floats() | TEXT | st.binary(max_size=3) | st.none(),
+    lambda inner: st.one_of(
+        *(st.lists(inner, max_size=2).map(kind) for kind in (list, tuple)),
+        st.dictionaries(TEXT, inner, max_size=2),
+    ),
+).map(repr)
+ASSERT = st.one_of(
+    st.builds("assert {1}({0}) == {2}".format, VALUE, st.sampled_from("fg"), VALUE),
+    st.builds("assert abs(f({0}) - {1}) < {2}".format, VALUE, VALUE, st.floats()),
+    st.builds("assert f({0} {1} {2})".format, VALUE, st.sampled_from(["*", "**", "%"]), VALUE),
+    TEXT,
+)
+HUMANEVAL_ROW = st.fixed_dictionaries(
+    {
+        "prompt": TEXT,
+        "entry_point": TEXT,
+        "test": or_anything(st.builds("def check(f):\n    {0}\n    {1}".format, ASSERT, ASSERT)),
+    },
+    optional={"task_id": LEAF, "canonical_solution": or_anything(TEXT)},
+)
+MBPP_ROW = st.fixed_dictionaries(
+    {
+        "text": or_anything(TEXT),
+        "test_list": or_anything(st.lists(ASSERT, min_size=1, max_size=2)),
+    },
+    optional={
+        "task_id": LEAF,
+        "code": or_anything(TEXT),
+        "test_setup_code": st.sampled_from(["", "x = 1"]),
+        "challenge_test_list": or_anything(st.lists(ASSERT, max_size=2)),
+    },
+)
 
 
 def check(schema, rows):
@@ -112,42 +145,13 @@ def test_rows_of_code_contests(rows):
     check("code_contests", rows)
 
 
-SAYABLE = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-(10**30), 10**30), st.floats(), TEXT),
-    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner) | st.dictionaries(TEXT, inner),
-)
-ASSERTION = st.builds(
-    "assert {}({}) {} {}".format,
-    st.sampled_from(["f", "g", "candidate"]),
-    SAYABLE.map(repr),
-    st.sampled_from(["==", "is", "!=", "and", ")"]),
-    SAYABLE.map(repr),
-)
-
-
 @SOME
-@given(
-    st.lists(
-        row(
-            {
-                "prompt": TEXT,
-                "test": ASSERTION.map("def check(candidate):\n    {}".format),
-                "entry_point": TEXT,
-                "canonical_solution": TEXT,
-            }
-        ),
-        max_size=4,
-    )
-)
+@given(st.lists(or_anything(HUMANEVAL_ROW), max_size=4))
 def test_rows_of_humaneval(rows):
     check("humaneval", rows)
 
 
 @SOME
-@given(
-    st.lists(
-        row({"text": TEXT, "code": TEXT, "test_list": st.lists(ASSERTION, max_size=3)}), max_size=4
-    )
-)
+@given(st.lists(or_anything(MBPP_ROW), max_size=4))
 def test_rows_of_mbpp(rows):
     check("mbpp", rows)

@@ -1,0 +1,197 @@
+"""HumanEval and MBPP rows, from a file through the loader to verdicts of the real sandbox."""
+
+import json
+
+import pytest
+
+from envs.extract import as_response
+from envs.judge import Judge, Submission
+from envs.problem import Verdict
+from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.tasks import open_task
+from envs.tasks.config import TaskConfig
+from envs.tasks.prompts import contest_prompt
+from envs.tasks.rows import load
+
+HUMANEVAL = [
+    {
+        "task_id": "HumanEval/900",
+        "prompt": "from typing import List\n\n\ndef halves(values: List[float]) -> List[float]:\n"
+        '    """ Half of each value, in order.\n    >>> halves([1.0, 4.0])\n    [0.5, 2.0]\n'
+        '    """\n',
+        "canonical_solution": "    return [value / 2 for value in values]\n",
+        "entry_point": "halves",
+        "test": "\n\nMETADATA = {\n    'author': 'x'\n}\n\n\ndef check(candidate):\n"
+        "    assert candidate([1.0, 4.0]) == [0.5, 2.0]\n    assert candidate([]) == []\n"
+        "    assert candidate([-3.0]) == [-1.5]\n",
+    },
+    {
+        "task_id": "HumanEval/901",
+        "prompt": 'def helper(n):\n    return n % 7\n\ndef power_left(n, m):\n    """What 2 to the '
+        'power n leaves when divided by m.\n    """\n',
+        "canonical_solution": "    return pow(2, n, m)\n",
+        "entry_point": "power_left",
+        "test": "def check(candidate):\n\n    # small ones\n"
+        "    assert candidate(3, 5) == 3, 'one'\n"
+        "    assert True, 'This prints if this assert fails'\n\n    # a large one\n"
+        "    assert candidate(10**6, 97) == 61\n",
+    },
+    {
+        "task_id": "HumanEval/902",
+        "prompt": 'def extremes(items):\n    """Smallest and largest item as a tuple."""\n',
+        "canonical_solution": "    return (min(items), max(items)) if items else (None, None)\n",
+        "entry_point": "extremes",
+        "test": "def check(candidate):\n    assert candidate([3, 1, 2]) == (1, 3)\n"
+        "    assert candidate([]) == (None, None)\n",
+    },
+    {
+        "task_id": "HumanEval/903",
+        "prompt": 'def mean(items):\n    """The mean."""\n',
+        "canonical_solution": "    return sum(items) / len(items)\n",
+        "entry_point": "mean",
+        "test": "def check(candidate):\n    assert abs(candidate([1.0, 2.0]) - 1.5) < 1e-6\n"
+        "    assert abs(candidate([1, 1, 2]) - 4.0/3.0) < 1e-6\n",
+    },
+]
+MBPP = [
+    {
+        "task_id": 990,
+        "text": "Write a function to check whether a word reads the same backwards.",
+        "code": "def same_backwards(word):\r\n  return word == word[::-1]",
+        "test_list": [
+            'assert same_backwards("noon") == True',
+            'assert same_backwards("moon")==False',
+            'assert not same_backwards("ab")',
+        ],
+        "test_setup_code": "",
+        "challenge_test_list": ['assert same_backwards("") is True'],
+    },
+    {
+        "task_id": 991,
+        "prompt": "Write a python function to find the area of a square's circle.",
+        "source_file": "x",
+        "code": "import math\ndef area(a):\n  return math.pi * a * a / 4",
+        "test_imports": ["import math"],
+        "test_list": [
+            "assert math.isclose(area(2), 3.141592653589793)",
+            "assert math.isclose(area(1), 0.7853981633974483, rel_tol=1e-7)",
+        ],
+    },
+    {
+        "task_id": 992,
+        "text": "Write a function to pair each name with its length.",
+        "code": "def lengths(names):\n    return {n: len(n) for n in names}",
+        "test_list": ["assert lengths(['a', 'bc']) == {'a': 1, 'bc': 2}"],
+        "test_setup_code": "",
+        "challenge_test_list": [],
+    },
+    {
+        "task_id": 993,
+        "text": "Write a function to add two tuples.",
+        "code": "def add(a, b):\n    return a + b",
+        "test_list": ["assert add((1,), (2,)) == (1, 2)"],
+        "test_setup_code": "",
+        "challenge_test_list": [],
+    },
+    {
+        "task_id": 994,
+        "text": "Write a function to measure a tree.",
+        "code": "def depth(tree):\n    return 1",
+        "test_list": ["assert depth(root) == 1"],
+        "test_setup_code": "root = Node(1)",
+        "challenge_test_list": [],
+    },
+]
+WRONG = {
+    "humaneval/HumanEval/900": "def halves(values):\n    return [value // 2 for value in values]",
+    "humaneval/HumanEval/901": "def power_left(n, m):\n    return 2 * n % m",
+    "humaneval/HumanEval/902": "def extremes(items):\n    return max(items), min(items)",
+    "humaneval/HumanEval/903": "def mean(items):\n    return sum(items) // len(items)",
+    "mbpp/990": "def same_backwards(word):\n    return word[0] == word[-1]",
+    "mbpp/991": "def area(a):\n    return 3.14 * a * a / 4",
+    "mbpp/992": "def lengths(names):\n    return [len(n) for n in names]",
+}
+
+
+@pytest.fixture
+def load_rows(tmp_path):
+    def read(schema, rows):
+        file = tmp_path / f"{schema}.jsonl"
+        file.write_text("\n".join(map(json.dumps, rows)))
+        return load(schema, file)
+
+    return read
+
+
+def test_own_solutions_are_accepted_and_near_misses_rejected(load_rows):
+    problems = load_rows("humaneval", HUMANEVAL)[0] + load_rows("mbpp", MBPP)[0]
+    assert {problem.name for problem in problems} == set(WRONG)
+    with open_sandbox(SandboxConfig(kind="embedded", workers=1)) as sandbox:
+        for programs, expected in (
+            ({p.name: p.solutions[0] for p in problems}, True),
+            (WRONG, False),
+        ):
+            asked = [Submission(p, as_response(programs[p.name])) for p in problems]
+            found = dict(zip(programs, Judge(sandbox).judge(asked), strict=True))
+            odd = {n: j for n, j in found.items() if (j.verdict is Verdict.ACCEPTED) != expected}
+            assert not odd
+
+
+def test_rows_that_a_call_test_cannot_hold_are_counted(load_rows):
+    looped = HUMANEVAL[0] | {"test": "def check(c):\n for i in [1]:\n  assert c([i]) == [i / 2]"}
+    elsewhere = HUMANEVAL[0] | {"test": "def check(candidate):\n assert halves([]) == []"}
+    bare = HUMANEVAL[0] | {"test": "assert halves([]) == []"}
+    _, skipped = load_rows("humaneval", [looped, elsewhere, bare, {"prompt": 3}])
+    assert skipped == {
+        "the tests are more than asserts": 1,
+        "test is not one function check(candidate) with asserts about it": 2,
+        "prompt or entry_point is not a text": 1,
+    }
+    _, skipped = load_rows("mbpp", [*MBPP, {"test_list": "assert f(1)"}, {"test_list": []}])
+    assert skipped == {
+        "an argument holds a tuple, which JSON would make a list": 1,
+        "the tests have set-up code": 1,
+        "test_list is not a list of texts": 1,
+        "no tests": 1,
+    }
+
+
+def test_prompts_say_everything_once(load_rows):
+    problem = load_rows("humaneval", HUMANEVAL[:1])[0][0]
+    text = contest_prompt(problem)
+    assert text.count("Half of each value") == 1
+    assert f"```python\n{HUMANEVAL[0]['prompt'].rstrip()}\n```" in text
+    problem = load_rows("mbpp", MBPP[:1])[0][0]
+    text = contest_prompt(problem)
+    assert "`same_backwards`" in text and "reads the same backwards" in text
+    assert 'For example:\n```python\nassert same_backwards("noon") == True\n```' in text
+    assert "moon" not in text
+    assert problem.samples == (problem.tests[0],)
+
+
+@pytest.mark.parametrize(("name", "rows"), [("humaneval", HUMANEVAL), ("mbpp", MBPP)])
+def test_as_tasks(name, rows, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    many = [
+        row | {"task_id": f"{row['task_id']}/{i}"} | {k: f"# {i}\n{row[k]}" for k in changed}
+        for i in range(12)
+        for row in rows
+        if (changed := {"prompt", "text"} & set(row))
+    ]
+    file = tmp_path / "rows.parquet"
+    pandas.DataFrame(many).to_parquet(file)
+    task = open_task(TaskConfig(name=name, path=str(file), decontaminate=False))
+    found = [*task.train, *task.validation, *task.test]
+    assert len(found) + task.left_out.total() == task.rows_read == len(many)
+    assert len(found) == 12 * sum(row_name.startswith(name) for row_name in WRONG)
+    assert all(problem.checker == "call" and problem.solutions for problem in found)
+
+
+def test_humaneval_on_the_hub_is_a_test_set(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    folder = tmp_path / "openai_humaneval"
+    folder.mkdir()
+    pandas.DataFrame(HUMANEVAL).to_parquet(folder / "test-00000-of-00001.parquet")
+    task = open_task(TaskConfig(name="humaneval", path=f"file://{tmp_path}"))
+    assert not task.train and not task.validation
+    assert len(task.test) + task.left_out.total() == len(HUMANEVAL)
