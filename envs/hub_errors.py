@@ -28,7 +28,7 @@ def explain(error: BaseException, key: str, value: str, kind: str) -> str | None
     """
     match = _ID.match(value)
     name, revision = match.groups() if match else (value, None)
-    kinds = _kinds(error)
+    kinds = {cls.__name__ for link in _chain(error) for cls in type(link).__mro__}
     page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{name}"
     if "GatedRepoError" in kinds:
         return (
@@ -38,25 +38,30 @@ def explain(error: BaseException, key: str, value: str, kind: str) -> str | None
     if kinds & _UNKNOWN:
         commit = f" with a commit {revision}" if revision else ""
         return f"{key}={value}: the hub has no {kind} {name}{commit} that you may read; see {page}"
-    if is_unreachable(error):
+    if refusal := _refusal(error):
+        return (
+            f"{key}={value}: the hub refuses ({refusal}); see whether you may read {page}, and "
+            "whether HF_TOKEN or `hf auth whoami` names who you mean to be"
+        )
+    if kinds & _UNREACHABLE:
         option = " --repo-type dataset" if kind == "dataset" else ""
+        choice = "model=local " if kind == "model" else ""
         return (
             f"{key}={value}: the hub cannot be reached; where it can, run `hf download{option} "
-            f"{name} --local-dir FOLDER`, and give {key}=FOLDER here"
+            f"{name} --local-dir FOLDER`, and give {choice}{key}=FOLDER here"
         )
     if kind == "dataset" and "FileNotFoundError" in kinds:
         return f"{key}={value}: no such file there"
     return None
 
 
-def is_unreachable(error: BaseException) -> bool:
-    """Whether the hub did not answer, or was not to be asked."""
-    kinds = _kinds(error)
-    return bool(kinds & _UNREACHABLE) and not kinds & (_UNKNOWN | {"GatedRepoError"})
-
-
-def _kinds(error: BaseException) -> set[str]:
-    return {cls.__name__ for link in _chain(error) for cls in type(link).__mro__}
+def _refusal(error: BaseException) -> str | None:
+    """The status with which the hub said no, whoever asked; None where it did not."""
+    for link in _chain(error):
+        response = getattr(link, "response", None)
+        if getattr(response, "status_code", None) in (401, 403):
+            return f"{response.status_code} {response.reason_phrase}"
+    return None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

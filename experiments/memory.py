@@ -1,162 +1,172 @@
-"""What a run will hold in memory, from the model's configuration alone, before any weight is read.
+"""How much memory a run will take, from the model's config alone: no weight is read.
 
-Weights, gradients, the optimiser's moments and the copies that the algorithm needs are counted
-exactly; activations are estimated from above, for prompts and responses of full length.
+What is held throughout (weights, gradients, AdamW's moments, reference, critic, the writer's copy)
+is exact. On top comes the larger of three phases that never overlap: writing responses, the forward
+and backward pass of one micro-batch, the optimiser's step. Their sizes follow `engines/hf.py`,
+`scoring.py` and `chosen_logp` at the longest prompts and responses that the task allows, for blocks
+built as Llama's and Qwen's are; other architectures get the same sum as a guess.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from algorithms.base import Needs
 from algorithms.tensors import LOGITS_PER_CHUNK
-from experiments.config import RunConfig
-from experiments.errors import UserError
 
 if TYPE_CHECKING:
-    from torch import nn
+    from experiments.config import RunConfig
 
-CPU_PARAMETERS = 1_000_000_000  # above, a CPU must be asked for by name: a step would take hours
-_BYTES = {"float32": 4, "bfloat16": 2}
-_LOGIT_BYTES = 16  # of one logit while its chunk is worked on: float32, its exponential, gradients
+GIB = 2**30
+BYTES = {"float32": 4, "bfloat16": 2}
+ACTIVATIONS, WRITING = "activations", "keys and values while writing"  # phases
+LOSS_BLOCKS = 5  # float32 blocks of logits in the backward pass of `chosen_logp`, at most
+DRAW_BYTES = 40  # for each logit while a token is drawn: sorted copies, their int64 order, sums
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A model by its sizes."""
+    """What decides a model's memory. Widths in elements, `tensors` the sizes of its parameters."""
 
-    parameters: int
-    layers: int
+    tensors: tuple[int, ...]  # tied ones once
+    output: int  # elements of an output embedding that is not tied to the input's; else 0
     width: int
-    inner_width: int  # of the feed-forward part
-    cache_width: int  # keys and values of one token in one layer
+    inner: int  # of the feed-forward block
+    layers: int
+    query: int  # heads × head width
+    key: int  # heads of keys and values × head width
+    heads: int
+    normed_heads: bool  # queries and keys are normalised, as in Qwen3
     vocabulary: int
 
-    @classmethod
-    def of(cls, model: nn.Module) -> Shape:
-        config = model.config.get_text_config()
-        heads = config.num_attention_heads
-        head_width = getattr(config, "head_dim", None) or config.hidden_size // heads
-        return cls(
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
-            layers=config.num_hidden_layers,
-            width=config.hidden_size,
-            inner_width=getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
-            cache_width=2 * head_width * (getattr(config, "num_key_value_heads", None) or heads),
-            vocabulary=config.vocab_size,
-        )
+    @property
+    def parameters(self) -> int:
+        return sum(self.tensors)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes. Training's activations and sampling's key-value cache are never there together."""
+    """Bytes, by what takes them."""
 
-    held: dict[str, int]  # all the time, by what it is
-    training: int  # beside it, per response of a micro-batch
-    sampling: int  # beside it, per response that is written at once
-    chunk: int  # of logits, while training
-    micro_batch: int
-    batch_size: int
+    parameters: int
+    held: dict[str, int]  # throughout
+    phases: dict[str, int]  # on top of it, one at a time
 
     @property
     def total(self) -> int:
-        training = self.micro_batch * self.training + self.chunk
-        return sum(self.held.values()) + max(training, self.batch_size * self.sampling)
+        return sum(self.held.values()) + max(self.phases.values())
 
-    def fitting(self, free: int) -> dict[str, int]:
-        """The largest train.micro_batch and engine.batch_size in `free` bytes; 0: none."""
-        left = free - sum(self.held.values())
-        training = max(0, (left - self.chunk) // self.training)
-        sampling = max(0, left // self.sampling)
-        return {
-            "train.micro_batch": min(self.micro_batch, training),
-            "engine.batch_size": min(self.batch_size, sampling),
-        }
+    @property
+    def largest_phase(self) -> str:
+        return max(self.phases, key=lambda name: self.phases[name])
 
-    def __str__(self) -> str:
-        held = [f"{name} {size / 1e9:.2f}" for name, size in self.held.items()]
-        training = (self.micro_batch * self.training + self.chunk) / 1e9
-        sampling = self.batch_size * self.sampling / 1e9
-        return (
-            f"{self.total / 1e9:.1f} GB: {', '.join(held)}, and then {training:.2f} to train on "
-            f"train.micro_batch={self.micro_batch} responses or {sampling:.2f} to write "
-            f"engine.batch_size={self.batch_size}"
-        )
+    def in_words(self) -> str:
+        """Everything that counts, largest first."""
+        phase = self.largest_phase
+        parts = self.held | {phase: self.phases[phase]}
+        sizes = sorted(parts.items(), key=lambda item: -item[1])
+        return ", ".join(f"{name} {size / GIB:.2f}" for name, size in sizes)
 
 
-def estimate(shape: Shape, config: RunConfig, needs: Needs) -> Estimate:
-    """Everything is in the model's dtype, the optimiser's moments too."""
-    c, size = config.task, _BYTES[config.model.dtype]
-    weights = shape.parameters * size
-    held = {"weights": weights, "gradients": weights, "optimiser": 2 * weights}
-    if needs.reference:
-        held["reference"] = weights
-    if needs.critic == "separate":
-        held["critic, its gradients and optimiser"] = 4 * weights
-    if config.train.sync_every > 1:
-        held["copy that writes"] = weights
-    # Of each token and layer the backward pass reads again: norms, queries, keys, values, the
-    # attention's output, both residuals; gate, up, and their product.
-    kept = shape.layers * (8 * shape.width + 4 * shape.inner_width) * size
-    tokens = c.max_prompt_tokens + c.max_response_tokens
-    micro_batch = min(config.train.micro_batch, config.train.prompts * config.train.group_size)
-    sampling = tokens * shape.layers * shape.cache_width * size
-    if config.engine.name == "vllm":
-        held["vLLM's weights"] = weights
-        sampling = 1  # it plans its cache within engine.memory_share
-    logits = min(LOGITS_PER_CHUNK, micro_batch * c.max_response_tokens * shape.vocabulary)
-    return Estimate(
-        held=held,
-        training=tokens * kept,
-        sampling=sampling,
-        chunk=logits * _LOGIT_BYTES,
-        micro_batch=micro_batch,
-        batch_size=config.engine.batch_size,
+def shape_of(model_config: Any) -> Shape:
+    """The shape of a causal model of this transformers config, built without memory."""
+    import torch
+    import transformers
+
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(model_config)
+    text = model_config.get_text_config()
+    tied = {id(p) for p in model.get_input_embeddings().parameters()}
+    output = [p.numel() for p in model.get_output_embeddings().parameters() if id(p) not in tied]
+    head_width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    key_heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    return Shape(
+        tensors=tuple(parameter.numel() for parameter in model.parameters()),
+        output=sum(output),
+        width=text.hidden_size,
+        inner=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+        layers=text.num_hidden_layers,
+        query=text.num_attention_heads * head_width,
+        key=key_heads * head_width,
+        heads=text.num_attention_heads,
+        normed_heads=any(name.endswith("q_norm") for name, _ in model.named_modules()),
+        vocabulary=text.vocab_size,
     )
 
 
-def check(shape: Shape, config: RunConfig, needs: Needs, device: str, free: int) -> Estimate:
-    """The estimate. Raises UserError where it does not fit in `free` bytes, with what would."""
-    c = config.model
-    if device == "cpu" and c.device == "auto" and shape.parameters > CPU_PARAMETERS:
-        raise UserError(
-            f"model.path={c.path}: {shape.parameters / 1e9:.1f} B parameters and no GPU here; take "
-            "a smaller model (model=qwen25_coder_0b5, model=nano), or model.device=cpu for a very "
-            "slow run"
-        )
-    found = estimate(shape, config, needs)
-    if found.total > free:
-        raise UserError(
-            f"model.path={c.path}: algo={config.algo.name} needs about {found}; "
-            f"{free / 1e9:.1f} GB are free on {device}; {_what_fits(found, shape, config, free)}"
-        )
-    return found
+def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Estimate:
+    """The memory of this run, whose lengths and dtype are resolved."""
+    size = BYTES[config.model.dtype]
+    weights = shape.parameters * size
+    trained, tensors = shape.parameters, len(shape.tensors)
+    held = {"policy": weights}
+    if needs.critic == "shared":
+        held["critic"] = (shape.width + 1) * size
+        trained, tensors = trained + shape.width + 1, tensors + 2
+    elif needs.critic == "separate":
+        held["critic"] = weights + (shape.width + 1) * size
+        trained += shape.parameters - shape.output + shape.width + 1  # its logits are not used
+        tensors += len(shape.tensors) - bool(shape.output) + 2
+    held["gradients"] = trained * size
+    held["AdamW's moments"] = 2 * trained * size + 4 * tensors  # and a float32 count for each
+    if needs.reference:
+        held["reference"] = weights
+    if config.train.sync_every > 1:
+        held["the writer's copy"] = weights
+    if config.engine.name == "vllm":
+        held["vLLM's weights"] = weights
+    # The step keeps one copy of all it moves on a GPU, and works tensor by tensor on a CPU.
+    step = trained * size if on_gpu else 2 * max(shape.tensors) * size
+    phases = {
+        ACTIVATIONS: _train(shape, config, needs),
+        WRITING: _write(shape, config),
+        "the optimiser's step": step,
+    }
+    return Estimate(shape.parameters, held, phases)
 
 
-def _what_fits(found: Estimate, shape: Shape, config: RunConfig, free: int) -> str:
-    fitting = found.fitting(free)
-    if all(fitting.values()):
-        return " and ".join(f"{key}={value}" for key, value in fitting.items()) + " fit"
-    if config.model.dtype == "float32" and found.total / 2 <= free:
-        return "model.dtype=bfloat16 fits"
-    billions = shape.parameters * free / (sum(found.held.values()) + found.training) / 1e9
-    return f"a model of less than about {billions:.2g} B parameters fits"
+def _train(shape: Shape, config: RunConfig, needs: Needs) -> int:
+    """What one micro-batch keeps for its backward pass, and the block of logits at its top."""
+    train, task = config.train, config.task
+    rows = min(train.micro_batch, train.prompts * train.group_size)
+    prompts = min(rows, train.prompts)
+    written = rows * task.max_response_tokens
+    backbone = saved_bytes(shape, config, rows, prompts)
+    backbones = 2 if needs.critic == "separate" else 1
+    logits = min(written * shape.vocabulary, LOGITS_PER_CHUNK)
+    return backbones * backbone + LOSS_BLOCKS * 4 * logits
 
 
-def free_bytes(device: str) -> int:
-    """What may still be allocated: the GPU's free memory, or the host's and its control group's."""
-    if device.startswith("cuda"):
-        import torch
+def saved_bytes(shape: Shape, config: RunConfig, rows: int, prompts: int) -> int:
+    """Bytes that autograd saves in `response_hidden`; within 3 % for Llama, Qwen2 and Qwen3.
 
-        return torch.cuda.mem_get_info(torch.device(device))[0]
-    facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    free = int(facts["MemAvailable"].split()[0]) * 1024
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = int((group / "memory.max").read_text())
-        return min(free, limit - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):  # no such group, or no limit in it
-        return min(free, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    Per token: each norm's float32 input, its normalised form and its output; queries and what
+    attention returns; four tensors of the feed-forward block; three numbers for each norm and head.
+    Per slot of a row's context: keys and values, repeated for every head. The mask, in every layer.
+    """
+    task, size = config.task, BYTES[config.model.dtype]
+    width, time = task.max_prompt_tokens, task.max_response_tokens
+    tokens = prompts * width + rows * time
+    norm = 2 * size + 4
+    token = 2 * norm * shape.width + (2 * shape.query + 4 * shape.inner) * size
+    token += 4 * (2 + shape.heads)
+    if shape.normed_heads:
+        token += (size + 4) * (shape.query + shape.key) + 8 * shape.heads
+    slots = prompts * width + rows * (width + time)
+    mask = (prompts * width**2 + rows * time * (width + time)) * size
+    return shape.layers * (tokens * token + slots * 2 * shape.query * size + mask)
+
+
+def _write(shape: Shape, config: RunConfig) -> int:
+    """The engine's cache, one layer's keys and values repeated for every head, and the draw."""
+    if config.engine.name == "vllm":
+        return 0  # it plans them within engine.memory_share
+    train, size = config.train, BYTES[config.model.dtype]
+    problems = getattr(config.task, f"{config.eval.split}_problems")
+    requests = max(train.prompts * train.group_size, problems * config.eval.samples)
+    rows = min(config.engine.batch_size, requests)
+    slots = rows * (config.task.max_prompt_tokens + config.task.max_response_tokens)
+    cache = slots * 2 * shape.key * size * shape.layers
+    layer = slots * 2 * shape.query * size
+    return cache + layer + DRAW_BYTES * rows * shape.vocabulary

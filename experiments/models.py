@@ -5,17 +5,20 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from envs.hub_errors import explain, is_unreachable
+from envs.hub_errors import explain
 from experiments.config import ModelConfig
 from experiments.errors import UserError
-from experiments.memory import Shape
 
 ROOT = Path(__file__).resolve().parent.parent
+HUB_TIMEOUT_S = 10
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -40,33 +43,25 @@ def locate(path: str) -> str:
     raise UserError(f"model.path={path}: no such folder; give a saved model's folder or a hub id")
 
 
-def shape(config: ModelConfig) -> Shape:
-    """The model's sizes, from its configuration alone."""
+def read_config(config: ModelConfig) -> object:
+    """The model's transformers config, without its weights. Raises UserError."""
     import transformers
 
-    source = _source(config)
-    try:
-        known = transformers.AutoConfig.from_pretrained(source)
-        with torch.device("meta"):
-            return Shape.of(transformers.AutoModelForCausalLM.from_config(known))
-    except (OSError, ValueError) as error:
-        raise _cannot_load(config, error) from error
+    with _explained(config) as where:
+        return transformers.AutoConfig.from_pretrained(**where)
 
 
 def load(config: ModelConfig) -> tuple[nn.Module, object]:
-    """The model, in evaluation mode on its device, and its tokenizer."""
+    """The model, in evaluation mode on its device, and its tokenizer. Raises UserError."""
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    source = _source(config)
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    with _explained(config) as where:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
         model = transformers.AutoModelForCausalLM.from_pretrained(
-            source, dtype=DTYPES[config.dtype], attn_implementation="sdpa"
+            **where, dtype=DTYPES[config.dtype], attn_implementation="sdpa"
         )
-    except (OSError, ValueError) as error:
-        raise _cannot_load(config, error) from error
     if getattr(model.config.get_text_config(), "final_logit_softcapping", None):
         raise UserError(f"model.path={config.path}: models that cap their logits are not supported")
     if tokenizer.pad_token_id is None:
@@ -74,31 +69,42 @@ def load(config: ModelConfig) -> tuple[nn.Module, object]:
     return model.to(pick_device(config.device)).eval(), tokenizer
 
 
-def _source(config: ModelConfig) -> str:
+@contextmanager
+def _explained(config: ModelConfig) -> Iterator[dict[str, object]]:
+    """Where `from_pretrained` finds the model; whatever goes wrong inside becomes one line."""
     source = locate(config.path)
-    if not Path(source).is_dir():
-        _stay_offline_without_network(source)
-    return source
+    try:
+        cached = not Path(source).is_dir() and not _hub_answers(source)
+        yield {"pretrained_model_name_or_path": source, "local_files_only": cached}
+    except Exception as error:
+        # Broken files raise dozens of kinds, down to the reader of the weights.
+        if told := explain(error, "model.path", config.path, "model"):
+            raise UserError(told) from error
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"model.path={config.path}: cannot be loaded ({type(error).__name__}: {reason}); give "
+            "a folder that transformers' save_pretrained wrote, of a causal language model"
+        ) from error
 
 
-def _cannot_load(config: ModelConfig, error: Exception) -> UserError:
-    told = explain(error, "model.path", config.path, "model")
-    reason = str(error).strip().split("\n")[0]
-    return UserError(told or f"model.path={config.path}: cannot be loaded: {reason}")
+@cache
+def _hub_answers(name: str) -> bool:
+    """Ask once and briefly: transformers would repeat itself for half a minute, file by file.
 
-
-def _stay_offline_without_network(name: str) -> None:
-    """Where the hub does not answer, look among the files fetched before, without a minute of
-    retries for each of them.
+    Where the hub does not answer, what an earlier run fetched is still good. Raises what the
+    client raises where it answers that there is no such model.
     """
     import huggingface_hub
 
     try:
-        huggingface_hub.HfApi().model_info(name, timeout=10)
-    except Exception as error:
-        # all other reasons are found again, and told, when the files are asked for
-        if is_unreachable(error):
-            huggingface_hub.constants.HF_HUB_OFFLINE = True
+        huggingface_hub.HfApi().model_info(name, timeout=HUB_TIMEOUT_S)
+    except huggingface_hub.errors.HfHubHTTPError as error:
+        if error.response.status_code >= 500 or error.response.status_code == 429:
+            return False
+        raise
+    except Exception:  # of the HTTP library beneath: no route, no name, a proxy's refusal, too slow
+        return False
+    return True
 
 
 def end_tokens(model: nn.Module, tokenizer: object) -> set[int]:

@@ -27,6 +27,11 @@ def pick(config: RunConfig, device: str) -> RunConfig:
     return replace(config, task=task, model=model, engine=engine)
 
 
+def dtype_on(device: str) -> str:
+    """What model.dtype=auto is there."""
+    return PICKS[device.split(":")[0]][2]
+
+
 def in_a_line(config: RunConfig, device: str) -> str:
     """What a run goes on with, picked or given."""
     return (

@@ -14,11 +14,12 @@ from envs.problem import Problem
 from envs.sandbox.base import Sandbox, SandboxError
 from envs.sandbox.select import open_sandbox
 from envs.tasks import Task, open_task
-from experiments import memory, models
+from experiments import models
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.select import open_engines
 from experiments.errors import UserError
+from experiments.fit import check_memory
 from experiments.initial_values import InitialValues
 from experiments.learner import Correction, Learner
 from experiments.ledger import Ledger
@@ -66,10 +67,7 @@ class Parts:
 def build(config: RunConfig, records: Records) -> Iterator[Parts]:
     """Load, connect and record; the sandbox closes with the block."""
     algorithm = algorithms.load(config.algo.name)(config.algo, config.task.reward.high)
-    device = str(models.pick_device(config.model.device))
-    needed = memory.check(
-        models.shape(config.model), config, algorithm.needs, device, memory.free_bytes(device)
-    )
+    records.describe(memory=check_memory(config, algorithm.needs))
     task = _open_task(config)
     model, tokenizer = models.load(config.model)
     with _open_sandbox(config) as sandbox:
@@ -90,7 +88,6 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             judge_version=judge.version,
             sandbox={"name": sandbox.name, "strength": sandbox.strength},
             weights=models.fingerprint(model),
-            memory_estimate=str(needed),
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             train_problems=len(train),
             eval_problems=len(eval_prompts),

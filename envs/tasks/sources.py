@@ -61,7 +61,8 @@ class Source:
 def find(schema: str, path: str, key: str) -> dict[str, list[Source]]:
     """The sources of each split; under "all" where `path` is one file, whose splits are ours.
 
-    `key` is the configuration's name for `path`. Raises ValueError and OSError, in one line.
+    A folder laid out as on the hub is read as such, even if other files stand in it too. `key` is
+    the configuration's name for `path`. Raises ValueError and OSError, in one line.
     """
     if "://" in path:
         return _on_hub(schema, path, key)
@@ -70,9 +71,14 @@ def find(schema: str, path: str, key: str) -> dict[str, list[Source]]:
         raise ValueError(f"{key}={path}: no such file or folder")
     if given.is_file():
         return {"all": [_file(schema, given)]}
+    hub = _HUB[schema][1]
+    if any(True for pattern in hub.values() for _ in given.glob(pattern)):
+        named = {split: given.glob(hub[split]) if split in hub else () for split in _FOLDER}
+    else:
+        named = {split: given.rglob(pattern) for split, pattern in _FOLDER.items()}
     found = {
-        split: [_file(schema, file) for file in sorted(given.rglob(pattern)) if _holds_rows(file)]
-        for split, pattern in _FOLDER.items()
+        split: [_file(schema, file) for file in sorted(files) if _holds_rows(file)]
+        for split, files in named.items()
     }
     if not any(found.values()):
         kinds = ", ".join(SUFFIXES)

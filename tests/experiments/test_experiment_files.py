@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.test_memory import config
+from tests.experiments.compose import config
 
 FILES = sorted((Path(__file__).resolve().parents[2] / "conf" / "experiment").glob("*.yaml"))
 PAPER = [file for file in FILES if file.stem.startswith("paper")]

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.engines.vllm import RELEASE
 from experiments.picks import in_a_line, pick
-from tests.experiments.test_memory import config
+from tests.experiments.compose import config
 
 
 @pytest.mark.parametrize(

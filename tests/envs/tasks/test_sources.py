@@ -53,6 +53,13 @@ def test_the_hub_and_its_files_give_the_same_problems(hub):
         assert known(getattr(streamed, split)) == known(getattr(from_files, split))
 
 
+def test_a_folder_laid_out_as_the_hub_is_read_as_such(hub):
+    (hub / "taco" / "EASY").mkdir()
+    easy = hub / "taco" / "EASY" / "train-00000-of-00001.parquet"
+    easy.write_bytes((hub / "taco" / "ALL" / "train-00000-of-00002.parquet").read_bytes())
+    assert open_task(config("taco", f"{hub}/taco")).rows_read == 70
+
+
 def test_a_crossing_reads_only_the_splits_that_it_uses(hub):
     (hub / "taco" / "ALL" / "train-00000-of-00002.parquet").write_bytes(b"never read")
     (hub / "code_contests" / "data" / "test-00000-of-00001.parquet").write_bytes(b"never read")
