@@ -6,6 +6,7 @@ taken off before the next one is written.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,9 +15,14 @@ from typing import Any, BinaryIO
 
 from envs.problem import Judgement, Problem, Verdict
 
+_BEGIN = b'{"problem": '  # of every line
+
 
 class Journal:
-    """Verdicts on disk, or nowhere where there is no file; use as a context."""
+    """Verdicts on disk, or nowhere where there is no file; use as a context.
+
+    Entering it raises OSError, and ValueError for a file that is not a journal or is being written.
+    """
 
     def __init__(self, file: Path | None, judge_version: str) -> None:
         self.file, self.judge_version = file, judge_version
@@ -26,11 +32,15 @@ class Journal:
     def __enter__(self) -> Journal:
         if self.file is not None:
             self._out = self.file.open("a+b")
+            try:
+                fcntl.flock(self._out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"out={self.file}: another process writes to this file") from None
             self._out.seek(0)
             whole = 0
             for line in self._out:
-                if not line.endswith(b"\n"):
-                    break
+                if not line.endswith(b"\n") and line[: len(_BEGIN)] == _BEGIN[: len(line)]:
+                    break  # cut in two; a line of anything else is not ours to cut off
                 whole += len(line)
                 self._remember(line)
             os.truncate(self.file, whole)

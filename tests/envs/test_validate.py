@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas
 import pytest
 
+from envs.journal import Journal
 from envs.tasks import open_task
 from envs.tasks.compose import task_config
 from envs.validate import main, parse
@@ -171,11 +172,20 @@ def test_a_killed_validation_goes_on(tmp_path):
 
 def test_a_file_of_something_else_is_not_overwritten(rows, tmp_path, capsys):
     out = tmp_path / "out.jsonl"
-    out.write_text("my notes\n")
     arguments = [f"task.path={rows(row([RIGHT], []))}", "sandbox=embedded", f"out={out}"]
-    assert main(["task=code_contests", *arguments]) == 2
-    assert "not a file of envs.validate" in capsys.readouterr().err
-    assert out.read_text() == "my notes\n"
+    for text in ("my notes\n", "my notes", '{"a": 1}'):
+        out.write_text(text)
+        assert main(["task=code_contests", *arguments]) == 2
+        assert "not a file of envs.validate" in capsys.readouterr().err
+        assert out.read_text() == text
+
+
+def test_two_validations_do_not_write_to_one_file(rows, tmp_path, capsys):
+    out = tmp_path / "out.jsonl"
+    arguments = [f"task.path={rows(row([RIGHT], []))}", "sandbox=embedded", f"out={out}"]
+    with Journal(out, "1"):
+        assert main(["task=code_contests", *arguments]) == 2
+    assert "another process writes to this file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
