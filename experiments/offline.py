@@ -11,11 +11,13 @@ import hashlib
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from analysis.normal_form import normal_form
-from envs.judge import Judge, Submission
+from envs.extract import extract_program
+from envs.judge import Judge, JudgeStats, Submission
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from envs.tasks.cache import replace_file
@@ -52,6 +54,7 @@ class OfflinePool:
         self.reward, self.max_tokens, self.per_problem = reward, max_tokens, per_problem
         self.format_response, self.ledger = format_response, ledger
         self.counts: Counter[str] = Counter()  # of programs: used, and why others are not
+        self.charged = JudgeStats()  # what judging them has cost, in this run or another
         self._pool: OrderedDict[str, list[_Program]] = OrderedDict()
         self._counted: set[str] = set()
 
@@ -95,9 +98,17 @@ class OfflinePool:
         if problem.name not in self._counted:
             self._counted.add(problem.name)
             self.counts += counts + Counter(used=len(programs))
-            # charged also where another run has judged them, so that equal runs cost the same
-            self.ledger.counts.offline_programs += len(programs)
+            self._charge(list(judgements.values()))
         return programs
+
+    def _charge(self, judgements: list[Judgement]) -> None:
+        """Also where another run has judged them, so that equal runs cost the same."""
+        failed = sum(judgement.verdict is Verdict.INFRA_ERROR for judgement in judgements)
+        self.charged.infra_errors += failed
+        self.ledger.counts.offline_programs += len(judgements)
+        self.charged.programs_judged += len(judgements)
+        self.charged.tests_run += sum(judgement.run for judgement in judgements)
+        self.charged.cpu_s += sum(judgement.cpu_s for judgement in judgements)
 
     def _choose(
         self, problem: Problem, programs: Iterable[str], counts: Counter[str]
@@ -145,11 +156,13 @@ class OfflinePool:
             }
             file.parent.mkdir(parents=True, exist_ok=True)
             replace_file(file, json.dumps(kept))
-        return {program: known[_key(program)] for program in programs}
+        found = {program: extract_program(self.format_response(program)) for program in programs}
+        return {p: replace(known[_key(p)], program=text or "") for p, text in found.items()}
 
 
 def _on_disk(file: Path) -> Iterator[tuple[str, Judgement]]:
-    if file.exists():
+    """What is kept; a file that is missing or broken keeps nothing."""
+    with suppress(FileNotFoundError, json.JSONDecodeError):
         for key, held in json.loads(file.read_text()).items():
             yield key, Judgement(**held | {"verdict": Verdict(held["verdict"])})
 

@@ -56,11 +56,13 @@ class Parts:
 
     def read_judge(self) -> None:
         """Take the judge's counters into the ledger."""
-        stats, counts = self.judge.stats, self.ledger.counts
-        counts.judged_programs = stats.programs_judged
-        counts.judged_tests = stats.tests_run
-        counts.infra_errors = stats.infra_errors
-        self.ledger.judge_cpu_s = stats.cpu_s
+        spent, counts = [self.judge.stats], self.ledger.counts
+        if self.rollouts.offline:
+            spent.append(self.rollouts.offline.charged)
+        counts.judged_programs = sum(stats.programs_judged for stats in spent)
+        counts.judged_tests = sum(stats.tests_run for stats in spent)
+        counts.infra_errors = sum(stats.infra_errors for stats in spent)
+        self.ledger.judge_cpu_s = sum(stats.cpu_s for stats in spent)
 
 
 @contextmanager

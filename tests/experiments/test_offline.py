@@ -1,10 +1,11 @@
 """Offline samples: the data set's own programs, judged by the real judge in the real sandbox."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from envs.judge import Judge
+from envs.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test
 from envs.reward import RewardConfig
 from envs.sandbox.select import SandboxConfig, open_sandbox
@@ -14,6 +15,7 @@ from experiments.samples import PromptedProblem
 
 DOUBLE = ("print(2*int(input()))", "n=int(input())\nprint(n+n)")
 WRONG = ("print(int(input())**2)", "print(input())")
+BINARY = RewardConfig()
 TESTS = (Test("3\n", "6\n"), Test("5\n", "10\n"))
 
 
@@ -25,12 +27,12 @@ def judge():
 
 @pytest.fixture
 def pool_of(nano, judge, tmp_path):
-    def make(max_tokens=64, per_problem=8):
+    def make(max_tokens=64, per_problem=8, judge=judge, reward=BINARY):
         return OfflinePool(
             folder=tmp_path,
             tokenizer=nano[1],
             judge=judge,
-            reward=RewardConfig(),
+            reward=reward,
             max_tokens=max_tokens,
             per_problem=per_problem,
             format_response=lambda program: program,
@@ -101,10 +103,31 @@ def test_a_program_is_judged_once_and_charged_in_every_run(judge, pool_of):
     second = pool_of()
     assert second.draw(prompted(), 8, 0) == samples
     assert judge.stats.submissions == judged
-    charged = [pool.ledger.counts.offline_programs for pool in (first, second)]
-    assert charged == [4, 4]
+    assert [pool.ledger.counts.offline_programs for pool in (first, second)] == [4, 4]
+    assert first.charged == second.charged
+    assert first.charged.programs_judged == 4 and first.charged.cpu_s > 0
+    assert first.charged.tests_run == 6  # the wrong ones stop at their first test
     second.draw(prompted(), 8, 1)
-    assert second.ledger.counts.offline_programs == 4
+    assert second.charged == first.charged
+
+
+def test_a_program_from_disk_is_paid_as_when_it_was_judged(judge, pool_of):
+    """The shaped reward asks whether there was a program, whose text the disk does not keep."""
+    shaped = RewardConfig(kind="shaped")
+    whole = Judge(judge.sandbox, JudgeConfig(early_stop=False))
+    for pool in (pool_of(judge=whole, reward=shaped), pool_of(judge=whole, reward=shaped)):
+        samples = pool.draw(prompted(incorrect=(*WRONG, "no program at all")), 60, 0)
+        assert {sample.reward for sample in samples} == {1.0, 0.0, -0.1}
+
+
+def test_a_broken_file_on_disk_is_written_anew(pool_of, tmp_path):
+    samples = pool_of().draw(prompted(), 8, 0)
+    (file,) = tmp_path.glob("*/*.json")
+    whole = json.loads(file.read_text())
+    file.write_text(file.read_text()[:50])
+    again = pool_of().draw(prompted(), 8, 0)
+    assert [(s.tokens, s.reward) for s in again] == [(s.tokens, s.reward) for s in samples]
+    assert json.loads(file.read_text()).keys() == whole.keys()
 
 
 def test_what_memory_forgets_is_read_again(pool_of, monkeypatch):
