@@ -49,7 +49,13 @@ def free_bytes(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0]
     lines = Path("/proc/meminfo").read_text().splitlines()
     (available,) = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
-    return int(available) * 1024
+    free = int(available) * 1024
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = int((group / "memory.max").read_text())
+        return min(free, limit - int((group / "memory.current").read_text()))
+    except (OSError, ValueError):  # no control group of version 2, or none with a limit
+        return free
 
 
 def what_fits(

@@ -120,7 +120,7 @@ def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Est
     step = trained * size if on_gpu else 2 * max(shape.tensors) * size
     phases = {
         ACTIVATIONS: _train(shape, config, needs),
-        WRITING: _write(shape, config),
+        WRITING: _write(shape, config, needs),
         "the optimiser's step": step,
     }
     return Estimate(shape.parameters, held, phases)
@@ -158,13 +158,15 @@ def saved_bytes(shape: Shape, config: RunConfig, rows: int, prompts: int) -> int
     return shape.layers * (tokens * token + slots * 2 * shape.query * size + mask)
 
 
-def _write(shape: Shape, config: RunConfig) -> int:
+def _write(shape: Shape, config: RunConfig, needs: Needs) -> int:
     """The engine's cache, one layer's keys and values repeated for every head, and the draw."""
     if config.engine.name == "vllm":
         return 0  # it plans them within engine.memory_share
     train, size = config.train, BYTES[config.model.dtype]
     problems = getattr(config.task, f"{config.eval.split}_problems")
     requests = max(train.prompts * train.group_size, problems * config.eval.samples)
+    if needs.initial_value != "none":
+        requests = max(requests, train.prompts * config.algo.q0_samples)
     rows = min(config.engine.batch_size, requests)
     slots = rows * (config.task.max_prompt_tokens + config.task.max_response_tokens)
     cache = slots * 2 * shape.key * size * shape.layers

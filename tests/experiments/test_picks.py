@@ -35,3 +35,12 @@ def test_what_is_given_stays():
     assert picked.task.max_response_tokens == 77 and picked.model.dtype == "float32"
     mini = config("task=mini")
     assert pick(mini, "cuda:0") == mini
+
+
+def test_a_pretrained_model_is_trained_gently():
+    for algorithm in ("spo", "ppo", "grpo"):
+        rate = config("task=taco", f"algo={algorithm}").algo.learning_rate
+        assert rate == 1e-6 < config(f"algo={algorithm}").algo.learning_rate
+    assert config("task=taco", "algo=ppo").algo.critic_learning_rate == 1e-6
+    assert config("algo=ppo", "algo.learning_rate=1e-5").algo.critic_learning_rate == 1e-5
+    assert config("algo=ppo", "algo.critic_learning_rate=1e-5").algo.learning_rate == 3e-4
