@@ -46,7 +46,7 @@ def prompts():
     _, tokenizer = models.load(ModelConfig())
     config = config_of("task.train_problems=200").task
     task = open_task(config)
-    return [p.tokens for p in encode_prompts(task.train, task.prompt, tokenizer, config)[0]]
+    return [p.tokens for p in encode_prompts(task.train, task, tokenizer, config, {})[0]]
 
 
 def ends(model):
