@@ -74,7 +74,7 @@ def _variants(
 ) -> Iterator[tuple[list[str], RunConfig, Shape]]:
     """(overrides, the run with them, its model's shape), the least change first."""
     yield [], config, shape
-    if config.model.dtype == "float32":
+    if config.model.dtype == "float32":  # activations halve; what is held does not
         halved = replace(config, model=replace(config.model, dtype="bfloat16"))
         yield ["model.dtype=bfloat16"], halved, shape
     for model, smaller in _smaller_models(shape, device):

@@ -17,6 +17,7 @@ from experiments.errors import UserError
 from experiments.initial_values import InitialValues
 from experiments.ledger import Ledger
 from experiments.models import frozen_copy
+from experiments.optimiser import Float32AdamW
 from experiments.samples import PromptedProblem, Sample
 from experiments.scoring import Critic, Tokens, scalar_head, score
 
@@ -56,10 +57,7 @@ class Learner:
         elif needs.critic == "shared":
             self.value_head = scalar_head(model)
             groups.append((self.value_head.parameters(), algorithm.config.critic_learning_rate))
-        self.optimiser = torch.optim.AdamW(
-            [{"params": list(parameters), "lr": rate} for parameters, rate in groups],
-            weight_decay=config.weight_decay,
-        )
+        self.optimiser = Float32AdamW(groups, config.weight_decay)
         self.rates = [rate for _, rate in groups]
         self.factor = learning_rate_factor(config, steps)
         self.batches = 0
@@ -194,6 +192,7 @@ class Learner:
             output = self._output(part)
             loss, metrics = self.algorithm.loss(output, micro)
             loss.backward()
+            self.optimiser.take_gradients()
             metrics |= common_metrics(output, micro, online, offline)
             metrics["loss"] = loss.detach()
             for name, value in metrics.items():

@@ -100,16 +100,21 @@ def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Est
     size = BYTES[config.model.dtype]
     weights = shape.parameters * size
     trained, tensors = shape.parameters, len(shape.tensors)
+    copied = shape.parameters
     held = {"policy": weights}
     if needs.critic == "shared":
         held["critic"] = (shape.width + 1) * size
         trained, tensors = trained + shape.width + 1, tensors + 2
+        copied += shape.width + 1
     elif needs.critic == "separate":
         held["critic"] = weights + (shape.width + 1) * size
         trained += shape.parameters - shape.output + shape.width + 1  # its logits are not used
         tensors += len(shape.tensors) - bool(shape.output) + 2
-    held["gradients"] = trained * size
-    held["AdamW's moments"] = 2 * trained * size + 4 * tensors  # and a float32 count for each
+        copied += shape.parameters + shape.width + 1
+    held["gradients"] = 4 * trained  # these and all that the optimiser holds are in float32
+    held["AdamW's moments"] = 8 * trained + 4 * tensors  # and a count for each
+    if size < 4:
+        held["float32 copies"] = 4 * copied
     if needs.reference:
         held["reference"] = weights
     if config.train.sync_every > 1:
@@ -117,9 +122,10 @@ def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Est
     if config.engine.name == "vllm":
         held["vLLM's weights"] = weights
     # The step keeps one copy of all it moves on a GPU, and works tensor by tensor on a CPU.
-    step = trained * size if on_gpu else 2 * max(shape.tensors) * size
+    step = 4 * trained if on_gpu else 8 * max(shape.tensors)
+    fresh = trained * size if size < 4 else 0  # gradients of one backward pass, before they move
     phases = {
-        ACTIVATIONS: _train(shape, config, needs),
+        ACTIVATIONS: _train(shape, config, needs) + fresh,
         WRITING: _write(shape, config, needs),
         "the optimiser's step": step,
     }

@@ -64,11 +64,14 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
     learner.update(samples, GROUP, None)
     trained = [p for group in learner.optimiser.param_groups for p in group["params"]]
     states = [t for state in learner.optimiser.state.values() for t in state.values()]
+    copies = [copy for _, copy in learner.optimiser.copies]
     allocated = {
         "policy": size(model.parameters()),
         "gradients": size(p.grad for p in trained if p.grad is not None),
         "AdamW's moments": size(states),
     }
+    if copies:
+        allocated["float32 copies"] = size(copies)
     for key, module in {
         "reference": learner.reference,
         "critic": learner.critic or learner.value_head,

@@ -1,0 +1,52 @@
+"""AdamW in float32, whatever the precision of the parameters.
+
+A step of 1e-6 on a bfloat16 weight of 0.01 is a fortieth of the distance to the next number that
+bfloat16 has: added there it would be lost, and with it all training. So parameters of a lower
+precision have a float32 copy, where gradients of micro-batches add up and steps are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Float32AdamW(torch.optim.AdamW):
+    """AdamW over float32 parameters themselves, and over copies of others."""
+
+    def __init__(
+        self, groups: Iterable[tuple[Iterable[nn.Parameter], float]], weight_decay: float
+    ) -> None:
+        """groups: (parameters, learning rate) of each."""
+        self.copies: list[tuple[nn.Parameter, Tensor]] = []
+        super().__init__(
+            [{"params": [self._held(p) for p in params], "lr": rate} for params, rate in groups],
+            weight_decay=weight_decay,
+        )
+
+    def _held(self, parameter: nn.Parameter) -> Tensor:
+        if parameter.dtype == torch.float32:
+            return parameter
+        copy = parameter.detach().float().requires_grad_(True)
+        self.copies.append((parameter, copy))
+        return copy
+
+    @torch.no_grad()
+    def take_gradients(self) -> None:
+        """After each backward pass: gradients go to the copies, where they add up in float32."""
+        for parameter, copy in self.copies:
+            if parameter.grad is not None:
+                gradient = parameter.grad.float()
+                copy.grad = gradient if copy.grad is None else copy.grad.add_(gradient)
+                parameter.grad = None
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step, rounded into the parameters only where they are used."""
+        result = super().step(closure)
+        with torch.no_grad():
+            for parameter, copy in self.copies:
+                parameter.copy_(copy)
+        return result
