@@ -102,18 +102,7 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         engine_of = open_engines(config, model, tokenizer)
         engine = engine_of(own_copy)
         records.describe(engine=engine.described)
-        offline = None
-        if config.train.offline_share:
-            offline = OfflinePool(
-                folder=Path(config.output_dir) / ".cache" / "offline",
-                tokenizer=tokenizer,
-                judge=Judge(sandbox, config.judge),  # what the disk saves is not in the counters
-                reward=config.task.reward,
-                max_tokens=config.task.max_response_tokens,
-                per_problem=config.train.offline_per_problem,
-                format_response=task.response,
-                ledger=ledger,
-            )
+        offline = _offline_pool(config, task, tokenizer, sandbox, ledger)
         yield Parts(
             learner=learner,
             engine=engine,
@@ -130,6 +119,23 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             settings=asdict(config),
             problems=_in_a_line(task, len(train), len(eval_prompts)),
         )
+
+
+def _offline_pool(
+    config: RunConfig, task: Task, tokenizer: object, sandbox: Sandbox, ledger: Ledger
+) -> OfflinePool | None:
+    if not config.train.offline_share:
+        return None
+    return OfflinePool(
+        folder=Path(config.output_dir) / ".cache" / "offline",
+        tokenizer=tokenizer,
+        judge=Judge(sandbox, config.judge),  # what the disk saves is not in the counters
+        reward=config.task.reward,
+        max_tokens=config.task.max_response_tokens,
+        per_problem=config.train.offline_per_problem,
+        format_response=task.response,
+        ledger=ledger,
+    )
 
 
 def _open_task(config: RunConfig) -> Task:
