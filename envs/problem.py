@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
@@ -44,6 +44,8 @@ class Problem:
     checker: str = "tokens"  # one of CHECKERS
     fn_name: str | None = None  # set: the program defines this function (or a method of Solution)
     starter_code: str = ""
+    # so many of the last ones a data set made from others of its own; tells only how to cap them
+    generated_tests: int = field(default=0, repr=False)
     time_limit_s: float | None = None  # None: the judge's default
     memory_limit_mb: int | None = None
     difficulty: str = ""

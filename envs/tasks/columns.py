@@ -30,6 +30,7 @@ def schema() -> pa.Schema:
             *((name, pa.list_(test)) for name in _TESTS),
             ("time_limit_s", pa.float64()),
             ("memory_limit_mb", pa.int64()),
+            ("generated_tests", pa.int64()),
             ("hash", pa.string()),  # Problem.hash: all that a verdict depends on
             ("digest", pa.string()),  # of all but the name
             ("statement_hash", pa.string()),
@@ -55,7 +56,9 @@ def to_problem(batch: pa.RecordBatch, row: int, name: str, judged: bool = True) 
         batch = batch.drop_columns(["tests", "solutions", "incorrect_solutions"])
     (held,) = batch.slice(row, 1).to_pylist()
     held = {"tests": (), "solutions": (), "incorrect_solutions": ()} | held
-    known = {key: held[key] for key in (*_TEXTS, "time_limit_s", "memory_limit_mb")}
+    known = {
+        key: held[key] for key in (*_TEXTS, "time_limit_s", "memory_limit_mb", "generated_tests")
+    }
     known |= {key: tuple(held[key]) for key in _LISTS}
     known |= {key: tuple(Test(**test) for test in held[key]) for key in _TESTS}
     problem = Problem(**known | {"name": name})
@@ -79,6 +82,7 @@ def _row(problem: Problem, left_out: str | None) -> dict[str, Any]:
     return row | {
         "time_limit_s": problem.time_limit_s,
         "memory_limit_mb": problem.memory_limit_mb,
+        "generated_tests": problem.generated_tests,
         "hash": problem.hash,
         "digest": hashlib.sha256(repr((*told, *programs)).encode()).hexdigest()[:16],
         "statement_hash": statement_hash(problem.statement),

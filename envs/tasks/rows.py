@@ -77,8 +77,8 @@ def code_contests_problem(row: Row, name: str) -> Problem:
     if row.get("output_file") not in (None, "", "stdout"):
         raise SkipRow("writes a file")
     samples = _code_contests_tests(row, "public_tests")
-    hidden = _code_contests_tests(row, "private_tests", "generated_tests")
-    tests = tuple(dict.fromkeys(samples + hidden))
+    by_hand = dict.fromkeys(samples + _code_contests_tests(row, "private_tests"))
+    tests = tuple(by_hand | dict.fromkeys(_code_contests_tests(row, "generated_tests")))
     if not tests:
         raise SkipRow("no tests")
     statement = row.get("description") or ""
@@ -90,6 +90,7 @@ def code_contests_problem(row: Row, name: str) -> Problem:
         samples=samples,
         tests=tests,
         checker=checker_for(statement, tests, None),
+        generated_tests=len(tests) - len(by_hand),
         time_limit_s=_duration(row.get("time_limit")),
         memory_limit_mb=-(-memory_bytes // 2**20) or None,
         difficulty=str(row.get("difficulty") or ""),
@@ -213,15 +214,12 @@ TASKS: dict[str, tuple[Callable[[Row, str], Problem], str | None]] = {
 }
 
 
-def _code_contests_tests(row: Row, *columns: str) -> tuple[Test, ...]:
-    tests: list[Test] = []
-    for column in columns:
-        held = row.get(column) or {}
-        inputs, outputs = held.get("input") or [], held.get("output") or []
-        if len(inputs) != len(outputs):
-            raise SkipRow("inputs and outputs differ in number")
-        tests.extend(map(Test, inputs, outputs))
-    return tuple(dict.fromkeys(tests))
+def _code_contests_tests(row: Row, column: str) -> tuple[Test, ...]:
+    held = row.get(column) or {}
+    inputs, outputs = held.get("input") or [], held.get("output") or []
+    if len(inputs) != len(outputs):
+        raise SkipRow("inputs and outputs differ in number")
+    return tuple(map(Test, inputs, outputs))
 
 
 def _source(value: int | str) -> str:

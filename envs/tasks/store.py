@@ -37,7 +37,10 @@ PART_CHARS = 16_000_000  # of tests and programs: a part fits in memory many tim
 
 @dataclass(frozen=True)
 class Limits:
-    """What of a problem's tests is kept: samples first, the rest drawn by its statement."""
+    """What of a problem's tests is kept: samples, then others, then generated ones.
+
+    Which of each is drawn by the statement.
+    """
 
     max_tests: int
     max_bytes: int  # of inputs and outputs together
@@ -149,17 +152,21 @@ def _chars(problem: Problem) -> int:
 
 
 def _cap(problem: Problem, limits: Limits) -> Problem:
-    samples = set(problem.samples)
-    hidden = [test for test in problem.tests if test not in samples]
-    random.Random(f"tests/{statement_hash(problem.statement)}").shuffle(hidden)
+    by_hand, samples = len(problem.tests) - problem.generated_tests, set(problem.samples)
+    hidden = [test for test in problem.tests[:by_hand] if test not in samples]
+    generated = list(problem.tests[by_hand:])
+    rng = random.Random(f"tests/{statement_hash(problem.statement)}")
+    for tests in (hidden, generated):
+        rng.shuffle(tests)
     kept: list[Test] = []
     left = limits.max_bytes
-    for test in (*problem.samples, *hidden):
+    for test in (*problem.samples, *hidden, *generated):
         size = len(test.input.encode()) + len(test.output.encode())
         if len(kept) < limits.max_tests and size <= left:
             kept.append(test)
             left -= size
-    return replace(problem, tests=tuple(kept))
+    last = set(generated)
+    return replace(problem, tests=tuple(kept), generated_tests=sum(t in last for t in kept))
 
 
 def _why_left_out(problem: Problem) -> str | None:

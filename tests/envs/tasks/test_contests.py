@@ -116,6 +116,23 @@ def test_tests_are_capped_by_number_and_by_bytes_and_samples_stay(tmp_path):
     assert none.left_out == {"tests over task.max_test_bytes": 2}
 
 
+def test_generated_tests_come_last(tmp_path):
+    made = {"input": [f"{i}\n" for i in range(100, 130)], "output": ["1\n"] * 30}
+    row = code_contests_row(0, "A", generated_tests=made)
+    file = write(tmp_path / "rows.jsonl", [row])
+
+    def inputs(**limits):
+        task = open_task(config("code_contests", file, **limits))
+        (problem,) = [*task.train, *task.validation, *task.test]
+        assert problem.generated_tests == sum(int(test.input) >= 100 for test in problem.tests)
+        return [int(test.input) for test in problem.tests]
+
+    assert len(inputs()) == 39 and sorted(inputs()[:9]) == list(range(9))
+    few, more = inputs(max_tests=5), inputs(max_tests=12)
+    assert few[0] == 1 and max(few) < 9 and more[:5] == few
+    assert sorted(more[:9]) == list(range(9)) and min(more[9:]) >= 100
+
+
 def test_a_crossing_takes_out_of_train_what_stands_in_test(tmp_path):
     train = write(tmp_path / "cc.jsonl", [code_contests_row(i, f"P{i}") for i in range(20)])
     reworded = statement(3).replace("Given", "You are given").upper()
