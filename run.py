@@ -6,13 +6,14 @@ die of a typo half way, and what is wrong is said in one line.
 
 from __future__ import annotations
 
+import difflib
 import sys
 from pathlib import Path
 
 import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 CONF = Path(__file__).resolve().parent / "conf"
@@ -59,10 +60,20 @@ def jobs(overrides: list[str], sweep: bool) -> list[list[str]]:
 def one_line(error: Exception) -> str:
     """Hydra spreads its messages over lines and names its own search path."""
     text = " ".join(str(error).split("Config search path")[0].split())
-    if "is not in struct" in text:
+    if "is not in struct" in text or text.startswith("Could not override"):
         key = text.split("'")[1]
-        return f"unknown key {key!r}; `python run.py --help` lists the keys"
+        near = difflib.get_close_matches(key, known_keys(), n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        return f"unknown key {key!r}; {meant}`python run.py --help` lists the keys"
     return text.removeprefix("In 'config': ")
+
+
+def known_keys() -> list[str]:
+    """The dotted keys of the default configuration."""
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = OmegaConf.to_container(hydra.compose("config"))
+    groups = {key: value for key, value in composed.items() if isinstance(value, dict)}
+    return [*composed, *(f"{group}.{key}" for group, values in groups.items() for key in values)]
 
 
 def fail(message: str) -> None:

@@ -52,8 +52,8 @@ def test_an_experiment_wins_over_the_defaults_and_the_command_line_over_it():
 
 
 MISTAKES = {
-    "unknown top-level key": (["sede=1"], ["sede"]),
-    "unknown key": (["algo.betta=1"], ["algo.betta"]),
+    "unknown top-level key": (["sede=1"], ["unknown key 'sede'", "did you mean 'seed'?"]),
+    "unknown key": (["algo.betta=1"], ["unknown key 'algo.betta'", "did you mean 'algo.beta'?"]),
     "critic under spo": (["algo=spo", "+algo.critic=separate"], ["algo.critic", "beta"]),
     "unknown choice": (["algo=dpo"], ["algo/dpo", "grpo"]),
     "wrong type": (["steps=many"], ["steps", "many", "int"]),
