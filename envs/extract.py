@@ -38,9 +38,13 @@ def extract_program(response: str) -> str | None:
 
 
 def as_response(program: str) -> str:
-    """A response from which `extract_program` takes exactly `program`, whatever stands in it."""
-    longest = max((len(run) for run in re.findall(r"~+", program)), default=0)
-    fence = "~" * max(3, longest + 1)
+    """The response that prompts ask for, from which `extract_program` takes exactly `program`.
+
+    A ```python block; its fence is longer than three only where a line of the program is a fence.
+    """
+    fences = re.finditer(r"^[ \t>]*+(`{3,}+)[ \t\r]*+$", program, re.MULTILINE)
+    longest = max((len(found[1]) for found in fences), default=2)
+    fence = "`" * (longest + 1)
     return f"{fence}python\n{program}\n{fence}"
 
 

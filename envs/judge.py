@@ -20,7 +20,7 @@ from envs.grading import Grade, Summary, grade, judgement, summarize
 from envs.problem import Judgement, Problem, Verdict
 from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
 
-RULES_VERSION = 2  # raise it with every change to extraction, checkers, limits or verdicts
+RULES_VERSION = 3  # raise it with every change to extraction, checkers, limits or verdicts
 CACHED_JUDGEMENTS = 100_000  # the oldest go first
 
 

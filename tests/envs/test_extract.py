@@ -1,6 +1,8 @@
 """Which program is taken from a response, over the shapes that models write."""
 
 import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
 
 from envs.extract import MAX_PARSED_CHARS, MAX_PROGRAM_CHARS, as_response, extract_program
 
@@ -77,16 +79,20 @@ def test_a_text_too_long_to_parse_is_no_program_but_a_long_block_is():
     assert extract_program("```python\n" + "#" * (MAX_PROGRAM_CHARS + 1) + "\n```") is None
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        P,
-        "x = '''\n```python\nprint(1)\n```\n'''",
-        "a = ~~~~~5\n\n\n",
-        "~~~~\n~~~~~",
-        "print 1",
-        "if 1:\r\n\tx",
-    ],
-)
+PIECES = ("`", "```", "~~~", "python", " ", "\t", ">", "\r", "\n", "\n", "'''", '"""', "x = 1", "#")
+
+
+def test_a_program_is_written_as_prompts_ask_for_it():
+    assert as_response(P) == f"```python\n{P}\n```"
+    fenced = f"'''\n  ```\n'''\n{P}"
+    assert as_response(fenced) == f"````python\n{fenced}\n````"
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(PIECES)).map("".join) | st.text())
+@example("if 1:\r\n\tx\n\n")
+@example("x = '''\n```python\nprint(1)\n```\n'''")
+@example("print 1")
 def test_a_program_survives_as_a_response(program):
+    assume(program.strip())
     assert extract_program(as_response(program)) == program

@@ -152,7 +152,9 @@ def test_an_offline_program_is_what_the_judge_will_extract(tmp_path):
     file = write(tmp_path / "rows.jsonl", [taco_row(0)])
     task = open_task(config("taco", file))
     (problem,) = [*task.train, *task.validation, *task.test]
-    assert extract_program(task.response(problem.solutions[0])) == "print(input())"
+    response = task.response(problem.solutions[0])
+    assert "in one ```python block" in task.prompt(problem) and response.startswith("```python\n")
+    assert extract_program(response) == "print(input())"
 
 
 @pytest.mark.parametrize(

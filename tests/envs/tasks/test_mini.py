@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import pytest
 
+from envs.extract import extract_program
 from envs.problem import Problem
 from envs.tasks import mini
 from envs.tasks.mini_families import FAMILIES
@@ -36,6 +37,12 @@ def test_default_sizes_names_and_unique_statements():
 def test_the_same_bytes_everywhere():
     digest = hashlib.sha256(repr(_load("test")).encode()).hexdigest()
     assert digest == TEST_SPLIT_SHA256
+
+
+def test_an_offline_program_is_what_the_judge_will_extract():
+    for problem in _every_split():
+        for program in problem.solutions + problem.incorrect_solutions:
+            assert extract_program(mini.response(program)) == program
 
 
 def test_seed_and_size_decide():
