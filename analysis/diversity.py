@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 
+from rapidfuzz.distance import Levenshtein
+
 from analysis.pass_at_k import pass_at_k
 
 _TOKEN = re.compile(
     r"""(?P<comment>\#[^\n]*)
-      | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
+      | "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
       | \d[\w.]* | \w+
       | \*\*=? | //=? | <<=? | >>=? | [-+*/%&|^=<>!:]= | -> | [^\w\s]""",
     re.VERBOSE,
@@ -24,7 +26,11 @@ _TOKEN = re.compile(
 
 
 def program_tokens(program: str) -> list[str]:
-    """Names, numbers, strings and operators, without layout and comments; never fails."""
+    """Names, numbers, strings and operators, without layout and comments; never fails.
+
+    A string that is not closed is one token up to its line's end: were it given up, each of its
+    quotes would be tried anew, and a long line of \\" take quadratic time.
+    """
     return [m.group() for m in _TOKEN.finditer(program) if m.lastgroup is None]
 
 
@@ -83,38 +89,5 @@ def mean_edit_distance(forms: Sequence[str], *, max_pairs: int = 60, seed: int =
     tokens = {form: program_tokens(form) for form in counts}
     total = 0.0
     for (a, b), weight in zip(pairs, weights, strict=True):
-        longer = max(len(tokens[a]), len(tokens[b]), 1)
-        total += weight * edit_distance(tokens[a], tokens[b]) / longer
+        total += weight * Levenshtein.normalized_distance(tokens[a], tokens[b])
     return share_unequal * total / sum(weights)
-
-
-def edit_distance(a: Sequence[str], b: Sequence[str]) -> int:
-    """Levenshtein distance between two token sequences.
-
-    Myers' bit-parallel column update (1999), in Hyyrö's form: Python's integers hold a whole column
-    of the table, so a row costs a few operations whatever its length.
-    """
-    start, end_a, end_b = 0, len(a), len(b)
-    while start < min(end_a, end_b) and a[start] == b[start]:
-        start += 1
-    while min(end_a, end_b) > start and a[end_a - 1] == b[end_b - 1]:
-        end_a, end_b = end_a - 1, end_b - 1
-    a, b = a[start:end_a], b[start:end_b]
-    if not a or not b:
-        return len(a) + len(b)
-    matches: dict[str, int] = {}
-    for i, token in enumerate(a):
-        matches[token] = matches.get(token, 0) | 1 << i
-    full, last = (1 << len(a)) - 1, 1 << (len(a) - 1)
-    # Bit i: the table grows (plus) or shrinks (minus) by one from row i to row i + 1.
-    plus, minus, distance = full, 0, len(a)
-    for token in b:
-        match = matches.get(token, 0)
-        diagonal = (((match & plus) + plus) ^ plus) | match | minus
-        grows = minus | (full & ~(diagonal | plus))
-        shrinks = diagonal & plus
-        distance += bool(grows & last) - bool(shrinks & last)
-        grows = grows << 1 | 1
-        plus = (shrinks << 1 | ~(diagonal | grows)) & full
-        minus = grows & diagonal & full
-    return distance

@@ -120,17 +120,12 @@ def verdict_cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A pipe table, the first column left, the others right, padded to be readable as text."""
+    import pandas as pd
+
     cells = [[cell.replace("|", "\\|") for cell in row] for row in (heading, *rows)]
-    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(heading))]
-    lines = []
-    for row in cells:
-        padded = [
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(f"| {' | '.join(padded)} |")
-    rule = [("-" * (w - 1) + ":") if i else "-" * w for i, w in enumerate(widths)]
-    return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[1:]])
+    align = ["left", *["right"] * (len(heading) - 1)]
+    table = pd.DataFrame(cells[1:], columns=cells[0])
+    return table.to_markdown(index=False, colalign=align, disable_numparse=True)
 
 
 def evaluated(results: pd.DataFrame) -> str:

@@ -8,7 +8,6 @@ from analysis.diversity import (
     distinct_n,
     distinct_ratio,
     distinct_share,
-    edit_distance,
     mean_edit_distance,
     program_tokens,
 )
@@ -24,17 +23,21 @@ def slow_edit_distance(a, b):
     return row[-1]
 
 
-def test_edit_distance_equals_the_textbook_table():
+def test_edit_distance_equals_the_textbook_table_over_the_longer_length():
     rng = random.Random(1)
-    for _ in range(500):
-        a, b = (rng.choices("abcd", k=rng.randrange(90)) for _ in range(2))
-        assert edit_distance(a, b) == slow_edit_distance(a, b)
+    words = ["a", "b", "ab", "print", "é", "'x'"]
+    for _ in range(300):
+        a, b = (rng.choices(words, k=rng.randrange(1, 90)) for _ in range(2))
+        expected = slow_edit_distance(a, b) / max(len(a), len(b))
+        tokens = [program_tokens(" ".join(each)) for each in (a, b)]
+        assert tokens == [a, b]
+        assert mean_edit_distance([" ".join(a), " ".join(b)]) == pytest.approx(expected)
 
 
 def test_edit_distance_of_known_words():
-    assert edit_distance("kitten", "sitting") == 3
-    assert edit_distance("", "abc") == 3
-    assert edit_distance("same", "same") == 0
+    assert mean_edit_distance(["k i t t e n", "s i t t i n g"]) == pytest.approx(3 / 7)
+    assert mean_edit_distance(["", "a b c"]) == 1.0
+    assert mean_edit_distance(["# only", "# comments"]) == 0.0
 
 
 def test_distinct_share_equals_enumeration_of_all_draws():
@@ -67,7 +70,16 @@ def test_tokens_keep_strings_and_operators_whole_and_survive_broken_text():
     assert program_tokens("x **= 2 # c\nprint('a # b', x//3, 1.5)") == (
         ["x", "**=", "2", "print", "(", "'a # b'", ",", "x", "//", "3", ",", "1.5", ")"]
     )
-    assert program_tokens("print('open") == ["print", "(", "'", "open"]
+    assert program_tokens("print('open") == ["print", "(", "'open"]
+
+
+def test_tokens_take_time_in_proportion_to_the_text():
+    def seconds(n):
+        start = time.process_time()
+        program_tokens('"' + '\\"' * n)
+        return time.process_time() - start
+
+    assert seconds(16_000) < 12 * max(seconds(4_000), 0.01)
 
 
 def test_mean_edit_distance_over_all_pairs():
