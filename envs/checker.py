@@ -16,9 +16,10 @@ from typing import Any
 ABSOLUTE_TOLERANCE = 1e-6
 RELATIVE_TOLERANCE = 1e-6
 
-_INTEGER = re.compile(rb"[+-]?[0-9]+")
-_NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_FLOAT_WITH_POINT = re.compile(rb"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+# Possessive, so that none goes back over its digits: a hostile output holds millions of them.
+_INTEGER = re.compile(rb"[+-]?+[0-9]++")
+_NUMBER = re.compile(rb"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
+_FLOAT_WITH_POINT = re.compile(rb"[+-]?+(?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
 
 
 def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
@@ -26,11 +27,13 @@ def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
 
     `tokens`: equal text, or two integers of equal value (007 is 7, at any size).
     `floats`: also, if either token is a float literal and both are numbers, within 1e-6 absolutely
-    or relative to the expected one.
+    or relative to the expected one; where an integer literal is expected, the answer must be nearer
+    to it than 1/2 too. So 1.0 and 0.9999999 are 1, and 123456700.0 is not 123456789; beyond 2**53,
+    where doubles no longer tell integers apart, only the double nearest to the integer is it.
     `case_insensitive`: as `tokens`, letters in either case.
     `call`: both are JSON; numbers compare by value, within 1e-6 where a float is expected.
     Raises ValueError for any other checker, `needs_checker` among them: no comparison can decide
-    a problem that accepts any valid answer.
+    a problem that accepts any valid answer; and where `comparable` is False.
     """
     want, got = _as_bytes(expected), _as_bytes(actual)
     if checker == "call":
@@ -53,6 +56,17 @@ def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
         if one != other and not _same_number(one, other, floats=checker == "floats"):
             return False, f"token {at + 1}: expected {_short(one)}, found {_short(other)}"
     return True, ""
+
+
+def comparable(checker: str, expected: str) -> bool:
+    """Whether outputs can be compared with `expected`: under `call` it must be JSON."""
+    if checker != "call":
+        return True
+    try:
+        _load_json(_as_bytes(expected))
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def infer_checker(outputs: Iterable[str]) -> str:
@@ -80,7 +94,10 @@ def _same_number(expected: bytes, actual: bytes, *, floats: bool) -> bool:
         return _normal_integer(expected) == _normal_integer(actual)
     if not floats or not (_NUMBER.fullmatch(expected) and _NUMBER.fullmatch(actual)):
         return False
-    return _close(float(expected), float(actual))
+    want, got = float(expected), float(actual)
+    if _INTEGER.fullmatch(expected) and not abs(want - got) < 0.5:
+        return False
+    return _close(want, got)
 
 
 def _normal_integer(token: bytes) -> bytes:
@@ -101,7 +118,10 @@ def _check_call(expected: bytes, actual: bytes) -> tuple[bool, str]:
     # A JSON value has no form this much longer than another of the same value.
     if len(actual) > 64 * len(expected) + 4096:
         return False, "a far longer value than expected"
-    want = _load_json(expected)
+    try:
+        want = _load_json(expected)
+    except (ValueError, RecursionError):
+        raise ValueError(f"an expected value is not JSON: {_short(expected[:200])}") from None
     try:
         same = _same_value(want, _load_json(actual))
     except (ValueError, RecursionError):

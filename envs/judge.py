@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 
+from envs.checker import comparable
 from envs.extract import extract_program
 from envs.grading import Grade, Summary, grade, judgement, summarize
 from envs.problem import Judgement, Problem, Verdict
@@ -94,13 +95,15 @@ class Judge:
         self.stats = JudgeStats()
         self._cache: dict[tuple[str, bytes], Judgement] = {}
         self._failures: dict[str, list[int]] = {}  # problem hash → failures seen of each test
+        self._judgeable: set[str] = set()  # hashes of problems that were looked at
 
     def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
         """Judge all, in order.
 
-        Raises ValueError for a problem that cannot be judged (no tests, or `needs_checker`) and
-        SandboxError if the sandbox cannot go on. A program that the infrastructure failed twice
-        has the verdict INFRA_ERROR, which is neither cached nor a reward.
+        Raises ValueError for a problem that cannot be judged (no tests, `needs_checker`, or a
+        call's expected value that is no JSON) and SandboxError if the sandbox cannot go on. A
+        program that the infrastructure failed twice has the verdict INFRA_ERROR, which is neither
+        cached nor a reward.
         """
         judgements = dict(self.as_judged(submissions))
         return [judgements[index] for index in range(len(submissions))]
@@ -143,9 +146,9 @@ class Judge:
     ) -> None:
         """Answer from the cache, join an equal program's plan, or make a new plan."""
         problem = submission.problem
-        if not problem.tests or problem.checker == "needs_checker":
-            why = "it has no tests" if not problem.tests else "it needs a checker of its own"
-            raise ValueError(f"problem {problem.name} cannot be judged: {why}")
+        if problem.hash not in self._judgeable:
+            _require_judgeable(problem)
+            self._judgeable.add(problem.hash)
         self.stats.submissions += 1
         program = extract_program(submission.response)
         if program is None:
@@ -258,6 +261,19 @@ class Judge:
                 failures[plan.failed_test] += 1
         while len(self._cache) > CACHED_JUDGEMENTS:
             del self._cache[next(iter(self._cache))]
+
+
+def _require_judgeable(problem: Problem) -> None:
+    """Raise ValueError where no output could be compared with what is expected."""
+    why = None
+    if not problem.tests:
+        why = "it has no tests"
+    elif problem.checker == "needs_checker":
+        why = "it needs a checker of its own"
+    elif not all(comparable(problem.checker, test.output) for test in problem.tests):
+        why = "an expected value is not JSON"
+    if why is not None:
+        raise ValueError(f"problem {problem.name} cannot be judged: {why}")
 
 
 def _graded(plan: _Plan, position: int, execution: Execution) -> Grade:

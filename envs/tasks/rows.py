@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from envs.checker import comparable
 from envs.problem import Problem, Test
 from envs.tasks import fields
 from envs.tasks.fields import SkipRow
@@ -198,6 +199,8 @@ def _sound(problem: Problem) -> Problem:
             text.encode()
     except UnicodeEncodeError:
         raise SkipRow("a text is not Unicode") from None
+    if problem.fn_name and not all(comparable("call", test.output) for test in problem.tests):
+        raise SkipRow("an expected value is not JSON")
     limits = (problem.time_limit_s, problem.memory_limit_mb)
     if not all(limit is None or 0 < limit < 1e9 for limit in limits):
         raise SkipRow("a limit is not a positive number")

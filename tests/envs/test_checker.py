@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from envs.checker import check, infer_checker
+from envs.checker import check, comparable, infer_checker
 
 BIG = 2**53
 
@@ -30,6 +30,11 @@ RIGHT = [
     ("floats", "YES 0.5", "YES .5"),
     ("floats", "100.0", "1e2"),
     ("floats", "-0.0", "0"),
+    ("floats", "1", "0.9999999"),
+    ("floats", "-3", "-3."),
+    ("floats", "123456789", "123456789.1"),
+    ("floats", "123456789", "1.23456789e8"),
+    ("floats", str(10**18 + 1), f"{10**18 + 1:.1f}"),
     ("case_insensitive", "Yes\nNO", "yES no"),
     ("case_insensitive", "5 A", "05 a"),
 ]
@@ -60,6 +65,11 @@ WRONG = [
     ("floats", "NO", "0.0"),
     ("floats", "0.5", "YES"),
     ("floats", "1.0", "1" + "0" * 400),
+    ("floats", "123456789", "123456700.0"),
+    ("floats", "123456789", "123456790.0"),
+    ("floats", "1000000", "1000000.5"),
+    ("floats", str(10**18), f"{10**18 + 1000:.1f}"),
+    ("floats", "1" + "0" * 400, "1" + "0" * 400 + ".0"),
     ("floats", "1.5", "0x1.8p0"),
     ("case_insensitive", "Yes", "No"),
     ("case_insensitive", "1.5", "1.50"),
@@ -125,6 +135,13 @@ def test_a_checker_that_cannot_compare_is_an_error(name):
         check(name, "1", "1")
 
 
+@pytest.mark.parametrize("expected", ["", "(1, 2)", "[" * 100_000, "1 2"])
+def test_an_expected_value_that_is_no_json_cannot_be_compared(expected):
+    assert not comparable("call", expected) and comparable("tokens", expected)
+    with pytest.raises(ValueError, match="not JSON"):
+        check("call", expected, "1")
+
+
 @pytest.mark.parametrize(
     ("outputs", "checker"),
     [
@@ -149,6 +166,17 @@ def test_a_hostile_output_costs_the_host_little():
     assert not check("call", "5", b"[" * 16_000_000)[0]
     assert not check("call", "5", b"9" * 4_000)[0]
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("checker", ["tokens", "floats", "case_insensitive", "call"])
+@pytest.mark.parametrize("start", ["", "-", "1.", ".", "1e", "1.0e+", "0", "[" * 900 + "1"])
+def test_a_number_that_is_none_after_a_million_digits_costs_the_host_little(checker, start):
+    hostile = start.encode() + b"1" * 1_000_000 + b"x"
+    started = time.process_time()
+    for expected in ("1.5", "5", "9" * 100_000):
+        assert not check(checker, expected, hostile)[0]
+    assert infer_checker([hostile.decode()]) == "tokens"
+    assert time.process_time() - started < 2
 
 
 def test_equal_outputs_are_quick():

@@ -228,7 +228,14 @@ def test_calls(sandbox):
     ]
 
 
-@pytest.mark.parametrize("change", [{"tests": ()}, {"checker": "needs_checker"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tests": ()},
+        {"checker": "needs_checker"},
+        {"checker": "call", "fn_name": "f", "tests": (Test("[1]", "1"), Test("[2]", "None"))},
+    ],
+)
 def test_a_problem_that_cannot_be_judged_is_an_error(sandbox, change):
     with pytest.raises(ValueError, match="test/square cannot be judged"):
         Judge(sandbox).judge(submissions(RIGHT, problem=replace(SQUARE, **change)))

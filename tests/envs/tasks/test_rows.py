@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from envs.problem import Test
+from envs.problem import Problem, Test
 from envs.tasks.fields import SkipRow
-from envs.tasks.rows import code_contests_problem, load, taco_problem
+from envs.tasks.rows import TASKS, code_contests_problem, load, taco_problem
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data rows in {DATA}")
@@ -208,3 +208,16 @@ def test_nearly_all_special_judge_problems_are_recognised():
     exact = [problem.name for problem in found if problem.checker == "tokens"]
     # Their statements give no sign that other answers are right, too.
     assert exact == ["taco/00005", "taco/00046"]
+
+
+def test_a_call_whose_value_is_no_json_is_left_out_and_counted(tmp_path, monkeypatch):
+    def build(row, name):
+        tests = (Test("[1]", "1"), Test("[2]", row["value"]))
+        return Problem(name, "Call it.", (), tests, checker="call", fn_name="f")
+
+    monkeypatch.setitem(TASKS, "own", (build, None))
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(json.dumps({"value": value}) for value in ("2", "None", "(1, 2)")))
+    problems, skipped = load("own", file)
+    assert [problem.name for problem in problems] == ["own/00000"]
+    assert skipped == {"an expected value is not JSON": 2}
