@@ -11,6 +11,7 @@ import os
 import select
 import struct
 import time
+from collections.abc import Iterator
 
 HEADER = struct.Struct(">BI")
 PROGRAM, INPUT, RESUME, END = 1, 2, 3, 4  # host to worker
@@ -93,18 +94,23 @@ class Channel:
         self.send(ENDED, {})
 
     def skip(self, length: int) -> None:
-        """Drop a payload, of any length, without having room for it."""
-        while length:
-            length -= len(self.read(min(length, _CHUNK)))
+        """Drop a payload, of any length, without having room for it and leaving none of it."""
+        for _ in self._pieces(length):
+            pass
 
     def read_into(self, file: int, length: int) -> None:
         """Move a payload of `length` bytes to a file, leaving none of it in memory."""
+        for piece in self._pieces(length):
+            write_all(file, piece)
+
+    def _pieces(self, length: int) -> Iterator[memoryview]:
+        """The next `length` bytes, in pieces that are wiped once they were used."""
         view = memoryview(self._buffer)
         while length:
             count = os.readv(self.source, [view[: min(length, _CHUNK)]])
             if not count:
                 os._exit(0)
-            write_all(file, view[:count])
+            yield view[:count]
             view[:count] = bytes(count)
             length -= count
 

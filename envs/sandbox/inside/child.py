@@ -53,10 +53,13 @@ def enter_cage(runner, files: list[int]) -> None:
     os.setsid()  # a signal to its group reaches nobody else
     stdin, stdout, stderr = files
     os.dup2(stdin, 0)
-    os.dup2(runner.server.null if runner.fn_name else stdout, 1)
     os.dup2(stderr, 2)
     if runner.fn_name:
+        # Opened anew: flags of one open file that all programs share would tell of the others.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(stdout, RESULT_FILE)
+    else:
+        os.dup2(stdout, 1)
     if runner.server.ruleset is not None:
         runner.server.ruleset.install()
     os.closerange(RESULT_FILE + 1 if runner.fn_name else RESULT_FILE, 256)

@@ -47,8 +47,7 @@ class Server:
 
     def __init__(self, config: dict) -> None:
         self.config = {**DEFAULTS, **config}
-        self.null = os.open(os.devnull, os.O_RDWR)
-        self.channel = self._take_channel()
+        self.channel = take_channel()
         # Opened now, since /proc may be out of sight later.
         self.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
         self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
@@ -58,13 +57,6 @@ class Server:
         self.owns_namespace = os.getpid() == 1
         self.filter = SeccompFilter(base64.b64decode(self.config["seccomp"]))
         self._oom_counter, self._oom_kills = open_oom_counter(), 0
-
-    def _take_channel(self) -> Channel:
-        """Move the stream from descriptors 0 and 1, which belong to programs."""
-        channel = Channel(os.dup(0), os.dup(1))
-        os.dup2(self.null, 0)
-        os.dup2(self.null, 1)
-        return channel
 
     def serve(self) -> None:
         """Run programs until the host closes the channel. Never returns."""
@@ -114,6 +106,16 @@ class Server:
         found = re.search(rb"oom_kill (\d+)", os.pread(self._oom_counter, 1000, 0))
         before, self._oom_kills = self._oom_kills, int(found[1]) if found else 0
         return self._oom_kills > before
+
+
+def take_channel() -> Channel:
+    """Move the stream from descriptors 0 and 1, which belong to programs."""
+    channel = Channel(os.dup(0), os.dup(1))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
+    return channel
 
 
 def open_oom_counter() -> int | None:

@@ -1,0 +1,74 @@
+"""Channels: what one program could leave for another that runs after it in the same worker."""
+
+import secrets as randomness
+
+import pytest
+
+from envs.sandbox.base import Job, Limits, Outcome
+from tests.envs.attacks.test_attacks import canary, fresh_secret, sandbox
+
+__all__ = ["canary", "sandbox"]  # fixtures
+
+LIMITS = Limits(cpu_s=1.0, wall_s=5.0, memory_mb=1024, output_mb=2)
+# A program may not know its memory's regions (there may be no /proc), but the allocator hands it
+# what was freed before, as it was.
+HEAP = r"""
+import ctypes, os, re
+pattern = re.compile(rb"SEC" + rb"RET-[0-9a-f]{16}")
+own = set(pattern.findall(os.read(0, 1 << 20)))
+libc, found = ctypes.CDLL(None), set()
+libc.malloc.restype = ctypes.c_void_p
+for size in [*range(16, 4096, 16), *(1 << n for n in range(12, 24))]:
+    for _ in range(20):
+        found |= set(pattern.findall(ctypes.string_at(libc.malloc(ctypes.c_size_t(size)), size)))
+print(sorted(found - own))
+"""
+SLOW_TO_COMPILE = "x = " + "1 < " * 10**6 + "1"
+
+
+def execute(sandbox, program, *inputs, fn_name=None, limits=LIMITS):
+    """Run a program unlike any before on inputs, going on after failures."""
+    job = Job(f"{program}\n# {randomness.token_hex(4)}", inputs or ("",), limits, fn_name)
+    [(_, executions)] = sandbox.run([job], lambda *_: True)
+    return executions
+
+
+def test_inputs_dropped_after_a_crash_of_the_compiler_are_not_in_the_next_programs_memory(sandbox):
+    limits = Limits(cpu_s=0.1, wall_s=5.0, memory_mb=4000)
+    secrets = [f"{fresh_secret()}\n" * 300 for _ in range(2)]
+    [crashed] = execute(sandbox, SLOW_TO_COMPILE, *secrets, limits=limits)
+    assert crashed.outcome is Outcome.TIME_LIMIT
+    assert execute(sandbox, HEAP)[0].stdout == b"[]\n"
+
+
+def test_later_inputs_dropped_after_a_failure_are_not_in_the_next_tests_memory(sandbox):
+    inputs = [f"{fresh_secret()}\n" * 300 for _ in range(3)]
+    outputs = [e.stdout for e in execute(sandbox, HEAP + "\nraise SystemExit(1)", *inputs)]
+    assert outputs == [b"[]\n"] * 3
+
+
+FLAGS = """
+import fcntl, os
+def f(leave):
+    flags = fcntl.fcntl(1, fcntl.F_GETFL)
+    if leave:
+        fcntl.fcntl(1, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_APPEND)
+    return flags
+"""
+
+
+def test_flags_of_the_null_device_say_nothing_of_the_program_before(sandbox):
+    first, second = (execute(sandbox, FLAGS, "[true]", fn_name="f")[0].stdout for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("descriptor", [0, 1, 2])
+def test_flags_of_the_standard_streams_say_nothing_of_the_test_before(sandbox, descriptor):
+    program = (
+        "import fcntl, os\n"
+        f"flags = fcntl.fcntl({descriptor}, fcntl.F_GETFL)\n"
+        f"fcntl.fcntl({descriptor}, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_APPEND)\n"
+        "print(flags)"
+    )
+    first, second = execute(sandbox, program, "", "")
+    assert first.stdout == second.stdout
