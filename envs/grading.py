@@ -41,13 +41,16 @@ def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> 
     """Grade one execution. `limit_s` is CPU time; the sandbox lets programs run a margin longer.
 
     A right answer within that margin, a program that ran out of wall time while it was computing,
-    and a failure of the infrastructure are doubtful; a wrong answer stays wrong at any speed.
+    one that got no core and a failure of the infrastructure are doubtful; a wrong answer stays
+    wrong at any speed.
     """
     if execution.outcome is Outcome.INFRA_ERROR:
         return Grade(Verdict.INFRA_ERROR, execution.stderr, doubtful=True)
+    detail = f"{execution.cpu_s:.2f} s CPU, {execution.wall_s:.2f} s wall"
+    if execution.outcome is Outcome.STARVED:
+        return Grade(Verdict.INFRA_ERROR, f"{detail}: no core was free", doubtful=True)
     if execution.outcome is Outcome.TIME_LIMIT:
         starved = limit_s * _STARVED_SHARE <= execution.cpu_s <= limit_s
-        detail = f"{execution.cpu_s:.2f} s CPU, {execution.wall_s:.2f} s wall"
         return Grade(Verdict.TIME_LIMIT, f"{detail} (limit {limit_s:g} s CPU)", doubtful=starved)
     if execution.outcome is not Outcome.FINISHED:
         return Grade(Verdict(execution.outcome.value), execution.stderr)

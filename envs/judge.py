@@ -220,7 +220,7 @@ class Judge:
 
     def _execute(self, plans: list[_Plan]) -> Iterator[tuple[int, list[Execution]]]:
         def keep_going(at: int, position: int, execution: Execution) -> bool:
-            if execution.outcome in (Outcome.INFRA_ERROR, Outcome.SYNTAX_ERROR):
+            if execution.outcome in (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR):
                 return False
             if not self.config.early_stop:
                 return True

@@ -21,12 +21,17 @@ class Outcome(StrEnum):
     OUTPUT_LIMIT = "OUTPUT_LIMIT"
     RUNTIME_ERROR = "RUNTIME_ERROR"
     SYNTAX_ERROR = "SYNTAX_ERROR"
+    STARVED = "STARVED"  # it got no core for so long that nothing can be said of it
     INFRA_ERROR = "INFRA_ERROR"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Per test. CPU time is what is judged; wall time is a wider net for programs that sleep."""
+    """Per test. CPU time is what is judged; wall time is a wider net for programs that sleep.
+
+    Time that a test spends waiting for a core does not count towards `wall_s`, where the kernel
+    tells of it.
+    """
 
     cpu_s: float = 2.0
     wall_s: float = 10.0

@@ -17,6 +17,8 @@ HEADER = struct.Struct(">BI")
 PROGRAM, INPUT, RESUME, END = 1, 2, 3, 4  # host to worker
 READY, COMPILED, RESULT, ENDED = 17, 18, 19, 20  # worker to host
 STDERR_TAIL = 2000  # characters
+# A test that waits for a core may take this many times its wall limit before it is given up.
+PATIENCE = 4
 
 HOLD_S = 0.005  # the longest that a result is held back
 _HELD_BYTES = 1 << 16

@@ -24,6 +24,7 @@ from envs.sandbox.inside.channel import (
     END,
     ENDED,
     HOLD_S,
+    PATIENCE,
     RESUME,
     STDERR_TAIL,
     report,
@@ -168,13 +169,14 @@ class Runner:
         self.server.started[0] = 0
         started = time.monotonic()
         pid = self.fork(files)
-        killed = self.watch(pid, started + self.limits["wall_s"])
+        killed = self.watch(pid, started)
         status, cpu, peak = self.reap(pid)
         wall = time.monotonic() - started
         sizes = [os.fstat(file).st_size for file in files[1:]]
         stderr = tail(files[2], sizes[1])
-        late = killed or cpu > self.limits["cpu_s"]
-        outcome = self.outcome(status, late, peak, max(sizes), stderr)
+        if cpu > self.limits["cpu_s"]:
+            killed = "TIME_LIMIT"
+        outcome = self.outcome(status, killed, peak, max(sizes), stderr)
         result = {
             "outcome": outcome,
             "stderr": stderr,
@@ -204,8 +206,14 @@ class Runner:
             check(libc.setns(self.server.pid_namespace, CLONE_NEWPID), "setns")
         return pid
 
-    def watch(self, pid: int, deadline: float) -> bool:
-        """Wait for the test process's end; kill it at its CPU or wall limit (then True)."""
+    def watch(self, pid: int, started: float) -> str:
+        """Wait for the test process's end; kill it at a limit, and return which outcome that is.
+
+        Wall time in which it could have run, but had no core, is not its own. Where the kernel
+        does not tell of it, it is 0.
+        """
+        deadline = started + self.limits["wall_s"]
+        given_up = started + PATIENCE * self.limits["wall_s"]
         clock = (~pid << 3) | 2  # the kernel's name for that process's CPU clock
         handle = os.pidfd_open(pid)
         poll = select.poll()
@@ -213,18 +221,24 @@ class Runner:
         poll.register(self.server.channel.source, 0)  # POLLHUP alone: the host is gone
         try:
             while True:
-                left = deadline - time.monotonic()
+                now = time.monotonic()
+                if now >= deadline:
+                    waited = self.server.time_without_core(handle)
+                    deadline = min(started + self.limits["wall_s"] + waited, given_up)
+                left = deadline - now
                 with contextlib.suppress(OSError):  # it may have ended just now
                     left = min(left, self.limits["cpu_s"] - time.clock_gettime(clock))
-                if left <= 0:
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-                    return True
                 channel = self.server.channel
-                events = poll.poll(min(left, HOLD_S if channel.held else left) * 1000 + 1)
+                pause = min(left, HOLD_S if channel.held else left)
+                # Even where none is left: this process may itself have had no core, and be late.
+                events = poll.poll(pause * 1000 + 1 if pause > 0 else 0)
                 if any(descriptor != handle for descriptor, _ in events):
                     os._exit(0)
                 if events:
-                    return False
+                    return ""
+                if left <= 0:
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    return "STARVED" if now >= given_up else "TIME_LIMIT"
                 channel.flush()
         finally:
             os.close(handle)
@@ -244,12 +258,12 @@ class Runner:
             peak = max(peak, usage.ru_maxrss)
         return status, cpu, peak << 10
 
-    def outcome(self, status: int, late: bool, peak: int, written: int, stderr: str) -> str:
+    def outcome(self, status: int, killed: str, peak: int, written: int, stderr: str) -> str:
         """The first that applies. `status` is wait(2)'s; sizes are in bytes."""
         if not self.server.started[0]:
             return "INFRA_ERROR"
-        if late:
-            return "TIME_LIMIT"
+        if killed:
+            return killed
         if written > self.output_bytes:
             return "OUTPUT_LIMIT"
         if peak > self.memory_bytes:

@@ -88,10 +88,33 @@ class Server:
 
     def address_space(self) -> int:
         """The calling process's size in bytes."""
-        descriptor = os.open("self/statm", os.O_RDONLY, dir_fd=self.proc)
-        pages = int(os.read(descriptor, 100).split()[0])
-        os.close(descriptor)
-        return pages * resource.getpagesize()
+        return int(self._look_up("self/statm").split()[0]) * resource.getpagesize()
+
+    def time_without_core(self, process: int) -> float:
+        """Seconds that a process, given by its pidfd, was ready to run and waited for a core.
+
+        Of its living threads the one that waited longest counts: a sum would let threads that
+        stand in each other's way buy time. 0 where the kernel keeps no such statistics.
+        """
+        longest = 0
+        with contextlib.suppress(OSError):
+            pid = re.search(rb"Pid:\t(\d+)", self._look_up(f"self/fdinfo/{process}"))
+            tasks = os.open(f"{int(pid[1])}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.proc)
+            try:
+                for task in os.listdir(tasks):
+                    fields = self._look_up(f"{int(pid[1])}/task/{task}/schedstat").split()
+                    longest = max(longest, int(fields[1]))
+            finally:
+                os.close(tasks)
+        return longest / 1e9
+
+    def _look_up(self, path: str) -> bytes:
+        """A short file of /proc."""
+        descriptor = os.open(path, os.O_RDONLY, dir_fd=self.proc)
+        try:
+            return os.read(descriptor, 1000)
+        finally:
+            os.close(descriptor)
 
     def suffer_first(self) -> None:
         """Make the calling process and its children what the kernel kills when memory is out."""

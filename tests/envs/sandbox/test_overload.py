@@ -1,0 +1,102 @@
+"""Programs on one core that they share with busy loops: what they waited for it is not theirs."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from envs.extract import as_response
+from envs.judge import Judge, Submission
+from envs.problem import Problem, Test, Verdict
+from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
+from envs.sandbox.embedded import EmbeddedSandbox, why_not
+
+LOOPS = 6
+# 0.2 s of CPU time, which is some 1.4 s of wall time beside six loops.
+BURN = "import time\nwhile time.process_time() < 0.2: pass\nprint('done')"
+
+
+@pytest.fixture(scope="module")
+def one_busy_core():
+    if not os.path.exists("/proc/self/schedstat"):
+        pytest.skip("this kernel does not tell how long a process waited for a core")
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    # Each in a session of its own, since the kernel may share a core out among sessions.
+    loops = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+        for _ in range(LOOPS)
+    ]
+    yield
+    for loop in loops:
+        loop.kill()
+        loop.wait()
+    os.sched_setaffinity(0, before)
+
+
+@pytest.fixture(scope="module", params=["namespaces", "landlock"])
+def sandbox(request, one_busy_core):
+    if reason := why_not(request.param):
+        pytest.skip(f"this machine has no {request.param}: {reason}")
+    with EmbeddedSandbox(workers=1, form=request.param) as sandbox:
+        yield sandbox
+
+
+def run(sandbox, program, **limits):
+    [(_, [execution])] = sandbox.run([Job(program, ("",), Limits(**limits))], lambda *_: True)
+    return execution
+
+
+def test_a_right_program_that_waits_for_a_core_is_given_the_time(sandbox):
+    execution = run(sandbox, BURN, cpu_s=1.0, wall_s=0.7)
+    assert (execution.outcome, execution.stdout) == (Outcome.FINISHED, b"done\n")
+    assert execution.wall_s > 0.7, "the core was not busy enough for this test to say anything"
+
+
+def test_a_program_in_a_thread_too(sandbox):
+    program = f"import threading\nthreading.Thread(target=exec, args=({BURN!r}, {{}})).start()"
+    execution = run(sandbox, program, cpu_s=1.0, wall_s=0.7)
+    assert (execution.outcome, execution.stdout) == (Outcome.FINISHED, b"done\n")
+
+
+def test_a_sleeping_program_is_at_its_limit_on_a_busy_machine_too(sandbox):
+    execution = run(sandbox, "import time\ntime.sleep(60)", cpu_s=1.0, wall_s=0.7)
+    assert execution.outcome is Outcome.TIME_LIMIT
+    assert execution.wall_s < 4 * 0.7
+
+
+def test_a_program_that_gets_no_core_is_starved_not_slow(sandbox):
+    execution = run(sandbox, BURN, cpu_s=1.0, wall_s=0.1)
+    assert execution.outcome is Outcome.STARVED
+
+
+class Starving(Sandbox):
+    """Starves each program as often as it is told to, and then runs it well."""
+
+    name = strength = "starving"
+
+    def __init__(self, times):
+        self.times = times
+
+    def run(self, jobs, keep_going):
+        for index in range(len(jobs)):
+            self.times -= 1
+            outcome = Outcome.FINISHED if self.times < 0 else Outcome.STARVED
+            execution = Execution(outcome, b"done")
+            keep_going(index, 0, execution)
+            yield index, [execution]
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict"), [(1, Verdict.ACCEPTED), (2, Verdict.INFRA_ERROR)], ids=["once", "twice"]
+)
+def test_starved_twice_is_no_verdict(times, verdict):
+    problem = Problem("burn", "", (), (Test("", "done"),), time_limit_s=1.0)
+    judge = Judge(Starving(times))
+    [judgement] = judge.judge([Submission(problem, as_response(BURN))])
+    assert (judgement.verdict, judge.stats.judged_again) == (verdict, 1)
+    assert ("no core was free" in judgement.detail) == (times == 2)
