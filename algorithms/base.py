@@ -21,7 +21,8 @@ class Needs:
     reference: bool = False  # ref_logp: log-probs of the frozen initial model
     critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)
     groups: bool = False  # several responses to each prompt
-    behaviour: bool = False  # behaviour_logp of every token: rules out offline data
+    behaviour: bool = False  # behaviour_logp of every token
+    off_policy: bool = False  # learns rightly from responses of any writer, the data set's too
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
     initial_value: str = "none"  # q0: "monte_carlo" or "online"
     entropy_graph: bool = False  # the loss differentiates through the entropy
@@ -60,6 +61,11 @@ class Batch:
             sequence_share=self.sequence_share * len(index) / len(self.mask),
             token_share=self.token_share * int(part.mask.sum()) / max(1, int(self.mask.sum())),
         )
+
+    def only_kept(self) -> Batch:
+        """The rows of `keep`, as a whole batch: what was dropped is in no denominator."""
+        kept = self.rows(self.keep.nonzero().squeeze(-1))
+        return replace(kept, sequence_share=1.0, token_share=1.0)
 
 
 @dataclass(frozen=True)

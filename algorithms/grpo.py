@@ -4,6 +4,14 @@ The baseline is the mean reward of a prompt's own group of responses, so there i
 token of a response has its response's advantage; the KL to the reference is part of the loss. The
 published variants are five options, and a result that says "GRPO" states all five: `scale_by_std`,
 `aggregate`, `clip_high`, `kl`, `zero_variance`.
+
+What `kl_coef` weighs against the reward (tests/algorithms/test_beta.py): kl_coef × std × G/(G − 1)
+with the std, about a quarter to a half of what the same coefficient is to PPO; and in the loss the
+KL is each token's own: what a token does to the KL of those after it is left out.
+
+Rows that `train.truncation=mask` takes out are in no denominator and in no group's mean or std.
+DAPO (2503.14476, "overlong filtering") masks the loss of truncated responses but leaves their
+rewards in their group's mean and std; that form is not offered.
 """
 
 from __future__ import annotations
@@ -14,7 +22,15 @@ import torch
 from torch import Tensor
 
 from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
-from algorithms.tensors import AGGREGATES, KL_KINDS, aggregate, clip_share, clipped_terms, kl
+from algorithms.tensors import (
+    AGGREGATES,
+    KL_KINDS,
+    aggregate,
+    clip_share,
+    clipped_terms,
+    group_mean,
+    kl,
+)
 
 ZERO_VARIANCE = ("keep", "drop")
 
@@ -45,26 +61,39 @@ class GRPOConfig:
             raise ValueError(f"algo.clip_low={self.clip_low}; it lies between 0 and 1")
 
 
-def group_advantages(rewards: Tensor, group_size: int, *, scale_by_std: bool = True) -> Tensor:
+def group_advantages(
+    rewards: Tensor, group_size: int, *, scale_by_std: bool = True, keep: Tensor | None = None
+) -> Tensor:
     """(r − mean of the group) / (std of the group + 1e-6) → (batch,), the std Bessel-corrected.
 
-    rewards (batch,), rows of a group adjacent (2402.03300, §4.1.2). A group whose rewards are all
-    equal has advantage zero. ValueError for a group of one or a batch that is not whole groups.
+    rewards (batch,), rows of a group adjacent (2402.03300, §4.1.2). `keep` (batch,) bool: mean and
+    std are over these rows only (None: all), and the others' advantage is zero. A group whose kept
+    rewards are all equal, one alone among them, has advantage zero. ValueError for a group of one
+    or a batch that is not whole groups.
     """
     if group_size < 2:
         raise ValueError(f"a group of {group_size} has no relative advantage; it takes at least 2")
     if len(rewards) % group_size:
         raise ValueError(f"{len(rewards)} rows are not whole groups of {group_size}")
+    keep = torch.ones_like(rewards, dtype=torch.bool) if keep is None else keep
+    kept = keep.view(-1, group_size)
     groups = rewards.view(-1, group_size)
-    centred = groups - groups.mean(-1, keepdim=True)
+    centred = groups - group_mean(rewards, keep, group_size).unsqueeze(-1)
+    centred = centred.masked_fill(~kept, 0.0)
     if scale_by_std:
-        centred = centred / (groups.std(-1, keepdim=True) + 1e-6)
-    return centred.masked_fill(zero_variance(groups), 0.0).flatten()
+        freedom = (kept.sum(-1, keepdim=True) - 1).clamp(min=1)
+        centred = centred / ((centred.square().sum(-1, keepdim=True) / freedom).sqrt() + 1e-6)
+    return centred.masked_fill(zero_variance(groups, kept), 0.0).flatten()
 
 
-def zero_variance(groups: Tensor) -> Tensor:
-    """(groups, size) → (groups, 1): max equals min. The std of equal floats need not be 0."""
-    return groups.amax(-1, keepdim=True) == groups.amin(-1, keepdim=True)
+def zero_variance(groups: Tensor, kept: Tensor) -> Tensor:
+    """(groups, size) twice → (groups, 1): max equals min of the kept, or none is kept.
+
+    The std of equal floats need not be 0.
+    """
+    highest = groups.masked_fill(~kept, -torch.inf).amax(-1, keepdim=True)
+    lowest = groups.masked_fill(~kept, torch.inf).amin(-1, keepdim=True)
+    return highest <= lowest
 
 
 class GRPO(Algorithm):
@@ -79,11 +108,11 @@ class GRPO(Algorithm):
 
     def prepare(self, batch: Batch) -> Batch:
         c, size = self.config, batch.group_size
-        advantages = group_advantages(batch.rewards, size, scale_by_std=c.scale_by_std)
         keep = batch.keep
+        advantages = group_advantages(batch.rewards, size, scale_by_std=c.scale_by_std, keep=keep)
         if c.zero_variance == "drop":
-            flat = zero_variance(batch.rewards.view(-1, size)).expand(-1, size).flatten()
-            keep = keep & ~flat
+            flat = zero_variance(batch.rewards.view(-1, size), keep.view(-1, size))
+            keep = keep & ~flat.expand(-1, size).flatten()
         return replace(
             batch, advantages=advantages.unsqueeze(-1).expand(batch.mask.shape), keep=keep
         )

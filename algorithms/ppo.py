@@ -23,6 +23,7 @@ from algorithms.tensors import (
 )
 
 CRITICS = ("separate", "shared")
+LEAST_CRITIC_RATE = 1e-5
 
 
 @dataclass
@@ -32,7 +33,9 @@ class PPOConfig:
     name: str = "ppo"
     learning_rate: float = 3e-4
     critic: str = "separate"  # separate: own copy of the backbone; shared: a head on the policy
-    critic_learning_rate: float = 3e-4
+    # null: learning_rate, but at least 1e-5. The head starts at zero, and at the 1e-6 of a
+    # pretrained policy it would take 10,000 steps to a value of 0.01 for each unit of its input.
+    critic_learning_rate: float | None = None
     value_coef: float = 0.5  # weight of the value loss beside the surrogate
     value_clip: float = 0.2  # ε_v, in units of reward
     clip_low: float = 0.2
@@ -41,6 +44,13 @@ class PPOConfig:
     lam: float = 1.0  # λ of GAE; 1 is reward-to-go minus value
     kl_coef: float = 0.02  # β_kl of the k1 penalty in the reward; 0 loads no reference
     entropy_coef: float = 0.0
+
+    @property
+    def critic_rate(self) -> float:
+        """The critic's learning rate, resolved."""
+        if self.critic_learning_rate is not None:
+            return self.critic_learning_rate
+        return max(self.learning_rate, LEAST_CRITIC_RATE)
 
     def __post_init__(self) -> None:
         if self.critic not in CRITICS:
@@ -128,7 +138,9 @@ class PPO(Algorithm):
             penalty = log_ratio(batch.behaviour_logp, batch.ref_logp, batch.mask)
             token_rewards = token_rewards - c.kl_coef * penalty
         advantages, returns = gae(token_rewards, batch.values, batch.mask, gamma=c.gamma, lam=c.lam)
-        return replace(batch, advantages=masked_whiten(advantages, batch.mask), returns=returns)
+        # Over what the loss is over: a dropped response moves neither mean nor scale.
+        whitened = masked_whiten(advantages, batch.mask & batch.keep.unsqueeze(-1))
+        return replace(batch, advantages=whitened, returns=returns)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share = self.config, batch.token_share

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
-from algorithms.tensors import masked_sum
+from algorithms.tensors import group_mean, masked_sum
 
 KINDS = ("cross_entropy", "squared", "advantage")
 INITIAL_VALUES = ("monte_carlo", "group", "online")
@@ -35,8 +35,7 @@ class SPOConfig:
     slope_bound: float = 1.0  # loss=cross_entropy: its slope in Q/β, which diverges at the best Q
     huber_width: float = 0.1  # loss=advantage: linear beyond this error, in units of reward
     q0: str = "monte_carlo"  # the prompt's soft value: monte_carlo | group | online
-    q0_samples: int = 16  # reference responses to a prompt behind monte_carlo (and online's start)
-    q0_min_ess: float = 8.0  # q0=online: effective samples below which monte_carlo stands in
+    q0_samples: int = 16  # reference responses to a prompt behind monte_carlo and online
 
     def __post_init__(self) -> None:
         if self.beta <= 0:
@@ -61,16 +60,23 @@ def soft_value(rewards: Tensor, beta: float, dim: int = -1) -> Tensor:
     return value.to(rewards.dtype) if rewards.is_floating_point() else value
 
 
-def online_soft_value(rewards: Tensor, log_weights: Tensor, beta: float) -> tuple[Tensor, Tensor]:
-    """The soft value from responses of any μ, by self-normalised importance weights π_ref/μ.
+def pooled_soft_value(
+    reference_rewards: Tensor, rewards: Tensor, log_weights: Tensor, beta: float
+) -> Tensor:
+    """The soft value from responses of π_ref and of other writers μ together → scalar, float64.
 
-    rewards, log_weights (n,), the latter Σ_t log π_ref − log μ of each response → the value and the
-    effective sample size (Σw)²/Σw², scalars in float64.
+    reference_rewards (k,); rewards, log_weights (n,), the latter Σ_t log π_ref − log μ of each
+    response under whoever wrote it. β log of the mean over all k + n of w e^{r/β}, with w = 1 for
+    π_ref's own: each term has expectation e^{V/β}, so no bias but the logarithm's.
+
+    The weights are not normalised by their sum. A policy that solves the prompt no longer writes
+    its failures, and without them normalised weights say that π_ref solves it too; plain ones end
+    without variance at the optimum, where w e^{r/β} = e^{V/β} for every response.
     """
-    weights = log_weights.double()
-    total = weights.logsumexp(-1)
-    value = beta * ((rewards.double() / beta + weights).logsumexp(-1) - total)
-    return value, torch.exp(2 * total - (2 * weights).logsumexp(-1))
+    ones = torch.zeros(len(reference_rewards), dtype=torch.float64)
+    terms = torch.cat([reference_rewards, rewards]).double() / beta
+    terms = terms + torch.cat([ones, log_weights.double()])
+    return beta * (terms.logsumexp(-1) - math.log(len(terms)))
 
 
 def log_ratio_sum(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
@@ -94,19 +100,25 @@ def success_cross_entropy(u: Tensor, v: Tensor, slope_bound: float) -> Tensor:
     """−[p log q + (1 − p) log(1 − q)] with q = e^u and p = e^v, elementwise; v ≤ 0, u any.
 
     Its slope in u is (q − p)/(1 − q): −1 for a success that was not predicted, about q for a
-    failure that was not predicted either. Towards q = 1 the slope diverges, and beyond it (Q above
-    the best reward: no probability) there is no cross-entropy. From the point where the slope
-    reaches `slope_bound` on, the loss goes on as a straight line of that slope: it stays finite,
-    the sign of the slope and so the minimum at q = p are untouched, and Q above the best reward is
-    always pulled back down. (A success, p = 1, has slope −1 up to u = 0 and `slope_bound` beyond.)
+    failure that was not predicted either. Beyond q = 1 (Q above the best reward: no probability)
+    there is no cross-entropy, and this is how it goes on:
+
+    A success (p = 1) is left alone there, slope 0. That its Q is above the reward says only that
+    Q̂_0 is too high or that failures still hold mass; to pull it down would stop it at the mass
+    p(x)/p̂(x), p̂ being what Q̂_0 takes the prompt's success rate to be. The optimum stays unique
+    under an exact Q̂_0, because π_θ is normalised and every failure is drawn to its own target.
+
+    Any other response is pulled down: towards q = 1 its slope diverges, so from the point where it
+    reaches `slope_bound` on, the loss is a straight line of that slope. It stays finite, and the
+    minimum at q = p is untouched.
     """
     failure = -torch.expm1(v)  # 1 − p
     turn = torch.log1p(-failure / (1 + slope_bound))  # where (q − p)/(1 − q) = slope_bound
-    inner = torch.minimum(u, turn)
+    inner = torch.where(u < turn, u, turn)  # a success at u = 0 has no slope left
     uncertain = failure > 0
     negative = torch.where(uncertain, inner, torch.full_like(inner, -1.0))
     entropy = -v.exp() * inner - torch.where(uncertain, failure * log1mexp(negative), 0.0)
-    return entropy + slope_bound * (u - turn).clamp(min=0)
+    return entropy + torch.where(uncertain, slope_bound * (u - turn).clamp(min=0), 0.0)
 
 
 def spo_loss(
@@ -155,16 +167,16 @@ class SPO(Algorithm):
     @property
     def needs(self) -> Needs:
         if self.config.q0 == "group":
-            return Needs(reference=True, groups=True, policy=True)
-        return Needs(reference=True, initial_value=self.config.q0)
+            return Needs(reference=True, groups=True, policy=True, off_policy=True)
+        return Needs(reference=True, initial_value=self.config.q0, off_policy=True)
 
     def prepare(self, batch: Batch) -> Batch:
         if self.config.q0 != "group":
             return batch
         # VarGrad: the value that makes the group's mean error zero at the present policy.
         s = log_ratio_sum(batch.policy_logp, batch.ref_logp, batch.mask)
-        error = (batch.rewards - self.config.beta * s).view(-1, batch.group_size)
-        return replace(batch, q0=error.mean(-1).repeat_interleave(batch.group_size))
+        mean = group_mean(batch.rewards - self.config.beta * s, batch.keep, batch.group_size)
+        return replace(batch, q0=mean.repeat_interleave(batch.group_size))
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share = self.config, batch.sequence_share
@@ -182,11 +194,14 @@ class SPO(Algorithm):
         )
         with torch.no_grad():
             q = terminal_q(policy.logp, batch.ref_logp, batch.mask, batch.q0, c.beta)
+            best, above = batch.rewards >= self.reward_high, q > self.reward_high
             metrics = {
                 "spo/q_initial": batch.q0.mean(),
                 "spo/q_terminal": q.mean(),
                 "spo/q_error": (q - batch.rewards).abs().mean(),
-                "spo/q_above_best": (q > self.reward_high).float().mean(),
+                "spo/q_above_best": above.float().mean(),
+                "spo/best": best.float().mean(),
+                "spo/best_and_above": (best & above).float().mean(),
             }
         return loss * share, {name: value * share for name, value in metrics.items()}
 

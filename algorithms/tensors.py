@@ -7,6 +7,8 @@ infinity or a NaN there reaches neither a value nor a gradient.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -26,6 +28,16 @@ def masked_sum(x: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     """Mean over all masked-in entries → scalar; 0 where there are none."""
     return x.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)
+
+
+def group_mean(x: Tensor, keep: Tensor, group_size: int) -> Tensor:
+    """Mean over each group's kept rows → (groups,); 0 where a group keeps none.
+
+    x, keep (batch,), the rows of a group adjacent.
+    """
+    kept = keep.view(-1, group_size)
+    total = x.view(-1, group_size).masked_fill(~kept, 0.0).sum(-1)
+    return total / kept.sum(-1).clamp(min=1)
 
 
 def masked_whiten(x: Tensor, mask: Tensor) -> Tensor:
@@ -96,7 +108,7 @@ def kl(logp: Tensor, ref_logp: Tensor, kind: str) -> Tensor:
     k2 = d²/2: biased value; in a loss its gradient on-policy is that of the KL.
     k3 = e^{−d} − 1 + d: unbiased value, never negative; in a loss its gradient is biased.
     k3+: the value of k3 with the gradient of k2.
-    The exponent of k3 is bounded at 20.
+    Where π_ref/π exceeds e^20, k3 goes on as a straight line: finite, and still pulling back.
     """
     d = logp - ref_logp
     if kind == "k1":
@@ -104,7 +116,8 @@ def kl(logp: Tensor, ref_logp: Tensor, kind: str) -> Tensor:
     k2 = 0.5 * d.square()
     if kind == "k2":
         return k2
-    k3 = torch.expm1((-d).clamp(max=LOG_RATIO_BOUND)) + d
+    bounded = (-d).clamp(max=LOG_RATIO_BOUND)
+    k3 = torch.expm1(bounded) - bounded + math.expm1(LOG_RATIO_BOUND) * (-d - bounded)
     if kind == "k3":
         return k3
     if kind == "k3+":

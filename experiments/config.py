@@ -93,6 +93,7 @@ class EvalConfig:
     temperature: float = 0.4
     top_p: float = 0.95
     k: list[int] = field(default_factory=lambda: [1, 5, 10])
+    kl_samples: int = 4  # fresh responses to each problem for the KL to the base; 0: not measured
 
 
 @dataclass
@@ -176,6 +177,7 @@ def _check_values(c: RunConfig) -> None:
         **dict.fromkeys(("steps", "eval.every", "train.checkpoint_every", "seed"), 0),
         "engine.check_every": 0,
         "engine.check_samples": 1,
+        "eval.kl_samples": 0,
         **dict.fromkeys(("train.prompts", "train.group_size", "train.sync_every"), 1),
         **dict.fromkeys(("train.micro_batch", "engine.batch_size", "eval.samples"), 1),
         "train.offline_per_problem": 1,
@@ -245,11 +247,11 @@ def _check_combinations(c: RunConfig, needs: Any) -> None:
             f"engine.correction={c.engine.correction} under algo={c.algo.name}: it has no ratio to "
             "correct; use engine.correction=none"
         )
-    if offline and needs.behaviour:
+    if offline and not needs.off_policy:
         raise UserError(
-            f"train.offline_share={t.offline_share} under algo={c.algo.name}: its ratio needs the "
-            "log-probs of whoever wrote a response, which the data set's programs lack; use 0, or "
-            "algo=spo"
+            f"train.offline_share={t.offline_share} under algo={c.algo.name}: it learns rightly "
+            "only from what its own policy wrote, and the data set's programs lack even their "
+            "writer's log-probs; use 0, algo=spo or algo=sft"
         )
 
 

@@ -1,29 +1,34 @@
-"""No loss and no gradient depends on padding, on the order of rows, or on how a batch is cut."""
+"""No loss and no gradient depends on padding, on the order of rows, on how a batch is cut, or on
+what stands in rows that are dropped. Holds for every algorithm that there is."""
 
 import pytest
 import torch
 
+import algorithms
 from algorithms.base import Batch, PolicyOutput
-from algorithms.grpo import GRPO, GRPOConfig
-from algorithms.ppo import PPO, PPOConfig
-from algorithms.spo import SPO, SPOConfig
 
 GROUP = 4
+# Beside each algorithm's defaults; an algorithm that is not named here is tested at its defaults.
+OPTIONS = {
+    "spo": [{"q0": "group"}, {"q0": "group", "loss": "squared"}, {"loss": "advantage"}],
+    "ppo": [{"kl_coef": 0.0, "lam": 0.9}],
+    "grpo": [
+        {"aggregate": "token_mean", "kl": "k3+"},
+        {"aggregate": "constant", "zero_variance": "drop", "kl": "k2"},
+    ],
+}
 CASES = {
-    "spo-cross_entropy": (SPO, SPOConfig(q0="group")),
-    "spo-squared": (SPO, SPOConfig(q0="group", loss="squared")),
-    "spo-advantage": (SPO, SPOConfig(q0="group", loss="advantage")),
-    "ppo": (PPO, PPOConfig()),
-    "grpo": (GRPO, GRPOConfig()),
-    "grpo-token_mean": (GRPO, GRPOConfig(aggregate="token_mean", kl="k3+")),
-    "grpo-constant": (GRPO, GRPOConfig(aggregate="constant", zero_variance="drop", kl="k2")),
+    " ".join([name, *(f"{key}={value}" for key, value in options.items())]): (name, options)
+    for name in algorithms.names()
+    for options in [{}, *OPTIONS.get(name, [])]
 }
 
 
 @pytest.fixture(params=CASES, ids=str)
 def algorithm(request):
-    cls, config = CASES[request.param]
-    return cls(config, reward_high=1.0)
+    name, options = CASES[request.param]
+    cls = algorithms.load(name)
+    return cls(cls.Config(**options), reward_high=1.0)
 
 
 def raw(seed=0, rows=12, time=6):
@@ -50,18 +55,22 @@ def padded(x, lengths, left, right, side):
     return out, mask
 
 
-def gradient(algorithm, given, lengths, rewards, *, layout=(0, 0, "right"), order=None, cut=None):
+def gradient(
+    algorithm, given, lengths, rewards, *, layout=(0, 0, "right"), order=None, cut=None, keep=None
+):
     """(loss, gradient of every row's own log-probs and values) for one way to lay the batch out."""
     leaves = {k: given[k].clone().requires_grad_(True) for k in ("logp", "new_values")}
     tensors = {k: padded(v, lengths, *layout)[0] for k, v in {**given, **leaves}.items()}
     mask = padded(given["logp"], lengths, *layout)[1]
     order = torch.arange(len(mask)) if order is None else order
+    keep = torch.ones(len(mask), dtype=torch.bool) if keep is None else keep
     batch = Batch(
         mask=mask[order],
         rewards=rewards[order],
-        keep=torch.ones(len(mask), dtype=torch.bool),
+        keep=keep[order],
         online=torch.ones(len(mask), dtype=torch.bool),
         group_size=GROUP,
+        q0=torch.full_like(rewards, 0.3),
         **{
             k: tensors[k][order].detach()
             for k in ("behaviour_logp", "ref_logp", "policy_logp", "values")
@@ -69,7 +78,7 @@ def gradient(algorithm, given, lengths, rewards, *, layout=(0, 0, "right"), orde
     )
     batch = algorithm.prepare(batch)
     kept = batch.keep.nonzero().flatten()
-    batch = batch.rows(kept)
+    batch = batch.only_kept()
     total = 0.0
     for rows in torch.arange(len(kept)).split(cut or len(kept)):
         at = order[kept[rows]]
@@ -108,3 +117,35 @@ def test_micro_batches_add_up_to_the_whole(algorithm, cut):
         gradient(algorithm, *case), gradient(algorithm, *case, cut=cut), strict=True
     ):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_what_is_dropped_is_in_no_mean_no_scale_and_no_denominator(algorithm):
+    given, lengths, rewards = raw(seed=3)
+    dropped = torch.tensor([1, 6, 8, 9, 10, 11])  # two rows, and a whole group
+    keep = torch.ones(12, dtype=torch.bool)
+    keep[dropped] = False
+    other, others_lengths, others_rewards = raw(seed=4)
+    swapped = {k: torch.where(keep.unsqueeze(-1), given[k], other[k]) for k in given}
+    for one, same in zip(
+        gradient(algorithm, given, lengths, rewards, keep=keep),
+        gradient(
+            algorithm,
+            swapped,
+            torch.where(keep, lengths, others_lengths),
+            torch.where(keep, rewards, 1 - others_rewards),
+            keep=keep,
+        ),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, same, rtol=1e-10, atol=1e-12)
+
+
+def test_a_batch_without_its_dropped_groups_is_the_same_batch(algorithm):
+    given, lengths, rewards = raw(seed=5)
+    keep = torch.arange(12) < 8
+    dropped = gradient(algorithm, given, lengths, rewards, keep=keep)
+    absent = gradient(algorithm, {k: v[:8] for k, v in given.items()}, lengths[:8], rewards[:8])
+    torch.testing.assert_close(dropped[0], absent[0], rtol=1e-10, atol=1e-12)
+    for one, other in zip(dropped[1:], absent[1:], strict=True):
+        if one is not None:
+            torch.testing.assert_close(one[:8], other, rtol=1e-10, atol=1e-12)

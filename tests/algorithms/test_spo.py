@@ -12,7 +12,7 @@ from algorithms.spo import (
     SPO,
     SPOConfig,
     log1mexp,
-    online_soft_value,
+    pooled_soft_value,
     soft_value,
     spo_loss,
     success_cross_entropy,
@@ -148,24 +148,58 @@ def test_soft_value_works_along_any_dimension():
     torch.testing.assert_close(soft_value(rewards.T, BETA, dim=0), by_rows)
 
 
-def test_online_soft_value_reweights_another_policys_responses(world):
+def test_pooled_soft_value_reweights_another_policys_responses(world):
     generator = torch.Generator().manual_seed(1)
     behaviour = torch.randn(PREFIXES, VOCABULARY, generator=generator, dtype=torch.float64)
     log_mu = table_logp(behaviour).sum(-1)
     drawn = torch.multinomial(log_mu.exp(), 200_000, replacement=True, generator=generator)
     log_weights = (world["ref_logp"].sum(-1) - log_mu)[drawn]
-    value, ess = online_soft_value(world["rewards"][drawn], log_weights, BETA)
+    few = world["rewards"][:2]
+    value = pooled_soft_value(few, world["rewards"][drawn], log_weights, BETA)
     assert value.item() == pytest.approx(world["q0"].item(), abs=5e-3)
-    assert 0 < ess.item() < 200_000
     plain = soft_value(world["rewards"][drawn], BETA)
     assert abs(plain.item() - world["q0"].item()) > 0.02
 
 
-def test_online_soft_value_with_equal_weights_is_the_plain_one():
+def test_pooled_soft_value_with_nothing_to_pool_is_the_plain_one():
     rewards = torch.tensor([0.0, 1.0, 0.0, 1.0, 1.0])
-    value, ess = online_soft_value(rewards, torch.full((5,), -3.0), 0.1)
-    assert value.item() == pytest.approx(soft_value(rewards, 0.1).item(), abs=1e-6)
-    assert ess.item() == pytest.approx(5)
+    none = torch.zeros(0)
+    assert pooled_soft_value(rewards, none, none, 0.1).item() == pytest.approx(
+        soft_value(rewards.double(), 0.1).item(), abs=1e-12
+    )
+
+
+def self_normalised(rewards, log_weights, beta):
+    """(value, effective sample size) with weights divided by their sum, as is often done."""
+    total = log_weights.logsumexp(-1)
+    value = beta * ((rewards / beta + log_weights).logsumexp(-1) - total)
+    return value, torch.exp(2 * total - (2 * log_weights).logsumexp(-1))
+
+
+@pytest.mark.parametrize("solves", [0.05, 0.3, 0.9, 0.999])
+def test_pooling_is_nearer_than_the_reference_alone_however_far_the_writer_has_come(solves):
+    """A prompt that π_ref solves in 5 %, and 64 responses of one that solves it in `solves`."""
+    beta, p, repeats = 0.1, 0.05, 1000
+    generator = torch.Generator().manual_seed(0)
+    truth = soft_value(torch.tensor([1.0] * 5 + [0.0] * 95, dtype=torch.float64), beta)
+    reference = (torch.rand(repeats, 16, generator=generator) < p).double()
+    rewards = (torch.rand(repeats, 64, generator=generator) < solves).double()
+    log_weights = torch.where(
+        rewards > 0, math.log(p / solves), math.log((1 - p) / (1 - solves))
+    ).double()
+
+    def error(values):
+        return (torch.stack(list(values)) - truth).square().mean().sqrt().item()
+
+    alone = error(soft_value(row, beta) for row in reference)
+    rows = list(zip(reference, rewards, log_weights, strict=True))
+    pooled = error(pooled_soft_value(*row, beta) for row in rows)
+    assert alone > 0.4
+    assert pooled < 0.15
+    if solves > 0.9:  # the failures are gone, and nothing tells normalised weights
+        values, sizes = zip(*(self_normalised(r, w, beta) for _, r, w in rows), strict=True)
+        assert torch.stack(sizes).median() > 60
+        assert error(values) > 5 * pooled
 
 
 def ragged_batch(dtype=torch.float64, seed=0):
@@ -260,9 +294,9 @@ def test_cross_entropy_reads_rewards_relative_to_the_best():
     torch.testing.assert_close(given, shifted)
 
 
-def test_cross_entropy_is_finite_and_pulls_back_whatever_q_is():
+def test_cross_entropy_is_finite_and_pulls_failures_back_whatever_q_is():
     u = torch.tensor([-1e4, -50.0, -1e-3, -1e-8, 0.0, 1e-8, 1e-3, 1.0, 50.0], dtype=torch.float32)
-    for v in (0.0, -1e-6, -0.05, -1.0, -10.0):
+    for v in (-1e-6, -0.05, -1.0, -10.0):
         x = u.clone().requires_grad_(True)
         loss = success_cross_entropy(x, torch.full_like(u, v), SLOPE)
         loss.sum().backward()
@@ -271,6 +305,62 @@ def test_cross_entropy_is_finite_and_pulls_back_whatever_q_is():
         assert (x.grad[u > 0] == SLOPE).all(), f"Q above the best reward at target {v}"
         assert (x.grad[u < min(v - 1e-3, -1e-3)] < 0).all(), f"Q too low at target {v}"
         assert x.grad.abs().max() <= SLOPE * (1 + 1e-5)
+
+
+def test_cross_entropy_pulls_a_success_up_to_the_best_reward_and_leaves_it_alone_there():
+    u = torch.tensor([-1e4, -50.0, -1e-3, 0.0, 1e-3, 1.0, 50.0], requires_grad=True)
+    loss = success_cross_entropy(u, torch.zeros(7), SLOPE)
+    loss.sum().backward()
+    assert u.grad.tolist() == [-1.0, -1.0, -1.0, 0.0, 0.0, 0.0, 0.0]
+    assert loss[3:].tolist() == [0.0] * 4
+
+
+def on_policy_optimum(p, q0, *, start=None, steps=4000):
+    """Where on-policy SPO ends, in exact expectation → (8,) probabilities.
+
+    One prompt, one token: four successes share p under π_ref, four failures the rest.
+    """
+    beta = 0.1
+    ref_logp = torch.tensor([p / 4] * 4 + [(1 - p) / 4] * 4, dtype=torch.float64).log()
+    rewards = torch.tensor([1.0] * 4 + [0.0] * 4, dtype=torch.float64)
+    logits = (ref_logp if start is None else start).clone().requires_grad_(True)
+    optimiser = torch.optim.Adam([logits], lr=0.02)
+    for _ in range(steps):
+        logp = logits.log_softmax(-1)
+        log_q = (q0 + beta * (logp - ref_logp) - 1) / beta
+        losses = success_cross_entropy(log_q, (rewards - 1) / beta, SPOConfig().slope_bound)
+        optimiser.zero_grad()
+        (logp.detach().exp() * losses).sum().backward()
+        optimiser.step()
+    return logits.detach().softmax(-1)
+
+
+@pytest.mark.parametrize("solved", [1, 2, 3])
+def test_a_noisy_initial_value_puts_no_ceiling_on_success(solved):
+    """p = .05 and `solved` of 16 reference responses: p̂ is above p, the optimum has mass .999.
+
+    Before the loss was mended a success stopped at S = (1 − Q̂_0)/β: .80, .40 and .27.
+    """
+    rewards = torch.tensor([1.0] * solved + [0.0] * (16 - solved), dtype=torch.float64)
+    mass = on_policy_optimum(0.05, soft_value(rewards, 0.1).item())[:4].sum()
+    assert mass > 0.95
+
+
+@pytest.mark.parametrize("start", ["reference", "failures", "one success"])
+def test_an_exact_initial_value_has_one_optimum_wherever_training_starts(start):
+    """The success has no slope above its target, so the rest must hold it: π_θ is normalised."""
+    p, beta = 0.05, 0.1
+    starts = {
+        "reference": None,
+        "failures": torch.tensor([-4.0] * 4 + [2.0, 1.0, 0.0, 0.0], dtype=torch.float64),
+        "one success": torch.tensor([6.0] + [0.0] * 7, dtype=torch.float64),
+    }
+    q0 = 1 + beta * math.log((1 - p) * math.exp(-1 / beta) + p)
+    found = on_policy_optimum(p, q0, start=starts[start], steps=12_000)
+    failures = torch.full((4,), (1 - p) / 4, dtype=torch.float64)
+    weights = torch.cat([torch.full_like(failures, p / 4 * math.exp(1 / beta)), failures])
+    optimum = weights / weights.sum()
+    assert 0.5 * (found - optimum).abs().sum() < 5e-3
 
 
 def test_cross_entropy_has_its_minimum_at_the_target():

@@ -27,6 +27,16 @@ def test_masked_statistics_read_only_what_is_masked_in():
     assert white[mask].var(unbiased=False).item() == pytest.approx(1, abs=1e-5)
 
 
+def test_k3_pulls_back_beyond_its_bound_too():
+    """A plain bound on its exponent left the slope +1 there: further away from the reference."""
+    logp = torch.tensor([-60.0, -25.0, -20.1, -19.9], dtype=torch.float64, requires_grad=True)
+    value = kl(logp, torch.zeros(4, dtype=torch.float64), "k3")
+    value.sum().backward()
+    assert torch.isfinite(value).all()
+    assert (value[:-1] > value[1:]).all()
+    assert (logp.grad < 0).all()
+
+
 def test_kl_estimators_by_their_formulas():
     d = torch.tensor([[-1.0, 0.0, 2.0]], dtype=torch.float64)
     zero = torch.zeros_like(d)
