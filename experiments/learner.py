@@ -16,7 +16,7 @@ from experiments.config import TrainConfig
 from experiments.errors import UserError
 from experiments.initial_values import InitialValues
 from experiments.ledger import Ledger
-from experiments.models import frozen_copy
+from experiments.models import frozen_copy, weights_changed
 from experiments.optimiser import Float32AdamW
 from experiments.samples import PromptedProblem, Sample
 from experiments.scoring import Critic, Tokens, scalar_head, score
@@ -44,19 +44,21 @@ class Learner:
         steps: int,
         ledger: Ledger,
         correction: Correction | None = None,
+        keep_reference: bool = False,
     ) -> None:
+        """`keep_reference`: also where the loss needs none, to be measured against."""
         self.model, self.pad, self.algorithm, self.config = model, pad, algorithm, config
         self.ledger, self.correction = ledger, correction
         needs = algorithm.needs
-        self.reference = frozen_copy(model) if needs.reference else None
+        self.reference = frozen_copy(model) if needs.reference or keep_reference else None
         self.critic = self.value_head = None
         groups = [(model.parameters(), algorithm.config.learning_rate)]
         if needs.critic == "separate":
             self.critic = Critic(frozen_copy(model).requires_grad_(True))
-            groups.append((self.critic.parameters(), algorithm.config.critic_learning_rate))
+            groups.append((self.critic.parameters(), algorithm.config.critic_rate))
         elif needs.critic == "shared":
             self.value_head = scalar_head(model)
-            groups.append((self.value_head.parameters(), algorithm.config.critic_learning_rate))
+            groups.append((self.value_head.parameters(), algorithm.config.critic_rate))
         self.optimiser = Float32AdamW(groups, config.weight_decay)
         self.rates = [rate for _, rate in groups]
         self.factor = learning_rate_factor(config, steps)
@@ -79,7 +81,7 @@ class Learner:
         kept = batch.keep.nonzero().squeeze(-1)
         metrics = {"kept_share": len(kept) / len(samples), **self._correction_metrics(batch)}
         if len(kept):
-            metrics |= self._step(tokens, batch.rows(kept), kept)
+            metrics |= self._step(tokens, batch.only_kept(), kept)
         self.batches += 1
         return metrics
 
@@ -109,7 +111,7 @@ class Learner:
             group_size=group_size,
             behaviour_logp=behaviour_logp,
             correction=correction,
-            ref_logp=self._ref_logp(tokens) if needs.reference else None,
+            ref_logp=self.ref_logp(tokens) if needs.reference else None,
             policy_logp=self.logp(tokens) if needs.policy else None,
             values=self._values(tokens) if needs.critic != "none" else None,
         )
@@ -140,7 +142,8 @@ class Learner:
         """The policy's log-probs at the training temperature, (batch, time), without gradient."""
         return self._frozen(self.model, tokens)
 
-    def _ref_logp(self, tokens: Tokens) -> Tensor:
+    def ref_logp(self, tokens: Tokens) -> Tensor:
+        """The reference's log-probs at the training temperature, (batch, time)."""
         with self.ledger.phase("reference"):
             return self._frozen(self.reference, tokens)
 
@@ -160,14 +163,31 @@ class Learner:
 
     def _by_parts(self, of_rows: Callable[[Tensor], Tensor], tokens: Tokens) -> Tensor:
         whole = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
-        for rows in self._micro_batches(tokens.mask):
+        for rows in self._micro_batches(tokens):
             part = of_rows(rows)
             whole[rows, : part.shape[1]] = part
         return whole
 
-    def _micro_batches(self, mask: Tensor) -> Iterator[Tensor]:
-        """Rows of like length together, so that little is padded."""
-        yield from mask.sum(-1).argsort(stable=True).split(self.config.micro_batch)
+    def _micro_batches(self, tokens: Tokens) -> Iterator[Tensor]:
+        """Rows of at most `train.micro_batch` responses: whole prompts, of like length together.
+
+        A prompt is read once in each micro-batch that has responses to it, and padding is paid for:
+        so a prompt's responses are not cut apart unless they are too many.
+        """
+        lengths = tokens.mask.sum(-1)
+        longest = torch.zeros(len(tokens.prompts), dtype=lengths.dtype, device=lengths.device)
+        longest = longest.scatter_reduce(0, tokens.prompt_of, lengths, "amax")
+        part: list[Tensor] = []
+        for prompt in longest.argsort(stable=True):
+            rows = (tokens.prompt_of == prompt).nonzero().squeeze(-1)
+            if part and sum(map(len, part)) + len(rows) > self.config.micro_batch:
+                yield torch.cat(part)
+                part = []
+            *whole, last = rows.split(self.config.micro_batch)
+            yield from whole
+            part.append(last)
+        if part:
+            yield torch.cat(part)
 
     def _output(self, tokens: Tokens) -> PolicyOutput:
         """The policy's output on these rows, with the values of whichever critic there is."""
@@ -186,7 +206,7 @@ class Learner:
         online = int(batch.online.sum())
         offline = len(batch.online) - online
         self.optimiser.zero_grad(set_to_none=True)
-        for rows in self._micro_batches(batch.mask):
+        for rows in self._micro_batches(tokens.rows(kept)):
             part = tokens.rows(kept[rows])
             micro = narrow(batch.rows(rows), part.mask.shape[1])
             output = self._output(part)
@@ -213,6 +233,7 @@ class Learner:
             group["lr"] = rate * self.factor(self.batches)
         result["learning_rate"] = self.optimiser.param_groups[0]["lr"]
         self.optimiser.step()
+        weights_changed(self.model)
         return result
 
 

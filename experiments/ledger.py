@@ -7,11 +7,12 @@ them comes from the cache on disk.
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+
+from experiments.peak_memory import PeakMemory
 
 PHASES = ("generate", "judge", "reference", "train", "sync", "evaluate")
 
@@ -27,6 +28,7 @@ class Counts:
     judged_tests: int = 0
     offline_programs: int = 0  # of those judged, the data set's own
     infra_errors: int = 0
+    reference_programs: int = 0  # of those judged, the reference's, for initial values
     optimiser_steps: int = 0
     weight_syncs: int = 0
 
@@ -35,6 +37,7 @@ class Counts:
 class Ledger:
     """Counts, wall time by phase, judge CPU time and peak memory."""
 
+    memory: PeakMemory = field(default_factory=PeakMemory)
     counts: Counts = field(default_factory=Counts)
     judge_cpu_s: float = 0.0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
@@ -61,5 +64,4 @@ class Ledger:
         row |= {f"time/{phase}_s": seconds for phase, seconds in self.seconds.items()}
         row["time/judge_cpu_s"] = self.judge_cpu_s
         row["time/total_s"] = time.monotonic() - self.started
-        row["memory/peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return row
+        return row | self.memory.columns()

@@ -101,21 +101,21 @@ def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Est
     weights = shape.parameters * size
     trained, tensors = shape.parameters, len(shape.tensors)
     copied = shape.parameters
+    head = 4 * (shape.width + 1)  # of a critic, always in float32
     held = {"policy": weights}
     if needs.critic == "shared":
-        held["critic"] = (shape.width + 1) * size
+        held["critic"] = head
         trained, tensors = trained + shape.width + 1, tensors + 2
-        copied += shape.width + 1
     elif needs.critic == "separate":
-        held["critic"] = weights + (shape.width + 1) * size
+        held["critic"] = weights + head
         trained += shape.parameters - shape.output + shape.width + 1  # its logits are not used
         tensors += len(shape.tensors) - bool(shape.output) + 2
-        copied += shape.parameters + shape.width + 1
+        copied += shape.parameters
     held["gradients"] = 4 * trained  # these and all that the optimiser holds are in float32
     held["AdamW's moments"] = 8 * trained + 4 * tensors  # and a count for each
     if size < 4:
         held["float32 copies"] = 4 * copied
-    if needs.reference:
+    if needs.reference or config.eval.kl_samples:
         held["reference"] = weights
     if config.train.sync_every > 1:
         held["the writer's copy"] = weights

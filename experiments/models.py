@@ -114,6 +114,19 @@ def end_tokens(model: nn.Module, tokenizer: object) -> set[int]:
     return {i for i in [*ids, tokenizer.eos_token_id] if i is not None}
 
 
+def weights_version(model: nn.Module) -> int:
+    """How often this project has changed the module's weights in place; see `weights_changed`."""
+    return getattr(model, "_weights_version", 0)
+
+
+def weights_changed(model: nn.Module) -> None:
+    """To be called by whoever changes weights in place.
+
+    Torch's own count of a tensor's changes is no substitute: fused optimisers do not raise it.
+    """
+    model._weights_version = weights_version(model) + 1
+
+
 def frozen_copy(model: nn.Module) -> nn.Module:
     """A copy that never changes: the reference, or the engine's own weights."""
     return copy.deepcopy(model).requires_grad_(False).eval()

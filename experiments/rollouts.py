@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +30,7 @@ class Rollouts:
 
     def __post_init__(self) -> None:
         self._order = self._shuffled()
+        self._drawn: deque[PromptedProblem] = deque()
         self.sampling = Sampling(
             max_tokens=self.config.task.max_response_tokens,
             temperature=self.config.train.temperature,
@@ -41,13 +44,22 @@ class Rollouts:
             yield from (self.prompts[index] for index in order)
             epoch += 1
 
+    def coming(self, batches: int) -> list[PromptedProblem]:
+        """The prompts of the next batches, which stay to be collected."""
+        count = batches * self.config.train.prompts
+        while len(self._drawn) < count:
+            self._drawn.append(next(self._order))
+        return list(itertools.islice(self._drawn, count))
+
     def collect(self, step: int) -> list[Sample]:
         """Judged samples, each prompt's group adjacent.
 
         A group in which the judge itself failed is left out whole: its mean would be another.
         """
         size = self.config.train.group_size
-        prompts = [next(self._order) for _ in range(self.config.train.prompts)]
+        prompts = self.coming(1)
+        for _ in prompts:
+            self._drawn.popleft()
         offline = [self._offline(prompt, step) for prompt in prompts]
         online = self._online(prompts, [size - len(samples) for samples in offline], step)
         groups = [[*on, *off] for on, off in zip(online, offline, strict=True)]

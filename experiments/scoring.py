@@ -118,7 +118,7 @@ def score(
     return PolicyOutput(
         logp=blank.masked_scatter(tokens.mask, logp),
         entropy=blank.masked_scatter(tokens.mask, entropy),
-        values=None if value_head is None else value_head(hidden).squeeze(-1).float(),
+        values=None if value_head is None else value_head(hidden.float()).squeeze(-1),
     )
 
 
@@ -132,13 +132,16 @@ class Critic(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Values of the states before each response token, (batch, time)."""
-        return self.head(response_hidden(self.model, tokens)).squeeze(-1).float()
+        return self.head(response_hidden(self.model, tokens).float()).squeeze(-1)
 
 
 def scalar_head(model: nn.Module) -> nn.Linear:
-    """hidden → value, zero at the start so that the first returns are not fought."""
+    """hidden → value, zero at the start so that the first returns are not fought.
+
+    In float32 whatever the model's precision: bfloat16 tells 0.500 from 0.504 and nothing between.
+    """
     width = model.config.get_text_config().hidden_size
-    head = nn.Linear(width, 1, device=model.device, dtype=model.dtype)
+    head = nn.Linear(width, 1, device=model.device, dtype=torch.float32)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     return head

@@ -27,9 +27,9 @@ from experiments.mismatch import Monitor
 from experiments.offline import OfflinePool
 from experiments.prompts import encode_prompts
 from experiments.records import Records
+from experiments.reference_rewards import ReferenceRewards
 from experiments.rollouts import Rollouts
 from experiments.samples import PromptedProblem
-from experiments.soft_values import SoftValues
 
 if TYPE_CHECKING:
     from torch import nn
@@ -59,6 +59,8 @@ class Parts:
         spent, counts = [self.judge.stats], self.ledger.counts
         if self.rollouts.offline:
             spent.append(self.rollouts.offline.charged)
+        if self.initial_values:
+            spent.append(self.initial_values.reference.charged)
         counts.judged_programs = sum(stats.programs_judged for stats in spent)
         counts.judged_tests = sum(stats.tests_run for stats in spent)
         counts.infra_errors = sum(stats.infra_errors for stats in spent)
@@ -83,7 +85,14 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         if config.engine.correction == "truncate":
             correction = Correction(own_copy, config.engine.correction_bound)
         learner = Learner(
-            model, tokenizer.pad_token_id, algorithm, config.train, config.steps, ledger, correction
+            model,
+            tokenizer.pad_token_id,
+            algorithm,
+            config.train,
+            config.steps,
+            ledger,
+            correction,
+            keep_reference=config.eval.kl_samples > 0,
         )
         records.describe(
             data_hash=task.data_hash,
@@ -196,8 +205,8 @@ def _initial_values(
     if kind == "none":
         return None
     # A judge of its own: what the cache on disk saves it must not show in the run's counters.
-    soft_values = SoftValues(
-        folder=Path(config.output_dir) / ".cache" / "soft_values",
+    reference = ReferenceRewards(
+        folder=Path(config.output_dir) / ".cache" / "reference_rewards",
         engine=engine_of(learner.reference),
         weights=models.fingerprint(learner.reference),
         judge=Judge(sandbox, config.judge),
@@ -205,6 +214,7 @@ def _initial_values(
         reward=config.task.reward,
         sampling=Sampling(config.task.max_response_tokens, config.train.temperature),
         samples=config.algo.q0_samples,
-        beta=config.algo.beta,
+        seed=config.seed,
+        ledger=ledger,
     )
-    return InitialValues(soft_values, ledger, kind == "online", config.algo.q0_min_ess)
+    return InitialValues(reference, config.algo.beta, kind == "online")

@@ -19,6 +19,7 @@ import torch
 from analysis.pass_at_k import pass_at_k
 from envs.problem import Verdict
 from experiments.config import RunConfig
+from experiments.divergence import kl_to_base
 from experiments.evaluate import evaluate
 from experiments.loggers import open_logger
 from experiments.models import pick_device
@@ -63,6 +64,9 @@ def _loop(config: RunConfig, parts: Parts, records: Records, display: Display) -
         row = {"step": step, "policy_lag": step - 1 - synced_at}
         if parts.monitor.due(step, row["policy_lag"]):
             row |= _check(step, parts, display)
+        if parts.initial_values:
+            left = config.steps - step + 1
+            parts.initial_values.reference.look_ahead(parts.rollouts.coming, left)
         samples = parts.rollouts.collect(step)
         row |= _sample_metrics(samples)
         if samples:
@@ -75,13 +79,15 @@ def _loop(config: RunConfig, parts: Parts, records: Records, display: Display) -
                 parts.engine.sync(learner.model)
             ledger.counts.weight_syncs += 1
             synced_at = step
+        evaluated = step == config.steps or (config.eval.every and step % config.eval.every == 0)
+        row["eval/kl_ref"] = _kl(step, config, parts) if evaluated else float("nan")
         parts.read_judge()
         row["generated_tokens"] = ledger.counts.generated_tokens - before
         row |= ledger.columns()
         records.step(row)
         logger.log(row, step)
         display.step(step, row, time.monotonic() - begin)
-        if step == config.steps or (config.eval.every and step % config.eval.every == 0):
+        if evaluated:
             row = {"eval/pass@1": _evaluate(step, config, parts, records, display)}
             logger.log(row, step)
         if config.train.checkpoint_every and step % config.train.checkpoint_every == 0:
@@ -123,6 +129,14 @@ def _evaluate(
     display.say(f"evaluation at step {step}: {text}")
     display.pass_at_1 = scores.get(1, float("nan"))
     return display.pass_at_1
+
+
+def _kl(step: int, config: RunConfig, parts: Parts) -> float:
+    """KL of the trained weights to the base, nats a response; NaN where it is not measured."""
+    if not config.eval.kl_samples:
+        return float("nan")
+    with parts.ledger.phase("evaluate"):
+        return kl_to_base(config, step, parts.eval_prompts, parts.eval_engine, parts.learner)
 
 
 def _check(step: int, parts: Parts, display: Display) -> dict[str, float]:

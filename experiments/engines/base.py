@@ -64,7 +64,10 @@ class Engine(ABC):
         """Bring the engine's own module, where it has one, to the weights of `model`."""
         import torch
 
+        from experiments.models import weights_changed
+
         if model is not self.model:
             with torch.no_grad():
                 for own, new in zip(self.model.parameters(), model.parameters(), strict=True):
                     own.copy_(new)
+            weights_changed(self.model)

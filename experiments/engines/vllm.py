@@ -62,7 +62,7 @@ class Host:
     def __init__(self, config: RunConfig, model: nn.Module) -> None:
         self.colocate = config.engine.colocate and model.device.type == "cuda"
         self.asleep = False
-        self._holds: tuple[nn.Module, tuple[int, ...]] | None = None
+        self._holds: tuple[nn.Module, int] | None = None
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in place means in this process
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
@@ -101,8 +101,9 @@ class Host:
 
     def load(self, model: nn.Module) -> None:
         """Take over the weights of `model`, in place, unless they are the ones it holds."""
-        # torch counts the changes of a tensor in place: an optimiser's step is one.
-        now = (model, tuple(parameter._version for parameter in model.parameters()))
+        from experiments.models import weights_version
+
+        now = (model, weights_version(model))
         if self._holds is not None and self._holds[0] is model and self._holds[1] == now[1]:
             return
         self._wake()

@@ -9,19 +9,26 @@ from algorithms.base import Batch
 from algorithms.spo import soft_value
 from envs.problem import Judgement, Problem, Verdict
 from experiments.initial_values import InitialValues
-from experiments.ledger import Ledger
 from experiments.samples import PromptedProblem, Sample
 
 BETA = 0.5
 
 
-class FixedValues:
-    """A Monte-Carlo value of 0.3 for every prompt."""
+REFERENCE = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
 
-    beta = BETA
 
-    def of(self, prompts, ledger):
-        return [0.3] * len(prompts)
+class FixedRewards:
+    """One reference response of four is right, whatever the prompt."""
+
+    def of(self, prompts):
+        return [REFERENCE] * len(prompts)
+
+
+def initial_values(online):
+    return InitialValues(FixedRewards(), BETA, online)
+
+
+MONTE_CARLO = float(soft_value(REFERENCE, BETA))
 
 
 def samples(rewards, name="p"):
@@ -46,32 +53,27 @@ def batch(rewards, log_weights):
 
 
 def test_without_online_the_monte_carlo_value_stands():
-    values = InitialValues(FixedValues(), Ledger(), online=False, min_ess=1)
+    values = initial_values(online=False)
     rewards = [1.0, 0.0]
     for _ in range(3):
         got = values.of(samples(rewards), batch(rewards, [0.0, 0.0]))
-        assert got.tolist() == pytest.approx([0.3, 0.3])
+        assert got.tolist() == pytest.approx([MONTE_CARLO] * 2)
 
 
-def test_online_takes_over_from_earlier_responses_only():
-    values = InitialValues(FixedValues(), Ledger(), online=True, min_ess=2)
+def test_online_pools_earlier_responses_with_the_references():
+    values = initial_values(online=True)
     rewards = [1.0, 0.0, 0.0]
     first = values.of(samples(rewards), batch(rewards, [0.0] * 3))
-    assert first.tolist() == pytest.approx([0.3] * 3)
+    assert first.tolist() == pytest.approx([MONTE_CARLO] * 3)
     second = values.of(samples([0.0] * 3), batch([0.0] * 3, [0.0] * 3))
-    assert second.tolist() == pytest.approx([float(soft_value(torch.tensor(rewards), BETA))] * 3)
-
-
-def test_too_few_effective_responses_leave_the_monte_carlo_value():
-    values = InitialValues(FixedValues(), Ledger(), online=True, min_ess=2)
-    rewards = [1.0, 0.0, 0.0]
-    values.of(samples(rewards), batch(rewards, [50.0, 0.0, 0.0]))
-    assert values.of(samples([0.0]), batch([0.0], [0.0])).item() == pytest.approx(0.3)
+    pooled = torch.tensor([*REFERENCE, *rewards])
+    assert second.tolist() == pytest.approx([float(soft_value(pooled, BETA))] * 3)
 
 
 def test_responses_are_weighted_by_reference_over_writer():
-    values = InitialValues(FixedValues(), Ledger(), online=True, min_ess=1)
+    values = initial_values(online=True)
     rewards, weights = [1.0, 0.0], [math.log(3.0), 0.0]
     values.of(samples(rewards), batch(rewards, weights))
-    expected = BETA * math.log((3 * math.exp(1 / BETA) + 1) / 4)
+    total = 3 + math.exp(1 / BETA) + 3 * math.exp(1 / BETA) + 1
+    expected = BETA * math.log(total / 6)
     assert values.of(samples([0.0]), batch([0.0], [0.0])).item() == pytest.approx(expected)

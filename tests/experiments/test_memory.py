@@ -18,7 +18,7 @@ from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from algorithms.tensors import LOGITS_PER_CHUNK, chosen_logp
 from envs.tasks.config import TaskConfig
-from experiments.config import ModelConfig, RunConfig, TrainConfig
+from experiments.config import EvalConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import draw
 from experiments.learner import Learner
@@ -45,7 +45,10 @@ ALGORITHMS = {
 
 def run_config(dtype="float32", **train):
     task = TaskConfig(max_prompt_tokens=100, max_response_tokens=60)
-    return RunConfig(None, task, ModelConfig(dtype=dtype), train=TrainConfig(**train))
+    measured = EvalConfig(kl_samples=0)
+    return RunConfig(
+        None, task, ModelConfig(dtype=dtype), train=TrainConfig(**train), eval=measured
+    )
 
 
 def size(tensors):

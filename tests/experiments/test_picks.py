@@ -41,6 +41,6 @@ def test_a_pretrained_model_is_trained_gently():
     for algorithm in ("spo", "ppo", "grpo"):
         rate = config("task=taco", f"algo={algorithm}").algo.learning_rate
         assert rate == 1e-6 < config(f"algo={algorithm}").algo.learning_rate
-    assert config("task=taco", "algo=ppo").algo.critic_learning_rate == 1e-6
-    assert config("algo=ppo", "algo.learning_rate=1e-5").algo.critic_learning_rate == 1e-5
-    assert config("algo=ppo", "algo.critic_learning_rate=1e-5").algo.learning_rate == 3e-4
+    assert config("task=taco", "algo=ppo").algo.critic_rate == 1e-5
+    assert config("algo=ppo", "algo.learning_rate=1e-4").algo.critic_rate == 1e-4
+    assert config("algo=ppo", "algo.critic_learning_rate=1e-6").algo.critic_rate == 1e-6

@@ -50,7 +50,7 @@ CASES = {
     "spo-half-online-stale": [
         *("algo=spo", "algo.q0_samples=4", "train.offline_share=0.5", "train.sync_every=2"),
     ],
-    "spo-online-value": ["algo=spo", "algo.q0=online", "algo.q0_samples=4", "algo.q0_min_ess=1"],
+    "spo-online-value": ["algo=spo", "algo.q0=online", "algo.q0_samples=4"],
     "spo-group": ["algo=spo", "algo.q0=group", "algo.loss=squared"],
     "spo-offline": ["algo=spo", "algo.q0_samples=4", "train.offline_share=1"],
     "ppo": ["algo=ppo"],
@@ -114,7 +114,7 @@ def test_another_seed_gives_other_numbers(tmp_path):
 
 def test_initial_values_from_disk_change_nothing_but_time(tmp_path):
     cold = run(tmp_path / "a", *CASES["spo"])
-    cache = list((tmp_path / "a" / ".cache" / "soft_values").glob("*.jsonl"))
+    cache = list((tmp_path / "a" / ".cache" / "reference_rewards").glob("*.jsonl"))
     assert len(cache) == 1
     with cache[0].open("a") as file:
         file.write('\n{"prompt": "cut sho')  # what a crash leaves
