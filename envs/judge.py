@@ -79,7 +79,7 @@ class _Plan:
     job: Job
     waiting: list[int]
     cpu_s: float = 0.0
-    graded: dict[int, tuple[Execution, Grade]] = field(default_factory=dict)
+    grades: dict[int, Grade] = field(default_factory=dict)  # by position in `order`
     judgement: Judgement | None = None
     failed_test: int | None = None
 
@@ -222,9 +222,8 @@ class Judge:
         def keep_going(at: int, position: int, execution: Execution) -> bool:
             if execution.outcome in (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR):
                 return False
-            if not self.config.early_stop:
-                return True
-            return _graded(plans[at], position, execution).verdict is Verdict.ACCEPTED
+            passed = _graded(plans[at], position, execution).verdict is Verdict.ACCEPTED
+            return passed or not self.config.early_stop
 
         if plans:
             yield from self.sandbox.run([plan.job for plan in plans], keep_going)
@@ -241,7 +240,7 @@ class Judge:
             cpu_s=plan.cpu_s,
             judge_version=self.version,
         )
-        plan.graded.clear()
+        plan.grades.clear()
         return summary
 
     def _settle(self, plans: dict[tuple[str, bytes], _Plan]) -> None:
@@ -277,11 +276,9 @@ def _require_judgeable(problem: Problem) -> None:
 
 
 def _graded(plan: _Plan, position: int, execution: Execution) -> Grade:
-    """Grade an execution once, although both keep_going and the conclusion ask for it."""
-    seen = plan.graded.get(position)
-    if seen is not None and seen[0] is execution:
-        return seen[1]
-    expected = plan.problem.tests[plan.order[position]].output
-    result = grade(plan.problem.checker, expected, plan.limit_s, execution)
-    plan.graded[position] = (execution, result)
-    return result
+    """Grade an execution, once, and let its output go: many of them would fill the memory."""
+    if position not in plan.grades:
+        expected = plan.problem.tests[plan.order[position]].output
+        plan.grades[position] = grade(plan.problem.checker, expected, plan.limit_s, execution)
+        execution.stdout = b""
+    return plan.grades[position]

@@ -49,9 +49,12 @@ class Job:
     fn_name: str | None = None  # stdout is then the JSON text of what the function returned
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Execution:
-    """One program's run on one input."""
+    """One program's run on one input.
+
+    All executions of a job are kept until it ends: whoever has compared a `stdout` empties it.
+    """
 
     outcome: Outcome
     stdout: bytes = b""

@@ -1,6 +1,7 @@
 """The judge on a real sandbox: verdicts, order, cache, early stop, counters, second runs."""
 
 import asyncio
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -45,8 +46,14 @@ class Recorder(Sandbox):
     def run(self, jobs, keep_going):
         batch = len(self.batches)
         self.batches.append([job.program for job in jobs])
-        for at, executions in self.inner.run(jobs, keep_going):
-            yield at, [self.replace(batch, jobs[at], execution) for execution in executions]
+        seen = [[] for _ in jobs]
+
+        def asked(at, position, execution):
+            seen[at].append(self.replace(batch, jobs[at], execution))
+            return keep_going(at, position, seen[at][-1])
+
+        for at, executions in self.inner.run(jobs, asked):
+            yield at, seen[at] + executions[len(seen[at]) :]
 
     def close(self):
         self.inner.close()
@@ -102,6 +109,21 @@ def test_tests_that_failed_run_first_from_the_next_call_on(sandbox):
     assert later.detail.startswith("test 3: ")
     (right,) = judge.judge(submissions(RIGHT))
     assert right.verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_an_output_goes_when_it_is_graded(real_sandbox, early_stop):
+    problem = replace(SQUARE, tests=tuple(Test(f"{n}", f"{n}") for n in range(25)))
+    padded = "n = int(input())\nprint(' ' * 4_000_000, n, end='')"
+    judge = Judge(real_sandbox, JudgeConfig(early_stop=early_stop))
+    tracemalloc.start()
+    try:
+        (judgement,) = judge.judge(submissions(padded, problem=problem))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert judgement.verdict is Verdict.ACCEPTED
+    assert peak < 10 * 4_000_000
 
 
 def test_equal_programs_are_judged_once(sandbox):
