@@ -35,17 +35,18 @@ from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks.compose import task_config
 from envs.tasks.config import TaskConfig
-from envs.tasks.rows import TASKS
+from envs.tasks.converter import converter
+from envs.tasks.keeping import Limits
 from envs.tasks.selection import StoredProblems, entries_of
 from envs.tasks.sources import find
 from envs.tasks.special_judge import comparing_checker
-from envs.tasks.store import Limits, Store, prepare
+from envs.tasks.store import Store, prepare
 
 KINDS = ("solution", "incorrect")
 SANDBOXES = ("auto", "docker", "embedded")
 _LISTED_EXCEPTIONS = 40
 _BATCH = 1000  # programs that are read at once
-_ALL_TESTS = ("task.max_tests=1000000000", "task.max_test_bytes=1000000000000")
+_ALL_TESTS = ("++task.max_tests=1000000000", "++task.max_test_bytes=1000000000000")
 
 
 class UsageError(ValueError):
@@ -111,9 +112,6 @@ def parse(argv: Sequence[str]) -> Arguments:
         else:
             known = ", ".join(("task", "task.path", *own))
             raise UsageError(f"{argument!r}: write key=value, with a key of {known}")
-    task = next((a.removeprefix("task=") for a in for_task if a.startswith("task=")), "")
-    if task not in TASKS:
-        raise UsageError(f"task={task}: must be one of {', '.join(TASKS)}")
     sandbox = given.get("sandbox", "auto")
     if sandbox not in SANDBOXES:
         raise UsageError(f"sandbox={sandbox}: must be one of {', '.join(SANDBOXES)}")
@@ -123,9 +121,10 @@ def parse(argv: Sequence[str]) -> Arguments:
     out, quality = (Path(given[key]) if key in given else None for key in ("out", "quality"))
     if quality and quality.suffix not in SUFFIXES:
         raise UsageError(f"quality={quality}: must end in {' or '.join(SUFFIXES)}")
-    return Arguments(
-        task_config([*_ALL_TESTS, *for_task]), sandbox, int(first) if first else None, out, quality
-    )
+    task = task_config([*_ALL_TESTS, *for_task])
+    if task.rows is None:
+        raise UsageError(f"task={task.name} reads no rows; choose a data set, such as task=taco")
+    return Arguments(task, sandbox, int(first) if first else None, out, quality)
 
 
 def entries(problems: Iterable[Problem], first: int | None) -> Iterator[Entry]:
@@ -230,7 +229,9 @@ def _stores(config: TaskConfig) -> list[Store]:
     if config.path is None:
         raise UsageError("task.path=PATH is missing: the rows to judge")
     limits = Limits(config.max_tests, config.max_test_bytes)
-    found = find(config.name, config.path, "task.path")
+    found = find(
+        converter(config.rows, config.fields, "task.rows"), config.path, "task.path", config.files
+    )
     return [prepare(source, limits) for sources in found.values() for source in sources]
 
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from envs.named import load
 from envs.problem import Problem
 from envs.tasks.config import TaskConfig
 
 SPLITS = ("train", "validation", "test")
-NAMES = ("mini", "taco", "code_contests", "apps", "paper", "humaneval", "mbpp")
 
 
 @dataclass(frozen=True)
@@ -46,24 +46,20 @@ def open_task(config: TaskConfig) -> Task:
 
 
 def _open(config: TaskConfig) -> Task:
-    if config.name == "mini":
-        from envs.tasks import mini
-
-        splits = {split: mini.load(split, getattr(config, f"{split}_problems")) for split in SPLITS}
-        return Task(
-            **splits,
-            prompt=mini.prompt,
-            response=mini.response,
-            data_hash=_data_hash(splits, mini.prompt),
+    if (config.make is None) == (config.rows is None):
+        raise ValueError(
+            f"task={config.name}: conf/task/{config.name}.yaml must give either rows, a function "
+            "from a row to a problem, or make, one from the configuration to a task"
         )
-    if config.name in NAMES:
-        from envs.tasks import contests
+    if config.make:
+        return load(config.make, "task.make")(config)
+    from envs.tasks.contests import open_contests
 
-        return contests.open_contests(config)
-    raise ValueError(f"task.name={config.name!r}; it is one of {', '.join(NAMES)}")
+    return open_contests(config)
 
 
-def _data_hash(splits: dict[str, list[Problem]], prompt: Callable[[Problem], str]) -> str:
+def data_hash(splits: dict[str, list[Problem]], prompt: Callable[[Problem], str]) -> str:
+    """16 hex digits over problems that are made, their programs and their prompts."""
     digest = hashlib.sha256()
     for problem in itertools.chain.from_iterable(splits.values()):
         known = (problem.name, prompt(problem), problem.hash)

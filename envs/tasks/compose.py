@@ -19,7 +19,7 @@ def task_config(overrides: Sequence[str]) -> TaskConfig:
     from omegaconf.errors import OmegaConfBaseException
 
     for override in overrides:
-        if override.partition("=")[0].split(".")[0] != "task" or "=" not in override:
+        if override.lstrip("+").partition("=")[0].split(".")[0] != "task" or "=" not in override:
             raise ValueError(f"{override!r}: write task=NAME or task.KEY=VALUE")
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
@@ -27,6 +27,8 @@ def task_config(overrides: Sequence[str]) -> TaskConfig:
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), composed))
     except (HydraException, OmegaConfBaseException) as error:
         if "Could not override" in str(error):
-            key, known = str(error).split("'")[1], ", ".join(f.name for f in fields(TaskConfig))
-            raise ValueError(f"unknown key {key!r}; keys of task: {known}") from error
+            key, known = str(error).split("'")[1], [field.name for field in fields(TaskConfig)]
+            if key.removeprefix("task.") in known:
+                raise ValueError(f"{key} means nothing to this task, see conf/task/") from error
+            raise ValueError(f"unknown key {key!r}; keys of task: {', '.join(known)}") from error
         raise ValueError(" ".join(str(error).split("Config search path")[0].split())) from error

@@ -1,4 +1,4 @@
-"""Public data sets as tasks: TACO, CodeContests, APPS, the paper's crossing, HumanEval, MBPP.
+"""Data sets of rows as tasks: TACO, CodeContests, the paper's crossing of the two, one's own.
 
 Rows come from a file, whose problems are then split by their statements, or from a folder or the
 hub, which bring the data set's own splits. Whatever is left out is counted by its reason.
@@ -19,21 +19,14 @@ from envs.extract import as_response
 from envs.tasks import Task
 from envs.tasks.cache import replace_file, root
 from envs.tasks.config import TaskConfig
+from envs.tasks.converter import converter
+from envs.tasks.keeping import Limits
 from envs.tasks.prompts import contest_prompt, templates_digest
 from envs.tasks.selection import Entry, Filter, StoredProblems, entries_of
 from envs.tasks.similar import SIMILARITY, similar_pairs
 from envs.tasks.sources import Source, find
-from envs.tasks.store import Limits, prepare
+from envs.tasks.store import prepare
 
-# task → (the schema of train's rows, that of test's rows)
-SCHEMAS = {
-    "taco": ("taco", "taco"),
-    "code_contests": ("code_contests", "code_contests"),
-    "apps": ("apps", "apps"),
-    "humaneval": ("humaneval", "humaneval"),
-    "mbpp": ("mbpp", "mbpp"),
-    "paper": ("code_contests", "taco"),  # as arXiv 2503.05453 trains and tests
-}
 FILE_SHARES = {"test": 0.2, "validation": 0.1}  # of a single file's problems
 VALIDATION_SHARE = 0.02  # of the train split where a data set has no validation split of its own
 
@@ -100,11 +93,14 @@ def _splits(config: TaskConfig, reader: _Reader) -> Splits:
     """A crossing trains on one data set's train and validation splits and tests on another's test
     split; a file is taken whole for either.
     """
-    train_schema, test_schema = SCHEMAS[config.name]
-    here = find(train_schema, _path(config, "path"), "task.path")
-    if config.name != "paper" and not config.test_path:
+    ours = theirs = converter(config.rows, config.fields, "task.rows")
+    if config.test_rows is not None:
+        theirs = converter(config.test_rows, config.fields, "task.test_rows")
+    here = find(ours, _path(config), "task.path", config.files)
+    if config.test_path is None:
         return reader.open(here)
-    there = find(test_schema, _path(config, "test_path"), "task.test_path")
+    files = config.test_files or config.files
+    there = find(theirs, config.test_path, "task.test_path", files)
     train = reader.open({**here, "test": []} if "test" in here else here)
     train["train"] += train["test"]  # of a file
     return train | {"test": reader.read(there.get("all") or there["test"], alone=False)}
@@ -125,14 +121,13 @@ def divide(entries: Sequence[Entry], shares: dict[str, float]) -> Splits:
     return found
 
 
-def _path(config: TaskConfig, key: str) -> str:
-    given = getattr(config, key)
-    if given is None:
+def _path(config: TaskConfig) -> str:
+    if config.path is None:
         raise ValueError(
-            f"task={config.name} needs task.{key}: a file or folder of rows, or "
+            f"task={config.name} needs task.path: a file or folder of rows, or "
             "hf://datasets/ID@COMMIT"
         )
-    return given
+    return config.path
 
 
 def _pairs(train: Sequence[Entry], test: Sequence[Entry]) -> list[dict[str, object]]:

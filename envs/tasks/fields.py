@@ -11,11 +11,13 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from envs.problem import Test
+
+Row = Mapping[str, Any]
 
 
 class SkipRow(ValueError):
@@ -26,6 +28,11 @@ _SECONDS = {"ms": 0.001, "millisecond": 0.001, "min": 60.0, "minute": 60.0}
 _MEGABYTES = {"b": 2.0**-20, "byte": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 1024.0}
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _FUNCTION = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)\s*\(", re.MULTILINE)
+
+
+def own_name(name: str, own: Any) -> str:
+    """`data set/number` with the data set's own name for the problem, where it has one."""
+    return name if own is None else f"{name.partition('/')[0]}/{own}"
 
 
 def load_json(text: Any, what: str) -> Any:

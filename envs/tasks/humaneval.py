@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from typing import Any
 
 from envs.problem import Problem, Test
 from envs.tasks.asserts import asserted_tests, parse
-from envs.tasks.fields import SkipRow
+from envs.tasks.fields import Row, SkipRow, own_name
 from envs.tasks.special_judge import checker_for
 
 
-def humaneval_problem(row: Mapping[str, Any], name: str) -> Problem:
+def problem(row: Row, name: str) -> Problem:
     """A problem from a row; its prompt, a function without a body, is statement and starter code.
 
     The right program is prompt and canonical solution together. Raises SkipRow.
@@ -23,7 +21,7 @@ def humaneval_problem(row: Mapping[str, Any], name: str) -> Problem:
     tests = _tests(row)
     solution = row.get("canonical_solution")
     return Problem(
-        name=name,
+        name=own_name(name, row.get("task_id")),
         statement=prompt,
         samples=(),
         tests=tests,
@@ -35,7 +33,7 @@ def humaneval_problem(row: Mapping[str, Any], name: str) -> Problem:
     )
 
 
-def _tests(row: Mapping[str, Any]) -> tuple[Test, ...]:
+def _tests(row: Row) -> tuple[Test, ...]:
     """The asserts of `check(candidate)`, the one function that the column `test` defines."""
     defined = [node for node in parse(row.get("test"), "test") if not isinstance(node, ast.Assign)]
     match defined:

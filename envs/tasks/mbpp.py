@@ -6,16 +6,13 @@ prompt and test_imports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from envs.problem import Problem
 from envs.tasks.asserts import asserted_tests, parse
-from envs.tasks.fields import SkipRow
+from envs.tasks.fields import Row, SkipRow, own_name
 from envs.tasks.special_judge import checker_for
 
 
-def mbpp_problem(row: Mapping[str, Any], name: str) -> Problem:
+def problem(row: Row, name: str) -> Problem:
     """A problem from a row; the statement shows the first assert, as is usual. Raises SkipRow."""
     if row.get("test_setup_code"):
         raise SkipRow("the tests have set-up code")
@@ -27,7 +24,7 @@ def mbpp_problem(row: Mapping[str, Any], name: str) -> Problem:
         raise SkipRow("neither text nor prompt is there")
     statement = f"{text.strip()}\n\nFor example:\n```python\n{listed[0].strip()}\n```"
     return Problem(
-        name=name,
+        name=own_name(name, row.get("task_id")),
         statement=statement,
         samples=tests[:1],
         tests=tests,
@@ -38,7 +35,7 @@ def mbpp_problem(row: Mapping[str, Any], name: str) -> Problem:
     )
 
 
-def _texts(row: Mapping[str, Any], column: str) -> list[str]:
+def _texts(row: Row, column: str) -> list[str]:
     held = row.get(column) or []
     if not isinstance(held, list) or not all(isinstance(item, str) for item in held):
         raise SkipRow(f"{column} is not a list of texts")

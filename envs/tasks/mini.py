@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import cache
 
 from envs.problem import Problem, Test
+from envs.tasks import Task, data_hash
+from envs.tasks.config import TaskConfig
 from envs.tasks.mini_families import FAMILIES
 from envs.tasks.mini_families.build import build
 from envs.tasks.mini_families.drawing import draft, split_of, tier_of
@@ -22,6 +24,12 @@ from envs.tasks.mini_families.parts import Family, Part
 SPLITS = {"train": 512, "validation": 60, "test": 120}  # default sizes
 TIERS = ("easy", "medium", "hard")
 _ROUNDS = 6  # parameter draws per composition before a cell is given up
+
+
+def make(config: TaskConfig) -> Task:
+    """The task of conf/task/mini.yaml."""
+    splits = {split: load(split, getattr(config, f"{split}_problems")) for split in SPLITS}
+    return Task(**splits, prompt=prompt, response=response, data_hash=data_hash(splits, prompt))
 
 
 def load(split: str, size: int | None = None, seed: int = 0) -> list[Problem]:

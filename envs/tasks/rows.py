@@ -1,8 +1,7 @@
-"""Rows of public contest data sets, in their original schemas, turned into problems.
+"""Rows of a data set, from JSON lines, parquet or Arrow, turned into problems.
 
-TACO, CodeContests and APPS; HumanEval and MBPP have files of their own. From JSON lines, parquet or
-Arrow. Rows that cannot be judged are skipped and counted by reason; problems that accept any valid
-answer stay, marked `needs_checker`.
+Rows that cannot be judged are skipped and counted by reason; problems that accept any valid answer
+stay, marked `needs_checker`.
 """
 
 from __future__ import annotations
@@ -10,96 +9,18 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envs.checker import comparable
-from envs.problem import Problem, Test
+from envs.problem import Problem
 from envs.tasks import fields
-from envs.tasks.fields import SkipRow
-from envs.tasks.humaneval import humaneval_problem
-from envs.tasks.mbpp import mbpp_problem
-from envs.tasks.special_judge import checker_for
+from envs.tasks.fields import Row, SkipRow
 
-Row = Mapping[str, Any]
-
-_PYTHON_3 = 3  # CodeContests' number for the language
-_CODE_CONTESTS_SOURCES = (
-    "UNKNOWN_SOURCE",
-    "CODECHEF",
-    "CODEFORCES",
-    "HACKEREARTH",
-    "CODEJAM",
-    "ATCODER",
-    "AIZU",
-)
-
-
-def taco_problem(row: Row, name: str) -> Problem:
-    """A problem from a row of TACO or APPS, whose statements show their own samples.
-
-    Call-based if the row names a function or brings starter code. Raises SkipRow.
-    """
-    held = fields.load_json(row.get("input_output"), "input_output")
-    if not isinstance(held, dict):
-        raise SkipRow("input_output is not an object")
-    starter_code = row.get("starter_code") or ""
-    fn_name = fields.function_name(held.get("fn_name"), starter_code)
-    read = fields.call_tests if fn_name else fields.stdin_tests
-    tests = read(held.get("inputs"), held.get("outputs"))
-    statement = row.get("question") or ""
-    return Problem(
-        name=name,
-        statement=statement,
-        samples=(),
-        tests=tests,
-        checker=checker_for(statement, tests, fn_name),
-        fn_name=fn_name,
-        starter_code=starter_code,
-        time_limit_s=fields.seconds(row.get("time_limit")),
-        memory_limit_mb=fields.megabytes(row.get("memory_limit")),
-        difficulty=row.get("difficulty") or "",
-        tags=fields.tag_list(row.get("tags")),
-        source=row.get("source") or "",
-        solutions=fields.programs(row.get("solutions"), "solutions"),
-        incorrect_solutions=fields.programs(row.get("incorrect_solutions"), "incorrect_solutions"),
-    )
-
-
-def code_contests_problem(row: Row, name: str) -> Problem:
-    """A problem from a row of CodeContests: all its tests, and its Python 3 programs.
-
-    Raises SkipRow, also for a problem that reads or writes files.
-    """
-    if row.get("input_file") not in (None, "", "stdin"):
-        raise SkipRow("reads a file")
-    if row.get("output_file") not in (None, "", "stdout"):
-        raise SkipRow("writes a file")
-    samples = _code_contests_tests(row, "public_tests")
-    by_hand = dict.fromkeys(samples + _code_contests_tests(row, "private_tests"))
-    tests = tuple(by_hand | dict.fromkeys(_code_contests_tests(row, "generated_tests")))
-    if not tests:
-        raise SkipRow("no tests")
-    statement = row.get("description") or ""
-    source = row.get("source") or 0
-    memory_bytes = row.get("memory_limit_bytes") or 0
-    return Problem(
-        name=name,
-        statement=statement,
-        samples=samples,
-        tests=tests,
-        checker=checker_for(statement, tests, None),
-        generated_tests=len(tests) - len(by_hand),
-        time_limit_s=_duration(row.get("time_limit")),
-        memory_limit_mb=-(-memory_bytes // 2**20) or None,
-        difficulty=str(row.get("difficulty") or ""),
-        tags=tuple(tag for tag in row.get("cf_tags") or () if tag),
-        source=_source(source),
-        solutions=_python_3(row.get("solutions")),
-        incorrect_solutions=_python_3(row.get("incorrect_solutions")),
-    )
+if TYPE_CHECKING:
+    from envs.tasks.converter import Converter
 
 
 def read_rows(path: Path, first: int = 0) -> Iterator[Row | None]:
@@ -140,20 +61,19 @@ def _arrow_batches(path: Path) -> Iterator[Any]:
                 yield batch.slice(start, 16)
 
 
-def read(schema: str, rows: Iterable[Row | None], first: int = 0) -> Iterator[Problem | SkipRow]:
+def read(
+    converter: Converter, rows: Iterable[Row | None], first: int = 0
+) -> Iterator[Problem | SkipRow]:
     """For every row its problem, or why it gives none; `first` is the number of the first row.
 
-    Names are `schema/key`, the key being the data set's own name or number, else the row's number.
     Nothing that stands in a row raises.
     """
-    build, key = TASKS[schema]
     for number, row in enumerate(rows, first):
         if not isinstance(row, dict):
             yield SkipRow("the line is not a JSON object")
             continue
-        own = row.get(key) if key else None
         try:
-            yield _sound(build(row, f"{schema}/{number:05d}" if own is None else f"{schema}/{own}"))
+            yield _sound(converter.convert(row, f"{converter.prefix}/{number:05d}"))
         except SkipRow as reason:
             yield reason
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
@@ -163,12 +83,12 @@ def read(schema: str, rows: Iterable[Row | None], first: int = 0) -> Iterator[Pr
             yield SkipRow("a column is nested too deep")
 
 
-def load(schema: str, path: Path) -> tuple[list[Problem], Counter[str]]:
-    """(the problems of a file of `schema`'s rows, why other rows were skipped and how many).
+def load(converter: Converter, path: Path) -> tuple[list[Problem], Counter[str]]:
+    """(the problems of a file of rows, why other rows were skipped and how many).
 
-    Raises as `read_rows`, and KeyError for a schema not in TASKS.
+    Raises as `read_rows`.
     """
-    found = list(read(schema, read_rows(path)))
+    found = list(read(converter, read_rows(path)))
     problems = [item for item in found if isinstance(item, Problem)]
     names = unique([problem.name for problem in problems])
     problems = [replace(problem, name=name) for problem, name in zip(problems, names, strict=True)]
@@ -205,44 +125,6 @@ def _sound(problem: Problem) -> Problem:
     if not all(limit is None or 0 < limit < 1e9 for limit in limits):
         raise SkipRow("a limit is not a positive number")
     return problem
-
-
-# task → (how a row becomes a problem, the column that names it)
-TASKS: dict[str, tuple[Callable[[Row, str], Problem], str | None]] = {
-    "taco": (taco_problem, None),
-    "code_contests": (code_contests_problem, "name"),
-    "apps": (taco_problem, "problem_id"),
-    "humaneval": (humaneval_problem, "task_id"),
-    "mbpp": (mbpp_problem, "task_id"),
-}
-
-
-def _code_contests_tests(row: Row, column: str) -> tuple[Test, ...]:
-    held = row.get(column) or {}
-    inputs, outputs = held.get("input") or [], held.get("output") or []
-    if len(inputs) != len(outputs):
-        raise SkipRow("inputs and outputs differ in number")
-    return tuple(map(Test, inputs, outputs))
-
-
-def _source(value: int | str) -> str:
-    if isinstance(value, int) and 0 <= value < len(_CODE_CONTESTS_SOURCES):
-        return _CODE_CONTESTS_SOURCES[value]
-    return str(value)
-
-
-def _duration(held: Any) -> float | None:
-    """Seconds of {seconds, nanos}; None where unknown."""
-    if not held:
-        return None
-    return (held.get("seconds") or 0) + (held.get("nanos") or 0) / 1e9 or None
-
-
-def _python_3(held: Any) -> tuple[str, ...]:
-    if not held:
-        return ()
-    pairs = zip(held.get("language") or (), held.get("solution") or (), strict=False)
-    return tuple(program for language, program in pairs if language == _PYTHON_3)
 
 
 def _json_line(line: str) -> Row | None:

@@ -10,47 +10,27 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 from envs.hub_errors import explain
 from envs.tasks.cache import replace_file, root
-from envs.tasks.rows import Row, read_rows
+from envs.tasks.config import FilesConfig
+from envs.tasks.converter import Converter
+from envs.tasks.fields import Row
+from envs.tasks.rows import read_rows
 
-SUFFIXES = (".jsonl", ".json", ".parquet", ".arrow")
 _FOLDER = {"train": "train*", "validation": "valid*", "test": "test*"}
-# schema → (builder of `datasets`, split → files): the layout of each data set on the hub. They are
-# named one by one since `datasets` no longer runs the loading scripts that TACO and APPS bring.
-_HUB = {
-    "taco": ("parquet", {"train": "ALL/train-*.parquet", "test": "ALL/test-*.parquet"}),
-    "code_contests": (
-        "parquet",
-        {
-            "train": "data/train-*.parquet",
-            "validation": "data/valid-*.parquet",
-            "test": "data/test-*.parquet",
-        },
-    ),
-    "apps": ("json", {"train": "train.jsonl", "test": "test.jsonl"}),
-    "humaneval": ("parquet", {"test": "openai_humaneval/test-*.parquet"}),
-    "mbpp": (
-        "parquet",
-        {
-            "train": "full/train-*.parquet",
-            "validation": "full/validation-*.parquet",
-            "test": "full/test-*.parquet",
-        },
-    ),
-}
+_BUILDERS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json", ".json": "json"}
 _PINNED = re.compile(r"hf://datasets/(?P<name>[^@]+)@(?P<commit>[0-9a-f]{40})")
 
 
 @dataclass(frozen=True)
 class Source:
-    """One stream of rows in one schema."""
+    """One stream of rows, and how one becomes a problem."""
 
-    schema: str
+    converter: Converter
     label: str  # for progress and errors
     stem: str  # tells the sources of a task apart, in the names of their problems
     identity: str  # another string wherever a row may differ
@@ -58,45 +38,46 @@ class Source:
     rows: int | None = None  # how many, where that is known
 
 
-def find(schema: str, path: str, key: str) -> dict[str, list[Source]]:
+def find(converter: Converter, path: str, key: str, files: FilesConfig) -> dict[str, list[Source]]:
     """The sources of each split; under "all" where `path` is one file, whose splits are ours.
 
-    A folder laid out as on the hub is read as such, even if other files stand in it too. `key` is
-    the configuration's name for `path`. Raises ValueError and OSError, in one line.
+    `files` is the data set's layout; a folder where it finds nothing is searched for train*, valid*
+    and test*. `key` is the configuration's name for `path`. Raises ValueError and OSError, in one
+    line.
     """
+    layout = {split: pattern for split, pattern in asdict(files).items() if pattern}
     if "://" in path:
-        return _on_hub(schema, path, key)
+        return _on_hub(converter, path, key, layout)
     given = Path(path).expanduser()
     if not given.exists():
         raise ValueError(f"{key}={path}: no such file or folder")
     if given.is_file():
-        return {"all": [_file(schema, given)]}
-    hub = _HUB[schema][1]
-    if any(True for pattern in hub.values() for _ in given.glob(pattern)):
-        named = {split: given.glob(hub[split]) if split in hub else () for split in _FOLDER}
+        return {"all": [_file(converter, given)]}
+    if any(True for pattern in layout.values() for _ in given.glob(pattern)):
+        named = {split: given.glob(layout[split]) if split in layout else () for split in _FOLDER}
     else:
         named = {split: given.rglob(pattern) for split, pattern in _FOLDER.items()}
     found = {
-        split: [_file(schema, file) for file in sorted(files) if _holds_rows(file)]
+        split: [_file(converter, file) for file in sorted(files) if _holds_rows(file)]
         for split, files in named.items()
     }
     if not any(found.values()):
-        kinds = ", ".join(SUFFIXES)
+        kinds = ", ".join(_BUILDERS)
         raise ValueError(f"{key}={path}: no train*, valid* or test* file of kind {kinds} in it")
     return found
 
 
 def _holds_rows(file: Path) -> bool:
-    return file.is_file() and file.suffix in SUFFIXES
+    return file.is_file() and file.suffix in _BUILDERS
 
 
-def _file(schema: str, file: Path) -> Source:
-    if file.suffix not in SUFFIXES:
-        raise ValueError(f"{file}: not a file of rows; it must end in {', '.join(SUFFIXES)}")
+def _file(converter: Converter, file: Path) -> Source:
+    if file.suffix not in _BUILDERS:
+        raise ValueError(f"{file}: not a file of rows; it must end in {', '.join(_BUILDERS)}")
     digest, lines = _content(file)
 
     rows = lines if file.suffix in (".jsonl", ".json") else None
-    return Source(schema, str(file), file.stem, digest, partial(read_rows, file), rows)
+    return Source(converter, str(file), file.stem, digest, partial(read_rows, file), rows)
 
 
 def _content(file: Path) -> tuple[str, int]:
@@ -120,7 +101,9 @@ def _content(file: Path) -> tuple[str, int]:
     return digest.hexdigest(), lines
 
 
-def _on_hub(schema: str, path: str, key: str) -> dict[str, list[Source]]:
+def _on_hub(
+    converter: Converter, path: str, key: str, layout: dict[str, str]
+) -> dict[str, list[Source]]:
     """hf://datasets/ID@COMMIT, or file://FOLDER with the same files in it."""
     base = path.rstrip("/")
     if base.startswith("hf://") and not _PINNED.fullmatch(base):
@@ -128,15 +111,22 @@ def _on_hub(schema: str, path: str, key: str) -> dict[str, list[Source]]:
             f"{key}={path}: name the commit, hf://datasets/ID@COMMIT with its 40 hex digits; what "
             "a branch holds may change between two runs"
         )
-    splits = _HUB[schema][1]
+    if not layout:
+        files = key.replace("path", "files")
+        raise ValueError(f"{key}={path}: say which files hold its splits, {files}.train=PATTERN")
     return {
-        split: [_stream(schema, split, base, key)] if split in splits else [] for split in _FOLDER
+        split: [_stream(converter, split, base, layout[split], key)] if split in layout else []
+        for split in _FOLDER
     }
 
 
-def _stream(schema: str, split: str, base: str, key: str) -> Source:
-    builder, splits = _HUB[schema]
-    url = f"{base}/{splits[split]}"
+def _stream(converter: Converter, split: str, base: str, pattern: str, key: str) -> Source:
+    url = f"{base}/{pattern}"
+    builder = _BUILDERS.get(Path(pattern).suffix)
+    if builder is None:
+        kinds = ", ".join(_BUILDERS)
+        files = key.replace("path", "files")
+        raise ValueError(f"{files}.{split}={pattern}: it must end in {kinds}")
 
     def read(first: int) -> Iterator[Row]:
         import datasets
@@ -159,7 +149,7 @@ def _stream(schema: str, split: str, base: str, key: str) -> Source:
         pattern = Path(url.removeprefix("file://"))
         files = sorted(pattern.parent.glob(pattern.name))
         identity = repr([(file.name, _content(file)[0]) for file in files])
-    return Source(schema, url, split, identity, read)
+    return Source(converter, url, split, identity, read)
 
 
 def _first_line(error: Exception) -> str:

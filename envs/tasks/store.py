@@ -2,29 +2,28 @@
 
 The rows of a source are converted in parts, each written whole under its final name, so that a
 conversion which was killed goes on after its last part, losing nothing and doubling nothing. The
-folder's name is a hash of the rows, of the limits on tests, and of the code that reads rows: where
-any of them differs, another folder is made.
+folder's name is a hash of the rows, of the limits on tests, and of the code that turns rows into
+problems: where any of them differs, another folder is made.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from envs.problem import Problem, Test
+from envs.problem import Problem
 from envs.tasks.cache import locked, replace_file, root
-from envs.tasks.columns import schema, statement_hash, to_batch
+from envs.tasks.columns import schema, to_batch
 from envs.tasks.fields import SkipRow
+from envs.tasks.keeping import Limits, cap, why_left_out
 from envs.tasks.rows import read
 from envs.tasks.sources import Source
 
@@ -33,17 +32,6 @@ if TYPE_CHECKING:
 
 PART_ROWS = 1000
 PART_CHARS = 16_000_000  # of tests and programs: a part fits in memory many times over
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What of a problem's tests is kept: samples, then others, then generated ones.
-
-    Which of each is drawn by the statement.
-    """
-
-    max_tests: int
-    max_bytes: int  # of inputs and outputs together
 
 
 @dataclass(frozen=True)
@@ -106,7 +94,7 @@ def prepare(source: Source, limits: Limits, console: Console | None = None) -> S
 
     Raises ValueError and OSError where the source cannot be read; what was converted stays.
     """
-    folder = root() / "problems" / f"{source.schema}-{_key(source, limits)}"
+    folder = root() / "problems" / f"{source.converter.prefix}-{_key(source, limits)}"
     parts = _Parts(folder)
     with locked(folder):
         if not parts.complete():
@@ -123,9 +111,11 @@ def _convert(source: Source, limits: Limits, parts: _Parts, progress: Progress) 
     held = parts.whole()
     first, number = _end(held), len(held)
     bar = progress.add_task(source.label, total=source.rows, completed=first)
-    for part in _portions(read(source.schema, source.read(first), first)):
-        problems = [_cap(item, limits) for item in part if isinstance(item, Problem)]
-        reasons = [_why_left_out(problem) for problem in problems]
+    if not first:
+        source.converter.check(source.read(0), source.label)
+    for part in _portions(read(source.converter, source.read(first), first)):
+        problems = [cap(item, limits) for item in part if isinstance(item, Problem)]
+        reasons = [why_left_out(problem) for problem in problems]
         skipped = Counter(str(item) for item in part if isinstance(item, SkipRow))
         facts = {"first": first, "rows": len(part), "skipped": skipped}
         parts.add(number, to_batch(problems, reasons), facts)
@@ -151,32 +141,6 @@ def _chars(problem: Problem) -> int:
     return tests + sum(map(len, (*problem.solutions, *problem.incorrect_solutions)))
 
 
-def _cap(problem: Problem, limits: Limits) -> Problem:
-    by_hand, samples = len(problem.tests) - problem.generated_tests, set(problem.samples)
-    hidden = [test for test in problem.tests[:by_hand] if test not in samples]
-    generated = list(problem.tests[by_hand:])
-    rng = random.Random(f"tests/{statement_hash(problem.statement)}")
-    for tests in (hidden, generated):
-        rng.shuffle(tests)
-    kept: list[Test] = []
-    left = limits.max_bytes
-    for test in (*problem.samples, *hidden, *generated):
-        size = len(test.input.encode()) + len(test.output.encode())
-        if len(kept) < limits.max_tests and size <= left:
-            kept.append(test)
-            left -= size
-    last = set(generated)
-    return replace(problem, tests=tuple(kept), generated_tests=sum(t in last for t in kept))
-
-
-def _why_left_out(problem: Problem) -> str | None:
-    if problem.checker == "needs_checker":
-        return "needs a checker of its own"
-    if not problem.statement.strip():
-        return "no statement"
-    return None if problem.tests else "tests over task.max_test_bytes"
-
-
 def _open(file: Path) -> tuple[pa.RecordBatch, dict[str, Any]] | None:
     """(the part, what was noted of it); None where the file is not a whole part."""
     import pyarrow as pa
@@ -196,18 +160,8 @@ def _end(held: list[tuple[pa.RecordBatch, dict[str, Any]]]) -> int:
 
 
 def _key(source: Source, limits: Limits) -> str:
-    known = (source.schema, source.identity, limits, _code())
+    known = (source.converter.identity, source.identity, limits)
     return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
-
-
-@cache
-def _code() -> str:
-    """A hash of the code that reads rows: what was cached before a change of it is not used."""
-    here = Path(__file__).resolve().parent
-    names = ("asserts", "columns", "fields", "humaneval", "mbpp", "rows", "special_judge", "store")
-    files = [here / f"{name}.py" for name in names]
-    files += [here.parent / "checker.py", here.parent / "problem.py"]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def _progress(source: Source, console: Console | None) -> Progress:

@@ -15,9 +15,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = "hf://datasets/some/name@" + "0" * 40
 SCRIPT = f"""
+from envs.tasks.config import FilesConfig
 from envs.tasks.sources import find
 try:
-    next(find("taco", "{PINNED}", "task.path")["test"][0].read(0))
+    files = FilesConfig(test="ALL/test-*.parquet")
+    next(find(None, "{PINNED}", "task.path", files)["test"][0].read(0))
 except ValueError as error:
     print(error)
 """

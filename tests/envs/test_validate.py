@@ -103,8 +103,8 @@ def test_arguments():
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "task=: must be one of taco, code_contests, apps"),
-        (["task=mini", "task.path=a"], "task=mini: must be one of"),
+        ([], "task=mini reads no rows; choose a data set, such as task=taco"),
+        (["task=mini", "task.path=a"], "task.path means nothing to this task"),
         (["task=taco", "sandbox=podman"], "sandbox=podman: must be one of"),
         (["task=taco", "first=0"], "first=0: must be a whole number above 0"),
         (["task=taco", "first=x"], "first=x: must be"),

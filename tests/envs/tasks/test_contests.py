@@ -1,12 +1,15 @@
 """Public data sets as tasks: splits, caps, what is left out, and problems that stand twice."""
 
 import json
+from dataclasses import replace
+from functools import cache
 
 import pytest
 
 from envs.extract import extract_program
 from envs.tasks import open_task
-from envs.tasks.config import TaskConfig
+from envs.tasks.compose import task_config
+from envs.tasks.converter import converter
 
 WORDS = ("alpha", "beta", "gamma", "delta", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu")
 
@@ -45,7 +48,18 @@ def write(path, rows):
 
 def config(name, path, **changed):
     sizes = {"train_problems": 1000, "validation_problems": 1000, "test_problems": 1000}
-    return TaskConfig(name=name, path=path, **sizes | changed)
+    return replace(composed(name), path=path, **sizes | changed)
+
+
+def converter_of(name):
+    """How a task of conf/task/ turns rows into problems."""
+    held = composed(name)
+    return converter(held.rows, held.fields, "task.rows")
+
+
+@cache
+def composed(name):
+    return task_config([f"task={name}"])
 
 
 def names(problems):
@@ -158,15 +172,20 @@ def test_an_offline_program_is_what_the_judge_will_extract(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("name", "changed", "said"),
     [
-        ({"path": None}, ["task.path", "hf://datasets/"]),
-        ({"path": "/nowhere.jsonl"}, ["task.path=/nowhere.jsonl", "no such file"]),
-        ({"name": "paper", "path": __file__}, [__file__, ".jsonl"]),
-        ({"name": "leetcode"}, ["task.name='leetcode'", "taco"]),
+        ("taco", {"path": None}, ["task.path", "hf://datasets/"]),
+        ("taco", {"path": "/nowhere.jsonl"}, ["task.path=/nowhere.jsonl", "no such file"]),
+        ("paper", {"path": __file__}, [__file__, ".jsonl"]),
+        ("taco", {"rows": None}, ["conf/task/taco.yaml", "rows", "make"]),
+        ("taco", {"rows": "envs.tasks.taco.problems"}, ["task.rows=", "it has problem"]),
+        ("taco", {"rows": "envs.tasks.atco.problem"}, ["task.rows=", "no module envs.tasks.atco"]),
+        ("taco", {"rows": "problem"}, ["task.rows=problem", "package.module.function"]),
+        ("paper", {"test_rows": "envs.no.f"}, ["task.test_rows=envs.no.f", "no module envs.no"]),
     ],
 )
-def test_mistakes_name_the_key(changed, said):
+def test_mistakes_name_the_key(name, changed, said):
     with pytest.raises(ValueError) as error:
-        open_task(TaskConfig(**{"name": "taco"} | changed))
+        open_task(config(name, **{"path": __file__} | changed))
     assert all(word in str(error.value) for word in said)
+    assert "\n" not in str(error.value)

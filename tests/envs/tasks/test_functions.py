@@ -9,9 +9,9 @@ from envs.judge import Judge, Submission
 from envs.problem import Verdict
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
-from envs.tasks.config import TaskConfig
 from envs.tasks.prompts import contest_prompt
 from envs.tasks.rows import load
+from tests.envs.tasks.test_contests import config, converter_of
 
 HUMANEVAL = [
     {
@@ -118,7 +118,7 @@ def load_rows(tmp_path):
     def read(schema, rows):
         file = tmp_path / f"{schema}.jsonl"
         file.write_text("\n".join(map(json.dumps, rows)))
-        return load(schema, file)
+        return load(converter_of(schema), file)
 
     return read
 
@@ -180,7 +180,7 @@ def test_as_tasks(name, rows, tmp_path):
     ]
     file = tmp_path / "rows.parquet"
     pandas.DataFrame(many).to_parquet(file)
-    task = open_task(TaskConfig(name=name, path=str(file), decontaminate=False))
+    task = open_task(config(name, str(file), decontaminate=False))
     found = [*task.train, *task.validation, *task.test]
     assert len(found) + task.left_out.total() == task.rows_read == len(many)
     assert len(found) == 12 * sum(row_name.startswith(name) for row_name in WRONG)
@@ -192,6 +192,6 @@ def test_humaneval_on_the_hub_is_a_test_set(tmp_path):
     folder = tmp_path / "openai_humaneval"
     folder.mkdir()
     pandas.DataFrame(HUMANEVAL).to_parquet(folder / "test-00000-of-00001.parquet")
-    task = open_task(TaskConfig(name="humaneval", path=f"file://{tmp_path}"))
+    task = open_task(config("humaneval", f"file://{tmp_path}"))
     assert not task.train and not task.validation
     assert len(task.test) + task.left_out.total() == len(HUMANEVAL)

@@ -10,6 +10,7 @@ from envs.problem import CHECKERS, Problem
 from envs.tasks.columns import to_batch, to_problem
 from envs.tasks.fields import SkipRow
 from envs.tasks.rows import read
+from tests.envs.tasks.test_contests import converter_of
 
 SOME = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 TEXT = st.text(st.characters(codec=None), max_size=12)
@@ -116,7 +117,7 @@ MBPP_ROW = st.fixed_dictionaries(
 
 
 def check(schema, rows):
-    items = list(read(schema, rows))
+    items = list(read(converter_of(schema), rows))
     assert len(items) == len(rows)
     for item in items:
         if isinstance(item, SkipRow):

@@ -5,11 +5,19 @@ import json
 import pytest
 
 from envs.tasks import open_task
-from envs.tasks.config import TaskConfig
 from envs.tasks.sources import find
-from tests.envs.tasks.test_contests import code_contests_row, config, names, taco_row, write
+from tests.envs.tasks.test_contests import (
+    code_contests_row,
+    config,
+    converter_of,
+    names,
+    taco_row,
+    write,
+)
 
-TACO = "hf://datasets/BAAI/TACO@" + "0" * 40
+TACO = converter_of("taco")
+LAYOUT = config("taco", None).files
+AT_THE_HUB = "hf://datasets/BAAI/TACO@" + "0" * 40
 
 
 @pytest.fixture
@@ -79,8 +87,8 @@ def test_a_stream_that_breaks_is_said_in_a_line(hub):
 def test_a_hub_name_without_a_commit_is_refused():
     for path in ("hf://datasets/BAAI/TACO", "hf://datasets/BAAI/TACO@main"):
         with pytest.raises(ValueError, match=r"task\.path=.*@COMMIT"):
-            find("taco", path, "task.path")
-    assert list(find("taco", TACO, "task.path")) == ["train", "validation", "test"]
+            find(TACO, path, "task.path", LAYOUT)
+    assert list(find(TACO, AT_THE_HUB, "task.path", LAYOUT)) == ["train", "validation", "test"]
 
 
 def test_arrow_parquet_and_lines_hold_the_same_problems(tmp_path):
@@ -105,7 +113,7 @@ def test_a_file_is_known_by_its_content(tmp_path):
         write(file, [taco_row(0)])
 
     def identity(file):
-        ((source,),) = find("taco", str(file), "task.path").values()
+        ((source,),) = find(TACO, str(file), "task.path", LAYOUT).values()
         return source.identity
 
     assert identity(one) == identity(other)
@@ -118,4 +126,4 @@ def test_what_holds_no_rows_is_said(tmp_path, name):
     (tmp_path / "rows.csv").write_text("a,b\n")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=name):
-        open_task(TaskConfig(name="taco", path=str(tmp_path / name)))
+        open_task(config("taco", str(tmp_path / name)))

@@ -12,13 +12,17 @@ import pytest
 
 from envs.tasks import store as store_module
 from envs.tasks.cache import root
+from envs.tasks.config import FilesConfig
+from envs.tasks.keeping import Limits
 from envs.tasks.rows import load
 from envs.tasks.selection import StoredProblems, entries_of
 from envs.tasks.sources import find
-from envs.tasks.store import Limits, prepare
+from envs.tasks.store import prepare
 from experiments.synthetic_taco import write
+from tests.envs.tasks.test_contests import converter_of
 
 ROOT = Path(__file__).resolve().parents[3]
+TACO = converter_of("taco")
 LIMITS = Limits(max_tests=1000, max_bytes=100_000_000)
 
 
@@ -40,7 +44,7 @@ def file(tmp_path):
 
 
 def opened(file, limits=LIMITS):
-    ((source,),) = find("taco", str(file), "task.path").values()
+    ((source,),) = find(TACO, str(file), "task.path", FilesConfig()).values()
     return prepare(source, limits)
 
 
@@ -54,7 +58,7 @@ def part_files():
 
 def test_a_store_holds_what_the_rows_say(file, small_parts):
     store = opened(file)
-    from_rows, skipped = load("taco", file)
+    from_rows, skipped = load(TACO, file)
     assert store.rows == 320 and store.skipped == skipped and skipped.total() > 20
     assert len(part_files()) == 7
 
@@ -70,7 +74,7 @@ def test_a_store_holds_what_the_rows_say(file, small_parts):
 
 def test_the_second_start_reads_no_row(file, monkeypatch):
     first = opened(file)
-    ((source,),) = find("taco", str(file), "task.path").values()
+    ((source,),) = find(TACO, str(file), "task.path", FilesConfig()).values()
 
     def read(_):
         raise AssertionError("the rows were read again")
@@ -114,8 +118,11 @@ PREPARE = """
 import sys
 from envs.tasks import store
 store.PART_ROWS = 20
+from envs.tasks.config import FieldsConfig, FilesConfig
+from envs.tasks.converter import converter
 from envs.tasks.sources import find
-((source,),) = find("taco", sys.argv[1], "task.path").values()
+taco = converter("envs.tasks.taco.problem", FieldsConfig(), "task.rows")
+((source,),) = find(taco, sys.argv[1], "task.path", FilesConfig()).values()
 store.prepare(source, store.Limits(1000, 100_000_000))
 """
 
@@ -137,7 +144,7 @@ def test_a_killed_conversion_goes_on_and_loses_and_doubles_nothing(tmp_path, mon
     store = opened(file)
     after = {part.name: part.stat().st_mtime_ns for part in part_files()}
     assert survived.items() <= after.items()  # what was there was not made again
-    from_rows, skipped = load("taco", file)
+    from_rows, skipped = load(TACO, file)
     assert [problem.name for problem in problems(store)] == [p.name for p in from_rows]
     assert (store.rows, store.skipped) == (600, skipped)
 

@@ -1,0 +1,77 @@
+"""A data set that somebody adds: one function in one module, one file in conf/task/."""
+
+import importlib
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import hydra
+import pandas
+import pytest
+
+from envs import prepare
+from envs.tasks import compose, open_task
+from experiments.config import parse
+from experiments.trainer import train
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+MODULE = """
+from envs.problem import Problem, Test
+
+
+def problem(row, name):
+    test = Test(row["given"], row["wanted"])
+    return Problem(name, row["text"], (), (test,), solutions=("print(4)",))
+"""
+TASK = """
+defaults:
+  - _shared/contest
+  - _self_
+name: fours
+rows: {module}.problem
+path: {path}
+"""
+
+
+@pytest.fixture
+def fours(tmp_path, monkeypatch):
+    """conf/ with the new file in it; the module on Python's path."""
+    rows = [{"text": f"Print {i} - {i - 4}.", "given": "", "wanted": "4\n"} for i in range(40)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "fours_data.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shutil.copytree(CONF, tmp_path / "conf")
+    text = TASK.format(module="fours_data", path=tmp_path / "rows.jsonl")
+    (tmp_path / "conf" / "task" / "fours.yaml").write_text(text)
+    monkeypatch.setattr(compose, "CONF", tmp_path / "conf")
+    yield tmp_path
+    sys.modules.pop("fours_data", None)
+
+
+def test_it_is_prepared_trained_on_and_evaluated(fours, capsys):
+    assert prepare.main(["task=fours"]) == 0
+    assert "40 rows read" in capsys.readouterr().out
+    given = "model=nano steps=1 eval.samples=2 eval.k=[1] train.prompts=2 train.group_size=2"
+    more = "task.test_problems=2 task.max_response_tokens=24 train.offline_share=0.5"
+    overrides = ["task=fours", *given.split(), *more.split(), "sandbox=embedded"]
+    with hydra.initialize_config_dir(str(fours / "conf"), version_base="1.3"):
+        composed = hydra.compose("config", [*overrides, f"output_dir={fours}/out"])
+    folder, status = train(parse(composed))
+    assert status == "finished" and folder.parent.name == "fours"
+    evals = pandas.read_parquet(folder / "evals.parquet")
+    assert sorted(evals["step"].unique()) == [0, 1] and len(evals) == 2 * 2 * 2
+    assert evals["problem"].str.startswith("fours_data/").all()
+    metrics = pandas.read_parquet(folder / "metrics.parquet")
+    assert metrics["offline_share"].tolist() == [0.5]
+
+
+def test_a_changed_function_is_used_although_the_rows_were_prepared(fours):
+    """The second half is what another process would do; Python keeps a module that it knows."""
+    config = compose.task_config(["task=fours"])
+    assert {problem.tests[0].output for problem in open_task(config).train} == {"4\n"}
+    changed = MODULE.replace('row["wanted"]', 'row["wanted"].replace("4", "four")')
+    (fours / "fours_data.py").write_text(changed)
+    del sys.modules["fours_data"]
+    importlib.invalidate_caches()
+    assert {problem.tests[0].output for problem in open_task(config).train} == {"four\n"}
