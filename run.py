@@ -1,105 +1,131 @@
 """Entry point: compose the configuration, check it, run it. `python run.py --help` says how.
 
 All jobs of a command are composed and checked before the first one starts, so that a sweep does not
-die of a typo half way, and what is wrong is said in one line.
+die of a typo half way; one that fails later does not keep the others from running.
 """
 
 from __future__ import annotations
 
-import difflib
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import hydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from experiments.interrupts import end_at_once
 
-CONF = Path(__file__).resolve().parent / "conf"
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from experiments.trainer import Outcome
+
 SHOW_ONLY = ("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--info", "-sc")
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 
 def main() -> None:
+    end_at_once()  # before the imports that take a while
+    import hydra
+
+    from experiments.compose import is_sweep
+
     arguments = sys.argv[1:]
-    if not any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in SHOW_ONLY):
-        check(arguments)
-    start()
+    run = hydra.main(config_path="conf", config_name="config", version_base="1.3")(start)
+    if any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in SHOW_ONLY):
+        return run()
+    jobs, output_dir = check(arguments)
+    try:
+        sweep(run, jobs, output_dir) if is_sweep(arguments) else run()
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
 
 
-def check(arguments: list[str]) -> None:
-    """Compose and parse every job of the command line; end with one line at the first fault."""
-    from experiments.config import parse
+def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> None:
+    """All jobs one after the other, then a table of them, whatever became of each."""
+    from experiments import sweeps
+
+    folder = sweeps.new_folder(output_dir)
+    sys.argv.append(f'hydra.sweep.dir="{folder}"')
+    try:
+        run()
+    finally:
+        failed = sweeps.show(folder, jobs)
+    if failed:
+        raise SystemExit(FAILED)
+
+
+def check(arguments: list[str]) -> tuple[list[list[str]], str]:
+    """Compose and check every job → their overrides, and the first one's output_dir.
+
+    Ends the process with one line at the first fault.
+    """
+    from experiments.compose import config_of, jobs_of
     from experiments.errors import UserError
 
-    overrides = [argument for argument in arguments if not argument.startswith("-")]
-    sweep = any(argument in ("-m", "--multirun") for argument in arguments)
     try:
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            configs = [
-                parse(hydra.compose("config", overrides=job)) for job in jobs(overrides, sweep)
-            ]
+        jobs = jobs_of(arguments)
+        configs = [config_of(job) for job in jobs]
         for folder in {config.output_dir for config in configs}:
             Path(folder).mkdir(parents=True, exist_ok=True)
-    except (HydraException, OmegaConfBaseException, UserError) as error:
-        fail(one_line(error))
+    except UserError as error:
+        fail(str(error), MISUSED)
     except OSError as error:
         fail(f"output_dir={folder}: {error.strerror}; choose a folder that you may write to")
+    return jobs, configs[0].output_dir
 
 
-def jobs(overrides: list[str], sweep: bool) -> list[list[str]]:
-    """The overrides of each job: one, or a sweep's combinations."""
-    if not sweep:
-        return [overrides]
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
-    parsed = OverridesParser.create().parse_overrides(overrides)
-    return [job for batch in BasicSweeper.split_arguments(parsed, None) for job in batch]
-
-
-def one_line(error: Exception) -> str:
-    """Hydra spreads its messages over lines and names its own search path."""
-    text = " ".join(str(error).split("Config search path")[0].split())
-    if "is not in struct" in text or text.startswith("Could not override"):
-        key = text.split("'")[1]
-        near = difflib.get_close_matches(key, known_keys(), n=1)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        return f"unknown key {key!r}; {meant}`python run.py --help` lists the keys"
-    return text.removeprefix("In 'config': ")
-
-
-def known_keys() -> list[str]:
-    """The dotted keys of the default configuration."""
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = OmegaConf.to_container(hydra.compose("config"))
-    groups = {key: value for key, value in composed.items() if isinstance(value, dict)}
-    return [*composed, *(f"{group}.{key}" for group, values in groups.items() for key in values)]
-
-
-def fail(message: str) -> None:
+def fail(message: str, status: int = MISUSED) -> None:
     print(f"error: {message}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(status)
 
 
-@hydra.main(config_path="conf", config_name="config", version_base="1.3")
 def start(composed: DictConfig) -> None:
-    from analysis.table import before_after_table
-    from envs.sandbox.base import SandboxError
+    """One job, in whichever process Hydra gives it."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    job = HydraConfig.get()
+    if job.mode != RunMode.MULTIRUN:
+        return finish(run_one(composed))
+    from experiments import sweeps
+
+    print(f"job {job.job.num + 1}: {' '.join(job.overrides.task)}", file=sys.stderr)
+    outcome = run_one(composed)
+    sweeps.keep(Path(job.sweep.dir), job.job.num, outcome)
+    print(f"{outcome.status}: {outcome.error or outcome.folder}", file=sys.stderr)
+    if outcome.status == "interrupted":
+        raise KeyboardInterrupt
+    return None
+
+
+def run_one(composed: DictConfig) -> Outcome:
+    """Train; also what fails before there is a run folder is an outcome."""
+    import traceback
+
     from experiments.config import parse
-    from experiments.errors import UserError
-    from experiments.trainer import train
+    from experiments.errors import is_expected, one_line
+    from experiments.trainer import Outcome, train
 
     try:
-        folder, status = train(parse(composed))
-    except (UserError, SandboxError) as error:
-        fail(str(error).split("\n")[0])
-    if status == "interrupted":
-        print(f"interrupted; what was done is in the run folder\nrun folder: {folder}")
-        raise SystemExit(130)
+        return train(parse(composed))
+    except Exception as error:
+        if not is_expected(error):
+            traceback.print_exc()
+        return Outcome(None, "failed", one_line(error), is_expected(error))
+
+
+def finish(outcome: Outcome) -> None:
+    """The last words of a single run, and its exit status."""
+    if outcome.status == "interrupted":
+        print(f"interrupted; what was done is in the run folder\nrun folder: {outcome.folder}")
+        raise SystemExit(INTERRUPTED)
+    if outcome.status == "failed":
+        fail(outcome.error, MISUSED if outcome.expected else FAILED)
     from rich.console import Console
 
-    Console().print(before_after_table(folder))
-    print(f"run folder: {folder}")
+    from analysis.table import before_after_table
+
+    Console().print(before_after_table(outcome.folder))
+    print(f"run folder: {outcome.folder}")
 
 
 if __name__ == "__main__":

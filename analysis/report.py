@@ -182,7 +182,7 @@ def check_out(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise UsageError(f"out={out}: is a file; give a folder")
     for folder in (out.resolve(), *out.resolve().parents):
-        if any((folder / name).is_file() for name in FILES):
+        if any((folder / name).exists() for name in FILES):
             raise UsageError(f"out={out}: lies in the run folder {folder}; give another folder")
 
 

@@ -84,7 +84,7 @@ def find_runs(patterns: Iterable[str | Path]) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    if any((folder / name).is_file() for name in FILES):
+    if any((folder / name).exists() for name in FILES):
         return [folder]
     inner = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
     return [run for p in inner for run in _below(p)]
@@ -148,7 +148,7 @@ def _table(path: Path, name: str, columns: tuple[str, ...], required: bool) -> p
     import pyarrow as pa
 
     file = path / name
-    if not file.is_file():
+    if not file.is_file() and not (file.is_dir() and any(file.glob("[!.]*.parquet"))):
         if required:
             raise _damaged(path, f"the run is finished but {name} is missing")
         return _empty(columns)

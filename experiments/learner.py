@@ -15,6 +15,7 @@ from algorithms.tensors import kl, masked_mean, masked_sum, truncated_ratio
 from experiments.config import TrainConfig
 from experiments.errors import UserError
 from experiments.initial_values import InitialValues
+from experiments.interrupts import held
 from experiments.ledger import Ledger
 from experiments.models import frozen_copy, weights_changed
 from experiments.optimiser import Float32AdamW
@@ -80,9 +81,10 @@ class Learner:
         batch = self.algorithm.prepare(batch)
         kept = batch.keep.nonzero().squeeze(-1)
         metrics = {"kept_share": len(kept) / len(samples), **self._correction_metrics(batch)}
-        if len(kept):
-            metrics |= self._step(tokens, batch.only_kept(), kept)
-        self.batches += 1
+        with held():
+            if len(kept):
+                metrics |= self._step(tokens, batch.only_kept(), kept)
+            self.batches += 1
         return metrics
 
     def _assemble(self, samples: Sequence[Sample], group_size: int) -> tuple[Tokens, Batch]:

@@ -44,8 +44,9 @@ class WandbLogger:
         self.run.finish()
 
 
-def open_logger(
-    config: RunConfig, folder: Path, settings: dict[str, Any]
-) -> NoLogger | WandbLogger:
+Logger = NoLogger | WandbLogger
+
+
+def open_logger(config: RunConfig, folder: Path, settings: dict[str, Any]) -> Logger:
     """The logger that the configuration names."""
     return WandbLogger(config, folder, settings) if config.logger.name == "wandb" else NoLogger()

@@ -27,7 +27,8 @@ class Display:
             disable=not self.console.is_terminal,
         )
         self.training = self.bars.add_task("training", total=steps, note="", visible=steps > 0)
-        self.steps, self.pass_at_1 = steps, float("nan")
+        self.steps = steps
+        self.pass_at: dict[int, float] = {}  # k → pass@k of the last evaluation
         self._last_line = time.monotonic()
         self._begun: float | None = None
 
@@ -45,7 +46,8 @@ class Display:
     def step(self, step: int, row: dict[str, Any], seconds: float) -> None:
         """One training step of `seconds` ended with these metrics."""
         rate = row["generated_tokens"] / max(seconds, 1e-9)
-        note = f"reward {row['reward_mean']:.3f}  pass@1 {self.pass_at_1:.3f}  {rate:,.0f} tokens/s"
+        k, score = next(iter(self.pass_at.items()))
+        note = f"reward {row['reward_mean']:.3f}  pass@{k} {score:.3f}  {rate:,.0f} tokens/s"
         self.bars.update(self.training, completed=step, note=note)
         now = time.monotonic()
         self._begun = self._begun or now - seconds
@@ -53,6 +55,12 @@ class Display:
             left = (now - self._begun) / step * (self.steps - step)
             self.say(f"step {step}/{self.steps}  {note}  {left:,.0f} s left")
             self._last_line = now
+
+    def evaluated(self, step: int, pass_at: dict[int, float]) -> None:
+        """An evaluation ended."""
+        self.pass_at = pass_at
+        scores = "  ".join(f"pass@{k} {score:.3f}" for k, score in pass_at.items())
+        self.say(f"evaluation at step {step}: {scores}")
 
     def evaluating(self, step: int, total: int) -> tuple[Callable[[int], None], Callable[[], None]]:
         """A bar for one evaluation: how to advance it, and how to end it."""

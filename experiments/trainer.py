@@ -7,10 +7,11 @@ the behaviour policy takes the new weights. Evaluation uses the trained weights,
 
 from __future__ import annotations
 
-import signal
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from analysis.pass_at_k import pass_at_k
 from envs.problem import Verdict
 from experiments.config import RunConfig
 from experiments.divergence import kl_to_base
+from experiments.errors import is_expected, is_full, one_line
 from experiments.evaluate import evaluate
-from experiments.loggers import open_logger
+from experiments.interrupts import catch, held
+from experiments.loggers import Logger, open_logger
 from experiments.models import pick_device
 from experiments.picks import in_a_line, pick
 from experiments.progress import Display
@@ -30,32 +33,66 @@ from experiments.samples import Sample
 from experiments.setup import Parts, build
 
 
-def train(config: RunConfig) -> tuple[Path, str]:
-    """Run it → the run folder, and how it ended: finished or interrupted. Ctrl-C ends cleanly."""
-    signal.signal(signal.SIGTERM, _interrupt)
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    folder: Path
+    status: str  # finished | interrupted | failed
+    error: str | None = None  # in one line
+    expected: bool = True  # the line says all; else the folder's traceback.txt says more
+    pass_at: dict[int, float] = field(default_factory=dict)  # k → pass@k of the last evaluation
+
+
+def train(config: RunConfig) -> Outcome:
+    """Run it. Ctrl-C and errors end it cleanly: with its rows, its weights and its status on disk.
+
+    Raises UserError, and OSError on a full disk, where no run folder could be made.
+    """
+    catch()
     torch.set_num_threads(config.model.threads)
     torch.manual_seed(config.seed)
     device = str(pick_device(config.model.device))
     config = pick(config, device)
-    records = Records(config)
+    records, display = Records(config), Display(config.steps)
     try:
-        with build(config, records) as parts, Display(config.steps) as display:
+        with build(config, records) as parts, display:
             display.say(in_a_line(config, device))
             display.say(f"problems: {parts.problems}")
             display.say(f"sandbox: {parts.sandbox.name} ({parts.sandbox.strength})")
-            _loop(config, parts, records, display)
+            _loop_and_save(config, parts, records, display)
+        records.finish("finished")
     except KeyboardInterrupt:
         records.finish("interrupted")
-        return records.folder, "interrupted"
-    except BaseException as error:
-        records.finish("failed", f"{type(error).__name__}: {error}")
+        return Outcome(records.folder, "interrupted", pass_at=display.pass_at)
+    except Exception as error:
+        expected, told = is_expected(error), one_line(error)
+        if not expected:
+            told += f"; more in {records.keep_traceback()}"
+        records.finish("failed", told)
+        return Outcome(records.folder, "failed", told, expected, display.pass_at)
+    return Outcome(records.folder, "finished", pass_at=display.pass_at)
+
+
+def _loop_and_save(config: RunConfig, parts: Parts, records: Records, display: Display) -> None:
+    """However the loop ends, the weights of its last whole optimiser step are saved."""
+    try:
+        with closing(open_logger(config, records.folder, parts.settings)) as logger:
+            _loop(config, parts, records, display, logger)
+    except BaseException as ended:
+        if parts.learner.batches and not is_full(ended):
+            try:
+                _save(parts, records, "interrupted")
+            except Exception as error:
+                display.say(f"the weights could not be saved: {one_line(error)}")
         raise
-    records.finish("finished")
-    return records.folder, "finished"
+    if config.steps:
+        _save(parts, records, "final")
 
 
-def _loop(config: RunConfig, parts: Parts, records: Records, display: Display) -> None:
-    logger = open_logger(config, records.folder, parts.settings)
+def _loop(
+    config: RunConfig, parts: Parts, records: Records, display: Display, logger: Logger
+) -> None:
     ledger, learner = parts.ledger, parts.learner
     synced_at = 0
     _evaluate(0, config, parts, records, display)
@@ -88,21 +125,18 @@ def _loop(config: RunConfig, parts: Parts, records: Records, display: Display) -
         logger.log(row, step)
         display.step(step, row, time.monotonic() - begin)
         if evaluated:
-            row = {"eval/pass@1": _evaluate(step, config, parts, records, display)}
-            logger.log(row, step)
+            _evaluate(step, config, parts, records, display)
+            logger.log({f"eval/pass@{k}": score for k, score in display.pass_at.items()}, step)
         if config.train.checkpoint_every and step % config.train.checkpoint_every == 0:
             _save(parts, records, f"step-{step}")
-    if config.steps:
-        _save(parts, records, "final")
     if parts.rollouts.offline:
         records.describe(offline=dict(parts.rollouts.offline.counts))
-    logger.close()
 
 
 def _evaluate(
     step: int, config: RunConfig, parts: Parts, records: Records, display: Display
-) -> float:
-    """Evaluate the trained weights, record every sample → pass@1."""
+) -> None:
+    """Evaluate the trained weights; every sample is recorded, pass@k is shown."""
     advance, end = display.evaluating(step, len(parts.eval_prompts) * config.eval.samples)
     with parts.ledger.phase("evaluate"):
         rows = evaluate(
@@ -115,20 +149,22 @@ def _evaluate(
             advance,
         )
     end()
-    records.evaluation(rows)
+    records.evaluation(step, rows)
+    display.evaluated(step, _pass_at(config.eval.k, rows))
+
+
+def _pass_at(ks: Sequence[int], rows: Sequence[dict[str, Any]]) -> dict[int, float]:
+    """k → mean pass@k of the problems with k samples; a failure of the judge is no sample."""
     by_problem: dict[str, list[bool]] = {}
     for row in rows:
         if row["verdict"] != Verdict.INFRA_ERROR:
             right = row["verdict"] == Verdict.ACCEPTED
             by_problem.setdefault(row["problem"], []).append(right)
     scores = {}
-    for k in config.eval.k:
+    for k in ks:
         estimates = [pass_at_k(len(v), sum(v), k) for v in by_problem.values() if len(v) >= k]
         scores[k] = statistics.fmean(estimates) if estimates else float("nan")
-    text = "  ".join(f"pass@{k} {score:.3f}" for k, score in scores.items())
-    display.say(f"evaluation at step {step}: {text}")
-    display.pass_at_1 = scores.get(1, float("nan"))
-    return display.pass_at_1
+    return scores
 
 
 def _kl(step: int, config: RunConfig, parts: Parts) -> float:
@@ -163,10 +199,7 @@ def _sample_metrics(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def _save(parts: Parts, records: Records, name: str) -> None:
-    folder = records.checkpoint(name)
-    parts.learner.model.save_pretrained(folder)
-    parts.tokenizer.save_pretrained(folder)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+    """The weights of the last optimiser step; an interrupt waits until they are on disk."""
+    with held(), records.checkpoint(name, parts.learner.batches) as folder:
+        parts.learner.model.save_pretrained(folder)
+        parts.tokenizer.save_pretrained(folder)

@@ -13,6 +13,7 @@ import pandas
 import pytest
 
 import run
+from experiments.compose import CONF
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,7 +45,7 @@ def test_cfg_prints_the_composed_configuration():
 
 
 def test_an_experiment_wins_over_the_defaults_and_the_command_line_over_it():
-    with hydra.initialize_config_dir(str(run.CONF), version_base="1.3"):
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         half = hydra.compose("config", ["experiment=half_online", "train.sync_every=5"])
         quick = hydra.compose("config", ["experiment=quick"])
     assert (half.train.offline_share, half.train.sync_every) == (0.5, 5)
@@ -98,14 +99,88 @@ def test_what_is_right_passes_the_check(tmp_path):
     run.check(["-m", "algo=spo,ppo,grpo", "seed=0,1,2", out])
 
 
-def test_a_sweep_runs_every_combination_and_writes_nowhere_else(tmp_path):
-    small = "steps=1 eval.every=0 eval.samples=2 eval.k=[1] train.prompts=2 train.group_size=2"
-    sizes = "task.train_problems=4 task.validation_problems=2 task.test_problems=2"
-    given = [*small.split(), *sizes.split(), "sandbox=embedded", f"output_dir={tmp_path}/out"]
-    done = call("-m", "algo=grpo,spo", "algo.learning_rate=1e-4", *given, cwd=tmp_path)
+SMALL = [
+    "steps=1",
+    "eval.every=0",
+    "eval.samples=2",
+    "eval.k=[1,2]",
+    "train.prompts=2",
+    "train.group_size=2",
+    "task.train_problems=4",
+    "task.validation_problems=2",
+    "task.test_problems=2",
+    "sandbox=embedded",
+]
+
+
+def test_a_sweep_ends_with_one_table_and_writes_nowhere_else(tmp_path):
+    given = [*SMALL, "algo.learning_rate=1e-4", f"output_dir={tmp_path}/out"]
+    done = call("-m", "algo=grpo,spo", *given, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert sorted(p.name[:4] for p in (tmp_path / "out" / "mini").iterdir()) == ["grpo", "spo-"]
+    folders = sorted((tmp_path / "out" / "mini").iterdir())
+    assert [folder.name[:4] for folder in folders] == ["grpo", "spo-"]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    lines = done.stdout.splitlines()
+    assert [line.split("│")[1].strip() for line in lines[3:5]] == ["algo=grpo", "algo=spo"]
+    assert "pass@1" in lines[1]
+    assert "pass@2" in lines[1]
+    assert all(str(folder) in line for folder, line in zip(folders, lines[3:5], strict=True))
+    assert lines[-1] == f"report: make report RUNS={tmp_path}/out/mini"
+    assert done.stderr.count("sandbox: embedded") == 2  # once a job
+
+
+def test_a_job_that_diverges_does_not_end_the_sweep(tmp_path):
+    rates = "algo.learning_rate=1e20,1e-4"
+    given = [*SMALL, "steps=3", "train.warmup_steps=0", f"output_dir={tmp_path}/out"]
+    done = call("-m", "algo=spo", "algo.q0_samples=2", rates, *given)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    rows = [line.split("│") for line in done.stdout.splitlines() if line.startswith("│")]
+    assert [row[2].strip() for row in rows] == ["failed", "finished"]
+    (failed,) = [line for line in done.stdout.splitlines() if line.startswith("failed:")]
+    assert "algo.learning_rate=1e+20: " in failed
+    assert "diverged" in failed
+
+
+def test_ctrl_c_while_importing_is_no_traceback():
+    program = f"""
+import os, signal, sys, threading
+sys.path.insert(0, {str(ROOT)!r})
+sys.argv = ["run.py", "--cfg", "job"]
+import builtins, run
+imported = builtins.__import__
+def slow(name, *rest):
+    if name == "hydra":
+        signal.raise_signal(signal.SIGINT)
+    return imported(name, *rest)
+builtins.__import__ = slow
+run.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 130
+    assert done.stderr == ""
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    """The weights of the bundled model are larger than this process may make a file."""
+    limited = ("bash", "-c", 'ulimit -f 1000; exec "$@"', "-", sys.executable, "run.py")
+    done = subprocess.run(
+        [*limited, *SMALL, "algo=grpo", f"output_dir={tmp_path}/out"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: the disk is full")
+    (folder,) = (tmp_path / "out" / "mini").iterdir()
+    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
+    assert len(pandas.read_parquet(folder / "evals.parquet")) == 2 * 2 * 2
+    assert list((folder / "checkpoints").iterdir()) == []
 
 
 def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path):

@@ -22,6 +22,17 @@ def test_runs_are_found_at_any_depth_by_folder_and_by_pattern(tmp_path, make_run
     assert find_runs([f"{tmp_path}/*/spo-*"]) == sorted(paths[2:])
 
 
+def test_evaluations_in_a_part_each_are_one_table(tmp_path, make_run):
+    path = make_run(tmp_path)
+    whole = load_run(path).evals
+    (path / "evals.parquet").unlink()
+    (path / "evals.parquet").mkdir()
+    (path / "evals.parquet" / ".step-30.parquet").write_bytes(b"being written")
+    for step, part in whole.groupby("step"):
+        part.to_parquet(path / "evals.parquet" / f"step-{step:08}.parquet", index=False)
+    pd.testing.assert_frame_equal(load_run(path).evals, whole)
+
+
 @pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
 def test_a_run_that_has_not_ended_well_is_readable_without_its_tables(tmp_path, make_run, status):
     path = make_run(tmp_path, status=status)

@@ -11,6 +11,7 @@ from pathlib import Path
 import hydra
 import pandas as pd
 import pytest
+from transformers import AutoModelForCausalLM
 
 from experiments.config import parse
 
@@ -40,9 +41,9 @@ def config_of(output_dir, *overrides):
 def run(output_dir, *overrides):
     from experiments.trainer import train
 
-    folder, status = train(config_of(output_dir, *overrides))
-    assert status == "finished"
-    return folder
+    outcome = train(config_of(output_dir, *overrides))
+    assert outcome.status == "finished", outcome.error
+    return outcome.folder
 
 
 CASES = {
@@ -165,8 +166,33 @@ def test_an_interrupted_run_ends_cleanly_and_is_readable(sent, tmp_path):
     assert process.returncode == 130
     assert out.strip().split("\n")[-1] == f"run folder: {folder}"
     assert "Traceback" not in err
-    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
-    assert len(pd.read_parquet(folder / "metrics.parquet")) >= 2
+    info = json.loads((folder / "run.json").read_text())
+    assert info["status"] == "interrupted"
+    steps = len(pd.read_parquet(folder / "metrics.parquet"))
+    assert steps >= 2
+    # An interrupt between the optimiser's step and the row of its metrics loses the row only.
+    assert info["checkpoints"]["interrupted"] in (steps, steps + 1)
+    assert AutoModelForCausalLM.from_pretrained(folder / "checkpoints" / "interrupted")
+
+
+def test_a_run_that_fails_keeps_its_weights_and_says_why(tmp_path, monkeypatch):
+    from experiments import trainer
+
+    def broken(step, *_):
+        if step:
+            raise ZeroDivisionError("a bug")
+        return evaluate(step, *_)
+
+    evaluate = trainer._evaluate
+    monkeypatch.setattr(trainer, "_evaluate", broken)
+    outcome = trainer.train(config_of(tmp_path, "algo=grpo"))
+    assert (outcome.status, outcome.expected) == ("failed", False)
+    trace = outcome.folder / "traceback.txt"
+    assert outcome.error == f"ZeroDivisionError: a bug; more in {trace}"
+    assert "test_trainer.py" in trace.read_text()
+    info = json.loads((outcome.folder / "run.json").read_text())
+    assert info["status"] == "failed"
+    assert info["checkpoints"] == {"interrupted": 2}
 
 
 def test_a_killed_run_loses_no_step(tmp_path):
