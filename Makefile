@@ -14,7 +14,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install run sweep report test test-slow test-vllm lint nano sandbox-image \
-	sandbox-image-offline doctor bench-generate bench-judge bench-prepare clean
+	doctor bench-generate bench-judge bench-prepare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -67,11 +67,8 @@ lint: $(READY) ## ruff: rules and format
 nano: $(READY) ## rebuild the bundled model from nothing
 	$(RUN) -m experiments.nano out=assets/nano seed=0
 
-sandbox-image: $(READY) ## the sandbox's Docker image, from the official Python image
+sandbox-image: $(READY) ## the sandbox's Docker image, from this environment's own Python and numpy
 	$(RUN) -m envs.sandbox.image.build
-
-sandbox-image-offline: $(READY) ## the same from Debian packages, with no image registry
-	$(RUN) -m envs.sandbox.image.build --offline
 
 doctor: $(READY) ## what this machine can do for the sandbox
 	$(RUN) -m envs.sandbox.doctor

@@ -33,7 +33,8 @@ from envs.sandbox.engine import (
     require_image,
     worker_options,
 )
-from envs.sandbox.image import PACKAGES
+from envs.sandbox.image import CAGE
+from envs.sandbox.runtime import ENVIRONMENT, PACKAGES_FOLDER, base_python, worker_environment
 from envs.sandbox.seccomp import child_filter
 
 if TYPE_CHECKING:
@@ -43,12 +44,6 @@ log = logging.getLogger(__name__)
 
 # RLIMIT_NPROC counts a user's processes over all containers of a host, so that each gets its own.
 CHILD_UIDS = range(1 << 20, 1 << 30)
-ENVIRONMENT = {
-    "PYTHONHASHSEED": "0",
-    "MALLOC_ARENA_MAX": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "LC_ALL": "C.UTF-8",
-}
 REFUSALS = 3  # an engine that answers, but refuses, is seldom better later
 
 
@@ -56,9 +51,15 @@ def worker_command() -> list[str]:
     """The command of a new container. The fork server is in it, so that no image goes stale."""
     uid = secrets.choice(CHILD_UIDS)
     seccomp = base64.b64encode(child_filter()).decode()
-    worker = {"uid": uid, "gid": uid, "seccomp": seccomp, "packages": PACKAGES}
-    config = {"form": "container", "worker": worker}
-    return ["python3.11", *inside.FLAGS, "-c", inside.source(), json.dumps(config)]
+    worker = {
+        "uid": uid,
+        "gid": uid,
+        "seccomp": seccomp,
+        "packages": PACKAGES_FOLDER,
+        "environment": ENVIRONMENT,
+    }
+    config = {"form": "container", "cage": CAGE, "worker": worker}
+    return [base_python(), *inside.FLAGS, "-c", inside.source(), json.dumps(config)]
 
 
 def attach(client: DockerClient, container: str) -> socket.socket:
@@ -194,7 +195,7 @@ class Launcher:
                 stdin_open=True,  # the engine closes it when the one who attached is gone
                 auto_remove=True,
                 name=f"{LABEL}-{self.run}-{secrets.token_hex(3)}",
-                environment=ENVIRONMENT,
+                environment=worker_environment(),
                 **self._options,
             )
             # Before the start, so that not a byte of the worker's is missed.

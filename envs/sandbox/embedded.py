@@ -19,7 +19,16 @@ from envs.sandbox.base import SandboxError
 from envs.sandbox.handle import WorkerHandle
 from envs.sandbox.inside import FLAGS, source
 from envs.sandbox.pool import Pool
-from envs.sandbox.runtime import PACKAGES_FOLDER, base_python, packages_folder, runtime_binds
+from envs.sandbox.runtime import (
+    DEVICES,
+    ENVIRONMENT,
+    PACKAGES_FOLDER,
+    base_python,
+    hidden_folders,
+    packages_folder,
+    runtime_files,
+    worker_environment,
+)
 from envs.sandbox.seccomp import child_filter
 
 STRENGTHS = {
@@ -36,14 +45,8 @@ STRENGTHS = {
         "read every file that this user (or, under root, any user) can read"
     ),
 }
-# A fixed hash seed makes the order of a set of strings, and so a verdict, repeatable; one arena and
-# one BLAS thread keep the address space small and the server free of threads.
-ENVIRONMENT = {
-    "PYTHONHASHSEED": "0",
-    "LC_ALL": "C.UTF-8",
-    "MALLOC_ARENA_MAX": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
+# How a program may open files: namespaces show none that it could write, Landlock refuses most.
+OPENING = {"namespaces": "any", "landlock": "no truncation", "none": "read only"}
 CLOSE_S = 1.0  # for a guard to end its cage
 TRIAL_S = 30.0  # for a worker to start, when a form is tried
 
@@ -66,7 +69,7 @@ class EmbeddedWorker(WorkerHandle):
                 stdin=inner,
                 stdout=inner,
                 stderr=self._log,
-                env=ENVIRONMENT,
+                env=worker_environment(),
                 cwd="/",
                 start_new_session=True,  # an interrupt at the terminal is the host's alone
             )
@@ -129,13 +132,16 @@ class EmbeddedSandbox(Pool):
 def worker_config(form: str) -> dict:
     """The configuration that `inside/main.py` reads. Raises SandboxError on an unknown machine."""
     try:
-        filter_ = child_filter(platform.machine(), read_only=form != "namespaces")
+        filter_ = child_filter(platform.machine(), opening=OPENING[form])
     except KeyError as error:
         raise SandboxError(f"no system-call filter for {platform.machine()}") from error
+    devices = filter(os.path.exists, DEVICES)
     return {
         "form": form,
-        "binds": runtime_binds(),
+        "binds": runtime_files() + tuple((path, path) for path in devices),
+        "hidden": hidden_folders(),
         "worker": {
+            "environment": ENVIRONMENT,
             "seccomp": base64.b64encode(filter_).decode(),
             "packages": PACKAGES_FOLDER if form == "namespaces" else packages_folder(),
         },

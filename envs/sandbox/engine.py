@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.sandbox.base import SandboxError
-from envs.sandbox.image import image_tag, seccomp_profile
+from envs.sandbox.image import CAGE, image_tag
+from envs.sandbox.inside.confine import STDIO, STDIO_OPTIONS
+from envs.sandbox.inside.kernel import STACK_BYTES
+from envs.sandbox.runtime import DEVICES
+from envs.sandbox.seccomp import container_profile
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 LABEL = "spo-bench"
-STACK = 256 << 20
-BUILD = "build it with `make sandbox-image`, or `make sandbox-image-offline` without a registry"
+BUILD = "build it with `make sandbox-image`"
 
 
 class EngineAway(SandboxError):
@@ -144,9 +147,10 @@ def remove(client: DockerClient, container: str) -> bool:
 def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:
     """How every container of ours is confined, as `containers.create` takes it.
 
-    Of the capabilities only those stay with which the worker becomes another user and kills that
-    user's processes. There is no writable path: /dev/shm goes with the IPC mode, and the message
-    queues' folder, which every container has, is covered by an empty one.
+    Of the capabilities only those stay with which the worker changes its root, becomes another
+    user and kills that user's processes. There is no writable path but the files of the standard
+    streams: /dev/shm goes with the IPC mode, and the message queues' folder, which every container
+    has, is covered by an empty one.
     """
     from docker.types import Ulimit
 
@@ -155,19 +159,23 @@ def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:
         "ipc_mode": "none",
         "hostname": "sandbox",
         "read_only": True,
-        "tmpfs": {"/dev/mqueue": "ro,size=4k,mode=555"},
+        "tmpfs": {
+            "/dev/mqueue": "ro,size=4k,mode=555",
+            CAGE + STDIO: f"rw,noexec,nosuid,nodev,noatime,{STDIO_OPTIONS}",
+        },
+        "devices": [f"{path}:{CAGE}{path}:rw" for path in DEVICES],
         "mem_limit": f"{memory_mb}m",
         "memswap_limit": f"{memory_mb}m",
         "pids_limit": pids,
         "oom_score_adj": 500,
-        # Deep recursion is a contest habit, and a core file has no place to go.
+        # Deep recursion is a contest habit, as is to raise the limit; a core file has no place.
         "ulimits": [
-            Ulimit(name="stack", soft=STACK, hard=STACK),
+            Ulimit(name="stack", soft=STACK_BYTES, hard=-1),
             Ulimit(name="core", soft=0, hard=0),
         ],
         "cap_drop": ["ALL"],
-        "cap_add": ["SETUID", "SETGID", "KILL"],
-        "security_opt": ["no-new-privileges", f"seccomp={seccomp_profile()}"],
+        "cap_add": ["SYS_CHROOT", "SETUID", "SETGID", "KILL"],
+        "security_opt": ["no-new-privileges", f"seccomp={container_profile()}"],
         # The default one writes all output to the host's disk.
         "log_config": {"Type": "none", "Config": {}},
     }

@@ -1,16 +1,34 @@
-"""Which files a Python interpreter needs, so that a cage can show these and no others."""
+"""What programs are given to run with: this environment's Python and numpy, on every backend.
+
+The embedded sandbox shows the files listed here, and the Docker image is made of them, so that a
+program finds the same interpreter, the same modules and the same environment in either.
+"""
 
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
-# numpy is what contest judges offer beyond the standard library.
+# What contest judges offer beyond the standard library.
+PACKAGE = "numpy"
 PACKAGES_FOLDER = "/packages"  # where a cage with a root folder of its own shows it
+# Folders beside the standard library's modules that no program is given.
+HIDDEN = ("site-packages", "dist-packages", "test", "idlelib", "ensurepip", "turtledemo")
+# Of programs. A fixed hash seed makes the order of a set of strings, and so a verdict, repeatable;
+# one arena and one BLAS thread keep the address space small and the server free of threads.
+ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "LC_ALL": "C.UTF-8",
+    "MALLOC_ARENA_MAX": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 # Run by the base interpreter: import every extension module, then list the libraries in memory.
 _PROBE = """
@@ -40,9 +58,14 @@ print(json.dumps({"libraries": found, "path": sys.path, "standard": standard,
 """
 
 
+def versions() -> str:
+    """What programs run with, as verdicts may depend on it."""
+    return f"python {platform.python_version()}, numpy {importlib.metadata.version(PACKAGE)}"
+
+
 def base_python() -> str:
     """The interpreter below any virtual environment."""
-    return getattr(sys, "_base_executable", None) or sys.executable
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
 @functools.cache
@@ -59,29 +82,50 @@ def packages_folder() -> str:
     return str(Path(numpy).parent) if numpy else ""
 
 
-@functools.cache
-def runtime_binds() -> tuple[tuple[str, str], ...]:
-    """(path outside, path inside) of all that the base interpreter needs to run programs.
+def worker_environment() -> dict[str, str]:
+    """The environment variables of a worker: a cage has no cache of where libraries lie."""
+    folders = dict.fromkeys(os.path.dirname(path) for path, _ in _libraries())
+    return ENVIRONMENT | {"LD_LIBRARY_PATH": ":".join(folders)}
 
-    The standard library and the shared libraries stand at the same path inside; numpy, where the
-    running environment has it, in PACKAGES_FOLDER.
+
+@functools.cache
+def modules() -> tuple[tuple[str, str], ...]:
+    """(path outside, path inside) of the folders that hold the standard library and numpy.
+
+    The standard library stands at the same path inside; numpy, where the running environment has
+    it, in PACKAGES_FOLDER.
     """
     found = _probe()
-    standard = found["standard"]
-    shown = [standard, *(path for path in found["path"] if path.endswith("lib-dynload"))]
-    binds = [(path, path) for path in _outermost(shown)]
-    packages = []
+    shown = [found["standard"], *(p for p in found["path"] if p.endswith("lib-dynload"))]
+    folders = [(path, path) for path in _outermost(shown)]
     if found["numpy"]:
-        folder = Path(found["numpy"])
-        packages = [path for path in (folder, folder.parent / "numpy.libs") if path.is_dir()]
-    binds += [(str(path), f"{PACKAGES_FOLDER}/{path.name}") for path in packages]
-    covered = [source for source, _ in binds]
-    for library in map(os.path.normpath, found["libraries"]):
-        inside = any(Path(library).is_relative_to(path) for path in covered)
-        if library.startswith("/") and not inside:
-            binds.append((library, library))
-    devices = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
-    return (*binds, *((path, path) for path in devices if Path(path).exists()))
+        numpy = Path(found["numpy"])
+        packages = [path for path in (numpy, numpy.parent / "numpy.libs") if path.is_dir()]
+        folders += [(str(path), f"{PACKAGES_FOLDER}/{path.name}") for path in packages]
+    return tuple(folders)
+
+
+@functools.cache
+def _libraries() -> tuple[tuple[str, str], ...]:
+    """(path outside, path inside), which is the same, of the shared libraries and their loader."""
+    covered = [source for source, _ in modules()]
+    paths = dict.fromkeys(map(os.path.normpath, _probe()["libraries"]))
+    return tuple(
+        (path, path)
+        for path in paths
+        if path.startswith("/") and not any(Path(path).is_relative_to(one) for one in covered)
+    )
+
+
+def runtime_files() -> tuple[tuple[str, str], ...]:
+    """(path outside, path inside) of all that the base interpreter needs to run programs."""
+    return modules() + _libraries()
+
+
+def hidden_folders() -> tuple[str, ...]:
+    """The folders inside `runtime_files` that are not shown."""
+    inside = [Path(outer, name) for outer, _ in modules() for name in HIDDEN]
+    return tuple(str(path) for path in inside if path.is_dir())
 
 
 def _outermost(paths: list[str]) -> list[str]:

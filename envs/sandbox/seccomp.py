@@ -3,13 +3,18 @@
 It is an allowlist: what a program needs to compute, to read its files and to start threads. All
 else fails with EPERM: processes, exec, sockets, signals to others, mounts, namespaces, ptrace,
 io_uring, System V IPC, keys, memfd_create. The host builds it; `inside/` only installs it.
+
+Around it, in a container, lies the engine's filter: `container_profile` is the same list and what
+the fork server needs beyond it.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import platform
 import struct
+from typing import Literal
 
 # System-call numbers, from the kernel's unistd headers. aarch64 never had the older calls.
 _ALLOWED = {
@@ -43,6 +48,17 @@ _ALLOWED = {
 }
 # Calls of which only some arguments are allowed: clone, clone3, prctl, prlimit64, ioctl, fcntl.
 _CHECKED = {"x86_64": (56, 435, 157, 302, 16, 72), "aarch64": (220, 435, 167, 261, 29, 25)}
+_CHECKED_NAMES = ("clone", "prctl", "prlimit64", "ioctl", "fcntl")
+# What starts, limits, watches and ends test processes, and takes the server into its cage.
+_SERVER_CALLS = (
+    "chroot execve fchmod kill pidfd_open pidfd_send_signal preadv preadv2 setgroups setresgid",
+    "setresuid setsid tgkill",
+)
+# What a container runtime does between installing the filter and starting the server.
+_RUNTIME_CALLS = (
+    "capget capset epoll_create1 epoll_ctl epoll_pwait eventfd2 execveat fchdir fstatfs openat2",
+    "setgid setuid statfs umask",
+)
 _OPENS = {"x86_64": {257: 2, 2: 1}, "aarch64": {56: 2}}  # openat, open: which argument has flags
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -60,7 +76,8 @@ _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data (little-
 
 _CLONE_VM, _CLONE_THREAD = 0x100, 0x10000
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS … CLONE_NEWNET, CLONE_NEWTIME
-_WRITING = 0o1 | 0o2 | 0o100 | 0o1000  # O_WRONLY, O_RDWR, O_CREAT, O_TRUNC
+_ACCESS, _CREATE, _TRUNCATE = 0o3, 0o100, 0o1000  # O_ACCMODE, O_CREAT, O_TRUNC
+_WRITING = _ACCESS | _CREATE | _TRUNCATE
 _PRCTLS = (15, 16)  # PR_SET_NAME, PR_GET_NAME
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS … FIOCLEX: never a device's
 _FCNTLS = (0, 1, 2, 3, 4, 1030)  # F_DUPFD … F_SETFL, F_DUPFD_CLOEXEC
@@ -130,11 +147,28 @@ def _read_only(index: int) -> bytes:
     )
 
 
-def child_filter(machine: str | None = None, *, read_only: bool = False) -> bytes:
+def _no_truncation(index: int) -> bytes:
+    """Allow an open unless it empties a file that it only reads."""
+    return b"".join(
+        (
+            _argument(index),
+            _op(_AND, _ACCESS | _TRUNCATE),
+            _op(_JUMP_EQUAL, _TRUNCATE, 0, 1),
+            _fail(errno.EROFS),
+            _op(_RETURN, _ALLOW),
+        )
+    )
+
+
+Opening = Literal["any", "no truncation", "read only"]
+
+
+def child_filter(machine: str | None = None, *, opening: Opening = "any") -> bytes:
     """The filter for a machine type (`platform.machine()`); 8 bytes per instruction.
 
-    `read_only` refuses to open files for writing: for cages that show the host's files. Raises
-    KeyError for a machine whose call numbers are not known here.
+    For cages that show the host's files, `opening` says how files may be opened: "read only", or
+    so that none is emptied, which Landlock's first versions do not prevent. Raises KeyError for a
+    machine whose call numbers are not known here.
     """
     machine = machine or platform.machine()
     bodies = [
@@ -150,10 +184,11 @@ def child_filter(machine: str | None = None, *, read_only: bool = False) -> byte
     ]
     body_of = {int(item.partition("=")[2]): 1 for item in " ".join(_ALLOWED[machine]).split()}
     body_of |= {number: index for index, number in enumerate(_CHECKED[machine], start=2)}
-    if read_only:
+    if opening != "any":
+        body = _read_only if opening == "read only" else _no_truncation
         for number, flags in _OPENS[machine].items():
             body_of[number] = len(bodies)
-            bodies.append(_read_only(flags))
+            bodies.append(body(flags))
     rules = [(0, body_of.get(0, 0))]
     for number in range(1, max(body_of) + 2):  # beyond the last, x32 calls among them, all fail
         body = body_of.get(number, 0)
@@ -166,3 +201,21 @@ def child_filter(machine: str | None = None, *, read_only: bool = False) -> byte
         _op(_LOAD, _NUMBER),
     ]
     return b"".join(start) + _search(rules, bodies)
+
+
+def container_profile() -> str:
+    """The workers' profile as the engine's API takes it: JSON text, for every machine."""
+    programs = {
+        item.split("=")[0] for calls in _ALLOWED.values() for item in " ".join(calls).split()
+    }
+    server = {name for calls in (_SERVER_CALLS, _RUNTIME_CALLS) for name in " ".join(calls).split()}
+    names = programs | server | set(_CHECKED_NAMES) - {"clone"}
+    no_namespace = {"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+    allow, refuse = "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"
+    rules = [
+        {"names": sorted(names), "action": allow},
+        {"names": ["clone"], "args": [no_namespace], "action": allow},
+        # As in `child_filter`.
+        {"names": ["clone3"], "errnoRet": errno.ENOSYS, "action": refuse},
+    ]
+    return json.dumps({"defaultAction": refuse, "syscalls": rules})

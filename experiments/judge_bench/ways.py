@@ -21,6 +21,7 @@ from envs.sandbox.docker import Demultiplexer, DockerSandbox
 from envs.sandbox.embedded import EmbeddedSandbox
 from envs.sandbox.engine import connect, owner_labels, remove, worker_options
 from envs.sandbox.image import image_tag
+from envs.sandbox.runtime import base_python
 
 Outputs = list[list[str]]  # of each job, of each input
 
@@ -98,13 +99,13 @@ class ExecWay(ThreadedWay):
         super().__init__(workers)
         self.client = connect()
         options = worker_options(memory_mb=2048, pids=256) | {"labels": owner_labels("bench")}
-        idle = ["python3.11", "-c", "import signal; signal.pause()"]
+        idle = [base_python(), "-c", "import signal; signal.pause()"]
         self.container = self.client.containers.run(image_tag(), idle, detach=True, **options)
 
     def run_one(self, program: str, text: str) -> str:
         """Through the engine's API, which costs less than its command line does."""
         api = self.client.api
-        command = ["python3.11", "-c", program]
+        command = [base_python(), "-c", program]
         execution = api.exec_create(self.container.id, command, stdin=True)["Id"]
         attached = api.exec_start(execution, socket=True)._sock
         attached.sendall(text.encode())

@@ -1,29 +1,29 @@
-"""What a Docker worker is made of: a Python that can run and nothing else, and a seccomp profile.
+"""What a Docker worker is made of: this environment's Python and numpy, and nothing else.
 
 The worker's own program is not in the image: it is handed over at start, so that an image never
-goes stale with it. The image's tag is a hash of the recipe, so that one built by an older recipe
-is not taken for this one.
+goes stale with it. The image's tag names the versions, and hashes the interpreter's path and the
+code that builds the image, so that one made of other parts is not taken for this one.
 """
 
 from __future__ import annotations
 
 import hashlib
+import platform
+import re
 from pathlib import Path
 
-HERE = Path(__file__).parent
+from envs.sandbox.runtime import base_python, versions
+
 REPOSITORY = "spo-bench-sandbox"
-PACKAGES = "/opt/packages"  # numpy, inside either image
-RECIPE = ("Dockerfile", "packages.txt", "build.py")
+# The folder that becomes a worker's root once it has started. What an engine adds to a container,
+# /proc, /sys and /dev, stays outside.
+CAGE = "/cage"
+RECIPE = (Path(__file__).parent / "build.py", Path(__file__).parents[1] / "runtime.py")
 
 
 def image_tag() -> str:
-    """`repository:tag` of the image that this checkout's recipe builds."""
-    digest = hashlib.sha256()
-    for name in RECIPE:
-        digest.update((HERE / name).read_bytes())
-    return f"{REPOSITORY}:{digest.hexdigest()[:12]}"
-
-
-def seccomp_profile() -> str:
-    """The JSON text of the workers' seccomp profile, as the engine's API takes it."""
-    return (HERE / "seccomp.json").read_text()
+    """`repository:tag` of the image that fits this environment and checkout."""
+    digest = hashlib.sha256(f"{base_python()} {platform.machine()}".encode())
+    for path in RECIPE:
+        digest.update(path.read_bytes())
+    return f"{REPOSITORY}:{re.sub(r'[^0-9a-z.]+', '-', versions())}-{digest.hexdigest()[:8]}"

@@ -10,7 +10,7 @@ import functools
 from pathlib import Path
 
 # In the order of their imports.
-_MODULES = ("kernel", "channel", "child", "runner", "server", "confine", "landlock", "main")
+_MODULES = ("kernel", "channel", "child", "confine", "runner", "server", "landlock", "main")
 
 # The modules leave sys.modules again, since programs should find a plain interpreter.
 _LOADER = """\

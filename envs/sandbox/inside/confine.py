@@ -1,7 +1,8 @@
 """Namespaces and a root folder: the embedded cage, built without root and without an engine.
 
 The calling process leaves the host's user, mount, PID, network, IPC and UTS namespaces. The server
-then sees a root folder that holds read-only views of the Python runtime and nothing else.
+then sees a root folder that holds read-only views of the Python runtime, the files of a test's
+standard streams, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,13 +25,21 @@ from envs.sandbox.inside.kernel import (
     set_capabilities,
 )
 
-_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT = 1, 2, 4, 8, 32  # MS_*, and ST_* of statvfs
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _NOATIME = 1, 2, 4, 8, 32, 1024  # MS_*
 _BIND, _REC, _PRIVATE = 4096, 16384, 1 << 18
 _MNT_DETACH = 2
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _STAGE = "/tmp"  # where the new root is put together; any folder will do: it is covered, not used
 _KEPT_CAPABILITIES = capability_sets(5, 6, 7, 21)  # KILL, SETGID, SETUID; SYS_ADMIN for PID spaces
 _FIRST_SPARE_USER = 1_000_000_000
+
+# A root folder without /proc has the standard streams' files at places of their own. Only the
+# server can name files there; there are as many inodes as the folder and its files need.
+STDIO = "/stdio"
+STREAMS = ("stdin", "stdout", "stderr")
+STDIO_OPTIONS = f"mode=755,nr_inodes={1 + len(STREAMS)}"
+STREAM_LINKS = {f"/dev/{name}": f"{STDIO}/{name}" for name in STREAMS}
+STREAM_LINKS |= {f"/dev/fd/{number}": f"{STDIO}/{name}" for number, name in enumerate(STREAMS)}
 
 
 def spare_user() -> int:
@@ -84,14 +93,25 @@ class _Mapper:
         return os.waitpid(self._pid, 0)[1] == 0
 
 
-def change_root(binds: list[list[str]]) -> None:
-    """Make a root folder of read-only views: `binds` lists (path outside, path inside)."""
+def change_root(binds: list[list[str]], hidden: list[str]) -> None:
+    """Make a root folder of read-only views: `binds` lists (path outside, path inside).
+
+    `hidden` lists folders inside that are covered by empty ones.
+    """
     _mount("none", "/", None, _REC | _PRIVATE)
     sources = [os.open(source, os.O_PATH) for source, _ in binds]
     _mount("sandbox", _STAGE, "tmpfs", _NOSUID | _NODEV, "size=1m,nr_inodes=4k,mode=755")
     for source, (_, target) in zip(sources, binds, strict=True):
         _bind(source, _STAGE + target)
         os.close(source)
+    for folder in hidden:
+        _mount("sandbox", _STAGE + folder, "tmpfs", _RDONLY | _NOSUID | _NODEV, "size=4k")
+    os.mkdir(_STAGE + STDIO)
+    still = _NOSUID | _NODEV | _NOEXEC | _NOATIME
+    _mount("sandbox", _STAGE + STDIO, "tmpfs", still, STDIO_OPTIONS)
+    for link, target in STREAM_LINKS.items():
+        os.makedirs(os.path.dirname(_STAGE + link), exist_ok=True)
+        os.symlink(target, _STAGE + link)
     os.chdir(_STAGE)
     _mount("sandbox", _STAGE, None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
     check(libc.syscall(_PIVOT_ROOT[platform.machine()], b".", b"."), "pivot_root")

@@ -1,8 +1,9 @@
 """Starts the fork server in the form that the host asks for.
 
 The configuration, a JSON object on the command line: `form` (container, namespaces, landlock or
-none), `worker` (see `server.DEFAULTS`) and, except in a container, `binds`: pairs (path outside,
-path inside) of what the Python runtime needs.
+none), `worker` (see `server.DEFAULTS`) and, in a container, `cage`: the folder in it that becomes
+the root; elsewhere `binds`: pairs (path outside, path inside) of what the Python runtime needs, and
+`hidden`: folders among them that are not shown where there is a root folder of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 
 from envs.sandbox.inside.confine import (
+    STDIO,
     change_root,
     enter_namespaces,
     keep_few_capabilities,
@@ -42,8 +44,17 @@ def main() -> None:
 
 
 def serve_in_container(config: dict) -> None:
-    """This process is PID 1 and root of a container that holds it in already."""
-    Server(config["worker"]).serve()
+    """This process is PID 1 and root of a container that holds it in already.
+
+    Its root becomes a folder that has nothing of what engines put into containers: /proc, /sys,
+    terminals.
+    """
+    server = Server(config["worker"])
+    server.count_oom_kills()
+    os.chroot(config["cage"])
+    os.chdir("/")
+    server.open_stdio(STDIO)
+    server.serve()
 
 
 def serve_in_namespaces(config: dict) -> None:
@@ -55,7 +66,8 @@ def serve_in_namespaces(config: dict) -> None:
     os.umask(0o022)
     name_host()
     server = Server(settings)  # before the host's /proc goes out of sight
-    change_root(config["binds"])
+    change_root(config["binds"], config["hidden"])
+    server.open_stdio(STDIO)
     keep_few_capabilities()
     server.serve()
 

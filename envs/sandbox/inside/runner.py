@@ -163,7 +163,7 @@ class Runner:
 
     def run(self, length: int) -> str:
         """Read an input of `length` bytes, run it, send the result; return the outcome."""
-        files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("in", "out", "err")]
+        files = self.server.test_files()
         self.server.channel.read_into(files[0], length)
         os.lseek(files[0], 0, os.SEEK_SET)
         self.server.started[0] = 0

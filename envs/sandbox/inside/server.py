@@ -25,8 +25,10 @@ import re
 import resource
 import signal
 import sys
+from importlib.machinery import ModuleSpec, PathFinder
 
 from envs.sandbox.inside.channel import COMPILED, PROGRAM, READY, Channel, report
+from envs.sandbox.inside.confine import STREAMS
 from envs.sandbox.inside.kernel import PR_SET_NO_NEW_PRIVS, SeccompFilter, prctl
 from envs.sandbox.inside.runner import run_program
 
@@ -35,7 +37,8 @@ DEFAULTS = {
     "gid": None,
     "pid_namespace": False,  # a fresh PID namespace per test (needs CAP_SYS_ADMIN)
     "seccomp": "",  # base64 of the BPF program that each test process installs
-    "packages": "",  # a folder of further importable packages, e.g. numpy
+    "packages": "",  # the folder that holds numpy
+    "environment": {},  # environment variables of programs
     "max_tasks": 64,  # RLIMIT_NPROC of a test process; None: not set
 }
 THREAD_STACK_BYTES = 16 << 20  # of a thread that asks for no other
@@ -56,11 +59,29 @@ class Server:
         # Only below PID 1 of a namespace of its own does kill(-1) reach test processes alone.
         self.owns_namespace = os.getpid() == 1
         self.filter = SeccompFilter(base64.b64decode(self.config["seccomp"]))
-        self._oom_counter, self._oom_kills = open_oom_counter(), 0
+        self._stdio: int | None = None
+        self._oom_counter, self._oom_kills = -1, 0
+
+    def open_stdio(self, folder: str) -> None:
+        """Make the files of the standard streams in a folder, where programs have no /proc.
+
+        Without that, these files have no name, and programs reach them through /proc.
+        """
+        self._stdio = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        for file in self.test_files(os.O_CREAT):
+            os.fchmod(file, 0o666)
+            os.close(file)
+
+    def test_files(self, further: int = 0) -> list[int]:
+        """Empty files for the stdin, stdout and stderr of one test; it is the only one now."""
+        if self._stdio is None:
+            return [os.memfd_create(name, os.MFD_CLOEXEC) for name in STREAMS]
+        flags = os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC | further
+        return [os.open(name, flags, dir_fd=self._stdio) for name in STREAMS]
 
     def serve(self) -> None:
         """Run programs until the host closes the channel. Never returns."""
-        prepare_interpreter(self.config["packages"])
+        prepare_interpreter(self.config["packages"], self.config["environment"])
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         self.channel.send(READY, {"python": sys.version.split()[0]})
         while True:
@@ -122,10 +143,21 @@ class Server:
         os.write(descriptor, b"1000")
         os.close(descriptor)
 
+    def count_oom_kills(self) -> None:
+        """Have `oom_killed` look at this container's counter of out-of-memory kills."""
+        for name in ("memory.events", "memory/memory.oom_control"):  # cgroup v2, v1
+            with contextlib.suppress(OSError):
+                self._oom_counter = os.open(f"/sys/fs/cgroup/{name}", os.O_RDONLY)
+                return
+
     def oom_killed(self) -> bool:
-        """True if the kernel killed here for lack of memory since the last call."""
-        if self._oom_counter is None:
-            return False
+        """True if the kernel killed here for lack of memory since the last call.
+
+        Outside of a container, where the counter would be of the host or of the user's session,
+        nobody but the kernel kills a test process with SIGKILL.
+        """
+        if self._oom_counter < 0:
+            return True
         found = re.search(rb"oom_kill (\d+)", os.pread(self._oom_counter, 1000, 0))
         before, self._oom_kills = self._oom_kills, int(found[1]) if found else 0
         return self._oom_kills > before
@@ -141,20 +173,26 @@ def take_channel() -> Channel:
     return channel
 
 
-def open_oom_counter() -> int | None:
-    """The file in which the kernel counts out-of-memory kills of this container, if it is one."""
-    for name in ("memory.events", "memory/memory.oom_control"):
-        with contextlib.suppress(OSError):
-            return os.open(f"/sys/fs/cgroup/{name}", os.O_RDONLY)
-    return None
+class PackageFinder:
+    """Finds one package in a folder whose other packages programs are not given."""
+
+    def __init__(self, name: str, folder: str) -> None:
+        self.name, self.folder = name, folder
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """As the import system calls it, with the name of a module."""
+        return PathFinder.find_spec(name, [self.folder]) if name == self.name else None
 
 
-def prepare_interpreter(packages: str) -> None:
+def prepare_interpreter(packages: str, environment: dict[str, str]) -> None:
     """Make this process what a fresh interpreter would be, so that forks of it are."""
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
     if packages:
-        sys.path.append(packages)
+        sys.meta_path.append(PackageFinder("numpy", packages))
+    os.environ.clear()  # of what a container engine adds
+    os.environ.update(environment)
+    os.umask(0o022)
     sys.set_int_max_str_digits(0)
     _thread.stack_size(THREAD_STACK_BYTES)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -233,6 +233,28 @@ for path in ("/dev/sda", "/dev/vda", "/dev/nvme0n1", "/dev/loop0", "/dev/kvm", "
     attempt(path, lambda: open(path, "r+b", buffering=0))
 """
     ),
+    "terminals": probe(
+        """
+for path in ("/dev/ptmx", "/dev/pts/ptmx", "/dev/tty", "/dev/console", "/dev/pts/0"):
+    attempt(path, os.open, path, os.O_RDWR | os.O_NOCTTY)
+attempt("openpty", os.openpty)
+"""
+    ),
+    "files beside the standard streams": probe(
+        """
+for folder in ("/stdio", "/dev", "/dev/fd", "/"):
+    for number in range(3):
+        name = f"{folder}/left-{number}"
+        attempt(name, os.open, name, os.O_WRONLY | os.O_CREAT, 0o666)
+for name in ("/stdio/stdin", "/dev/stdin", "/dev/fd/1"):
+    attempt(f"remove-{name}", os.remove, name)
+    attempt(f"rename-{name}", os.rename, name, name + "-left")
+    attempt(f"mode-{name}", os.chmod, name, 0o600)
+    attempt(f"times-{name}", os.utime, name, (0, 0))
+    attempt(f"attribute-{name}", lambda: os.setxattr(name, "user.left", b"1"))
+""",
+        tests=2,
+    ),
     "file handles": kernel_probe(
         """
 handle = (ctypes.c_uint * 34)(8, 1, 2)

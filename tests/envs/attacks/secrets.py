@@ -232,6 +232,18 @@ for folder in ("/dev/shm", "/dev/mqueue", "/tmp", "/var/tmp", "/run"):
         pass
 """
     ),
+    "the worker's command line and the host's load": probe(
+        """
+for pid in {1, 2, os.getpid(), os.getppid(), "self"}:
+    for name in ("cmdline", "status", "stat", "cgroup", "mountinfo", "schedstat"):
+        attempt(f"{pid}-{name}", lambda: open(f"/proc/{pid}/{name}", "rb").read(1))
+for path in ("/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory", "/proc/loadavg",
+             "/proc/stat", "/proc/meminfo", "/proc/uptime", "/proc/schedstat", "/proc/interrupts",
+             "/proc/sys/kernel/ns_last_pid", "/sys/fs/cgroup/cgroup.procs",
+             "/sys/fs/cgroup/memory.pressure", "/sys/fs/cgroup/memory/memory.usage_in_bytes"):
+    attempt(path, lambda: open(path, "rb").read(1))
+"""
+    ),
     "kernel log and symbols": kernel_probe(
         """
 syscall("syslog", (103, 116), 3, BUFFER, 4096)

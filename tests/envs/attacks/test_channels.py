@@ -1,6 +1,7 @@
 """Channels: what one program could leave for another that runs after it in the same worker."""
 
 import secrets as randomness
+import time
 
 import pytest
 
@@ -72,3 +73,25 @@ def test_flags_of_the_standard_streams_say_nothing_of_the_test_before(sandbox, d
     )
     first, second = execute(sandbox, program, "", "")
     assert first.stdout == second.stdout
+
+
+def test_the_files_of_the_standard_streams_say_nothing_of_the_program_before(sandbox):
+    leave = (
+        "import os, sys\nsys.stdin.read(10)\nos.write(1, b'left' * 1000)\nos.write(2, b'left')\n"
+        "os.write(0, b'left' * 9000)\nfor name in 'stdin', 'stdout', 'stderr':\n"
+        "    with open(f'/dev/{name}', 'r+b') as file: file.seek(20000); file.write(b'left')"
+    )
+    look = (
+        "import os\nfound = []\nfor name in 'stdin', 'stdout', 'stderr':\n"
+        "    status = os.stat(f'/dev/{name}')\n"
+        "    found += [status.st_size, status.st_blocks, status.st_mode, status.st_nlink]\n"
+        "    found += [status.st_atime > START, status.st_mtime > START]\n"
+        "    found += [open(f'/dev/{name}', 'rb').read()]\nprint(found)"
+    )
+    execute(sandbox, "pass")  # in a worker that has started by now
+    start = f"START = {time.time()}\n"
+    [before] = execute(sandbox, start + look)
+    [left] = execute(sandbox, leave, "some input")
+    assert left.outcome is Outcome.FINISHED, left.stderr
+    [after] = execute(sandbox, start + look)
+    assert after.stdout == before.stdout

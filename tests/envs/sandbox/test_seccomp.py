@@ -110,7 +110,7 @@ def test_what_is_allowed_and_what_is_not(machine):
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_a_read_only_filter_refuses_to_write(machine):
-    program, arch = child_filter(machine, read_only=True), ARCH[machine]
+    program, arch = child_filter(machine, opening="read only"), ARCH[machine]
     number = NUMBERS[machine]["openat"]
     assert run(program, arch, number, 0, 0, 0o2000000) == ALLOW  # O_CLOEXEC
     for flags in (0o1, 0o2, 0o101, 0o1000):
@@ -118,6 +118,16 @@ def test_a_read_only_filter_refuses_to_write(machine):
     if machine == "x86_64":
         assert run(program, arch, NUMBERS[machine]["open"], 0, 0) == ALLOW
         assert run(program, arch, NUMBERS[machine]["open"], 0, 0o102) == errno.EROFS
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_a_filter_without_truncation_lets_none_be_emptied_in_reading(machine):
+    program, arch = child_filter(machine, opening="no truncation"), ARCH[machine]
+    number = NUMBERS[machine]["openat"]
+    for flags in (0, 0o2000000, 0o1, 0o1101, 0o1002):  # O_CLOEXEC; writing is Landlock's to judge
+        assert run(program, arch, number, 0, 0, flags) == ALLOW
+    for flags in (0o1000, 0o1100, 0o2001000):
+        assert run(program, arch, number, 0, 0, flags) == errno.EROFS
 
 
 def test_other_tables_of_calls_are_out_of_reach():
