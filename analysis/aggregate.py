@@ -1,4 +1,4 @@
-"""From groups of runs to tables: the base and the end of training, and the way between.
+"""From stages and groups to tables: the results, the runs, pass@k against k.
 
 Every table is a tidy DataFrame; means are over seeds, intervals are 95 % (`analysis.bootstrap`).
 """
@@ -6,73 +6,26 @@ Every table is a tidy DataFrame; means are over seeds, intervals are 95 % (`anal
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from analysis.bootstrap import Interval, bootstrap_interval
-from analysis.groups import Group, distinguish, spelling
-from analysis.metrics import METRICS, judged, pass_scores, scores
+from analysis.groups import Group
+from analysis.labels import plain
+from analysis.metrics import judged, metrics, pass_scores
 from analysis.runs import Run
+from analysis.stages import Stage, samples_per_problem
 
-CURVE_KS = tuple(range(1, 11))
 BUDGET = {
     "generated_tokens": "budget/generated_tokens",
     "reference_tokens": "budget/reference_tokens",
     "judged_programs": "budget/judged_programs",
+    "judged_tests": "budget/judged_tests",
     "optimiser_steps": "budget/optimiser_steps",
     "wall_s": "time/total_s",
 }
-# Each axis is the sum of those of its columns that were recorded. What the reference writes for
-# SPO's initial values is charged like any other token.
-X_AXES = {
-    "step": ("step",),
-    "generated_tokens": ("budget/generated_tokens", "budget/reference_tokens"),
-    "wall_time": ("time/total_s",),
-}
-# Evaluation settings that do not touch the evaluation at step 0.
-NOT_OF_BASE = ("eval.every", "eval.k")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One row of the result table: a model (the base, or a group's at its end) as evaluated."""
-
-    label: str
-    step: int
-    runs: tuple[Run, ...]
-
-    @cached_property
-    def scores(self) -> list[pd.DataFrame]:
-        """`analysis.metrics.scores`, one frame per run."""
-        return [scores(run.evaluation(self.step)) for run in self.runs]
-
-
-def stages(groups: Sequence[Group]) -> list[Stage]:
-    """The bases first (one for each model, task and way of evaluating), then each group's end."""
-    ends = [Stage(g.label, g.last_step, g.complete) for g in groups if g.last_step > 0]
-    return bases(groups) + ends
-
-
-def bases(groups: Sequence[Group]) -> list[Stage]:
-    """The evaluations at step 0; runs that share a base and a seed share its samples too."""
-    found: dict[str, tuple[dict, dict]] = {}
-    for group in groups:
-        settings = {
-            key: value
-            for key, value in group.settings.items()
-            if key.split(".")[0] in ("model", "task", "eval", "data_hash")
-            and key not in NOT_OF_BASE
-        }
-        runs = {run.seed: run for run in group.runs if 0 in run.evaluated_steps}
-        if runs:
-            key = repr(sorted((key, spelling(value)) for key, value in settings.items()))
-            found.setdefault(key, (settings, {}))[1].update(runs)
-    labels = distinguish("base", [settings for settings, _ in found.values()])
-    members = [tuple(runs.values()) for _, runs in found.values()]
-    return [Stage(label, 0, runs) for label, runs in zip(labels, members, strict=True)]
+CURVE_POINTS = 20
 
 
 def interval_of(per_run: Sequence[pd.DataFrame], metric: str) -> Interval:
@@ -84,6 +37,11 @@ def interval_of(per_run: Sequence[pd.DataFrame], metric: str) -> Interval:
     values = np.stack([frame["value"].reindex(problems) for frame in frames])
     weights = np.stack([frame["weight"].reindex(problems).fillna(0.0) for frame in frames])
     return bootstrap_interval(values, weights)
+
+
+def named(interval: Interval, name: str) -> dict[str, float]:
+    """The interval as columns name, name_low and name_high."""
+    return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def budget(run: Run) -> dict[str, float]:
@@ -103,25 +61,21 @@ def result_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
 
 
 def _result_row(stage: Stage) -> dict[str, object]:
-    samples = [run.evaluation(stage.step) for run in stage.runs]
     row: dict[str, object] = {
         "label": stage.label,
         "seeds": len(stage.runs),
         "step": stage.step,
-        "problems": max(sample["problem"].nunique() for sample in samples),
-        "samples": max(map(samples_per_problem, samples)),
+        "problems": max(samples["problem"].nunique() for samples in stage.samples),
+        "samples": max(map(samples_per_problem, stage.samples)),
     }
-    for metric in METRICS:
-        interval = interval_of(stage.scores, metric.name)
-        row[metric.name] = interval.mean
-        row[f"{metric.name}_low"] = interval.low
-        row[f"{metric.name}_high"] = interval.high
+    for metric in metrics(stage.ks):
+        row |= named(interval_of(stage.scores, metric.name), metric.name)
         measured = [int((frame["metric"] == metric.name).sum()) for frame in stage.scores]
         row[f"{metric.name}_problems"] = float(np.mean(measured))
     if stage.step > 0:
         row["gain"] = gain(stage)
-        spent = [budget(run) for run in stage.runs]
-        row |= {name: float(np.mean([each[name] for each in spent])) for name in BUDGET}
+        spent = pd.DataFrame([budget(run) for run in stage.runs])
+        row |= spent.mean(skipna=False).to_dict()
     return row
 
 
@@ -129,20 +83,15 @@ def gain(stage: Stage) -> float:
     """pass@1 of the stage over pass@1 of the same runs at step 0; NaN without one above 0."""
     if any(0 not in run.evaluated_steps for run in stage.runs):
         return float("nan")
-    before = [accepted_share(run.evaluation(0)) for run in stage.runs]
-    after = [accepted_share(run.evaluation(stage.step)) for run in stage.runs]
-    return float(np.mean(after) / np.mean(before)) if np.mean(before) > 0 else float("nan")
+    before = np.mean([accepted_share(run.evaluation(0)) for run in stage.runs])
+    after = np.mean([accepted_share(samples) for samples in stage.samples])
+    return float(after / before) if before > 0 else float("nan")
 
 
 def accepted_share(samples: pd.DataFrame) -> float:
     """pass@1: the share of accepted samples, mean over problems."""
     samples = judged(samples)
     return float((samples["verdict"] == "ACCEPTED").groupby(samples["problem"]).mean().mean())
-
-
-def samples_per_problem(samples: pd.DataFrame) -> int:
-    """The most samples that a problem has in this evaluation."""
-    return int(samples.groupby("problem").size().max())
 
 
 def run_table(groups: Sequence[Group]) -> pd.DataFrame:
@@ -163,70 +112,37 @@ def run_table(groups: Sequence[Group]) -> pd.DataFrame:
                 "pass@1": accepted_share(run.evaluation(last)) if last is not None else None,
             }
             row |= budget(run)
-            for key in ("commit", "data_hash", "judge_version", "sandbox", "started", "ended"):
+            for key in ("commit", "data_hash", "judge_version", "started", "ended"):
                 row[key] = run.info.get(key)
-            rows.append(row | {"path": str(run.path)})
+            rows.append(row | sandbox(run) | {"path": str(run.path)})
     return pd.DataFrame(rows)
 
 
+def sandbox(run: Run) -> dict[str, str | None]:
+    """Where the run's programs ran, and how well they were kept apart."""
+    found = run.info.get("sandbox")
+    if not isinstance(found, dict):
+        return {"sandbox": found, "sandbox_strength": None}
+    rest = {key: value for key, value in found.items() if key not in ("name", "strength")}
+    strength = [str(found.get("strength") or ""), plain(rest) if rest else ""]
+    return {"sandbox": found.get("name"), "sandbox_strength": "; ".join(filter(None, strength))}
+
+
 def pass_at_k_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
-    """Columns label, k, mean, low, high for k in CURVE_KS, as far as the samples reach."""
+    """Columns label, k, mean, low, high for k from 1 to the largest of the stages' ks."""
     rows = []
     for stage in all_stages:
-        per_run = [pass_scores(run.evaluation(stage.step), CURVE_KS) for run in stage.runs]
-        for k in CURVE_KS:
+        at = curve_ks(max(stage.ks))
+        per_run = [pass_scores(samples, at) for samples in stage.samples]
+        for k in at:
             interval = interval_of(per_run, f"pass@{k}")
             if not np.isnan(interval.mean):
                 rows.append((stage.label, k, interval.mean, interval.low, interval.high))
     return pd.DataFrame(rows, columns=["label", "k", "mean", "low", "high"])
 
 
-def evaluation_curve(groups: Sequence[Group]) -> pd.DataFrame:
-    """pass@1 at every evaluation: label, seeds, the X_AXES, mean, low, high.
-
-    An evaluation is averaged over the runs that have it, and placed at their mean budget.
-    """
-    rows = []
-    for group in groups:
-        for step in sorted({step for run in group.runs for step in run.evaluated_steps}):
-            runs = [run for run in group.runs if step in run.evaluated_steps]
-            interval = interval_of([pass_scores(r.evaluation(step), (1,)) for r in runs], "pass@1")
-            row = {"label": group.label, "seeds": len(runs)}
-            row |= {x: np.mean([spent_at(run, step, x) for run in runs]) for x in X_AXES}
-            rows.append(row | {"mean": interval.mean, "low": interval.low, "high": interval.high})
-    return pd.DataFrame(rows, columns=["label", "seeds", *X_AXES, "mean", "low", "high"])
-
-
-def spent(run: Run, x: str) -> pd.Series:
-    """The x-axis' value after each step of run.metrics; NaN where it was not recorded."""
-    columns = [column for column in X_AXES[x] if column in run.metrics]
-    if not columns:
-        return pd.Series(np.nan, index=run.metrics.index)
-    return run.metrics[columns].astype(float).sum(axis=1)
-
-
-def spent_at(run: Run, step: int, x: str) -> float:
-    """The x-axis' value when `step` steps had been trained; 0 at step 0."""
-    if step == 0:
-        return 0.0
-    values = spent(run, x)[run.metrics["step"] <= step]
-    return float(values.iloc[-1]) if len(values) else float("nan")
-
-
-def reward_curve(groups: Sequence[Group], window: int) -> pd.DataFrame:
-    """Training reward, mean of the last `window` steps: label, the X_AXES, mean, low, high.
-
-    `low` and `high` are the least and the greatest over seeds; no interval is claimed. Steps that
-    not every run of the group has reached are averaged over those that have.
-    """
-    frames = []
-    for group in groups:
-        for run in group.runs:
-            frame = pd.DataFrame({x: spent(run, x) for x in X_AXES})
-            reward = run.metrics["reward_mean"].astype(float)
-            frame["reward"] = reward.rolling(window, min_periods=1).mean()
-            frames.append(frame.assign(label=group.label, at=run.metrics["step"]))
-    steps = pd.concat(frames).groupby(["label", "at"])
-    reward = steps["reward"].agg(["mean", "min", "max"])
-    curve = steps[list(X_AXES)].mean().join(reward)
-    return curve.rename(columns={"min": "low", "max": "high"}).reset_index().drop(columns="at")
+def curve_ks(largest: int) -> tuple[int, ...]:
+    """1, 2, … `largest`, or about CURVE_POINTS of them, ever further apart."""
+    if largest <= CURVE_POINTS:
+        return tuple(range(1, largest + 1))
+    return tuple(sorted({round(k) for k in np.geomspace(1, largest, CURVE_POINTS)}))

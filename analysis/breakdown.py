@@ -6,29 +6,27 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from analysis.aggregate import Stage, interval_of
-
-KS = (1, 10)
+from analysis.aggregate import interval_of
+from analysis.stages import Stage
 
 
 def difficulty_table(stages: Iterable[Stage]) -> pd.DataFrame:
     """pass@k by the column `difficulty`: label, difficulty, problems, metric, mean, low, high.
 
-    Difficulties stand in the order of their pass@1 over all stages, the easiest first. Empty where
-    the column is missing or the same for all problems.
+    Of the stages' ks, the least and the greatest. Difficulties stand in the order of the former
+    over all stages, the easiest first. Empty where the column is missing or the same for all.
     """
     rows = []
     for stage in stages:
         if any("difficulty" not in run.evals for run in stage.runs):
             continue
         tier: dict[str, str] = {}
-        for run in stage.runs:
-            samples = run.evaluation(stage.step)
+        for samples in stage.samples:
             tier |= dict(zip(samples["problem"], samples["difficulty"].fillna(""), strict=True))
         for difficulty in sorted(set(tier.values())):
             here = {problem for problem, name in tier.items() if name == difficulty}
             parts = [scores[scores["problem"].isin(here)] for scores in stage.scores]
-            for k in KS:
+            for k in sorted({stage.ks[0], stage.ks[-1]}):
                 found = interval_of(parts, f"pass@{k}")
                 ends = (found.mean, found.low, found.high)
                 rows.append((stage.label, difficulty or "unknown", len(here), f"pass@{k}", *ends))
@@ -36,7 +34,7 @@ def difficulty_table(stages: Iterable[Stage]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=columns)
     if table["difficulty"].nunique() < 2:
         return table.head(0)
-    first = table[table["metric"] == f"pass@{KS[0]}"]
+    first = table[table["metric"] == table["metric"].iloc[0]]
     order = first.groupby("difficulty")["mean"].mean().sort_values(ascending=False).index
     table["difficulty"] = pd.Categorical(table["difficulty"], order, ordered=True)
     return table
@@ -48,9 +46,7 @@ def verdict_table(stages: Iterable[Stage]) -> pd.DataFrame:
     INFRA_ERROR is shown here, and nowhere else.
     """
     shares = {
-        stage.label: pd.concat(
-            [run.evaluation(stage.step)["verdict"] for run in stage.runs]
-        ).value_counts(normalize=True)
+        stage.label: pd.concat(stage.samples)["verdict"].value_counts(normalize=True)
         for stage in stages
     }
     table = pd.DataFrame(shares).T.fillna(0.0)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from analysis.aggregate import Stage, budget, samples_per_problem
-from analysis.groups import Group, differing_keys, plain
-from analysis.metrics import DRAWN, METRIC
+from analysis.aggregate import budget
+from analysis.groups import Group
+from analysis.labels import differing_keys, listed, plain
+from analysis.metrics import DISTINCT, TITLES
 from analysis.runs import Run
+from analysis.stages import Stage, samples_per_problem
 
 FEW_SEEDS = 5
 FEW_PROBLEMS = 10
 BUDGET_SLACK = 1.1
 BUDGET_NAMES = {
     "generated_tokens": "generated tokens",
+    "reference_tokens": "reference tokens",
     "judged_programs": "judged programs",
+    "judged_tests": "judged tests",
     "optimiser_steps": "optimiser steps",
 }
 
@@ -49,7 +55,7 @@ def _left_out(groups: Sequence[Group]) -> Iterable[str]:
         behind = [run.name for run in group.runs if run not in group.complete]
         if behind and group.complete:
             yield (
-                f"{group.label}: {_list(behind)} did not reach the evaluation at step "
+                f"{group.label}: {listed(behind)} did not reach the evaluation at step "
                 f"{group.last_step} and {_are(behind)} left out of the final numbers."
             )
         if not group.complete:
@@ -59,7 +65,7 @@ def _left_out(groups: Sequence[Group]) -> Iterable[str]:
         if group.repeats:
             names = [run.name for run in group.repeats]
             yield (
-                f"{group.label}: {_list(names)} {_are(names)} left out, because another run with "
+                f"{group.label}: {listed(names)} {_are(names)} left out, because another run with "
                 "the same settings and seed got as far or further."
             )
 
@@ -70,7 +76,7 @@ def _engines(groups: Sequence[Group]) -> Iterable[str]:
         wrong = [run.name for run in group.runs if _mismatched(run)]
         if wrong:
             yield (
-                f"{group.label}: in {_list(wrong)} the engine's log-probs were not the learner's "
+                f"{group.label}: in {listed(wrong)} the engine's log-probs were not the learner's "
                 "(see mismatch/mean), so the responses came from another policy than was assumed."
             )
         if group.settings.get("engine.correction") == "truncate":
@@ -94,14 +100,18 @@ def _seeds(groups: Sequence[Group]) -> Iterable[str]:
     few = [group.label for group in groups if 1 < len(group.complete) < FEW_SEEDS]
     if single:
         yield (
-            f"One seed only: {_list(single)}. These intervals cover the choice of problems and "
-            "the sampling, not the luck of training; another seed may fall outside."
+            f"One seed only: {_of(single, groups)}. These intervals cover the choice of problems "
+            "and the sampling, not the luck of training; another seed may fall outside."
         )
     if few:
         yield (
-            f"Fewer than {FEW_SEEDS} seeds: {_list(few)}. The spread between seeds is itself "
+            f"Fewer than {FEW_SEEDS} seeds: {_of(few, groups)}. The spread between seeds is itself "
             "poorly known, so read the intervals as rough."
         )
+
+
+def _of(labels: Sequence[str], groups: Sequence[Group]) -> str:
+    return f"all {len(labels)} groups" if len(labels) == len(groups) > 3 else listed(labels)
 
 
 def _budgets(groups: Sequence[Group]) -> Iterable[str]:
@@ -109,41 +119,51 @@ def _budgets(groups: Sequence[Group]) -> Iterable[str]:
     for name, words in BUDGET_NAMES.items():
         spent = {}
         for group in groups:
-            amounts = [budget(run)[name] for run in group.complete]
-            if amounts and min(amounts) > 0:
-                spent[group.label] = sum(amounts) / len(amounts)
+            amounts = [budget(run)[name] for run in group.complete if group.last_step > 0]
+            mean = sum(amounts) / len(amounts) if amounts else math.nan
+            if not math.isnan(mean):
+                spent[group.label] = mean
         if spent and max(spent.values()) > BUDGET_SLACK * min(spent.values()):
             unequal.append(f"{words} {_range(spent)}")
     if unequal:
         yield f"The groups did not spend the same: {'; '.join(unequal)}."
 
 
+# Facts of run.json that ought to be the same in all runs, and what follows where they are not.
+PROVENANCE = {
+    "data hashes": ("data_hash", "the problems are not the same"),
+    "judge versions": ("judge_version", "a program may be judged otherwise"),
+    "sandboxes": ("sandbox", "verdicts near a limit and judging times may differ"),
+    "commits": ("commit", "the code is not the same"),
+    "hardware": ("hardware", "wall times cannot be compared"),
+    "package versions": ("versions", "numbers may differ slightly"),
+}
+
+
 def _provenance(groups: Sequence[Group]) -> Iterable[str]:
     runs = [run for group in groups for run in group.runs]
-    consequences: dict[str, tuple[str, Callable[[Run], object]]] = {
-        "data hashes": ("the problems are not the same", lambda r: r.info.get("data_hash")),
-        "judge versions": ("a program may be judged otherwise", _info("judge_version")),
-        "sandboxes": ("verdicts near a limit and judging times may differ", _info("sandbox")),
-        "commits": ("the code is not the same", _info("commit")),
-        "hardware": ("wall times cannot be compared", _info("hardware")),
-        "package versions": ("numbers may differ slightly", _info("versions")),
-    }
-    for words, (consequence, read) in consequences.items():
-        values = {str(read(run)) for run in runs if read(run) is not None}
+    for words, (key, consequence) in PROVENANCE.items():
+        values = _told_apart([run.info[key] for run in runs if run.info.get(key) is not None])
         if len(values) > 1:
-            shown = f" ({_list(sorted(values))})" if max(map(len, values)) <= 40 else ""
+            shown = f" ({listed(values)})" if max(map(len, values)) <= 60 else ""
             yield f"The runs have {len(values)} different {words}{shown}: {consequence}."
     unknown = [run.name for run in runs if not run.info.get("commit")]
     if unknown:
-        yield f"No commit was recorded for {_list(unknown)}: the code cannot be found again."
+        yield f"No commit was recorded for {listed(unknown)}: the code cannot be found again."
     # The recorder marks a changed working tree with a plus sign.
     changed = [run.name for run in runs if str(run.info.get("commit")).endswith("+")]
     if changed:
-        yield f"The code had uncommitted changes in {_list(changed)}."
+        yield f"The code had uncommitted changes in {listed(changed)}."
 
 
-def _info(key: str) -> Callable[[Run], object]:
-    return lambda run: run.info.get(key)
+def _told_apart(facts: Sequence[Any]) -> list[str]:
+    """The different ones, sorted, in words; of mappings the name, or else what differs."""
+    if not all(isinstance(fact, dict) for fact in facts):
+        return sorted({plain(fact) for fact in facts})
+    keys = differing_keys(facts)
+    values = {plain({key: fact.get(key) for key in keys}) for fact in facts}
+    names = {plain(fact.get("name")) for fact in facts}
+    return sorted(names if len(names) == len(values) else values)
 
 
 def _evaluations(stages: Sequence[Stage]) -> Iterable[str]:
@@ -158,52 +178,37 @@ def _evaluations(stages: Sequence[Stage]) -> Iterable[str]:
             "cannot be compared between them."
         )
     for stage in stages:
-        verdicts = [run.evaluation(stage.step)["verdict"] for run in stage.runs]
-        lost = sum(int((verdict == "INFRA_ERROR").sum()) for verdict in verdicts)
+        lost = sum(int((part["verdict"] == "INFRA_ERROR").sum()) for part in stage.samples)
         if lost:
-            total = sum(map(len, verdicts))
+            total = sum(map(len, stage.samples))
             yield f"{stage.label}: the judge failed on {lost} of {total} samples, left uncounted."
 
 
 def _thin(stages: Sequence[Stage]) -> Iterable[str]:
     """Diversity among accepted programs, where few problems have enough of them."""
-    for metric in (f"distinct_of_{DRAWN}", "edit_distance"):
+    for metric in (DISTINCT, "edit_distance"):
         counts = {}
         for stage in stages:
             per_run = [int((scores["metric"] == metric).sum()) for scores in stage.scores]
             if 0 < sum(per_run) < FEW_PROBLEMS * len(per_run):
                 counts[stage.label] = sum(per_run) / len(per_run)
         if counts:
-            shown = _list([f"{label} ({count:g})" for label, count in counts.items()])
-            yield f"{METRIC[metric].title} rests on few problems: {shown}; do not build on it."
+            shown = listed([f"{label} ({count:.3g})" for label, count in counts.items()])
+            yield f"{TITLES[metric]} rests on few problems: {shown}; do not build on it."
 
 
 def _problems(stage: Stage) -> frozenset[str]:
-    return frozenset(
-        name for run in stage.runs for name in run.evaluation(stage.step)["problem"].unique()
-    )
+    return frozenset(name for samples in stage.samples for name in samples["problem"].unique())
 
 
 def _samples(stage: Stage) -> int:
-    return max(samples_per_problem(run.evaluation(stage.step)) for run in stage.runs)
-
-
-def settings_that_differ(groups: Sequence[Group]) -> dict[str, list[str]]:
-    """Dotted key → value per group, for settings outside `algo` that are not the same in all."""
-    settings = [group.settings for group in groups]
-    keys = [key for key in differing_keys(settings) if key.split(".")[0] != "algo"]
-    return {key: [plain(each[key]) if key in each else "–" for each in settings] for key in keys}
+    return max(map(samples_per_problem, stage.samples))
 
 
 def _range(amounts: dict[str, float]) -> str:
     """The least and the greatest, and whose they are."""
     low, high = min(amounts, key=amounts.__getitem__), max(amounts, key=amounts.__getitem__)
     return f"from {amounts[low]:,.0f} ({low}) to {amounts[high]:,.0f} ({high})"
-
-
-def _list(names: Sequence[str]) -> str:
-    shown = list(names[:6]) + ([f"{len(names) - 6} more"] if len(names) > 6 else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _are(names: Sequence[str]) -> str:

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from analysis.labels import Settings, distinguish, natural, spelling
 from analysis.runs import Run
 
 # What names, places or shows a run without changing what it computes.
 NOT_SETTINGS = ("seed", "output_dir", "name", "logger")
-
-Settings = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         labels = distinguish(algo, [groups[i].settings for i in same])
         for i, label in zip(same, labels, strict=True):
             groups[i] = replace(groups[i], label=label)
-    return sorted(groups, key=lambda group: group.label)
+    return sorted(groups, key=lambda group: natural(group.label))
 
 
 def _data_hash(run: Run) -> str | None:
@@ -109,41 +108,3 @@ def _one_per_seed(settings: Settings, runs: Sequence[Run]) -> Group:
         best[run.seed] = run
     kept = sorted(best.values(), key=lambda run: (str(type(run.seed)), run.seed))
     return Group("", settings, tuple(kept), tuple(run for run in runs if run not in kept))
-
-
-def distinguish(name: str, settings: Sequence[Settings]) -> list[str]:
-    """Labels for variants of `name`: the keys in which they differ, by last part where unique.
-
-    A key that a variant does not have is not shown there.
-    """
-    keys = differing_keys(settings)
-    short = {key: key.rpartition(".")[2] for key in keys}
-    shared = {part for part in short.values() if list(short.values()).count(part) > 1}
-    shown = {key: key if part in shared else part for key, part in short.items()}
-    labels = []
-    for variant in settings:
-        parts = [f"{shown[key]}={plain(variant[key])}" for key in keys if key in variant]
-        labels.append(" ".join([name, *parts]))
-    return labels
-
-
-def differing_keys(settings: Sequence[Settings]) -> list[str]:
-    """The keys, sorted, whose values are not the same in all; absent counts as a value."""
-    keys = sorted({key for variant in settings for key in variant})
-    return [
-        key
-        for key in keys
-        if len({spelling(variant[key]) if key in variant else None for variant in settings}) > 1
-    ]
-
-
-def spelling(value: Any) -> str:
-    """A text that is equal for equal settings: 1 and 1.0 are one setting, 1 and true are two."""
-    return json.dumps(float(value) if type(value) is int else value, sort_keys=True, default=str)
-
-
-def plain(value: Any) -> str:
-    """A config value as one would type it."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)

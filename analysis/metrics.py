@@ -17,13 +17,13 @@ from analysis.diversity import (
     mean_edit_distance,
 )
 from analysis.normal_form import normal_form
-from analysis.pass_at_k import pass_at_k
+from analysis.pass_at_k import KS, pass_at_k
 
 if TYPE_CHECKING:
     import pandas as pd
 
-KS = (1, 5, 10)
 DRAWN = 5  # accepted programs per problem that distinct_of_5 draws
+DISTINCT = f"distinct_of_{DRAWN}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +35,25 @@ class Metric:
     meaning: str
 
 
-METRICS = (
-    *(
-        Metric(
-            f"pass@{k}",
-            f"pass@{k}",
-            f"Chance that at least one of {k} samples is accepted; unbiased estimate (Chen et al. "
-            "2021, eq. 1), mean over problems."
-            if k > 1
-            else "Share of samples that are accepted, mean over problems.",
-        )
-        for k in KS
-    ),
+def pass_metric(k: int) -> Metric:
+    """pass@k."""
+    meaning = (
+        f"Chance that at least one of {k} samples is accepted; unbiased estimate (Chen et al. "
+        "2021, eq. 1), mean over problems."
+    )
+    if k == 1:
+        meaning = "Share of samples that are accepted, mean over problems."
+    return Metric(f"pass@{k}", f"pass@{k}", meaning)
+
+
+def metrics(ks: Sequence[int]) -> tuple[Metric, ...]:
+    """What is reported where these k are asked for."""
+    return (*map(pass_metric, ks), *DIVERSITY)
+
+
+DIVERSITY = (
     Metric(
-        f"distinct_of_{DRAWN}",
+        DISTINCT,
         f"distinct of {DRAWN}",
         f"Expected share of distinct programs among {DRAWN} accepted ones drawn from a problem's "
         "samples (rarefaction, Hurlbert 1971), by normal form of the syntax tree. Comparable "
@@ -81,7 +86,7 @@ METRICS = (
         "sampled tokens.",
     ),
 )
-METRIC = {metric.name: metric for metric in METRICS}
+TITLES = {metric.name: metric.title for metric in DIVERSITY}
 
 
 def judged(samples: pd.DataFrame) -> pd.DataFrame:
@@ -109,7 +114,7 @@ def pass_scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
 
 
 def diversity_scores(samples: pd.DataFrame) -> pd.DataFrame:
-    """The other METRICS per problem; columns as in `pass_scores`.
+    """DIVERSITY per problem; columns as in `pass_scores`.
 
     A problem has no row for a metric that is not defined on it. An accepted program that this
     Python cannot parse is left out of the metrics on accepted programs.
@@ -118,14 +123,13 @@ def diversity_scores(samples: pd.DataFrame) -> pd.DataFrame:
 
     rows: list[tuple[str, str, float, float]] = []
     for problem, group in judged(samples).groupby("problem"):
-        accepted = group.loc[group["verdict"] == "ACCEPTED", "program"]
-        forms = [form for program in accepted if (form := normal_form(program)) is not None]
+        forms = accepted_forms(group)
         if forms:
             rows.append((problem, "distinct_ratio", distinct_ratio(forms), float(len(forms))))
         if len(forms) >= 2:
             rows.append((problem, "edit_distance", mean_edit_distance(forms), 1.0))
         if len(forms) >= DRAWN:
-            rows.append((problem, f"distinct_of_{DRAWN}", distinct_share(forms, DRAWN), 1.0))
+            rows.append((problem, DISTINCT, distinct_share(forms, DRAWN), 1.0))
         if (share := distinct_n(list(group["program"]), 2)) is not None:
             rows.append((problem, "distinct_2", share, 1.0))
     table = pd.DataFrame(rows, columns=["problem", "metric", "value", "weight"])
@@ -149,15 +153,27 @@ def entropy_scores(samples: pd.DataFrame) -> pd.DataFrame:
     return table.rename_axis("problem").reset_index()
 
 
-def scores(samples: pd.DataFrame) -> pd.DataFrame:
-    """All of METRICS per problem, for the samples of one evaluation."""
+def scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
+    """All of `metrics(ks)` per problem, for the samples of one evaluation."""
     import pandas as pd
 
-    return pd.concat([pass_scores(samples), diversity_scores(samples)], ignore_index=True)
+    return pd.concat([pass_scores(samples, ks), diversity_scores(samples)], ignore_index=True)
 
 
-def summarise(per_problem: pd.DataFrame) -> pd.Series:
-    """The reported numbers, by metric name: weighted means over problems of `scores`."""
-    products = per_problem["value"] * per_problem["weight"]
-    by_metric = per_problem["metric"]
-    return products.groupby(by_metric).sum() / per_problem["weight"].groupby(by_metric).sum()
+def curve_scores(samples: pd.DataFrame) -> pd.DataFrame:
+    """pass@1 and DISTINCT per problem, as `scores` has them, and nothing that takes longer."""
+    import pandas as pd
+
+    rows = [
+        (problem, DISTINCT, distinct_share(forms, DRAWN), 1.0)
+        for problem, group in judged(samples).groupby("problem")
+        if len(forms := accepted_forms(group)) >= DRAWN
+    ]
+    table = pd.DataFrame(rows, columns=["problem", "metric", "value", "weight"])
+    return pd.concat([pass_scores(samples, (1,)), table], ignore_index=True)
+
+
+def accepted_forms(samples: pd.DataFrame) -> list[str]:
+    """The normal forms of the accepted programs, without those that this Python cannot parse."""
+    accepted = samples.loc[samples["verdict"] == "ACCEPTED", "program"]
+    return [form for program in accepted if (form := normal_form(program)) is not None]

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from analysis.metrics import METRIC
+from analysis.metrics import DISTINCT, TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ X_TITLES = {
     "generated_tokens": "generated tokens, the reference's included",
     "wall_time": "wall time in minutes",
 }
-DIVERSITY = ("distinct_of_5", "edit_distance", "distinct_2", "token_entropy")
+DIVERSITY = (DISTINCT, "edit_distance", "distinct_2", "token_entropy")
 
 LOOK = {
     "font.size": 10,
@@ -97,11 +97,7 @@ def learning_curves(
             left.plot(at, curve["mean"], label=label, **line)
             left.fill_between(at, curve["low"], curve["high"], color=line["color"], alpha=0.15)
         for label, curve in evaluations.groupby("label"):
-            at = _scaled(curve[x], x)
-            right.plot(at, curve["mean"], label=label, **style[label])
-            right.fill_between(
-                at, curve["low"], curve["high"], color=style[label]["color"], alpha=0.15
-            )
+            _measured(right, _scaled(curve[x], x), curve, "pass@1", style[label], label)
         left.set_title(f"Training reward ({smooth}{spread})")
         right.set_title("Evaluation pass@1 (95 % interval)")
         for axes in (left, right):
@@ -121,16 +117,36 @@ def pass_at_k_curves(table: pd.DataFrame, style: Styles) -> Figure | None:
     labels = list(dict.fromkeys(table["label"]))
     with _figure(1, (7, 4), labels) as (figure, (axes,)):
         for label in labels:
-            curve = table[table["label"] == label]
-            axes.plot(curve["k"], curve["mean"], label=label, **style[label])
-            axes.fill_between(
-                curve["k"], curve["low"], curve["high"], color=style[label]["color"], alpha=0.12
+            curve = table[table["label"] == label].rename(
+                columns={"mean": "pass", "low": "pass_low", "high": "pass_high"}
             )
+            _measured(axes, curve["k"], curve, "pass", style[label], label)
         axes.set_title("pass@k (95 % interval)")
         axes.set_xlabel("k, samples per problem")
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
         _from_zero(axes)
         _legend(figure, axes)
+    return figure
+
+
+def kl_curves(evaluations: pd.DataFrame, style: Styles) -> Figure | None:
+    """pass@1 and diversity against the KL to the reference; None where it was not recorded.
+
+    The way begins at the base, at 0: an algorithm whose line lies above another's buys more with
+    the same distance from the base, whatever its coefficient of regularisation.
+    """
+    evaluations = evaluations.dropna(subset=["kl_ref"])
+    if not (evaluations["step"] > 0).any():
+        return None
+    labels = evaluations["label"].unique()
+    with _figure(2, (10, 3.8), labels) as (figure, panels):
+        for axes, metric in zip(panels, ("pass@1", DISTINCT), strict=True):
+            for label, curve in evaluations.dropna(subset=[metric]).groupby("label"):
+                _measured(axes, curve["kl_ref"], curve, metric, style[label], label)
+            axes.set_title(f"{TITLES.get(metric, metric)} (95 % interval)")
+            axes.set_xlabel("KL to the reference, nats per response")
+            _from_zero(axes)
+        _legend(figure, panels[0])
     return figure
 
 
@@ -140,7 +156,7 @@ def diversity_dots(results: pd.DataFrame, style: Styles) -> Figure | None:
     if not names:
         return None
     labels = list(results["label"])
-    size = (10, 1 + 0.34 * len(labels))
+    size = (9.4 + 0.06 * max(map(len, labels)), 1 + 0.34 * len(labels))
     with _figure(len(names), size, (), sharey=True) as (figure, panels):
         rows = np.arange(len(labels))[::-1]
         for axes, name in zip(panels, names, strict=True):
@@ -150,13 +166,18 @@ def diversity_dots(results: pd.DataFrame, style: Styles) -> Figure | None:
                 axes.hlines(row, low, high, color=look["color"], linewidth=2)
                 axes.plot(result[name], row, color=look["color"], marker=look["marker"])
             unit = " (nats)" if name == "token_entropy" else ""
-            axes.set_title(METRIC[name].title + unit)
+            axes.set_title(TITLES[name] + unit)
             axes.set_ylim(-0.6, len(labels) - 0.4)
-            axes.set_xlim(0, 1 if name in ("distinct_of_5", "edit_distance") else None)
+            right = 1.0 if name in (DISTINCT, "edit_distance") else 1.08 * _greatest(results, name)
+            axes.set_xlim(0, right or None)
             axes.grid(axis="y", visible=False)
             axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         panels[0].set_yticks(rows, labels)
     return figure
+
+
+def _greatest(results: pd.DataFrame, name: str) -> float:
+    return float(results[[name, f"{name}_high"]].max(axis=None))
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
@@ -182,6 +203,15 @@ def _figure(
             1, panels, figsize=(width, height), layout="constrained", squeeze=False, sharey=sharey
         )
         yield figure, list(axes.flat)
+
+
+def _measured(
+    axes: Axes, at: pd.Series, curve: pd.DataFrame, name: str, look: dict[str, str], label: str
+) -> None:
+    """A line of the column `name` and its interval."""
+    axes.plot(at, curve[name], label=label, **look)
+    ends = curve[f"{name}_low"], curve[f"{name}_high"]
+    axes.fill_between(at, *ends, color=look["color"], alpha=0.13, linewidth=0)
 
 
 def _scaled(values: pd.Series, x: str) -> pd.Series:

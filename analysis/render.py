@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.metrics import METRICS
+from analysis.metrics import DISTINCT, Metric, metrics
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
+
+    from analysis.sections import Section
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 NOTHING = "–"
@@ -20,10 +22,12 @@ BUDGET_HEADINGS = {
     "generated_tokens": "generated tokens",
     "reference_tokens": "reference tokens",
     "judged_programs": "judged programs",
+    "judged_tests": "judged tests",
     "optimiser_steps": "optimiser steps",
     "wall_s": "wall time (min)",
 }
-TERMINAL_METRICS = ("pass@1", "pass@5", "pass@10", "distinct_of_5", "edit_distance")
+Cells = tuple[list[str], list[list[str]]]  # heading and rows
+TERMINAL_DIVERSITY = (DISTINCT, "edit_distance")
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -34,6 +38,10 @@ def number(value: Any, digits: int = 3) -> str:
 def count(value: Any) -> str:
     """Whole numbers with separators: 512,000."""
     return NOTHING if missing(value) else f"{value:,.0f}"
+
+
+def plural(how_many: int, noun: str) -> str:
+    return f"{how_many} {noun}" if how_many == 1 else f"{how_many} {noun}s"
 
 
 def minutes(seconds: Any) -> str:
@@ -54,21 +62,21 @@ def with_interval(row: Mapping[str, Any], name: str) -> str:
     return f"{number(row[name])} {interval(row, name)}".strip()
 
 
-def measured_metrics(results: pd.DataFrame) -> list[Any]:
-    """The METRICS that have a value in at least one row."""
-    return [metric for metric in METRICS if results[metric.name].notna().any()]
+def measured_metrics(results: pd.DataFrame, ks: Sequence[int]) -> list[Metric]:
+    """The metrics that have a value in at least one row."""
+    return [metric for metric in metrics(ks) if results[metric.name].notna().any()]
 
 
-def result_cells(results: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+def result_cells(results: pd.DataFrame, ks: Sequence[int]) -> Cells:
     """Heading and rows of the result table as text."""
-    metrics = measured_metrics(results)
-    heading = ["", "seeds", "step", *(metric.title for metric in metrics), "pass@1 / base"]
+    shown = measured_metrics(results, ks)
+    heading = ["", "seeds", "step", *(metric.title for metric in shown), "pass@1 / base"]
     rows = [
         [
             row["label"],
             str(row["seeds"]),
             str(row["step"]),
-            *(with_interval(row, metric.name) for metric in metrics),
+            *(with_interval(row, metric.name) for metric in shown),
             number(row.get("gain"), 2),
         ]
         for row in results.to_dict("records")
@@ -76,7 +84,7 @@ def result_cells(results: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     return heading, rows
 
 
-def budget_cells(results: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+def budget_cells(results: pd.DataFrame) -> Cells:
     """Heading and rows of what each group spent, mean over seeds."""
     trained = results[results["step"] > 0]
     columns = {
@@ -94,7 +102,7 @@ def budget_cells(results: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     return ["", *columns.values()], rows
 
 
-def difficulty_cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+def difficulty_cells(table: pd.DataFrame) -> Cells:
     """Heading and rows of `analysis.breakdown.difficulty_table`, a column per tier and k."""
     if not len(table):
         return [], []
@@ -109,7 +117,7 @@ def difficulty_cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     return heading, rows
 
 
-def verdict_cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+def verdict_cells(table: pd.DataFrame) -> Cells:
     """Heading and rows of `analysis.breakdown.verdict_table`, in per cent."""
     heading = ["", *(name.lower().replace("_", " ") for name in table.columns)]
     rows = [
@@ -128,6 +136,15 @@ def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     return table.to_markdown(index=False, colalign=align, disable_numparse=True)
 
 
+def way(results: pd.DataFrame, ks: Sequence[int]) -> str:
+    """From where to where pass@k went, over all rows, for the least k."""
+    name, ends = f"pass@{ks[0]}", []
+    for rows in (results[results["step"] == 0], results[results["step"] > 0]):
+        low, high = number(rows[name].min()), number(rows[name].max())
+        ends.append(low if low == high else f"{low} to {high}")
+    return f"{name} {' → '.join(ends)}"
+
+
 def evaluated(results: pd.DataFrame) -> str:
     """On how many problems and samples the rows rest, in words."""
     sizes = results[["problems", "samples"]].drop_duplicates()
@@ -136,26 +153,38 @@ def evaluated(results: pd.DataFrame) -> str:
     return f"{sizes['problems'].iloc[0]} problems, {sizes['samples'].iloc[0]} samples each."
 
 
-def markdown(results: pd.DataFrame, caveats: Sequence[str]) -> str:
-    """table.md: results, budgets and caveats."""
-    parts = [
-        f"{evaluated(results)} Means over seeds, 95 % bootstrap intervals in brackets.",
-        markdown_table(*result_cells(results)),
-    ]
-    budgets = budget_cells(results)
-    if budgets[1]:
-        parts += ["Spent by the end of training, mean over seeds:", markdown_table(*budgets)]
-    if caveats:
-        parts += ["To bear in mind:", "\n".join(f"- {sentence}" for sentence in caveats)]
-    return "\n\n".join(parts) + "\n"
+def markdown(parts: Sequence[tuple[Section, pd.DataFrame]], skipped: Sequence[str]) -> str:
+    """table.md: results, budgets and caveats of each section."""
+    written = list(skipped)
+    for section, results in parts:
+        if len(parts) > 1:
+            written.append(f"## {section.name}")
+        if len(results):
+            written += [
+                f"{evaluated(results)} Means over seeds, 95 % bootstrap intervals in brackets.",
+                markdown_table(*result_cells(results, section.ks)),
+            ]
+            budgets = budget_cells(results)
+            if budgets[1]:
+                spent = "Spent by the end of training, mean over seeds:"
+                written += [spent, markdown_table(*budgets)]
+        if section.notes:
+            notes = "\n".join(f"- {sentence}" for sentence in section.notes)
+            written += ["To bear in mind:", notes]
+    return "\n\n".join(written) + "\n"
 
 
-def terminal_table(results: pd.DataFrame) -> Table:
+def terminal_table(results: pd.DataFrame, ks: Sequence[int]) -> Table:
     """The main metrics as a rich table, intervals in two digits below the means."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    metrics = [m for m in measured_metrics(results) if m.name in TERMINAL_METRICS]
+    shown = [
+        metric
+        for metric in measured_metrics(results, ks)
+        if metric.name.startswith("pass@") or metric.name in TERMINAL_DIVERSITY
+    ]
     table = Table(box=box.SIMPLE_HEAD, show_lines=False, padding=(0, 1))
     # A run that stopped early, or a longer one, must not pass for its neighbours' equal.
     steps = results.loc[results["step"] > 0, "step"].nunique() > 1
@@ -163,15 +192,17 @@ def terminal_table(results: pd.DataFrame) -> Table:
         "",
         *(["step"] if steps else []),
         "seeds",
-        *(metric.title for metric in metrics),
+        *(metric.title for metric in shown),
         "pass@1\n/ base",
     ):
+        # Labels may be broken into lines, numbers not.
         justify = "right" if heading else "left"
-        table.add_column(heading.replace(" of ", "\nof "), justify=justify, overflow="fold")
+        title = heading.replace(" of ", "\nof ").replace("edit ", "edit\n")
+        table.add_column(title, justify=justify, no_wrap=bool(heading), overflow="fold")
     for row in results.to_dict("records"):
-        cells = [f"{number(row[m.name])}\n[dim]{_dashed(row, m.name)}[/dim]" for m in metrics]
+        cells = [f"{number(row[m.name])}\n[dim]{_dashed(row, m.name)}[/dim]" for m in shown]
         counts = [str(row["step"])] * steps + [str(row["seeds"])]
-        table.add_row(row["label"], *counts, *cells, number(row.get("gain"), 2))
+        table.add_row(Text(row["label"]), *counts, *cells, number(row.get("gain"), 2))
     return table
 
 
@@ -198,5 +229,6 @@ def html(context: Mapping[str, Any]) -> str:
         "minutes": minutes,
         "interval": interval,
         "missing": missing,
+        "plural": plural,
     }
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(context)

@@ -11,14 +11,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from analysis.runs import FILES, Run, RunError, find_runs, load_run
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from analysis.groups import Group
 
 HELP = """\
 Make a report of run folders: tables, figures and one HTML page.
@@ -32,9 +26,10 @@ Make a report of run folders: tables, figures and one HTML page.
   skip_damaged  leave damaged run folders out, naming each, instead of stopping
                 (default: false)
 
-Writes report.html (self-contained), table.md, table.csv (a row per group), runs.csv
-(a row per run), curve.csv and pass_at_k.csv (the data of the figures), difficulty.csv,
-verdicts.csv, and the figures as .png and .svg.
+Experiments (runs of one `name`) are reported each by itself. Writes report.html
+(self-contained), table.md, table.csv (a row per group), runs.csv (a row per run),
+curve.csv and pass_at_k.csv (the data of the figures), difficulty.csv, verdicts.csv,
+and figures/ as .png and .svg.
 """
 
 
@@ -90,93 +85,6 @@ def read(options: Options) -> tuple[list[Run], list[str]]:
     return runs, skipped
 
 
-def write(runs: Sequence[Run], skipped: Sequence[str], out: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Write the report into `out`; return the result table and the caveats.
-
-    Raises OSError if `out` cannot be written.
-    """
-    from analysis import aggregate, breakdown, render
-    from analysis.caveats import caveats
-    from analysis.groups import group_runs
-
-    groups = group_runs(runs)
-    stages = aggregate.stages(groups)
-    results = aggregate.result_table(stages)
-    notes = [*skipped, *caveats(groups, stages)]
-    tables = {
-        "table.csv": results,
-        "runs.csv": aggregate.run_table(groups),
-        "curve.csv": aggregate.evaluation_curve(groups),
-        "pass_at_k.csv": aggregate.pass_at_k_table(stages),
-        "difficulty.csv": breakdown.difficulty_table(stages),
-        "verdicts.csv": breakdown.verdict_table(stages).reset_index(),
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    for name, table in tables.items():
-        table.to_csv(out / name, index=False)
-    (out / "table.md").write_text(render.markdown(results, notes), encoding="utf-8")
-    figures = draw(groups, tables, out)
-    page = render.html(page_context(groups, tables, notes, figures))
-    (out / "report.html").write_text(page, encoding="utf-8")
-    return results, notes
-
-
-def draw(
-    groups: Sequence[Group], tables: dict[str, pd.DataFrame], out: Path
-) -> list[tuple[str, str]]:
-    """Write the figures; return for each its data URI and its caption."""
-    from analysis import plots, render
-    from analysis.aggregate import X_AXES, reward_curve
-
-    longest = max((len(run.metrics) for group in groups for run in group.runs), default=0)
-    window = max(1, longest // 20)
-    rewards, curve, results = reward_curve(groups, window), tables["curve.csv"], tables["table.csv"]
-    style = plots.styles(dict.fromkeys([*results["label"], *(group.label for group in groups)]))
-    at_k = plots.pass_at_k_curves(tables["pass_at_k.csv"], style)
-    dots = plots.diversity_dots(results, style)
-    drawn = [
-        ("pass_at_k", at_k, "pass@k before and after training"),
-        ("diversity", dots, "Diversity before and after training, with 95 % intervals"),
-    ]
-    for x in X_AXES:
-        figure = plots.learning_curves(rewards, curve, x, window, style)
-        drawn.append((f"curves_{x}", figure, f"Learning curves against {plots.X_TITLES[x]}"))
-    return [
-        (render.data_uri(plots.save(figure, out / name)[1]), caption)
-        for name, figure, caption in drawn
-        if figure is not None
-    ]
-
-
-def page_context(
-    groups: Sequence[Group],
-    tables: dict[str, pd.DataFrame],
-    notes: Sequence[str],
-    figures: Sequence[tuple[str, str]],
-) -> dict[str, object]:
-    """What the HTML template shows."""
-    from datetime import UTC, datetime
-
-    from analysis import render
-    from analysis.caveats import settings_that_differ
-
-    results = tables["table.csv"]
-    return {
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "groups": groups,
-        "results": results.to_dict("records"),
-        "evaluated": render.evaluated(results),
-        "metrics": render.measured_metrics(results),
-        "budgets": render.budget_cells(results),
-        "runs": tables["runs.csv"].to_dict("records"),
-        "notes": notes,
-        "figures": figures,
-        "settings": settings_that_differ(groups),
-        "difficulties": render.difficulty_cells(tables["difficulty.csv"]),
-        "verdicts": render.verdict_cells(tables["verdicts.csv"].set_index("label")),
-    }
-
-
 def check_out(out: Path) -> None:
     """Refuse to write among a run's own files, or where a file is in the way."""
     if out.exists() and not out.is_dir():
@@ -195,7 +103,7 @@ def main(arguments: Sequence[str]) -> int:
         options = parse(arguments)
         check_out(options.out)
         runs, skipped = read(options)
-        results, notes = write(runs, skipped, options.out)
+        report(runs, skipped, options.out)
     except UsageError as error:
         print(f"error: {error} (see --help)", file=sys.stderr)
         return 2
@@ -205,21 +113,30 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}; check its permissions", file=sys.stderr)
         return 1
-    show(results, notes, options.out)
     return 0
 
 
-def show(results: pd.DataFrame, notes: Sequence[str], out: Path) -> None:
-    """Print the main table, the caveats and where the report is."""
+def report(runs: Sequence[Run], skipped: Sequence[str], out: Path) -> None:
+    """Write the report into `out`; print the main tables, the caveats and where it is."""
     from rich.console import Console
 
+    from analysis.page import write
     from analysis.render import terminal_table
+    from analysis.sections import sections
 
+    parts = sections(runs)
+    written = write(parts, skipped, out)
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = max(console.width, 100)
-    console.print(terminal_table(results))
-    for sentence in notes:
+        console.width = max(console.width, 120)
+    for section, results in zip(parts, written, strict=True):
+        if len(parts) > 1:
+            console.rule(section.name, align="left", style="dim")
+        if len(results):
+            console.print(terminal_table(results, section.ks))
+        for sentence in section.notes:
+            console.print(f"note: {sentence}", markup=False)
+    for sentence in skipped:
         console.print(f"note: {sentence}", markup=False)
     print(f"report: {out / 'report.html'}")
 

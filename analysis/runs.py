@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.pass_at_k import KS
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -53,6 +55,17 @@ class Run:
     @property
     def name(self) -> str:
         return f"{self.path.parent.name}/{self.path.name}"
+
+    @property
+    def experiment(self) -> str:
+        return str(self.config.get("name") or self.path.parent.name)
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The k of pass@k that the run's `eval.k` asks for."""
+        section = self.config.get("eval")
+        asked = section.get("k") if isinstance(section, dict) else None
+        return tuple(sorted(set(asked or KS)))
 
     def evaluation(self, step: int) -> pd.DataFrame:
         """The samples of the evaluation at `step`."""

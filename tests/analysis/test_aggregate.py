@@ -2,17 +2,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.aggregate import (
-    evaluation_curve,
-    pass_at_k_table,
-    result_table,
-    reward_curve,
-    run_table,
-    stages,
-)
+from analysis.aggregate import curve_ks, pass_at_k_table, result_table, run_table
 from analysis.breakdown import difficulty_table, verdict_table
+from analysis.curves import evaluation_curve
 from analysis.groups import group_runs
 from analysis.runs import load_run
+from analysis.stages import stages
 
 
 @pytest.fixture
@@ -43,13 +38,6 @@ def test_the_base_stands_once_and_each_group_at_its_end(groups):
     assert (results["pass@5"] <= results["pass@10"]).all()
 
 
-def test_another_model_has_another_base(tmp_path, make_run):
-    a = make_run(tmp_path / "a", "spo", 0)
-    b = make_run(tmp_path / "b", "ppo", 0, config={"model.name": "big", "eval.every": 20})
-    found = stages(group_runs([load_run(a), load_run(b)]))
-    assert [stage.label for stage in found] == ["base name=big", "base name=nano", "ppo", "spo"]
-
-
 def test_pass_at_k_rises_with_k_and_starts_at_the_accepted_share(groups):
     table = pass_at_k_table(stages(groups))
     for _, curve in table.groupby("label"):
@@ -57,25 +45,16 @@ def test_pass_at_k_rises_with_k_and_starts_at_the_accepted_share(groups):
         assert curve["mean"].is_monotonic_increasing
 
 
-def test_curves_are_placed_at_the_budget_spent(groups):
-    curve = evaluation_curve(groups)
-    spo = curve[curve["label"] == "spo"].set_index("step")
-    assert list(spo.index) == [0, 10, 20]
-    assert spo.loc[0, "generated_tokens"] == 0
-    runs = groups[1].runs
-    at_10 = [run.metrics.set_index("step").loc[10] for run in runs]
-    tokens = [row["budget/generated_tokens"] + row["budget/reference_tokens"] for row in at_10]
-    assert spo.loc[10, "generated_tokens"] == pytest.approx(np.mean(tokens))
-    assert spo.loc[10, "wall_time"] == pytest.approx(np.mean([r["time/total_s"] for r in at_10]))
-    assert spo.loc[20, "mean"] == pytest.approx(np.mean([share(run, 20) for run in runs]))
-
-
-def test_rewards_are_smoothed_and_spread_over_seeds(groups):
-    curve = reward_curve(groups, window=4)
-    last = curve[(curve["label"] == "spo") & (curve["step"] == 20)].iloc[0]
-    means = [run.metrics["reward_mean"].iloc[-4:].mean() for run in groups[1].runs]
-    assert last["mean"] == pytest.approx(np.mean(means))
-    assert (last["low"], last["high"]) == (pytest.approx(min(means)), pytest.approx(max(means)))
+def test_pass_at_k_is_drawn_up_to_the_largest_k_that_was_asked_for(groups):
+    table = pass_at_k_table(stages(groups, (2, 4)))
+    assert sorted(table["k"].unique()) == [1, 2, 3, 4]
+    assert list(result_table(stages(groups, (2, 4))).filter(regex=r"^pass@\d+$")) == [
+        "pass@2",
+        "pass@4",
+    ]
+    many = curve_ks(200)
+    assert (many[0], many[-1]) == (1, 200)
+    assert len(many) <= 20
 
 
 def test_the_run_table_has_every_run(groups):
@@ -83,6 +62,14 @@ def test_the_run_table_has_every_run(groups):
     assert len(table) == 4
     assert table["averaged"].all()
     assert set(table["commit"]) == {"0123abc"}
+
+
+def test_the_run_table_says_where_programs_ran_in_words(tmp_path, make_run):
+    place = {"name": "docker", "strength": "no network", "python": "3.11", "numpy": "2.4.6"}
+    run = load_run(make_run(tmp_path, info={"sandbox": place}))
+    row = run_table(group_runs([run])).iloc[0]
+    assert row["sandbox"] == "docker"
+    assert row["sandbox_strength"] == "no network; python 3.11, numpy 2.4.6"
 
 
 def test_tables_without_optional_columns_are_read(tmp_path, make_run):

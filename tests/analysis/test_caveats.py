@@ -1,9 +1,9 @@
 import pandas as pd
 
-from analysis.aggregate import stages
-from analysis.caveats import caveats, settings_that_differ
+from analysis.caveats import caveats
 from analysis.groups import group_runs
 from analysis.runs import load_run
+from analysis.stages import stages
 
 
 def notes_of(*paths):
@@ -44,6 +44,42 @@ def test_different_budgets_are_told_with_their_sizes(tmp_path, make_run):
     assert "optimiser steps from 20 (spo) to 40 (ppo)" in told
 
 
+def test_reference_tokens_and_tests_that_only_one_group_spent_are_told(tmp_path, make_run):
+    spo, grpo = make_run(tmp_path, "spo", 0), make_run(tmp_path, "grpo", 0)
+    for path, tokens, tests in ((spo, 1000, 90), (grpo, 0, 30)):
+        metrics = pd.read_parquet(path / "metrics.parquet")
+        metrics["budget/reference_tokens"] = metrics["step"] * tokens
+        metrics["budget/judged_tests"] = metrics["step"] * tests
+        metrics.to_parquet(path / "metrics.parquet")
+    told = next(note for note in notes_of(spo, grpo) if "did not spend the same" in note)
+    assert "reference tokens from 0 (grpo) to 20,000 (spo)" in told
+    assert "judged tests from 600 (grpo) to 1,800 (spo)" in told
+    assert "judged programs" not in told
+
+
+def test_a_group_that_was_only_evaluated_spent_nothing_to_compare(tmp_path, make_run):
+    base = make_run(tmp_path / "a", "spo", 0, steps=0, config={"model.name": "big"})
+    notes = notes_of(base, make_run(tmp_path / "b", "spo", 0))
+    assert not any("did not spend the same" in note for note in notes)
+
+
+def test_facts_of_the_machine_are_told_in_words(tmp_path, make_run):
+    facts = [
+        {
+            "hardware": {"machine": "x86_64", "memory_gb": gb},
+            "sandbox": {"name": name, "strength": "long " * 30},
+        }
+        for gb, name in ((8.0, "docker"), (16.0, "embedded"))
+    ]
+    notes = notes_of(
+        make_run(tmp_path, "spo", 0, info=facts[0]), make_run(tmp_path, "spo", 1, info=facts[1])
+    )
+    text = " ".join(notes)
+    assert "2 different hardware (memory_gb 16 and memory_gb 8)" in text
+    assert "2 different sandboxes (docker and embedded)" in text
+    assert "{" not in text
+
+
 def test_different_provenance_is_told(tmp_path, make_run):
     changes = {"data_hash": "other", "judge_version": "2", "commit": "fedcba+", "sandbox": "docker"}
     notes = notes_of(make_run(tmp_path, "spo", 0), make_run(tmp_path, "ppo", 0, info=changes))
@@ -67,13 +103,6 @@ def test_failures_of_the_judge_are_counted(tmp_path, make_run):
     evals.loc[evals.index[:3], "verdict"] = "INFRA_ERROR"
     evals.to_parquet(path / "evals.parquet")
     assert any("the judge failed on 3 of 240 samples" in note for note in notes_of(path))
-
-
-def test_settings_table_leaves_the_algorithms_own_aside(tmp_path, make_run):
-    a = make_run(tmp_path / "a", "spo", 0)
-    b = make_run(tmp_path / "b", "ppo", 0, config={"algo.lam": 1.0, "train.sync_every": 10})
-    groups = group_runs([load_run(a), load_run(b)])
-    assert settings_that_differ(groups) == {"train.sync_every": ["10", "1"]}
 
 
 def test_an_engine_that_was_not_the_learner_is_told(tmp_path, make_run):

@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from analysis.groups import distinguish, flatten, group_runs
+from analysis.groups import flatten, group_runs
 from analysis.runs import load_run
 
 
@@ -79,7 +79,5 @@ def test_a_run_that_stopped_early_is_not_averaged_at_the_end(tmp_path, make_run)
     assert [run.seed for run in group.complete] == [0]
 
 
-def test_flat_keys_and_ambiguous_last_parts():
+def test_nested_keys_become_dotted_ones():
     assert flatten({"a": {"b": 1, "c": {"d": [2]}}}) == {"a.b": 1, "a.c.d": [2]}
-    variants = [{"a.rate": 1, "b.rate": 1, "x": 1}, {"a.rate": 2, "b.rate": 3, "x": 2}]
-    assert distinguish("n", variants) == ["n a.rate=1 b.rate=1 x=1", "n a.rate=2 b.rate=3 x=2"]

@@ -1,13 +1,19 @@
 import pandas as pd
 import pytest
 
-from analysis.metrics import METRIC, scores, summarise
+from analysis.aggregate import interval_of
+from analysis.metrics import curve_scores, metrics, scores
 
 
 def samples(*rows):
     """(problem, verdict, program, tokens, entropy), … → a frame as in evals.parquet."""
     frame = pd.DataFrame(rows, columns=["problem", "verdict", "program", "tokens", "entropy"])
     return frame.assign(step=0, sample=range(len(frame)), passed=0, total=1)
+
+
+def summarise(per_problem):
+    """Metric → reported number."""
+    return {name: interval_of([per_problem], name).mean for name in per_problem["metric"].unique()}
 
 
 def test_infra_errors_leave_the_denominator():
@@ -59,4 +65,13 @@ def test_token_entropy_weighs_every_token_once():
 
 def test_every_metric_that_is_computed_is_described():
     rows = [("p", "ACCEPTED", f"print({i % 3} + 1)", 4, 0.5) for i in range(12)]
-    assert set(scores(samples(*rows))["metric"]) == set(METRIC)
+    for ks in ((1, 5, 10), (3,)):
+        described = {metric.name for metric in metrics(ks)}
+        assert set(scores(samples(*rows), ks)["metric"]) == described
+
+
+def test_curves_show_the_same_numbers_as_the_tables():
+    rows = [("p", "ACCEPTED", f"print({i % 3} + 1)", 4, 0.5) for i in range(12)]
+    rows += [("q", "WRONG_ANSWER", "print(1)", 4, 0.5)] * 3
+    whole, curve = summarise(scores(samples(*rows))), summarise(curve_scores(samples(*rows)))
+    assert curve == {name: whole[name] for name in ("pass@1", "distinct_of_5")}

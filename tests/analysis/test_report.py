@@ -19,14 +19,19 @@ class Page(html.parser.HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.words, self.images, self.open, self.outside = [], [], [], []
+        self.links, self.places = set(), set()
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         named = dict(attrs)
         if tag == "img":
             self.images.append(named["src"])
-        if "href" in named or (tag == "script"):
+        if tag in ("script", "link", "iframe"):
             self.outside.append(tag)
+        if "href" in named:
+            self.links.add(named["href"])
+        if "id" in named:
+            self.places.add(f"#{named['id']}")
         if tag not in ("meta", "img", "br"):
             self.open.append(tag)
 
@@ -34,7 +39,8 @@ class Page(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.words.append(data)
+        if self.open[-1:] != ["style"]:
+            self.words.append(data)
 
 
 def files(folder):
@@ -64,17 +70,71 @@ def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
         assert f"{row['pass@1']:.3f}" in done.stdout
         assert f"{row['pass@10']:.3f}" in (out / "table.md").read_text()
     assert len(pd.read_csv(out / "runs.csv")) == 6
-    for name in ("pass_at_k", "diversity", "curves_step", "curves_generated_tokens"):
-        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert "<svg" in (out / f"{name}.svg").read_text()
+    for name in ("pass_at_k", "diversity", "kl", "curves_step", "curves_generated_tokens"):
+        figure = out / "figures" / "compare" / name
+        assert figure.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in figure.with_suffix(".svg").read_text()
     page = Page((out / "report.html").read_text())
     assert page.open == []
     assert page.outside == []
-    assert len(page.images) == 5
+    assert len(page.images) == 6
     assert all(source.startswith("data:image/svg+xml;base64,") for source in page.images)
     text = " ".join(page.words)
     for words in ("compare/spo-1", "0123abc", "d4ta", "Fewer than 5 seeds", "distinct of 5"):
         assert words in text
+
+
+def test_each_experiment_has_a_section_and_labels_that_can_be_read(tmp_path, make_run, capsys):
+    place = {"name": "docker", "strength": "no network"}
+    task = {"left_out": {"no tests": 17}, "decontaminated": []}
+    for i, name in enumerate(("a b", "a/b")):
+        for every in (1, 8):
+            config = {
+                "name": name,
+                "train.sync_every": every,
+                "engine.batch_size": 64 * every,
+                "engine.memory_share": 0.5 / every,
+                "model.path": f"/data/models/{'warmed-up-' * 12}{every}/final",
+                "task.filter": {"difficulty": ["EASY", "MEDIUM"][:every]},
+            }
+            info = {"sandbox": place, "task": task, "hardware": {"cpus": 2, "memory_gb": every}}
+            root = tmp_path / "outputs" / f"{i}-{every}"
+            make_run(root, "spo", config=config, info=info, problems=6)
+    failed = make_run(tmp_path / "outputs", "ppo", status="failed", config={"name": "broken"})
+    (failed / "evals.parquet").unlink()
+    out = tmp_path / "report"
+    assert main([f"runs={tmp_path}/outputs", f"out={out}"]) == 0
+    printed = capsys.readouterr().out
+    page = Page((out / "report.html").read_text())
+    assert page.open == page.outside == []
+    assert page.links == page.places
+    assert len(page.links) == 3
+    assert len(page.images) == 2 * 6
+    table = pd.read_csv(out / "table.csv")
+    assert set(table["experiment"]) == {"a b", "a/b"}
+    assert set(table["label"]) > {"spo sync_every=1", "spo sync_every=8"}
+    assert table["label"].str.len().max() < 50
+    text = " ".join(page.words)
+    assert "17 left out: no tests 17" in text
+    for words in (text, printed, (out / "table.md").read_text()):
+        assert "a/b" in words
+        assert "broken" in words
+        assert "{" not in words
+
+
+def test_the_runs_own_k_is_in_all_tables(tmp_path, make_run, capsys):
+    make_run(tmp_path / "outputs", problems=6, samples=8, config={"eval.k": [2, 4, 16]})
+    out = tmp_path / "report"
+    assert main([f"runs={tmp_path}/outputs", f"out={out}"]) == 0
+    page = " ".join(Page((out / "report.html").read_text()).words)
+    printed = capsys.readouterr().out
+    for text in (page, printed, (out / "table.md").read_text()):
+        assert "pass@2" in text
+        assert "pass@4" in text
+        assert "pass@16 is left out" in text
+        assert "pass@10" not in text
+    assert pd.read_csv(out / "pass_at_k.csv")["k"].max() == 4
+    assert set(pd.read_csv(out / "difficulty.csv")["metric"]) == {"pass@2", "pass@4"}
 
 
 def test_text_from_run_folders_is_escaped(tmp_path, make_run):

@@ -1,0 +1,95 @@
+"""The way between the base and the end: rewards and evaluations against what was spent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from analysis.aggregate import interval_of, named
+from analysis.groups import Group
+from analysis.metrics import DISTINCT, curve_scores
+from analysis.runs import Run
+
+# Each axis is the sum of those of its columns that were recorded. What the reference writes for
+# SPO's initial values is charged like any other token.
+X_AXES = {
+    "step": ("step",),
+    "generated_tokens": ("budget/generated_tokens", "budget/reference_tokens"),
+    "wall_time": ("time/total_s",),
+}
+KL_STEPS = 10
+MEASURED = ("pass@1", DISTINCT)
+
+
+def evaluation_curve(groups: Sequence[Group]) -> pd.DataFrame:
+    """Every evaluation: label, seeds, the X_AXES, kl_ref, and MEASURED with _low and _high.
+
+    An evaluation is averaged over the runs that have it, and placed at their mean budget and KL.
+    """
+    rows = []
+    for group in groups:
+        for step in sorted({step for run in group.runs for step in run.evaluated_steps}):
+            runs = [run for run in group.runs if step in run.evaluated_steps]
+            row = {"label": group.label, "seeds": len(runs)}
+            row |= {x: np.mean([spent_at(run, step, x) for run in runs]) for x in X_AXES}
+            row["kl_ref"] = np.mean([kl_at(run, step) for run in runs])
+            per_run = [curve_scores(run.evaluation(step)) for run in runs]
+            for metric in MEASURED:
+                row |= named(interval_of(per_run, metric), metric)
+            rows.append(row)
+    measured = [f"{metric}{end}" for metric in MEASURED for end in ("", "_low", "_high")]
+    return pd.DataFrame(rows, columns=["label", "seeds", *X_AXES, "kl_ref", *measured])
+
+
+def spent(run: Run, x: str) -> pd.Series:
+    """The x-axis' value after each step of run.metrics; NaN where it was not recorded."""
+    columns = [column for column in X_AXES[x] if column in run.metrics]
+    if not columns:
+        return pd.Series(np.nan, index=run.metrics.index)
+    return run.metrics[columns].astype(float).sum(axis=1)
+
+
+def spent_at(run: Run, step: int, x: str) -> float:
+    """The x-axis' value when `step` steps had been trained; 0 at step 0."""
+    if step == 0:
+        return 0.0
+    values = spent(run, x)[run.metrics["step"] <= step]
+    return float(values.iloc[-1]) if len(values) else float("nan")
+
+
+def kl_at(run: Run, step: int) -> float:
+    """KL(policy, reference) of whole responses in nats after `step` steps; NaN if not recorded.
+
+    `eval/kl_ref` was measured at the evaluation. A run without it has the loss's own `kl_ref`, of
+    which the mean of the last KL_STEPS steps is taken; a loss without a reference has none.
+    """
+    if step == 0:
+        return 0.0
+    so_far = run.metrics[run.metrics["step"] <= step]
+    if "eval/kl_ref" in so_far:
+        at = so_far.loc[so_far["step"] == step, "eval/kl_ref"].astype(float)
+        return float(at.iloc[0]) if len(at) else float("nan")
+    if "kl_ref" in so_far:
+        return float(so_far["kl_ref"].tail(KL_STEPS).astype(float).mean())
+    return float("nan")
+
+
+def reward_curve(groups: Sequence[Group], window: int) -> pd.DataFrame:
+    """Training reward, mean of the last `window` steps: label, the X_AXES, mean, low, high.
+
+    `low` and `high` are the least and the greatest over seeds; no interval is claimed. Steps that
+    not every run of the group has reached are averaged over those that have.
+    """
+    frames = []
+    for group in groups:
+        for run in group.runs:
+            frame = pd.DataFrame({x: spent(run, x) for x in X_AXES})
+            reward = run.metrics["reward_mean"].astype(float)
+            frame["reward"] = reward.rolling(window, min_periods=1).mean()
+            frames.append(frame.assign(label=group.label, at=run.metrics["step"]))
+    steps = pd.concat(frames).groupby(["label", "at"])
+    reward = steps["reward"].agg(["mean", "min", "max"])
+    curve = steps[list(X_AXES)].mean().join(reward)
+    return curve.rename(columns={"min": "low", "max": "high"}).reset_index().drop(columns="at")

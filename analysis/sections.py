@@ -1,0 +1,41 @@
+"""A report's sections: one for each experiment, with what its runs share and where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.caveats import caveats
+from analysis.groups import Group, group_runs
+from analysis.runs import Run
+from analysis.stages import Stage, ks_of, stages
+
+
+@dataclass(frozen=True)
+class Section:
+    """One experiment: its groups, the rows of its tables, and what to bear in mind."""
+
+    name: str
+    groups: list[Group]
+    ks: tuple[int, ...]
+    stages: list[Stage]  # empty where nothing was evaluated yet
+    notes: list[str]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for group in self.groups for run in (*group.runs, *group.repeats)]
+
+
+def sections(runs: Sequence[Run]) -> list[Section]:
+    """The runs by experiment, sorted by its name; labels say what differs within it."""
+    by_name: dict[str, list[Run]] = {}
+    for run in runs:
+        by_name.setdefault(run.experiment, []).append(run)
+    return [_section(name, by_name[name]) for name in sorted(by_name)]
+
+
+def _section(name: str, runs: Sequence[Run]) -> Section:
+    groups = group_runs(runs)
+    ks, notes = ks_of(runs)
+    rows = stages(groups, ks)
+    return Section(name, groups, ks, rows, [*caveats(groups, rows), *notes])

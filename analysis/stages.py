@@ -1,0 +1,101 @@
+"""The rows of a comparison: the models as they were evaluated, before training and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from analysis.groups import Group, flatten, settings_of
+from analysis.labels import Settings, distinguish, listed, natural, spelling
+from analysis.metrics import scores
+from analysis.pass_at_k import KS
+from analysis.runs import Run
+
+# What makes a base another one: its model, its problems, how it is sampled, and who judges.
+OF_BASE = ("model", "task", "eval", "judge", "data_hash")
+# Settings among those that do not touch the evaluation at step 0.
+NOT_OF_BASE = ("eval.every", "eval.k", "task.reward.")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One row of the result table: a model (the base, or a group's at its end) as evaluated."""
+
+    label: str
+    step: int
+    runs: tuple[Run, ...]
+    ks: tuple[int, ...] = KS
+
+    @cached_property
+    def scores(self) -> list[pd.DataFrame]:
+        """`analysis.metrics.scores`, one frame per run."""
+        return [scores(samples, self.ks) for samples in self.samples]
+
+    @cached_property
+    def samples(self) -> list[pd.DataFrame]:
+        """The evaluation's samples, one frame per run."""
+        return [run.evaluation(self.step) for run in self.runs]
+
+
+def stages(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[Stage]:
+    """The bases first (one for each model, task, evaluation and judge), then each group's end."""
+    ends = [Stage(g.label, g.last_step, g.complete, tuple(ks)) for g in groups if g.last_step > 0]
+    return bases(groups, ks) + ends
+
+
+def bases(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[Stage]:
+    """The evaluations at step 0; runs that share a base and a seed share its samples too."""
+    found: dict[str, tuple[Settings, dict[int | None, Run]]] = {}
+    for run in (run for group in groups for run in group.runs if 0 in run.evaluated_steps):
+        settings = base_settings(run)
+        key = spelling({name: spelling(value) for name, value in settings.items()})
+        found.setdefault(key, (settings, {}))[1][run.seed] = run
+    labels = distinguish("base", [settings for settings, _ in found.values()])
+    members = [tuple(runs.values()) for _, runs in found.values()]
+    rows = [Stage(label, 0, runs, tuple(ks)) for label, runs in zip(labels, members, strict=True)]
+    return sorted(rows, key=lambda row: natural(row.label))
+
+
+def base_settings(run: Run) -> Settings:
+    """What the evaluation at step 0 depends on, the seed aside."""
+    configured = {
+        key: value
+        for key, value in settings_of(run).items()
+        if key.split(".")[0] in OF_BASE and not key.startswith(NOT_OF_BASE)
+    }
+    judge = {key: run.info.get(key) for key in ("judge_version", "sandbox")}
+    return configured | flatten(judge)
+
+
+def ks_of(runs: Sequence[Run]) -> tuple[tuple[int, ...], list[str]]:
+    """The k of pass@k that all runs ask for (`eval.k`) and have the samples for, and notes.
+
+    A note for each k that is left out, with the reason. Where no k is common, k = 1.
+    """
+    runs = [run for run in runs if len(run.evals)]
+    asked = {run: set(run.ks) for run in runs}
+    reached = {run: {k for k in asked[run] if k <= samples_per_problem(run.evals)} for run in runs}
+    notes = []
+    for k in sorted(set().union(*asked.values())):
+        short = [run for run in runs if k in asked[run] - reached[run]]
+        if short:
+            most = max(samples_per_problem(run.evals) for run in short)
+            notes.append(
+                f"pass@{k} is left out: {listed([run.name for run in short])} asked for it "
+                f"(eval.k) with only {most} samples per problem."
+            )
+    common = set.intersection(*reached.values()) if reached else set()
+    unshared = sorted(set().union(*reached.values()) - common)
+    if unshared:
+        left = listed([f"pass@{k}" for k in unshared])
+        are = "is" if len(unshared) == 1 else "are"
+        notes.append(f"The runs differ in eval.k; {left} {are} not in all of them and left out.")
+    return tuple(sorted(common)) or (1,), notes
+
+
+def samples_per_problem(samples: pd.DataFrame) -> int:
+    """The most samples that a problem has in one evaluation."""
+    return int(samples.groupby(["step", "problem"]).size().max())
