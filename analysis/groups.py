@@ -14,8 +14,8 @@ from typing import Any
 from analysis.labels import Settings, distinguish, natural, spelling
 from analysis.runs import Run
 
-# What names, places or shows a run without changing what it computes.
-NOT_SETTINGS = ("seed", "output_dir", "name", "logger")
+# What names, places, shows or measures a run without changing what it learns.
+NOT_SETTINGS = ("seed", "output_dir", "name", "logger", "eval.k", "eval.kl_samples")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def settings_of(run: Run) -> Settings:
     flat = {
         key: value
         for key, value in flatten(run.config).items()
-        if key.split(".")[0] not in NOT_SETTINGS
+        if key not in NOT_SETTINGS
+        and key.split(".")[0] not in NOT_SETTINGS
         and not (isinstance(value, str) and value.startswith((home + "/", str(run.path))))
     }
     return flat | {"data_hash": run.info.get("data_hash")}

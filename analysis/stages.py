@@ -17,7 +17,7 @@ from analysis.runs import Run
 # What makes a base another one: its model, its problems, how it is sampled, and who judges.
 OF_BASE = ("model", "task", "eval", "judge", "data_hash")
 # Settings among those that do not touch the evaluation at step 0.
-NOT_OF_BASE = ("eval.every", "eval.k", "task.reward.")
+NOT_OF_BASE = ("eval.every", "task.reward")
 
 
 @dataclass(frozen=True)

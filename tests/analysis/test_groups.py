@@ -9,9 +9,10 @@ def groups_of(*paths):
     return {group.label: group for group in group_runs([load_run(path) for path in paths])}
 
 
-def test_runs_that_differ_in_seed_and_place_are_one_group(tmp_path, make_run):
+def test_runs_that_differ_in_seed_place_and_what_is_shown_are_one_group(tmp_path, make_run):
     a = make_run(tmp_path / "here", "spo", 0)
-    b = make_run(tmp_path / "there", "spo", 1, config={"logger": {"name": "wandb"}})
+    config = {"logger": {"name": "wandb"}, "eval.k": [1, 4], "eval.kl_samples": 8}
+    b = make_run(tmp_path / "there", "spo", 1, config=config)
     groups = groups_of(a, b)
     assert list(groups) == ["spo"]
     assert [run.seed for run in groups["spo"].runs] == [0, 1]

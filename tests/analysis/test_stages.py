@@ -38,7 +38,7 @@ def test_bases_that_were_judged_or_sampled_otherwise_stay_apart(tmp_path, make_r
 
 def test_bases_are_one_where_only_training_differs(tmp_path, make_run):
     a = make_run(tmp_path / "a", "spo", 0)
-    config = {"train.sync_every": 10, "eval.k": [1], "eval.every": 20, "algo.beta": 1.0}
+    config = {"train.sync_every": 10, "eval.every": 20, "task.reward": {"low": -1.0}}
     b = make_run(tmp_path / "b", "ppo", 1, config=config)
     (base,) = bases_of(a, b)
     assert sorted(run.seed for run in base.runs) == [0, 1]
