@@ -1,8 +1,9 @@
 """The system-call filter of a test process, as a BPF program (seccomp(2), filter mode).
 
-It is an allowlist: what a program needs to compute, to read its files and to start threads. All
-else fails with EPERM: processes, exec, sockets, signals to others, mounts, namespaces, ptrace,
-io_uring, System V IPC, keys, memfd_create. The host builds it; `inside/` only installs it.
+It is an allowlist: what a program needs to compute, to read its files, to start threads and to run
+an event loop. All else fails with EPERM: processes, exec, sockets (but for a connected pair),
+signals to others, mounts, namespaces, ptrace, io_uring, System V IPC, keys, memfd_create. The host
+builds it; `inside/` only installs it.
 
 Around it, in a container, lies the engine's filter: `container_profile` is the same list and what
 the fork server needs beyond it.
@@ -31,6 +32,8 @@ _ALLOWED = {
         "times=100 getrlimit=97 setrlimit=160 time=201 gettimeofday=96 clock_gettime=228",
         "clock_getres=229 nanosleep=35 clock_nanosleep=230 alarm=37 getitimer=36 setitimer=38",
         "getrandom=318 poll=7 ppoll=271 select=23 pselect6=270 pipe=22 pipe2=293 wait4=61",
+        "epoll_create1=291 epoll_ctl=233 epoll_wait=232 epoll_pwait=281 eventfd2=290",
+        "getsockname=51 recvfrom=45",
     ),
     "aarch64": (
         "read=63 write=64 readv=65 writev=66 pread64=67 pwrite64=68 lseek=62 close=57",
@@ -44,21 +47,23 @@ _ALLOWED = {
         "times=153 getrlimit=163 setrlimit=164 gettimeofday=169 clock_gettime=113",
         "clock_getres=114 nanosleep=101 clock_nanosleep=115 getitimer=102 setitimer=103",
         "getrandom=278 ppoll=73 pselect6=72 pipe2=59 wait4=260",
+        "epoll_create1=20 epoll_ctl=21 epoll_pwait=22 eventfd2=19 getsockname=204 recvfrom=207",
     ),
 }
-# Calls of which only some arguments are allowed: clone, clone3, prctl, prlimit64, ioctl, fcntl.
-_CHECKED = {"x86_64": (56, 435, 157, 302, 16, 72), "aarch64": (220, 435, 167, 261, 29, 25)}
-_CHECKED_NAMES = ("clone", "prctl", "prlimit64", "ioctl", "fcntl")
+# Calls of which only some arguments are allowed: clone, clone3, prctl, prlimit64, ioctl, fcntl,
+# socketpair, sendto.
+_CHECKED = {
+    "x86_64": (56, 435, 157, 302, 16, 72, 53, 44),
+    "aarch64": (220, 435, 167, 261, 29, 25, 199, 206),
+}
+_CHECKED_NAMES = ("clone", "prctl", "prlimit64", "ioctl", "fcntl", "socketpair", "sendto")
 # What starts, limits, watches and ends test processes, and takes the server into its cage.
 _SERVER_CALLS = (
     "chroot execve fchmod kill pidfd_open pidfd_send_signal preadv preadv2 setgroups setresgid",
     "setresuid setsid tgkill",
 )
 # What a container runtime does between installing the filter and starting the server.
-_RUNTIME_CALLS = (
-    "capget capset epoll_create1 epoll_ctl epoll_pwait eventfd2 execveat fchdir fstatfs openat2",
-    "setgid setuid statfs umask",
-)
+_RUNTIME_CALLS = ("capget capset execveat fchdir fstatfs openat2 setgid setuid statfs umask",)
 _OPENS = {"x86_64": {257: 2, 2: 1}, "aarch64": {56: 2}}  # openat, open: which argument has flags
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -80,6 +85,8 @@ _ACCESS, _CREATE, _TRUNCATE = 0o3, 0o100, 0o1000  # O_ACCMODE, O_CREAT, O_TRUNC
 _WRITING = _ACCESS | _CREATE | _TRUNCATE
 _PRCTLS = (15, 16)  # PR_SET_NAME, PR_GET_NAME
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS … FIOCLEX: never a device's
+_AF_UNIX, _SOCK_STREAM = 1, 1
+_SOCK_FLAGS = 0o2004000  # SOCK_CLOEXEC, SOCK_NONBLOCK
 _FCNTLS = (0, 1, 2, 3, 4, 1030)  # F_DUPFD … F_SETFL, F_DUPFD_CLOEXEC
 
 
@@ -112,6 +119,36 @@ def _thread_only() -> bytes:
             _op(_JUMP_BITS, _NEW_NAMESPACES, 3, 0),
             _op(_AND, needed),
             _op(_JUMP_EQUAL, needed, 0, 1),
+            _op(_RETURN, _ALLOW),
+            _fail(errno.EPERM),
+        )
+    )
+
+
+def _pipe_like_pair() -> bytes:
+    """Allow socketpair for two connected streams of this process: event loops wake by them."""
+    return b"".join(
+        (
+            _argument(0),
+            _op(_JUMP_EQUAL, _AF_UNIX, 0, 4),
+            _argument(1),
+            _op(_AND, 0xFFFFFFFF & ~_SOCK_FLAGS),
+            _op(_JUMP_EQUAL, _SOCK_STREAM, 0, 1),
+            _op(_RETURN, _ALLOW),
+            _fail(errno.EPERM),
+        )
+    )
+
+
+def _to_no_address(index: int) -> bytes:
+    """Allow sendto where the address, argument `index`, is NULL: to the other end of a pair."""
+    low = _ARGUMENTS + 8 * index
+    return b"".join(
+        (
+            _op(_LOAD, low),
+            _op(_JUMP_EQUAL, 0, 0, 3),
+            _op(_LOAD, low + 4),
+            _op(_JUMP_EQUAL, 0, 0, 1),
             _op(_RETURN, _ALLOW),
             _fail(errno.EPERM),
         )
@@ -181,6 +218,8 @@ def child_filter(machine: str | None = None, *, opening: Opening = "any") -> byt
         _one_of(0, (0,), errno.EPERM),
         _one_of(1, _IOCTLS, errno.ENOTTY),
         _one_of(1, _FCNTLS, errno.EPERM),
+        _pipe_like_pair(),
+        _to_no_address(4),
     ]
     body_of = {int(item.partition("=")[2]): 1 for item in " ".join(_ALLOWED[machine]).split()}
     body_of |= {number: index for index, number in enumerate(_CHECKED[machine], start=2)}

@@ -77,4 +77,22 @@ attempt("interface", up)
 syscall("sethostname", (170, 161), b"owned", 5)
 """
     ),
+    "out of a pair of sockets": kernel_probe(
+        """
+import socket
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+    try:
+        one, other = socket.socketpair(type=kind)
+    except OSError:
+        continue
+    for name in ("\\0" + world["nonce"], "/var/run/docker.sock"):
+        attempt("connect", one.connect, name)
+        attempt("send", one.sendto, b"secret", name)
+        attempt("bind", one.bind, "\\0own-" + world["nonce"])
+    attempt("listen", one.listen)
+    attempt("descriptor", socket.send_fds, one, [b"x"], [0])
+    syscall("dissolve", (42, 203), one.fileno(), (ctypes.c_short * 8)(), 16)
+attempt("inet", socket.socketpair, socket.AF_INET)
+"""
+    ),
 }

