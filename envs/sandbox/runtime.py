@@ -27,7 +27,9 @@ ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
     "MALLOC_ARENA_MAX": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    "ONLINE_JUDGE": "true",  # by which many programs decide not to open their author's files
 }
+LOCALE = "/usr/lib/locale/C.utf8"  # of LC_ALL, where the C library has it in files
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 # Run by the base interpreter: import every extension module, then list the libraries in memory.
@@ -119,7 +121,8 @@ def _libraries() -> tuple[tuple[str, str], ...]:
 
 def runtime_files() -> tuple[tuple[str, str], ...]:
     """(path outside, path inside) of all that the base interpreter needs to run programs."""
-    return modules() + _libraries()
+    locale = ((LOCALE, LOCALE),) if Path(LOCALE).exists() else ()
+    return modules() + _libraries() + locale
 
 
 def hidden_folders() -> tuple[str, ...]:

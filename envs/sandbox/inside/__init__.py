@@ -10,7 +10,8 @@ import functools
 from pathlib import Path
 
 # In the order of their imports.
-_MODULES = ("kernel", "channel", "child", "confine", "runner", "server", "landlock", "main")
+_MODULES = ("kernel", "channel", "calls", "complaints", "watch", "ending", "child", "confine")
+_MODULES += ("runner", "server", "landlock", "main")
 
 # The modules leave sys.modules again, since programs should find a plain interpreter.
 _LOADER = """\

@@ -6,13 +6,16 @@ It should behave as `python3 main.py` would, with a real stdin and the interpret
 from __future__ import annotations
 
 import _signal
-import atexit
-import json
 import os
 import resource
 import sys
+import types
+from _weakref import ref
+from typing import NoReturn
 
+from envs.sandbox.inside.calls import call
 from envs.sandbox.inside.channel import write_all
+from envs.sandbox.inside.ending import end_interpreter, show
 from envs.sandbox.inside.kernel import (
     PR_SET_PDEATHSIG,
     capability_sets,
@@ -24,28 +27,65 @@ RESULT_FILE = 3  # where a called function's result goes, out of the reach of pr
 _NO_CAPABILITIES = capability_sets()
 
 
-def become_program(runner, files: list[int]) -> None:
-    """Run the runner's program on (stdin, stdout, stderr). Never returns."""
-    function = runner.fn_name
+def become_program(runner, files: list[int]) -> NoReturn:
+    """Run the runner's program on (stdin, stdout, stderr)."""
     enter_cage(runner, files)
     if "random" in sys.modules:
         sys.modules["random"].seed(0)  # the same program draws the same numbers: same verdict
     runner.server.started[0] = 1
     runner.server.started.close()
-    code = 1
+    arguments = sys.stdin.read() if runner.fn_name else ""  # out of the reach of input()
+    names = fresh_names(runner)
+    module, alive = names["__name__"], ref(names["__loader__"])
+    status = run(runner, names, arguments)
+    del names  # nothing but the program itself may keep them from their end
+    end_interpreter(status, module, alive)
+
+
+def fresh_names(runner) -> dict:
+    """The names of a new module, which the program will be.
+
+    One of which a function is called is imported, hence not `__main__`: what stands below that
+    guard is for scripts.
+    """
+    module = types.ModuleType("main" if runner.fn_name else "__main__")
+    module.__dict__.update(
+        runner.names, __loader__=Loader(runner.source), __file__="main.py", __cached__=None
+    )
+    sys.modules["__main__"] = sys.modules[module.__name__] = module
+    return module.__dict__
+
+
+class Loader:
+    """Where `inspect` and `linecache` find the program's source."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def get_source(self, name: str) -> str:
+        """The text of the one module that there is."""
+        return self._source
+
+
+def run(runner, names: dict, arguments: str) -> int:
+    """Run the program, and call its function if it has to be; return the exit status."""
     try:
-        exec(runner.code, runner.names)
-        if function:
-            call(runner.names, function)
-        code = 0
+        exec(runner.code, names)
+        if runner.fn_name:
+            write_all(RESULT_FILE, call(names, runner.fn_name, arguments))
+        return 0
     except SystemExit as error:
-        code = exit_code(error.code)
+        return exit_status(error.code)
     except MemoryError:
         os.write(2, b"MemoryError\n")  # a whole traceback would need memory
     except BaseException as error:
-        trace = error.__traceback__.tb_next  # without this function's own frame
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
-    os._exit(finish(code))
+        try:
+            show(error)
+        except SystemExit as exit_:  # the program's own hook decides
+            return exit_status(exit_.code)
+        except BaseException:
+            os.write(2, b"an error in sys.excepthook\n")
+    return 1
 
 
 def enter_cage(runner, files: list[int]) -> None:
@@ -77,16 +117,7 @@ def enter_cage(runner, files: list[int]) -> None:
     runner.server.filter.install()
 
 
-def call(names: dict, function: str) -> None:
-    """Call a function, or the method of Solution, on the JSON arguments; write its result."""
-    solution = names.get("Solution")
-    target = getattr(solution(), function) if hasattr(solution, function) else names[function]
-    arguments = json.loads(sys.stdin.read())
-    # Other iterables than lists and tuples become JSON lists too.
-    write_all(RESULT_FILE, json.dumps(target(*arguments), default=list).encode())
-
-
-def exit_code(value: object) -> int:
+def exit_status(value: object) -> int:
     """What the interpreter makes of `sys.exit(value)`."""
     if value is None:
         return 0
@@ -94,19 +125,3 @@ def exit_code(value: object) -> int:
         return value & 0xFF
     print(value, file=sys.stderr)
     return 1
-
-
-def finish(code: int) -> int:
-    """What the interpreter does at its end: join threads, run atexit functions, flush."""
-    try:
-        if "threading" in sys.modules:
-            sys.modules["threading"]._shutdown()
-        atexit._run_exitfuncs()
-    except BaseException as error:
-        sys.excepthook(type(error), error, error.__traceback__)
-    try:
-        if sys.stdout is not None and not sys.stdout.closed:
-            sys.stdout.flush()
-    except Exception:
-        return code or 120
-    return code

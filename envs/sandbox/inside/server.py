@@ -7,7 +7,6 @@ runner, forked afresh, reads its own program, and each input just before its tes
 from __future__ import annotations
 
 import _sitebuiltins
-import _thread
 import base64
 import bisect  # noqa: F401  what most programs import is loaded once, here
 import builtins
@@ -41,7 +40,6 @@ DEFAULTS = {
     "environment": {},  # environment variables of programs
     "max_tasks": 64,  # RLIMIT_NPROC of a test process; None: not set
 }
-THREAD_STACK_BYTES = 16 << 20  # of a thread that asks for no other
 COMPILER_SIGNALS = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 
 
@@ -73,7 +71,7 @@ class Server:
             os.close(file)
 
     def test_files(self, further: int = 0) -> list[int]:
-        """Empty files for the stdin, stdout and stderr of one test; it is the only one now."""
+        """Empty files for the stdin and stdout of one test; it is the only one now."""
         if self._stdio is None:
             return [os.memfd_create(name, os.MFD_CLOEXEC) for name in STREAMS]
         flags = os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC | further
@@ -186,20 +184,27 @@ class PackageFinder:
 
 def prepare_interpreter(packages: str, environment: dict[str, str]) -> None:
     """Make this process what a fresh interpreter would be, so that forks of it are."""
-    for name in ("exit", "quit"):
-        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+    add_site_builtins()
     if packages:
         sys.meta_path.append(PackageFinder("numpy", packages))
     os.environ.clear()  # of what a container engine adds
     os.environ.update(environment)
     os.umask(0o022)
     sys.set_int_max_str_digits(0)
-    _thread.stack_size(THREAD_STACK_BYTES)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     open_streams()
     gc.collect()
     gc.freeze()
+
+
+def add_site_builtins() -> None:
+    """The names that the `site` module adds: it is not run, since it looks for files."""
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+    for name in ("copyright", "credits", "license"):
+        setattr(builtins, name, _sitebuiltins._Printer(name, sys.copyright))
+    builtins.help = _sitebuiltins._Helper()
 
 
 def open_streams() -> None:
@@ -210,8 +215,9 @@ def open_streams() -> None:
 
     def stream(buffer: io.BufferedIOBase, name: str, errors: str) -> None:
         buffer.raw.name = f"<{name}>"
+        # The interpreter leaves every \r in place, on Linux.
         text = io.TextIOWrapper(
-            buffer, encoding="utf-8", errors=errors, line_buffering=name == "stderr"
+            buffer, encoding="utf-8", errors=errors, newline="\n", line_buffering=name == "stderr"
         )
         text.mode = "r" if name == "stdin" else "w"  # as the interpreter has it; programs read it
         setattr(sys, name, text)

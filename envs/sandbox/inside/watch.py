@@ -1,0 +1,67 @@
+"""Waiting for a test process to end, and ending it at its limits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+
+from envs.sandbox.inside.channel import HOLD_S, PATIENCE
+from envs.sandbox.inside.complaints import MOST_BYTES, Complaints
+
+DEAF_S = 0.002  # what a program writes on stderr meanwhile stays in its pipe
+
+
+def watch(server, limits: dict, pid: int, started: float, errors: Complaints) -> str:
+    """Wait for the test process's end; kill it at a limit, and return which outcome that is.
+
+    Wall time in which it could have run, but had no core, is not its own. Where the kernel does
+    not tell of it, it is 0.
+    """
+    handle = os.pidfd_open(pid)
+    try:
+        outcome = _wait(server, limits, pid, handle, started, errors)
+        if outcome:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        return outcome
+    finally:
+        os.close(handle)
+
+
+def _wait(server, limits: dict, pid: int, handle: int, started: float, errors: Complaints) -> str:
+    channel, deadline = server.channel, started + limits["wall_s"]
+    given_up = started + PATIENCE * limits["wall_s"]
+    clock = (~pid << 3) | 2  # the kernel's name for that process's CPU clock
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    poll.register(errors.reader, select.POLLIN)
+    poll.register(channel.source, 0)  # POLLHUP alone: the host is gone
+    deaf = False  # to stderr, just read: not to be woken for each line of many
+    while True:
+        now = time.monotonic()
+        if now >= deadline:
+            waited = server.time_without_core(handle)
+            deadline = min(started + limits["wall_s"] + waited, given_up)
+        left = deadline - now
+        with contextlib.suppress(OSError):  # it may have ended just now
+            left = min(left, limits["cpu_s"] - time.clock_gettime(clock))
+        pause = min(left, DEAF_S if deaf else HOLD_S if channel.held else left)
+        # Even where none is left: this process may itself have had no core, and be late.
+        events = dict(poll.poll(pause * 1000 + 1 if pause > 0 else 0))
+        if channel.source in events:
+            os._exit(0)
+        if handle in events:
+            return ""
+        if left <= 0:
+            return "STARVED" if now >= given_up else "TIME_LIMIT"
+        complained = errors.reader in events
+        if complained:
+            errors.drain()
+            if errors.size > MOST_BYTES:
+                return "OUTPUT_LIMIT"
+        if deaf != complained:
+            deaf = complained
+            poll.modify(errors.reader, 0 if deaf else select.POLLIN)
+        channel.flush()
