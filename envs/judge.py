@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 
 from envs.checker import comparable
+from envs.environment import JudgeStats, Submission
 from envs.extract import extract_program
 from envs.grading import Grade, Summary, grade, judgement, summarize
 from envs.problem import Judgement, Problem, Verdict
@@ -44,28 +45,6 @@ class JudgeConfig:
                 raise ValueError(f"judge.{name}={value}: must be above 0")
         if self.time_margin < 0:
             raise ValueError(f"judge.time_margin={self.time_margin}: must be 0 or more")
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """One response to one problem."""
-
-    problem: Problem
-    response: str
-
-
-@dataclass
-class JudgeStats:
-    """Counters since the judge was made. Only cpu_s and judged_again depend on the machine."""
-
-    submissions: int = 0
-    without_program: int = 0
-    programs_judged: int = 0
-    programs_cached: int = 0  # judged before, or equal to another of the same call
-    tests_run: int = 0  # up to each program's first failed test where judging stops there
-    judged_again: int = 0  # near the time limit, out of wall time, or after an infrastructure error
-    infra_errors: int = 0  # programs that stayed without a verdict
-    cpu_s: float = 0.0
 
 
 @dataclass(slots=True)

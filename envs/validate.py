@@ -26,9 +26,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from envs.environment import Submission
 from envs.extract import as_response
 from envs.journal import Journal
-from envs.judge import Judge, Submission
+from envs.judge import Judge
 from envs.problem import Judgement, Problem, Verdict
 from envs.quality import SUFFIXES, Qualities
 from envs.sandbox.base import SandboxError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from envs.judge import Judge
+from envs.environment import Environment
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.samples import PromptedProblem, judge_completions
@@ -21,7 +21,7 @@ def evaluate(
     step: int,
     prompts: Sequence[PromptedProblem],
     engine: Engine,
-    judge: Judge,
+    judge: Environment,
     tokenizer: object,
     progress: Callable[[int], None] | None = None,
 ) -> list[dict[str, Any]]:

@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from analysis.normal_form import normal_form
-from envs.extract import extract_program
-from envs.judge import Judge, JudgeStats, Submission
+from envs.environment import Environment, JudgeStats, Submission
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from envs.tasks.cache import replace_file
@@ -43,7 +42,7 @@ class OfflinePool:
         self,
         folder: Path,
         tokenizer: object,
-        judge: Judge,
+        judge: Environment,
         reward: RewardConfig,
         max_tokens: int,
         per_problem: int,
@@ -147,17 +146,20 @@ class OfflinePool:
         if missing:
             with self.ledger.phase("judge"):
                 submissions = [Submission(problem, self.format_response(p)) for p in missing]
-                fresh = [replace(j, program="") for j in self.judge.judge(submissions)]
+                fresh = self.judge.judge(submissions)
             known |= {_key(p): judgement for p, judgement in zip(missing, fresh, strict=True)}
             kept = {
-                key: asdict(judgement)
+                key: asdict(judgement) | {"program": bool(judgement.program)}
                 for key, judgement in known.items()
                 if judgement.verdict is not Verdict.INFRA_ERROR
             }
             file.parent.mkdir(parents=True, exist_ok=True)
             replace_file(file, json.dumps(kept))
-        found = {program: extract_program(self.format_response(program)) for program in programs}
-        return {p: replace(known[_key(p)], program=text or "") for p, text in found.items()}
+        said = {program: known[_key(program)] for program in programs}
+        return {
+            p: replace(judgement, program=p if judgement.program else "")
+            for p, judgement in said.items()
+        }
 
 
 def _on_disk(file: Path) -> Iterator[tuple[str, Judgement]]:

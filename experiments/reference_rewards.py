@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from envs.judge import Judge, JudgeStats
+from envs.environment import Environment, JudgeStats
 from envs.reward import RewardConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.ledger import Ledger
@@ -37,7 +37,7 @@ class ReferenceRewards:
         folder: Path,
         engine: Engine,
         weights: str,
-        judge: Judge,
+        judge: Environment,
         tokenizer: object,
         reward: RewardConfig,
         sampling: Sampling,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from envs.judge import Judge
+from envs.environment import Environment
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.ledger import Ledger
@@ -23,7 +23,7 @@ class Rollouts:
     config: RunConfig
     prompts: Sequence[PromptedProblem]
     engine: Engine
-    judge: Judge
+    judge: Environment
     tokenizer: object
     offline: OfflinePool | None
     ledger: Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.judge import Judge, Submission
+from envs.environment import Environment, Submission
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig, reward
 from experiments.engines.base import Completion
@@ -42,7 +42,7 @@ class Sample:
 def judge_completions(
     prompts: Sequence[PromptedProblem],
     completions: Sequence[Completion],
-    judge: Judge,
+    judge: Environment,
     tokenizer: object,
     config: RewardConfig,
 ) -> list[Sample]:

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import algorithms
-from envs.judge import Judge
+from envs.environment import Environment
 from envs.problem import Problem
-from envs.sandbox.base import Sandbox, SandboxError
-from envs.sandbox.select import open_sandbox
 from envs.tasks import Task, open_task
 from experiments import models
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.select import open_engines
+from experiments.environments import Environments, open_environments
 from experiments.errors import UserError
 from experiments.fit import check_memory
 from experiments.initial_values import InitialValues
@@ -43,11 +42,11 @@ class Parts:
     engine: Engine  # the behaviour policy
     eval_engine: Engine  # the trained weights
     tokenizer: object
-    sandbox: Sandbox
+    sandbox: Environments  # its sandbox, by name and strength
     rollouts: Rollouts
     monitor: Monitor  # of the behaviour policy's engine against the learner
-    judge: Judge  # of training responses; the budget counts its work
-    eval_judge: Judge
+    judge: Environment  # of training responses; the budget counts its work
+    eval_judge: Environment
     eval_prompts: Sequence[PromptedProblem]
     initial_values: InitialValues | None
     ledger: Ledger
@@ -74,8 +73,8 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
     records.describe(memory=check_memory(config, algorithm.needs))
     task = _open_task(config)
     model, tokenizer = models.load(config.model)
-    with _open_sandbox(config) as sandbox:
-        judge, eval_judge = (Judge(sandbox, config.judge) for _ in range(2))
+    with open_environments(config) as environments:
+        judge, eval_judge = environments.make(), environments.make()
         train = _prompts(task.train, "train", task, tokenizer, config)
         split = getattr(task, config.eval.split)
         eval_prompts = _prompts(split, config.eval.split, task, tokenizer, config)
@@ -97,7 +96,7 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         records.describe(
             data_hash=task.data_hash,
             judge_version=judge.version,
-            sandbox={"name": sandbox.name, "strength": sandbox.strength},
+            sandbox={"name": environments.name, "strength": environments.strength},
             weights=models.fingerprint(model),
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             train_problems=len(train),
@@ -111,19 +110,21 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         engine_of = open_engines(config, model, tokenizer)
         engine = engine_of(own_copy)
         records.describe(engine=engine.described)
-        offline = _offline_pool(config, task, tokenizer, sandbox, ledger)
+        offline = _offline_pool(config, task, tokenizer, environments, ledger)
         yield Parts(
             learner=learner,
             engine=engine,
             eval_engine=engine_of(model),
             tokenizer=tokenizer,
-            sandbox=sandbox,
+            sandbox=environments,
             rollouts=Rollouts(config, train, engine, judge, tokenizer, offline, ledger),
             monitor=Monitor(config, engine, learner, train),
             judge=judge,
             eval_judge=eval_judge,
             eval_prompts=eval_prompts,
-            initial_values=_initial_values(config, learner, engine_of, tokenizer, sandbox, ledger),
+            initial_values=_initial_values(
+                config, learner, engine_of, tokenizer, environments, ledger
+            ),
             ledger=ledger,
             settings=asdict(config),
             problems=_in_a_line(task, len(train), len(eval_prompts)),
@@ -131,14 +132,14 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
 
 
 def _offline_pool(
-    config: RunConfig, task: Task, tokenizer: object, sandbox: Sandbox, ledger: Ledger
+    config: RunConfig, task: Task, tokenizer: object, environments: Environments, ledger: Ledger
 ) -> OfflinePool | None:
     if not config.train.offline_share:
         return None
     return OfflinePool(
         folder=Path(config.output_dir) / ".cache" / "offline",
         tokenizer=tokenizer,
-        judge=Judge(sandbox, config.judge),  # what the disk saves is not in the counters
+        judge=environments.make(),  # what the disk saves is not in the counters
         reward=config.task.reward,
         max_tokens=config.task.max_response_tokens,
         per_problem=config.train.offline_per_problem,
@@ -167,13 +168,6 @@ def _reasons(task: Task) -> str:
     return ", ".join(f"{why} {count}" for why, count in task.left_out.most_common())
 
 
-def _open_sandbox(config: RunConfig) -> Sandbox:
-    try:
-        return open_sandbox(config.sandbox)
-    except SandboxError as error:
-        raise UserError(str(error)) from error
-
-
 def _prompts(
     problems: Sequence[Problem], split: str, task: Task, tokenizer: object, config: RunConfig
 ) -> Sequence[PromptedProblem]:
@@ -198,7 +192,7 @@ def _initial_values(
     learner: Learner,
     engine_of: Callable[[nn.Module], Engine],
     tokenizer: object,
-    sandbox: Sandbox,
+    environments: Environments,
     ledger: Ledger,
 ) -> InitialValues | None:
     kind = learner.algorithm.needs.initial_value
@@ -209,7 +203,7 @@ def _initial_values(
         folder=Path(config.output_dir) / ".cache" / "reference_rewards",
         engine=engine_of(learner.reference),
         weights=models.fingerprint(learner.reference),
-        judge=Judge(sandbox, config.judge),
+        judge=environments.make(),
         tokenizer=tokenizer,
         reward=config.task.reward,
         sampling=Sampling(config.task.max_response_tokens, config.train.temperature),

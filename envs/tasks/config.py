@@ -68,6 +68,8 @@ class TaskConfig:
     test_path: str | None = None
     test_rows: str | None = None
     test_files: FilesConfig | None = None
+    # module.Class, makes an envs.environment.Environment; null: programs, run in a sandbox
+    environment: str | None = None
     filter: FilterConfig = field(default_factory=FilterConfig)
     quality: str | None = None  # a file of `python -m envs.validate`: keep what it calls good
     train_problems: int = 512

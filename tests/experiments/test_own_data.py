@@ -57,8 +57,9 @@ def test_it_is_prepared_trained_on_and_evaluated(fours, capsys):
     overrides = ["task=fours", *given.split(), *more.split(), "sandbox=embedded"]
     with hydra.initialize_config_dir(str(fours / "conf"), version_base="1.3"):
         composed = hydra.compose("config", [*overrides, f"output_dir={fours}/out"])
-    folder, status = train(parse(composed))
-    assert status == "finished" and folder.parent.name == "fours"
+    outcome = train(parse(composed))
+    folder = outcome.folder
+    assert outcome.status == "finished" and folder.parent.name == "fours"
     evals = pandas.read_parquet(folder / "evals.parquet")
     assert sorted(evals["step"].unique()) == [0, 1] and len(evals) == 2 * 2 * 2
     assert evals["problem"].str.startswith("fours_data/").all()

@@ -1,0 +1,46 @@
+"""The door of this room: responses to problems go in, judgements come out.
+
+`envs.judge.Judge` is the environment of programs, with a sandbox behind it. A task whose responses
+are no programs names another one (task.environment) and opens no sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from envs.problem import Judgement, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One response to one problem."""
+
+    problem: Problem
+    response: str
+
+
+@dataclass
+class JudgeStats:
+    """Counters since the judge was made. Only cpu_s and judged_again depend on the machine."""
+
+    submissions: int = 0
+    without_program: int = 0
+    programs_judged: int = 0
+    programs_cached: int = 0  # judged before, or equal to another of the same call
+    tests_run: int = 0  # up to each program's first failed test where judging stops there
+    judged_again: int = 0  # near the time limit, out of wall time, or after an infrastructure error
+    infra_errors: int = 0  # programs that stayed without a verdict
+    cpu_s: float = 0.0
+
+
+class Environment(Protocol):
+    """Judges responses; the same submissions in the same order give the same judgements."""
+
+    version: str  # another one wherever a judgement may be another: it keys what is kept on disk
+    stats: JudgeStats  # what the work has cost, for the budget
+
+    def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
+        """Judge all, in order. Raises ValueError for a problem that cannot be judged."""
+        ...

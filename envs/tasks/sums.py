@@ -1,0 +1,58 @@
+"""Sums of two numbers: the smallest task without programs, for trying the loop and its doors."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from envs.problem import Problem, Test
+from envs.tasks import SPLITS, Task, data_hash
+from envs.tasks.config import TaskConfig
+
+LEVELS = {"easy": 5, "medium": 10, "hard": 50}  # difficulty → both numbers are below this
+_SHARES = {"train": 0.6, "validation": 0.1, "test": 0.3}
+
+
+def make(config: TaskConfig) -> Task:
+    """The task of conf/task/sums.yaml."""
+    splits = {split: load(split, getattr(config, f"{split}_problems")) for split in SPLITS}
+    return Task(**splits, prompt=prompt, response=str, data_hash=data_hash(splits, prompt))
+
+
+def load(split: str, size: int) -> list[Problem]:
+    """`size` problems, the easy ones first, or all of a split. No two splits share a sum."""
+    chosen = [drawn for level in LEVELS for drawn in _cut(level, split)][:size]
+    return [_problem(f"sums/{split}/{i:04d}", *drawn) for i, drawn in enumerate(chosen)]
+
+
+def prompt(problem: Problem) -> str:
+    """The user message."""
+    return problem.statement
+
+
+def _cut(level: str, split: str) -> list[tuple[str, int, int]]:
+    """(level, a, b) of a level's pairs that belong to a split, in a fixed random order."""
+    easier = max((limit for limit in LEVELS.values() if limit < LEVELS[level]), default=0)
+    numbers = range(LEVELS[level])
+    pairs = [pair for pair in itertools.product(numbers, numbers) if max(pair) >= easier]
+    random.Random(f"sums/{level}").shuffle(pairs)
+    ends = {
+        name: round(len(pairs) * share)
+        for name, share in zip(_SHARES, itertools.accumulate(_SHARES.values()), strict=True)
+    }
+    starts = dict(zip(_SHARES, [0, *ends.values()], strict=False))
+    return [(level, *pair) for pair in pairs[starts[split] : ends[split]]]
+
+
+def _problem(name: str, level: str, a: int, b: int) -> Problem:
+    test = Test("", str(a + b))
+    wrong = (str(a + b + 1), str(a + b - 1), str(abs(a - b)))
+    return Problem(
+        name,
+        f"What is {a} + {b}?",
+        (),
+        (test,),
+        difficulty=level,
+        solutions=(test.output,),
+        incorrect_solutions=tuple(text for text in wrong if text != test.output),
+    )
