@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-SHARED = {"base", "tensors"}
+SHARED = {"base", "lazy_torch", "tensors"}
 
 
 def names() -> list[str]:

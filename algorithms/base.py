@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+from algorithms import lazy_torch as torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Batch:
         cut = {
             field.name: value[index]
             for field in fields(self)
-            if isinstance(value := getattr(self, field.name), Tensor)
+            if isinstance(value := getattr(self, field.name), torch.Tensor)
         }
         part = replace(self, **cut)
         return replace(

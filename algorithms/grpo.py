@@ -17,14 +17,15 @@ rewards in their group's mean and std; that form is not offered.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
-from torch import Tensor
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
 from algorithms.tensors import (
-    AGGREGATES,
-    KL_KINDS,
+    Aggregate,
+    KLKind,
     aggregate,
     clip_share,
     clipped_terms,
@@ -32,7 +33,8 @@ from algorithms.tensors import (
     kl,
 )
 
-ZERO_VARIANCE = ("keep", "drop")
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass
@@ -40,25 +42,15 @@ class GRPOConfig:
     """Options of GRPO; the defaults are the original paper's form."""
 
     name: str = "grpo"
-    learning_rate: float = 3e-4
+    learning_rate: PositiveFloat = 3e-4
     scale_by_std: bool = True  # false: Dr.GRPO's plain difference to the mean (2503.20783)
-    aggregate: str = "sequence_mean"  # sequence_mean | token_mean | constant
-    constant_length: int = 64  # aggregate=constant: the divisor, in tokens
-    clip_low: float = 0.2
-    clip_high: float = 0.2  # above clip_low: DAPO's clip-higher (2503.14476)
-    kl: str = "k3"  # estimator in the loss: k1 | k2 | k3 | k3+
-    kl_coef: float = 0.02  # 0 loads no reference
-    zero_variance: str = "keep"  # groups whose rewards are all equal: keep | drop
-
-    def __post_init__(self) -> None:
-        choices = {"aggregate": AGGREGATES, "kl": KL_KINDS, "zero_variance": ZERO_VARIANCE}
-        for key, allowed in choices.items():
-            if getattr(self, key) not in allowed:
-                raise ValueError(
-                    f"algo.{key}={getattr(self, key)!r}; it is one of {', '.join(allowed)}"
-                )
-        if not 0 < self.clip_low < 1:
-            raise ValueError(f"algo.clip_low={self.clip_low}; it lies between 0 and 1")
+    aggregate: Aggregate = "sequence_mean"
+    constant_length: PositiveInt = 64  # aggregate=constant: the divisor, in tokens
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_high: PositiveFloat = 0.2  # above clip_low: DAPO's clip-higher (2503.14476)
+    kl: KLKind = "k3"  # estimator in the loss
+    kl_coef: NonNegativeFloat = 0.02  # 0 loads no reference
+    zero_variance: Literal["keep", "drop"] = "keep"  # groups whose rewards are all equal
 
 
 def group_advantages(

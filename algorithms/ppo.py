@@ -9,10 +9,11 @@ where `train.sync_every` makes the writing policy older than the trained one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
-from torch import Tensor
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
+from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
 from algorithms.tensors import (
     clip_share,
@@ -22,7 +23,10 @@ from algorithms.tensors import (
     masked_whiten,
 )
 
-CRITICS = ("separate", "shared")
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Share = Annotated[float, Field(ge=0, le=1)]
 LEAST_CRITIC_RATE = 1e-5
 
 
@@ -31,19 +35,20 @@ class PPOConfig:
     """Options of PPO."""
 
     name: str = "ppo"
-    learning_rate: float = 3e-4
-    critic: str = "separate"  # separate: own copy of the backbone; shared: a head on the policy
+    learning_rate: PositiveFloat = 3e-4
+    # separate: own copy of the backbone; shared: a head on the policy
+    critic: Literal["separate", "shared"] = "separate"
     # null: learning_rate, but at least 1e-5. The head starts at zero, and at the 1e-6 of a
     # pretrained policy it would take 10,000 steps to a value of 0.01 for each unit of its input.
-    critic_learning_rate: float | None = None
-    value_coef: float = 0.5  # weight of the value loss beside the surrogate
-    value_clip: float = 0.2  # ε_v, in units of reward
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    gamma: float = 1.0
-    lam: float = 1.0  # λ of GAE; 1 is reward-to-go minus value
-    kl_coef: float = 0.02  # β_kl of the k1 penalty in the reward; 0 loads no reference
-    entropy_coef: float = 0.0
+    critic_learning_rate: PositiveFloat | None = None
+    value_coef: NonNegativeFloat = 0.5  # weight of the value loss beside the surrogate
+    value_clip: PositiveFloat = 0.2  # ε_v, in units of reward
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_high: PositiveFloat = 0.2
+    gamma: Share = 1.0
+    lam: Share = 1.0  # λ of GAE; 1 is reward-to-go minus value
+    kl_coef: NonNegativeFloat = 0.02  # β_kl of the k1 penalty in the reward; 0 loads no reference
+    entropy_coef: NonNegativeFloat = 0.0
 
     @property
     def critic_rate(self) -> float:
@@ -51,15 +56,6 @@ class PPOConfig:
         if self.critic_learning_rate is not None:
             return self.critic_learning_rate
         return max(self.learning_rate, LEAST_CRITIC_RATE)
-
-    def __post_init__(self) -> None:
-        if self.critic not in CRITICS:
-            raise ValueError(f"algo.critic={self.critic!r}; it is one of {', '.join(CRITICS)}")
-        for key in ("gamma", "lam"):
-            if not 0 <= getattr(self, key) <= 1:
-                raise ValueError(f"algo.{key}={getattr(self, key)}; it lies between 0 and 1")
-        if not 0 < self.clip_low < 1:
-            raise ValueError(f"algo.clip_low={self.clip_low}; it lies between 0 and 1")
 
 
 def gae(

@@ -8,11 +8,15 @@ that, from the same programs, is the algorithm's.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+from pydantic import PositiveFloat
 
 from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
 from algorithms.tensors import masked_mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass
@@ -20,7 +24,7 @@ class SFTConfig:
     """Options of SFT."""
 
     name: str = "sft"
-    learning_rate: float = 3e-4
+    learning_rate: PositiveFloat = 3e-4
 
 
 class SFT(Algorithm):

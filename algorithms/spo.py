@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from pydantic import Field, PositiveFloat, PositiveInt
 
+from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
 from algorithms.tensors import group_mean, masked_sum
 
-KINDS = ("cross_entropy", "squared", "advantage")
-INITIAL_VALUES = ("monte_carlo", "group", "online")
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Kind = Literal["cross_entropy", "squared", "advantage"]
 
 
 @dataclass
@@ -29,25 +31,15 @@ class SPOConfig:
     """Options of SPO."""
 
     name: str = "spo"
-    learning_rate: float = 3e-4
-    beta: float = 0.1  # weight of the KL, in units of reward
-    loss: str = "cross_entropy"  # what pulls Q_T to r: cross_entropy | squared | advantage
-    slope_bound: float = 1.0  # loss=cross_entropy: its slope in Q/β, which diverges at the best Q
-    huber_width: float = 0.1  # loss=advantage: linear beyond this error, in units of reward
-    q0: str = "monte_carlo"  # the prompt's soft value: monte_carlo | group | online
-    q0_samples: int = 16  # reference responses to a prompt behind monte_carlo and online
-
-    def __post_init__(self) -> None:
-        if self.beta <= 0:
-            raise ValueError(f"algo.beta={self.beta}; it must be above 0")
-        if self.slope_bound < 1:
-            raise ValueError(f"algo.slope_bound={self.slope_bound}; it must be at least 1")
-        if self.loss not in KINDS:
-            raise ValueError(f"algo.loss={self.loss!r}; it is one of {', '.join(KINDS)}")
-        if self.q0 not in INITIAL_VALUES:
-            raise ValueError(f"algo.q0={self.q0!r}; it is one of {', '.join(INITIAL_VALUES)}")
-        if self.q0 != "group" and self.q0_samples < 1:
-            raise ValueError(f"algo.q0_samples={self.q0_samples}; it must be at least 1")
+    learning_rate: PositiveFloat = 3e-4
+    beta: PositiveFloat = 0.1  # weight of the KL, in units of reward
+    loss: Kind = "cross_entropy"  # what pulls Q_T to r
+    # loss=cross_entropy: its slope in Q/β, which diverges at the best Q
+    slope_bound: Annotated[float, Field(ge=1)] = 1.0
+    huber_width: PositiveFloat = 0.1  # loss=advantage: linear beyond this error, in units of reward
+    # the prompt\'s soft value
+    q0: Literal["monte_carlo", "group", "online"] = "monte_carlo"
+    q0_samples: PositiveInt = 16  # reference responses to a prompt behind monte_carlo and online
 
 
 def soft_value(rewards: Tensor, beta: float, dim: int = -1) -> Tensor:
@@ -129,7 +121,7 @@ def spo_loss(
     q0: Tensor,
     *,
     beta: float,
-    kind: str,
+    kind: Kind,
     reward_high: float = 0.0,
     slope_bound: float = 100.0,
     huber_width: float = 0.1,
@@ -154,8 +146,8 @@ def spo_loss(
         log_q, log_p = (q - reward_high) / beta, (rewards - reward_high) / beta
         return success_cross_entropy(log_q, log_p.to(log_q.dtype), slope_bound).mean()
     if kind == "advantage":
-        return F.huber_loss(q - q0, rewards - q0, delta=huber_width)
-    raise ValueError(f"loss {kind!r}; it is one of {', '.join(KINDS)}")
+        return torch.nn.functional.huber_loss(q - q0, rewards - q0, delta=huber_width)
+    raise ValueError(f"loss {kind!r}; it is one of {', '.join(get_args(Kind))}")
 
 
 class SPO(Algorithm):

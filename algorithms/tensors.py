@@ -8,16 +8,17 @@ infinity or a NaN there reaches neither a value nor a gradient.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Literal, get_args
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from algorithms import lazy_torch as torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LOG_RATIO_BOUND = 20.0  # e^20 = 5e8: beyond it a ratio says "elsewhere", not how far
 LOGITS_PER_CHUNK = 2**26  # elements of one float32 block of logits: 256 MiB
-KL_KINDS = ("k1", "k2", "k3", "k3+")
-AGGREGATES = ("sequence_mean", "token_mean", "constant")
+KLKind = Literal["k1", "k2", "k3", "k3+"]
+Aggregate = Literal["sequence_mean", "token_mean", "constant"]
 
 
 def masked_sum(x: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
@@ -46,7 +47,7 @@ def masked_whiten(x: Tensor, mask: Tensor) -> Tensor:
     return centred * (masked_mean(centred.square(), mask) + 1e-8).rsqrt()
 
 
-def aggregate(terms: Tensor, mask: Tensor, how: str, constant: int = 1) -> Tensor:
+def aggregate(terms: Tensor, mask: Tensor, how: Aggregate, constant: int = 1) -> Tensor:
     """Per-token terms → scalar.
 
     sequence_mean: over the tokens of a response, then over responses (GRPO, 2402.03300);
@@ -59,7 +60,7 @@ def aggregate(terms: Tensor, mask: Tensor, how: str, constant: int = 1) -> Tenso
         return (masked_sum(terms, mask) / mask.sum(-1).clamp(min=1)).mean()
     if how == "constant":
         return (masked_sum(terms, mask) / constant).mean()
-    raise ValueError(f"aggregate={how!r}; it is one of {', '.join(AGGREGATES)}")
+    raise ValueError(f"aggregate={how!r}; it is one of {', '.join(get_args(Aggregate))}")
 
 
 def log_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
@@ -100,7 +101,7 @@ def clip_share(
     return masked_mean(cut.to(ratio.dtype), mask)
 
 
-def kl(logp: Tensor, ref_logp: Tensor, kind: str) -> Tensor:
+def kl(logp: Tensor, ref_logp: Tensor, kind: KLKind) -> Tensor:
     """Estimators of KL(π ‖ π_ref) per token, from tokens of π (Schulman, "Approximating KL
     divergence", 2020), with d = log π − log π_ref.
 
@@ -122,7 +123,7 @@ def kl(logp: Tensor, ref_logp: Tensor, kind: str) -> Tensor:
         return k3
     if kind == "k3+":
         return k2 + (k3 - k2).detach()
-    raise ValueError(f"KL estimator {kind!r}; it is one of {', '.join(KL_KINDS)}")
+    raise ValueError(f"KL estimator {kind!r}; it is one of {', '.join(get_args(KLKind))}")
 
 
 def chosen_logp(
@@ -143,7 +144,7 @@ def chosen_logp(
         normaliser = logits.logsumexp(-1)
         logp = logits.gather(-1, t.unsqueeze(-1)).squeeze(-1) - normaliser
         with torch.set_grad_enabled(entropy_graph and torch.is_grad_enabled()):
-            entropy = normaliser - (F.softmax(logits, -1) * logits).sum(-1)
+            entropy = normaliser - (logits.softmax(-1) * logits).sum(-1)
         return logp, entropy
 
     vocabulary = getattr(head, "out_features", None) or head.weight.shape[0]
@@ -151,5 +152,7 @@ def chosen_logp(
     if len(tokens) <= size:
         return chunk(hidden, tokens)
     pairs = zip(hidden.split(size), tokens.split(size), strict=True)
+    from torch.utils.checkpoint import checkpoint
+
     parts = [checkpoint(chunk, h, t, use_reentrant=False) for h, t in pairs]
     return torch.cat([logp for logp, _ in parts]), torch.cat([entropy for _, entropy in parts])

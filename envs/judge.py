@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
 from envs.checker import comparable
 from envs.environment import JudgeStats, Submission
 from envs.extract import extract_program
@@ -31,20 +33,14 @@ class JudgeConfig:
     """Limits and shortcuts. Every field is part of the judge's version."""
 
     early_stop: bool = True  # stop a program at its first failed test: binary rewards need no more
-    time_factor: float = 2.0  # Python's allowance: times the problem's own time limit
-    default_time_limit_s: float = 10.0  # CPU seconds a test where the problem names no limit
-    time_margin: float = 0.2  # up to this share over the limit, a right answer is judged once more
-    wall_factor: float = 3.0  # wall limit as a multiple of the CPU limit
-    default_memory_limit_mb: int = 512  # where the problem names no limit
-    min_memory_limit_mb: int = 256  # the interpreter itself needs address space
-    output_limit_mb: int = 4  # of stdout; raised where twice the expected output needs more
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if name not in ("early_stop", "time_margin") and value <= 0:
-                raise ValueError(f"judge.{name}={value}: must be above 0")
-        if self.time_margin < 0:
-            raise ValueError(f"judge.time_margin={self.time_margin}: must be 0 or more")
+    time_factor: PositiveFloat = 2.0  # Python's allowance: times the problem's own time limit
+    default_time_limit_s: PositiveFloat = 10.0  # of CPU, a test, where the problem names no limit
+    # up to this share over the limit, a right answer is judged once more
+    time_margin: NonNegativeFloat = 0.2
+    wall_factor: PositiveFloat = 3.0  # wall limit as a multiple of the CPU limit
+    default_memory_limit_mb: PositiveInt = 512  # where the problem names no limit
+    min_memory_limit_mb: PositiveInt = 256  # the interpreter itself needs address space
+    output_limit_mb: PositiveInt = 4  # of stdout; raised where twice the expected output needs more
 
 
 @dataclass(slots=True)

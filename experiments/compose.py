@@ -5,7 +5,6 @@ Nothing heavy is imported here: a mistake shows at once.
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import Any
 import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import ConfigCompositionException, HydraException, OverrideParseException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from envs.typed import did_you_mean
 from experiments.config import RunConfig, parse
 from experiments.errors import UserError
 
@@ -46,12 +46,14 @@ def config_of(overrides: Sequence[str]) -> RunConfig:
     """The checked configuration of one job. Raises UserError."""
     try:
         return parse(_compose(overrides))
-    except ConfigCompositionException as error:
+    except MissingConfigException as error:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        there = ", ".join(error.options or ())
+        raise UserError(f"{group}={name}: no such choice; {group} is one of {there}") from error
+    except (HydraException, OmegaConfBaseException) as error:
         text = str(error)
         if text.startswith(UNKNOWN):
             raise UserError(_unknown(text.split("'")[1], overrides)) from error
-        raise UserError(_first_words(error)) from error
-    except (HydraException, OmegaConfBaseException) as error:
         raise UserError(_first_words(error)) from error
 
 
@@ -90,9 +92,9 @@ def _unknown(key: str, overrides: Sequence[str]) -> str:
     choices = [o for o in overrides if (CONF / o.partition("=")[0]).is_dir()]
     known = list(leaves(OmegaConf.to_container(_compose(choices))))
     group, _, rest = key.partition(".")
-    if elsewhere := [name for name, keys in _options(group) if rest in keys]:
-        listed = ", ".join(f"{group}={name}" for name in elsewhere)
-        return f"unknown key {key!r} with these choices; it belongs to {listed}"
+    elsewhere = [f"{group}={name}" for name, keys in _options(group) if rest in keys]
+    if elsewhere and key not in known:
+        return f"unknown key {key!r} with these choices; it belongs to {', '.join(elsewhere)}"
     return f"unknown key {key!r}; {did_you_mean(key, known)}`python run.py --help` lists the keys"
 
 
@@ -110,18 +112,3 @@ def _options(group: str) -> Iterator[tuple[str, set[str]]]:
     for file in sorted((CONF / group).glob("*.yaml")):
         values = OmegaConf.to_container(OmegaConf.load(file))
         yield file.stem, set(leaves(values.get(group, values)))
-
-
-def did_you_mean(key: str, known: Sequence[str]) -> str:
-    """The known key that is spelt most like this one; or the only ones whose name it ends or
-    abbreviates, since `lr` is no misspelling of `learning_rate` but means it."""
-    leaf = key.rpartition(".")[2]
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
-    if not near:
-        names = {k: k.rpartition(".")[2] for k in known}
-        near = [
-            k
-            for k, name in names.items()
-            if leaf in (name, "".join(word[0] for word in name.split("_")))
-        ][:2]
-    return f"did you mean {' or '.join(map(repr, near))}? " if near else ""

@@ -1,4 +1,5 @@
-"""What the configuration leaves open is picked by the device, once, before anything is recorded."""
+"""What the configuration leaves open is picked by the device, and what it cannot mean is dropped,
+once, before anything is recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ PICKS = {"cuda": (2048, 1024, "bfloat16"), "cpu": (1024, 256, "float32")}
 
 
 def pick(config: RunConfig, device: str) -> RunConfig:
-    """The configuration with its open values filled in for `device`, e.g. "cuda:1"."""
+    """The configuration with its open values filled in for `device`, e.g. "cuda:1".
+
+    No k of pass@k stays above the number of samples.
+    """
     kind = device.split(":")[0]
     prompt, response, dtype = PICKS[kind]
     task, model, engine = config.task, config.model, config.engine
@@ -24,7 +28,8 @@ def pick(config: RunConfig, device: str) -> RunConfig:
         model = replace(model, dtype=dtype)
     if engine.name == "auto":
         engine = replace(engine, name="vllm" if kind == "cuda" and installed() == RELEASE else "hf")
-    return replace(config, task=task, model=model, engine=engine)
+    measured = replace(config.eval, k=[k for k in config.eval.k if k <= config.eval.samples])
+    return replace(config, task=task, model=model, engine=engine, eval=measured)
 
 
 def dtype_on(device: str) -> str:
@@ -39,3 +44,12 @@ def in_a_line(config: RunConfig, device: str) -> str:
         f"engine={config.engine.name}, prompts of up to {config.task.max_prompt_tokens} tokens, "
         f"responses of up to {config.task.max_response_tokens}; each can be overridden"
     )
+
+
+def dropped(given: RunConfig, picked: RunConfig) -> str | None:
+    """What was left out of the configuration as it was given, if anything was."""
+    gone = [k for k in given.eval.k if k not in picked.eval.k]
+    if not gone:
+        return None
+    listed = ", ".join(f"pass@{k}" for k in gone)
+    return f"left out: {listed}, which eval.samples={given.eval.samples} cannot tell"

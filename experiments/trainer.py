@@ -26,7 +26,7 @@ from experiments.evaluate import evaluate
 from experiments.interrupts import catch, held
 from experiments.loggers import Logger, open_logger
 from experiments.models import pick_device
-from experiments.picks import in_a_line, pick
+from experiments.picks import dropped, in_a_line, pick
 from experiments.progress import Display
 from experiments.records import Records
 from experiments.samples import Sample
@@ -53,11 +53,13 @@ def train(config: RunConfig) -> Outcome:
     torch.set_num_threads(config.model.threads)
     torch.manual_seed(config.seed)
     device = str(pick_device(config.model.device))
-    config = pick(config, device)
+    given, config = config, pick(config, device)
     records, display = Records(config), Display(config.steps)
     try:
         with build(config, records) as parts, display:
             display.say(in_a_line(config, device))
+            if left_out := dropped(given, config):
+                display.say(left_out)
             display.say(f"problems: {parts.problems}")
             display.say(f"sandbox: {parts.sandbox.name} ({parts.sandbox.strength})")
             _loop_and_save(config, parts, records, display)

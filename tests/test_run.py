@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import hydra
@@ -13,7 +14,7 @@ import pandas
 import pytest
 
 import run
-from experiments.compose import CONF
+from experiments.compose import CONF, config_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -33,7 +34,7 @@ def test_help_is_in_our_words_and_quick():
     begin = time.monotonic()
     done = call("--help")
     assert done.returncode == 0
-    assert "algo: grpo, ppo, spo" in done.stdout
+    assert "algo: grpo, ppo, sft, spo" in done.stdout
     assert "Soft Policy Optimization" in done.stdout
     assert time.monotonic() - begin < 20  # about 1 s alone; CI machines are loaded
 
@@ -55,20 +56,33 @@ def test_an_experiment_wins_over_the_defaults_and_the_command_line_over_it():
 MISTAKES = {
     "unknown top-level key": (["sede=1"], ["unknown key 'sede'", "did you mean 'seed'?"]),
     "unknown key": (["algo.betta=1"], ["unknown key 'algo.betta'", "did you mean 'algo.beta'?"]),
+    "another's key": (["algo=grpo", "algo.beta=1"], ["'algo.beta'", "belongs to algo=spo"]),
+    "short for a key": (["train.lr=1"], ["'train.lr'", "did you mean 'algo.learning_rate'?"]),
+    "three deep": (["task.reward.hihg=1"], ["did you mean 'task.reward.high'?"]),
     "critic under spo": (["algo=spo", "+algo.critic=separate"], ["algo.critic", "beta"]),
-    "unknown choice": (["algo=dpo"], ["algo/dpo", "grpo"]),
-    "wrong type": (["steps=many"], ["steps", "many", "int"]),
+    "unknown choice": (["algo=dpo"], ["algo=dpo", "grpo, ppo"]),
+    "wrong type": (["steps=many"], ["steps='many'", "int"]),
     "nested wrong type": (["train.prompts=x"], ["train.prompts", "'x'", "int"]),
+    "no section": (["train=3"], ["train=3", "train.KEY=VALUE"]),
     "wrong value": (["algo.loss=l2"], ["algo.loss='l2'", "cross_entropy"]),
     "negative": (["train.prompts=0"], ["train.prompts=0", "at least 1"]),
+    "not a number": (["algo.learning_rate=nan"], ["algo.learning_rate=nan", "finite"]),
+    "infinite": (["judge.time_factor=inf"], ["judge.time_factor=inf", "finite"]),
+    "infinite in a list": (["eval.k=[inf]"], ["eval.k=inf", "int"]),
+    "infinite three deep": (["task.reward.high=inf"], ["task.reward.high=inf", "finite"]),
+    "no output folder": (["output_dir="], ["output_dir=''", "not be empty"]),
+    "out of the output folder": (["name=../../evil"], ["name='../../evil'", "one folder"]),
+    "a hidden folder": (["name=.cache"], ["name='.cache'", "one folder"]),
     "group of one": (["algo=grpo", "train.group_size=1"], ["train.group_size=1", "grpo"]),
     "offline under ppo": (["algo=ppo", "train.offline_share=0.5"], ["train.offline_share", "ppo"]),
     "no ratio to correct": (["engine.correction=truncate"], ["engine.correction", "algo=spo"]),
     "part of a response": (["train.offline_share=0.3"], ["train.offline_share=0.3", "0.25"]),
     "fraction stopped early": (["task.reward.kind=fraction"], ["judge.early_stop=false"]),
-    "k beyond n": (["eval.samples=5"], ["eval.k", "eval.samples=5"]),
+    "no k within n": (["eval.samples=3", "eval.k=[5]"], ["eval.k=[5]", "eval.samples=3"]),
     "missing value": (["model=local"], ["model.path"]),
-    "not an override": (["algo"], ["algo"]),
+    "not an override": (["algo"], ["'algo'", "key=value"]),
+    "a path in two": (["task.path=/a", "b/c"], ["""'task.path="/a b/c"'"""]),
+    "odd characters": (["task=taco", "task.path=/a(b)"], ["""'task.path="/a(b)"'"""]),
     "one job of a sweep": (["-m", "algo=spo,ppo", "train.offline_share=0,0.5"], ["ppo"]),
 }
 
@@ -77,12 +91,39 @@ MISTAKES = {
 def test_a_mistake_is_one_line_before_anything_starts(mistake, tmp_path, capsys):
     arguments, words = MISTAKES[mistake]
     with pytest.raises(SystemExit) as ended:
-        run.check([*arguments, f"output_dir={tmp_path}/out"])
+        run.check([f"output_dir={tmp_path}/out", *arguments])
     assert ended.value.code == 2
     lines = capsys.readouterr().err.strip().split("\n")
     assert len(lines) == 1
     assert lines[0].startswith("error: ")
     assert all(word in lines[0] for word in words), lines[0]
+
+
+def test_a_quoted_path_is_taken_as_it_is(tmp_path):
+    assert config_of(["task=taco", 'task.path="/a (b)/c"']).task.path == "/a (b)/c"
+
+
+def test_a_mistake_shows_before_anything_heavy_is_imported():
+    program = """
+import sys
+import run
+for bad in ("algo.beta=-1", "algo=grpo algo.kl=k4", "algo=ppo algo.lam=2", "algo=sft steps=-1"):
+    try:
+        run.check(bad.split())
+    except SystemExit:
+        continue
+    raise AssertionError(bad)
+assert not {"torch", "transformers", "pandas"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
+
+
+def test_every_key_of_the_fixed_sections_can_be_overridden():
+    config = asdict(config_of([]))
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = hydra.compose("config")
+    for section in ("train", "eval", "judge"):
+        assert list(composed[section]) == list(config[section])
 
 
 def test_a_mistake_on_the_command_line_leaves_nothing_behind(tmp_path):

@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from envs.tasks.config import TaskConfig
+from envs.typed import typed
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -24,7 +25,7 @@ def task_config(overrides: Sequence[str]) -> TaskConfig:
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", overrides=list(overrides)).task
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), composed))
+        return typed(TaskConfig, OmegaConf.to_container(composed, resolve=True), "task")
     except (HydraException, OmegaConfBaseException) as error:
         if "Could not override" in str(error):
             key, known = str(error).split("'")[1], [field.name for field in fields(TaskConfig)]

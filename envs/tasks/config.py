@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pydantic import NonNegativeInt, PositiveInt
+
 from envs.reward import RewardConfig
 
 
@@ -72,15 +74,17 @@ class TaskConfig:
     environment: str | None = None
     filter: FilterConfig = field(default_factory=FilterConfig)
     quality: str | None = None  # a file of `python -m envs.validate`: keep what it calls good
-    train_problems: int = 512
-    validation_problems: int = 60
-    test_problems: int = 120
-    max_tests: int = 40  # of a problem; which ones are kept is drawn from its statement
-    max_test_bytes: int = 4_000_000  # of a problem's tests in all, inputs and outputs
+    train_problems: PositiveInt = 512
+    validation_problems: PositiveInt = 60
+    test_problems: PositiveInt = 120
+    max_tests: PositiveInt = 40  # of a problem; which ones are kept is drawn from its statement
+    max_test_bytes: PositiveInt = 4_000_000  # of a problem's tests in all, inputs and outputs
     decontaminate: bool = True  # take problems out of train whose statement stands in test too
-    few_shot: int = 0  # solved problems of the train split that are shown before every problem
+    few_shot: NonNegativeInt = (
+        0  # solved problems of the train split that are shown before every problem
+    )
     chat: bool = True  # prompts go through the model's chat template; an error where it has none
     # longer prompts are dropped and counted; null: experiments/picks.py says by the device
-    max_prompt_tokens: int | None = 256
-    max_response_tokens: int | None = 64  # null: as above
+    max_prompt_tokens: PositiveInt | None = 256
+    max_response_tokens: PositiveInt | None = 64  # null: as above
     reward: RewardConfig = field(default_factory=RewardConfig)

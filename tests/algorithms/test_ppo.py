@@ -12,6 +12,7 @@ from algorithms.ppo import (
     terminal_rewards,
     value_loss,
 )
+from envs.typed import typed
 
 
 def random_batch(seed=0, holes=False):
@@ -169,4 +170,4 @@ def test_the_entropy_bonus_raises_entropy():
 @pytest.mark.parametrize("bad", [{"critic": "none"}, {"lam": 1.5}, {"clip_low": 0}])
 def test_bad_options_are_named(bad):
     with pytest.raises(ValueError, match=f"algo.{next(iter(bad))}"):
-        PPOConfig(**bad)
+        typed(PPOConfig, bad, "algo")

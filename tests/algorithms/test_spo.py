@@ -18,6 +18,7 @@ from algorithms.spo import (
     success_cross_entropy,
     terminal_q,
 )
+from envs.typed import typed
 
 BETA = 0.5
 SLOPE = 100.0
@@ -432,4 +433,4 @@ def test_loss_of_the_class_is_the_function_and_its_metrics_are_the_batchs():
 )
 def test_bad_options_are_named(bad):
     with pytest.raises(ValueError, match=f"algo.{next(iter(bad))}"):
-        SPOConfig(**bad)
+        typed(SPOConfig, bad, "algo")

@@ -10,6 +10,7 @@ from envs.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Execution, Outcome, Sandbox
 from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.typed import typed
 
 TESTS = tuple(Test(f"{n}\n", f"{n * n}\n") for n in (1, 2, 3, -4, 5, 6))
 SQUARE = Problem("test/square", "Print n squared.", (), TESTS, time_limit_s=1.0)
@@ -271,7 +272,7 @@ def test_the_version_changes_with_the_rules_in_force(sandbox):
 
 
 def test_limits_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="time_factor"):
-        JudgeConfig(time_factor=0)
-    with pytest.raises(ValueError, match="time_margin"):
-        JudgeConfig(time_margin=-0.1)
+    with pytest.raises(ValueError, match=r"judge\.time_factor=0; it must be above 0"):
+        typed(JudgeConfig, {"time_factor": 0}, "judge")
+    with pytest.raises(ValueError, match=r"judge\.time_margin=-0\.1; it must be at least 0"):
+        typed(JudgeConfig, {"time_margin": -0.1}, "judge")

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.engines.vllm import RELEASE
-from experiments.picks import in_a_line, pick
+from experiments.picks import dropped, in_a_line, pick
 from tests.experiments.compose import config
 
 
@@ -35,6 +35,14 @@ def test_what_is_given_stays():
     assert picked.task.max_response_tokens == 77 and picked.model.dtype == "float32"
     mini = config("task=mini")
     assert pick(mini, "cuda:0") == mini
+
+
+def test_no_k_stays_above_the_samples():
+    given = config("eval.samples=5", "eval.k=[1,5,10,20]")
+    picked = pick(given, "cpu")
+    assert picked.eval.k == [1, 5]
+    assert dropped(given, picked) == "left out: pass@10, pass@20, which eval.samples=5 cannot tell"
+    assert dropped(picked, picked) is None
 
 
 def test_a_pretrained_model_is_trained_gently():

@@ -29,10 +29,10 @@ def test_a_missing_or_wrong_vllm_says_what_to_install(found, monkeypatch):
 
 
 MISTAKES = {
-    "device": (["engine.device=gpu"], ["engine.device='gpu'", "cuda:N"]),
+    "device": (["engine.device=gpu"], ["engine.device='gpu'", "auto|cuda"]),
     "two GPUs": (["engine.device=cuda:1"], ["engine.colocate=true", "engine.device=auto"]),
-    "share": (["engine.memory_share=1.5"], ["engine.memory_share=1.5", "between 0 and 1"]),
-    "bound": (["engine.check_bound=0"], ["engine.check_bound=0", "null"]),
+    "share": (["engine.memory_share=1.5"], ["engine.memory_share=1.5", "below 1"]),
+    "bound": (["engine.check_bound=0"], ["engine.check_bound=0", "above 0"]),
     "samples": (["engine.check_samples=0"], ["engine.check_samples=0", "at least 1"]),
 }
 

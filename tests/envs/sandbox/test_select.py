@@ -10,6 +10,7 @@ import pytest
 from envs.sandbox.base import SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, strongest_form, why_not
 from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.typed import typed
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,13 +36,13 @@ else:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (SandboxConfig(kind="chroot"), "sandbox.kind is 'chroot'.*docker, embedded"),
-        (SandboxConfig(workers=-1), "sandbox.workers is -1"),
+        ({"kind": "chroot"}, "sandbox.kind='chroot'; it is one of auto, docker, embedded"),
+        ({"workers": -1}, "sandbox.workers=-1; it must be at least 0"),
     ],
 )
 def test_a_wrong_configuration_names_the_key(config, message):
-    with pytest.raises(SandboxError, match=message):
-        open_sandbox(config)
+    with pytest.raises(ValueError, match=message):
+        typed(SandboxConfig, config, "sandbox")
 
 
 def test_embedded_is_opened_by_name():
