@@ -70,4 +70,4 @@ class Engine(ABC):
             with torch.no_grad():
                 for own, new in zip(self.model.parameters(), model.parameters(), strict=True):
                     own.copy_(new)
-            weights_changed(self.model)
+        weights_changed(self.model)

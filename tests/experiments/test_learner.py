@@ -17,6 +17,7 @@ from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
 from experiments.learner import Correction, Learner, learning_rate_factor
 from experiments.ledger import Ledger
+from experiments.models import frozen_copy, weights_version
 from experiments.samples import PromptedProblem, Sample
 
 ALGORITHMS = {
@@ -126,6 +127,59 @@ def test_truncated_responses_leave_the_loss_where_asked(tiny):
     assert masked["kept_share"] == pytest.approx(ended)
     whole = learner_of(tiny, ALGORITHMS["grpo"]).update(samples, GROUP, None)
     assert whole["kept_share"] == 1
+
+
+def test_what_is_dropped_shrinks_no_metric_and_no_gradient(tiny):
+    """Dropped rows used to stay in every denominator, so that keep and drop gave one gradient."""
+    flat = samples_from(tiny, [1.0, 0.0, 0.0, 1.0] + [0.0] * 8)
+    drop = GRPO(GRPOConfig(kl_coef=0.0, zero_variance="drop"), 1.0)
+    dropped, alone, kept = (
+        learner_of(tiny, algorithm, max_grad_norm=1e9)
+        for algorithm in (drop, drop, GRPO(GRPOConfig(kl_coef=0.0), 1.0))
+    )
+    metrics = dropped.update(flat, GROUP, None)
+    expected = alone.update(flat[:GROUP], GROUP, None)
+    whole = kept.update(flat, GROUP, None)
+    assert metrics["kept_share"] == pytest.approx(1 / 3)
+    for name in ("entropy", "loss", "clip_share", "grad_norm"):
+        assert metrics[name] == pytest.approx(expected[name], abs=1e-5), name
+    assert metrics["grad_norm"] == pytest.approx(3 * whole["grad_norm"], rel=1e-3)
+
+
+def test_a_prompt_is_read_in_one_micro_batch_unless_it_has_too_many_responses(tiny):
+    samples = samples_from(tiny, REWARDS)
+    for size, expected in ((4, [4, 4, 4]), (8, [8, 4]), (5, [4, 4, 4]), (3, [3, 3, 3, 1, 1, 1])):
+        learner = learner_of(tiny, ALGORITHMS["grpo"], micro_batch=size)
+        tokens, _ = learner._assemble(samples, GROUP)
+        parts = list(learner._micro_batches(tokens))
+        assert sorted(map(len, parts), reverse=True) == expected or size == 3
+        assert max(map(len, parts)) <= size
+        assert torch.cat(parts).sort().values.tolist() == list(range(12))
+        read = sum(len(set(tokens.prompt_of[part].tolist())) for part in parts)
+        assert read == 3 if size >= GROUP else read <= 6
+
+
+def test_a_step_tells_engines_that_the_weights_are_others(tiny):
+    learner = learner_of(tiny, ALGORITHMS["grpo"])
+    before = weights_version(learner.model)
+    copy_of = frozen_copy(learner.model)
+    learner.update(samples_from(tiny, REWARDS), GROUP, None)
+    assert weights_version(learner.model) == before + 1
+    engine = HFEngine(copy_of, {1}, 0, 64)
+    engine.sync(learner.model)
+    assert weights_version(copy_of) == before + 1
+
+
+def test_a_critics_head_is_float32_whatever_the_models_precision(tiny):
+    for name in ("ppo-separate", "ppo-shared"):
+        learner = learner_of(copy.deepcopy(tiny).bfloat16(), ALGORITHMS[name])
+        head = learner.value_head or learner.critic.head
+        assert head.weight.dtype == torch.float32
+        samples = samples_from(learner.model, REWARDS)
+        learner.update(samples, GROUP, None)
+        tokens, _ = learner._assemble(samples, GROUP)
+        values = learner._values(tokens)[tokens.mask]
+        assert not torch.equal(values, values.bfloat16().float())
 
 
 def test_a_batch_with_nothing_to_learn_from_changes_nothing(tiny):

@@ -168,6 +168,7 @@ def test_policies_that_share_the_instance_keep_their_own_weights(host, policy, p
     optimiser = torch.optim.AdamW(policy.parameters(), lr=1e-2)
     policy(torch.tensor(prompts[:1])).logits.square().mean().backward()
     optimiser.step()
+    models.weights_changed(policy)
     after = write(trained, prompts[:32])
     assert differences(policy, prompts[:32], after).max() < 1e-4
     assert differences(behaviour.model, prompts[:32], after).mean() > 0.01
