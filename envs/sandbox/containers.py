@@ -118,8 +118,8 @@ class Launcher:
 
     def __init__(self, workers: int, memory_mb: int, pids: int, patience_s: float) -> None:
         self.run = secrets.token_hex(4)
-        self.patience_s = patience_s
-        self._options = worker_options(memory_mb, pids) | {"labels": owner_labels(self.run)}
+        self.memory_mb, self.pids, self.patience_s = memory_mb, pids, patience_s
+        self._labels = owner_labels(self.run)
         self._closing = threading.Event()
         self._threads = ThreadPoolExecutor(min(workers + 1, 8), f"containers-{self.run}")
         self._ahead = [self._threads.submit(self._launch_patiently) for _ in range(workers)]
@@ -130,6 +130,13 @@ class Launcher:
         if not self._ahead:
             self._ahead.append(self._threads.submit(self._launch_patiently))
         return taken
+
+    def enlarge(self, memory_mb: int) -> None:
+        """Give later containers more memory, and replace those that were started ahead."""
+        self.memory_mb = memory_mb
+        for launch in self._ahead:
+            self.discard(launch)
+        self._ahead = [self._threads.submit(self._launch_patiently) for _ in self._ahead]
 
     def discard(self, launch: Future[Container]) -> None:
         """End a container at once, or as soon as it has started, and remove it on a thread."""
@@ -196,7 +203,8 @@ class Launcher:
                 auto_remove=True,
                 name=f"{LABEL}-{self.run}-{secrets.token_hex(3)}",
                 environment=worker_environment(),
-                **self._options,
+                labels=self._labels,
+                **worker_options(self.memory_mb, self.pids),
             )
             # Before the start, so that not a byte of the worker's is missed.
             attached = attach(client, container.id)

@@ -45,13 +45,19 @@ class Conversation:
         self.task: Task | None = None
         self.ready = False
         self.stale = False  # what comes belongs to a job that is over, until ENDED
-        self.deadline: float | None = time.monotonic() + START_S
+        self.deadline: float | None = None
         self.compiled = False  # the present task's program may have run
         self._decoder = protocol.FrameDecoder()
         self._outbox = bytearray()
         self._sent = 0  # inputs of the task sent so far, dropped ones not counted
         self._suspect = False
         self._stale_limits: list[Limits] = []  # of the job that is over: one input may still run
+
+        self._await_ready()
+
+    def _await_ready(self) -> None:
+        if not self.ready and self.deadline is None and self.handle.started():
+            self.deadline = time.monotonic() + START_S
 
     @property
     def idle(self) -> bool:
@@ -95,6 +101,7 @@ class Conversation:
             data = self.handle.receive()
         except OSError as error:
             raise WorkerLost(f"it cannot be heard: {error}") from error
+        self._await_ready()
         if data is None:
             return None
         if not data:

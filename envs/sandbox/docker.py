@@ -7,12 +7,16 @@ and what holds it in is in `engine.py`. Expected outputs stay on this side.
 
 from __future__ import annotations
 
+import socket
 import struct
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from envs.sandbox.base import Job
 from envs.sandbox.containers import Container, Launcher
 from envs.sandbox.engine import connect, reap_orphans, require_image, unavailable
+from envs.sandbox.inside.channel import STDERR_TAIL
 from envs.sandbox.pool import Pool, WorkerHandle, default_workers
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ __all__ = ["DockerSandbox", "unavailable"]
 STREAM_HEADER = struct.Struct(">BxxxL")  # stream, length: the engine's framing of attached output
 STDOUT = 1
 CHUNK = 1 << 18
-STDERR_TAIL = 2000
+OWN_MB = 256  # of a container's memory, for the worker and what a test has beyond its limit
 
 
 class Demultiplexer:
@@ -61,14 +65,19 @@ class ContainerWorker(WorkerHandle):
         self._streams = Demultiplexer()
         self._launch: Future[Container] | None = None
         self._container: Container | None = None
+        self._bell: socket.socket | None = None  # hung up when the launch is over
 
     def start(self) -> None:
-        """Wait for the container. Raises SandboxError if the engine refuses it or stays away."""
-        self._container = None
-        while self._container is None or self._container.ended():
-            self.kill()  # one that was started ahead may have gone with its engine
-            self._launch = self._launcher.take()
-            self._container = self._launch.result()
+        """Ask for a container and return; `receive` takes it when it is there."""
+        before, (self._bell, other) = self._bell, socket.socketpair()
+        if before is not None:
+            before.close()
+        self._launch = self._launcher.take()
+        self._launch.add_done_callback(lambda _: other.close())
+
+    def started(self) -> bool:
+        """True once the container is there."""
+        return self._container is not None
 
     @property
     def container(self) -> str:
@@ -76,18 +85,26 @@ class ContainerWorker(WorkerHandle):
         return self._container.id
 
     def fileno(self) -> int:
-        """The attached socket's descriptor."""
-        return self._container.socket.fileno()
+        """The attached socket's descriptor; before there is one, another that becomes readable."""
+        return (self._container.socket if self._container else self._bell).fileno()
 
     def send(self, data: memoryview) -> int:
         """Write to the worker's stdin; see WorkerHandle."""
+        if self._container is None:
+            return 0
         try:
             return self._container.socket.send(data)
         except BlockingIOError:
             return 0
 
     def receive(self) -> bytes | None:
-        """Read of the worker's stdout; see WorkerHandle. Its stderr is kept for the log."""
+        """Read of the worker's stdout; see WorkerHandle. Its stderr is kept for the log.
+
+        Raises SandboxError if the engine refuses the container or stays away.
+        """
+        if self._container is None:
+            self._take_container()
+            return None
         try:
             data = self._container.socket.recv(CHUNK)
         except BlockingIOError:
@@ -96,11 +113,23 @@ class ContainerWorker(WorkerHandle):
             return b""
         return (self._streams.feed(data) or None) if data else b""
 
+    def _take_container(self) -> None:
+        if not self._launch.done():
+            return
+        container = self._launch.result()
+        if container.ended():  # one that was started ahead may have gone with its engine
+            self._launcher.discard(self._launch)
+            self.start()
+        else:
+            self._container = container
+
     def kill(self) -> None:
         """Cut the worker off and have its container removed in the background."""
         if self._launch is not None:
             self._launcher.discard(self._launch)
             self._launch = None
+        if self._bell is not None:
+            self._bell.close()
 
     def worn_out(self) -> bool:
         """True every `max_jobs` jobs: what leaks, leaks for so long only."""
@@ -117,7 +146,7 @@ class DockerSandbox(Pool):
 
     `workers` of 0 means a worker for each core.
     `memory_mb` bounds a whole container: the test with all its processes, its input and output,
-    and the worker. Raises SandboxError, at once, where no engine answers or the image is not there;
+    and the worker; where jobs may take more than that, it is raised. Raises SandboxError, at once, where no engine answers or the image is not there;
     later, an engine that dies is waited for `patience_s` seconds.
     """
 
@@ -145,10 +174,25 @@ class DockerSandbox(Pool):
             strength=strength,
         )
 
+    def fit(self, jobs: Sequence[Job]) -> None:
+        """Have containers that are large enough for the limits of these jobs."""
+        needed = max(map(container_mb, jobs), default=0)
+        if needed > self._launcher.memory_mb:
+            self._launcher.enlarge(needed)
+            for worker in list(self._crew):
+                self._dismiss(worker)
+
     def close(self) -> None:
         """End all workers and remove their containers; safe to call twice."""
         super().close()
         self._launcher.close()
+
+
+def container_mb(job: Job) -> int:
+    """What a container needs so that a test meets its own limits first."""
+    limits, longest = job.limits, max(map(len, job.inputs), default=0)
+    files = 2 * limits.output_mb + (4 * longest >> 20)  # up to four bytes for each character
+    return limits.memory_mb + files + OWN_MB
 
 
 def describe(client: DockerClient) -> str:

@@ -20,17 +20,16 @@ from typing import TYPE_CHECKING
 from envs.sandbox.base import SandboxError
 from envs.sandbox.engine import BUILD, connect, reason
 from envs.sandbox.image import REPOSITORY, image_tag
+from envs.sandbox.inside.confine import NAMESPACES
+from envs.sandbox.inside.landlock import CREATE_RULESET
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-LANDLOCK_CREATE_RULESET = 444  # the same number on every architecture
-CLONE_NEW = 0x7E020000  # user, mount, pid, network, ipc, uts and cgroup namespaces
-
 UNSHARE = f"""
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
-if libc.unshare({CLONE_NEW}):
+if libc.unshare({NAMESPACES}):
     sys.exit(os.strerror(ctypes.get_errno()))
 """
 
@@ -100,7 +99,7 @@ def user_namespaces() -> Finding:
 def landlock() -> Finding:
     """Which Landlock ABI the kernel has; asking for the version changes nothing."""
     libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+    version = libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version > 0:
         return Finding("Landlock", True, f"ABI {version}")
     remedy = "a kernel with CONFIG_SECURITY_LANDLOCK, and landlock in its lsm= list"

@@ -7,6 +7,7 @@ worker with it, so leftovers are rare; the labels find those that a crash of the
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 LABEL = "spo-bench"
+CREATED_S = 600.0  # by far more than lies between creating and starting a container
 BUILD = "build it with `make sandbox-image`"
 
 
@@ -118,10 +120,18 @@ def orphaned(labels: dict[str, str]) -> bool:
 
 
 def reap_orphans(client: DockerClient) -> int:
-    """Remove the containers whose owners died; return how many. Other runs' are left alone."""
+    """Remove the containers whose owners died; return how many. Other runs' are left alone.
+
+    One that was created and, minutes later, not started has no owner any more, whoever that was:
+    the engine itself removes only what has run.
+    """
     found = client.api.containers(all=True, filters={"label": LABEL})
+    late = time.time() - CREATED_S
     return sum(
-        remove(client, container["Id"]) for container in found if orphaned(container["Labels"])
+        remove(client, container["Id"])
+        for container in found
+        if orphaned(container["Labels"])
+        or (container["State"] == "created" and container["Created"] < late)
     )
 
 

@@ -16,13 +16,19 @@ class WorkerHandle(ABC):
     def start(self) -> None:
         """Begin to start the worker and return; its READY frame follows on the stream.
 
-        May take as long as creating the process or container takes. Called once. A SandboxError
-        is final: it ends the pool's run.
+        Called once. A SandboxError, here or in `receive`, is final: it ends the pool's run.
         """
+
+    def started(self) -> bool:
+        """False as long as it is not the worker that is waited for, but what it will run in."""
+        return True
 
     @abstractmethod
     def fileno(self) -> int:
-        """The descriptor that becomes readable when the worker said something or died."""
+        """The descriptor that becomes readable when the worker said something or died.
+
+        It may be another one after a call of `receive`.
+        """
 
     @abstractmethod
     def send(self, data: memoryview) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from envs.sandbox.base import Execution, Job, KeepGoing, Outcome, Sandbox, SandboxError
 from envs.sandbox.conversation import Conversation, Task, WorkerLost
 from envs.sandbox.handle import WorkerHandle
+from envs.sandbox.inside.channel import STDERR_TAIL
 
 __all__ = ["Pool", "WorkerHandle", "default_workers"]
 
@@ -43,7 +44,7 @@ class Pool(Sandbox):
         self.replaced = 0  # workers lost and replaced so far
         self._failed_starts = 0
         self._selector = selectors.DefaultSelector()
-        self._crew: set[Conversation] = set()
+        self._crew: dict[Conversation, int] = {}  # each with its descriptor in the selector
         self._waiting: deque[Task] = deque()
         self._ended: list[Task] = []
         self._closed = self._running = False
@@ -55,6 +56,7 @@ class Pool(Sandbox):
             raise SandboxError("this sandbox is closed; open another")
         if self._running:
             raise SandboxError("this sandbox is running other jobs; let it end, or open another")
+        self.fit(jobs)
         tasks = sorted((Task(i, job) for i, job in enumerate(jobs)), key=Task.order)
         self._waiting, self._ended, left = deque(tasks), [], len(tasks)
         self._running = True
@@ -72,6 +74,9 @@ class Pool(Sandbox):
             for worker in [worker for worker in self._crew if worker.task]:
                 self._dismiss(worker)
 
+    def fit(self, jobs: Sequence[Job]) -> None:
+        """Make ready for jobs, before any of them runs."""
+
     def close(self) -> None:
         for worker in list(self._crew):
             self._dismiss(worker)
@@ -87,16 +92,23 @@ class Pool(Sandbox):
             handle = self.factory()
             try:
                 handle.start()
-                worker = Conversation(handle)
-                self._selector.register(handle.fileno(), selectors.EVENT_READ, worker)
+                self._follow(Conversation(handle))
             except BaseException:
                 handle.kill()
                 raise
-            self._crew.add(worker)
+
+    def _follow(self, worker: Conversation) -> None:
+        """Have the selector look at the descriptor that the worker has now."""
+        number, before = worker.handle.fileno(), self._crew.get(worker)
+        if number == before:
+            return
+        if before is not None:
+            self._selector.unregister(before)
+        self._selector.register(number, selectors.EVENT_READ, worker)
+        self._crew[worker] = number
 
     def _dismiss(self, worker: Conversation) -> None:
-        self._crew.discard(worker)
-        self._selector.unregister(worker.handle.fileno())
+        self._selector.unregister(self._crew.pop(worker))
         worker.handle.kill()
 
     def _replace(self, worker: Conversation, reason: str) -> None:
@@ -118,7 +130,7 @@ class Pool(Sandbox):
         if task.losses < ATTEMPTS:
             self._waiting.appendleft(task)
         else:
-            task.executions.append(Execution(Outcome.INFRA_ERROR, stderr=text[-2000:]))
+            task.executions.append(Execution(Outcome.INFRA_ERROR, stderr=text[-STDERR_TAIL:]))
             self._ended.append(task)
 
     def _assign(self) -> None:
@@ -139,7 +151,7 @@ class Pool(Sandbox):
             self._guarded(worker, worker.flush)
         for worker in self._crew:
             writing = selectors.EVENT_WRITE if worker.unsent else 0
-            self._selector.modify(worker.handle.fileno(), selectors.EVENT_READ | writing, worker)
+            self._selector.modify(self._crew[worker], selectors.EVENT_READ | writing, worker)
         heard = set()
         for key, _ in self._selector.select(self._patience()):
             worker = key.data
@@ -168,5 +180,6 @@ class Pool(Sandbox):
         except WorkerLost as error:
             self._replace(worker, str(error))
         else:
+            self._follow(worker)
             if ended is not None:
                 self._ended.append(ended)

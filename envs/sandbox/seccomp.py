@@ -244,11 +244,9 @@ def child_filter(machine: str | None = None, *, opening: Opening = "any") -> byt
 
 def container_profile() -> str:
     """The workers' profile as the engine's API takes it: JSON text, for every machine."""
-    programs = {
-        item.split("=")[0] for calls in _ALLOWED.values() for item in " ".join(calls).split()
-    }
-    server = {name for calls in (_SERVER_CALLS, _RUNTIME_CALLS) for name in " ".join(calls).split()}
-    names = programs | server | set(_CHECKED_NAMES) - {"clone"}
+    programs = " ".join(line for lines in _ALLOWED.values() for line in lines).split()
+    names = {item.partition("=")[0] for item in programs} | set(_CHECKED_NAMES) - {"clone"}
+    names |= set(" ".join(_SERVER_CALLS + _RUNTIME_CALLS).split())
     no_namespace = {"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
     allow, refuse = "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"
     rules = [

@@ -31,6 +31,7 @@ _MNT_DETACH = 2
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _STAGE = "/tmp"  # where the new root is put together; any folder will do: it is covered, not used
 _KEPT_CAPABILITIES = capability_sets(5, 6, 7, 21)  # KILL, SETGID, SETUID; SYS_ADMIN for PID spaces
+NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
 _FIRST_SPARE_USER = 1_000_000_000
 
 # A root folder without /proc has the standard streams' files at places of their own. Only the
@@ -56,8 +57,7 @@ def enter_namespaces() -> int | None:
     """
     user, group = os.getuid(), os.getgid()
     mapper = _Mapper(spare_user()) if user == 0 else None
-    spaces = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
-    check(libc.unshare(CLONE_NEWUSER | spaces), "user namespaces are refused")
+    check(libc.unshare(NAMESPACES), "user namespaces are refused")
     if mapper and mapper.map_both():
         return 1
     Path("/proc/self/setgroups").write_text("deny")

@@ -11,7 +11,7 @@ import struct
 
 from envs.sandbox.inside.kernel import check, libc
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all machines
+CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all machines
 _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _HANDLED_FS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _HANDLED_NET, _SCOPED = 0b11, 0b11  # TCP bind and connect (ABI 4); abstract sockets, signals (6)
@@ -24,12 +24,12 @@ class Ruleset:
     """
 
     def __init__(self, readable: list[str]) -> None:
-        abi = check(libc.syscall(_CREATE_RULESET, None, 0, 1), "Landlock")
+        abi = check(libc.syscall(CREATE_RULESET, None, 0, 1), "Landlock")
         handled = _HANDLED_FS[max(version for version in _HANDLED_FS if version <= abi)]
         fields = [handled, _HANDLED_NET if abi >= 4 else 0, _SCOPED if abi >= 6 else 0]
         fields = fields[: 3 if abi >= 6 else 2 if abi >= 4 else 1]
         attributes = struct.pack(f"{len(fields)}Q", *fields)
-        created = libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
+        created = libc.syscall(CREATE_RULESET, attributes, len(attributes), 0)
         self._ruleset = check(created, "Landlock ruleset")
         for path in readable:
             self._allow(path, _READ_FILE | (_READ_DIR if os.path.isdir(path) else 0))

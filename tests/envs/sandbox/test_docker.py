@@ -6,12 +6,21 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from envs.sandbox.base import Job, Limits, Outcome, SandboxError
+from envs.sandbox.containers import Launcher
 from envs.sandbox.docker import Demultiplexer, DockerSandbox
-from envs.sandbox.engine import LABEL, orphaned, owner_labels, start_time, worker_options
+from envs.sandbox.engine import (
+    LABEL,
+    orphaned,
+    owner_labels,
+    reap_orphans,
+    start_time,
+    worker_options,
+)
 from envs.sandbox.image import image_tag
 from envs.sandbox.runtime import base_python
 
@@ -43,7 +52,7 @@ def containers(client, label: str = LABEL) -> list[str]:
 
 def at_work(sandbox: DockerSandbox) -> list[str]:
     """The ids of the containers that jobs run in now; one more waits in store."""
-    return [worker.handle.container for worker in sandbox._crew]
+    return [worker.handle.container for worker in sandbox._crew if worker.ready]
 
 
 def eventually(condition, seconds: float = 60.0) -> bool:
@@ -74,6 +83,21 @@ def test_owner_is_known_dead_only_by_its_own_kernel():
     assert orphaned(labels | {f"{LABEL}.pid": str(gone.pid)})
     assert orphaned(labels | {f"{LABEL}.started": "1"}), "the pid was given to another process"
     assert not orphaned(labels | {f"{LABEL}.pid": str(gone.pid), f"{LABEL}.scope": "elsewhere"})
+
+
+def test_a_container_that_was_never_started_is_reaped_whoever_made_it(monkeypatch):
+    elsewhere = owner_labels("unstarted") | {f"{LABEL}.scope": "before the machine was restarted"}
+    now = time.time()
+    found = [
+        {"Id": "left", "Labels": elsewhere, "State": "created", "Created": now - 3600},
+        {"Id": "about to start", "Labels": elsewhere, "State": "created", "Created": now - 1},
+        {"Id": "at work", "Labels": elsewhere, "State": "running", "Created": now - 3600},
+    ]
+    removed = []
+    client = SimpleNamespace(api=SimpleNamespace(containers=lambda **_: found))
+    monkeypatch.setattr("envs.sandbox.engine.remove", lambda _, one: removed.append(one) or True)
+    assert reap_orphans(client) == 1
+    assert removed == ["left"]
 
 
 def test_no_engine_is_said_at_once(monkeypatch, tmp_path):
@@ -164,8 +188,44 @@ def test_worn_out_worker_is_replaced(engine):
 
 
 @pytest.mark.docker
-def test_container_whose_memory_limit_was_hit_is_replaced(engine):
+def test_one_slow_start_holds_up_no_other_worker(engine, monkeypatch):
+    slow, launches = threading.Event(), []
+    launch = Launcher._launch
+
+    def second_waits(self):
+        launches.append(self)
+        if len(launches) == 2:
+            slow.wait(60)
+        return launch(self)
+
+    monkeypatch.setattr(Launcher, "_launch", second_waits)
+    jobs = doubling_jobs(8, 2)
+    try:
+        with DockerSandbox(2) as opened:
+            results = opened.run(jobs, go_on)
+            first = next(results)
+            assert not slow.is_set()
+            slow.set()
+            check_doubled(jobs, dict([first, *results]))
+    finally:
+        slow.set()
+
+
+@pytest.mark.docker
+def test_a_container_is_as_large_as_its_tests_may_become(engine):
+    program = "pages = [bytes(1 << 20) + b'x' for _ in range(400)]\nprint(len(pages))"
+    with DockerSandbox(1, memory_mb=128) as opened:
+        small = doubling_jobs(2, 1)
+        check_doubled(small, dict(opened.run(small, go_on)))
+        [(_, [run])] = opened.run([Job(program, ("",), Limits(memory_mb=500))], go_on)
+        assert (run.outcome, run.stdout) == (Outcome.FINISHED, b"400\n")
+        assert opened.replaced == 0
+
+
+@pytest.mark.docker
+def test_container_whose_memory_limit_was_hit_is_replaced(engine, monkeypatch):
     # The test's own limit is above the container's, so that the kernel has to step in.
+    monkeypatch.setattr(DockerSandbox, "fit", lambda self, jobs: None)
     hog = Job("pages = [bytearray(1 << 20) for _ in range(1000)]", ("",), Limits(memory_mb=2000))
     jobs = doubling_jobs(3, 2)
     with DockerSandbox(1, memory_mb=256) as opened:

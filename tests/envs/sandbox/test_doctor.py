@@ -47,7 +47,7 @@ def test_every_lack_has_a_remedy(monkeypatch):
 
 def test_refused_namespaces_are_found_with_the_reason(monkeypatch):
     # Flags that do not exist get a real refusal from the kernel, on every machine.
-    monkeypatch.setattr(doctor, "UNSHARE", doctor.UNSHARE.replace(str(doctor.CLONE_NEW), "-1"))
+    monkeypatch.setattr(doctor, "UNSHARE", doctor.UNSHARE.replace(str(doctor.NAMESPACES), "-1"))
     finding = doctor.user_namespaces()
     assert not finding.good
     assert finding.found == "Invalid argument"
