@@ -146,8 +146,9 @@ class DockerSandbox(Pool):
 
     `workers` of 0 means a worker for each core.
     `memory_mb` bounds a whole container: the test with all its processes, its input and output,
-    and the worker; where jobs may take more than that, it is raised. Raises SandboxError, at once, where no engine answers or the image is not there;
-    later, an engine that dies is waited for `patience_s` seconds.
+    and the worker; where jobs may take more than that, it is raised. Raises SandboxError, at once,
+    where no engine answers or the image is not there; later, an engine that dies is waited for
+    `patience_s` seconds.
     """
 
     def __init__(
