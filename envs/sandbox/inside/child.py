@@ -6,6 +6,7 @@ It should behave as `python3 main.py` would, with a real stdin and the interpret
 from __future__ import annotations
 
 import _signal
+import contextlib
 import os
 import resource
 import sys
@@ -122,6 +123,7 @@ def exit_status(value: object) -> int:
     if value is None:
         return 0
     if isinstance(value, int):
-        return value & 0xFF
-    print(value, file=sys.stderr)
+        return (value if abs(value) < 1 << 63 else -1) & 0xFF
+    with contextlib.suppress(BaseException):
+        print(value, file=sys.stderr or sys.__stderr__)
     return 1
