@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from envs.problem import Problem, Test
-from envs.tasks.fields import Row, SkipRow, own_name
+from envs.tasks.fields import Row, SkipRow, own_name, plain_lines
 from envs.tasks.special_judge import checker_for
 
 _PYTHON_3 = 3  # CodeContests' number for the language
@@ -61,7 +61,7 @@ def _tests(row: Row, column: str) -> tuple[Test, ...]:
     inputs, outputs = held.get("input") or [], held.get("output") or []
     if len(inputs) != len(outputs):
         raise SkipRow("inputs and outputs differ in number")
-    return tuple(map(Test, inputs, outputs))
+    return tuple(Test(plain_lines(one), other) for one, other in zip(inputs, outputs, strict=True))
 
 
 def _source(value: int | str) -> str:

@@ -173,13 +173,18 @@ def _pairs(inputs: Any, outputs: Any) -> list[tuple[Any, Any]]:
 
 
 def _text(value: Any) -> str:
-    """A text as it is; a list as its lines; a number as printed."""
+    """A text with plain line ends; a list as its lines; a number as printed."""
     if isinstance(value, str):
-        return value
+        return plain_lines(value)
     with integers_of_any_length():
         if isinstance(value, list):
             return "".join(f"{_line(item)}\n" for item in value)
         return f"{value}\n"
+
+
+def plain_lines(text: str) -> str:
+    r"""A text whose lines end in \n: judges of other systems turn \r\n into it, Python does not."""
+    return text.replace("\r\n", "\n")
 
 
 def _line(item: Any) -> str:

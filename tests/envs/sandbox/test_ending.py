@@ -67,7 +67,8 @@ PROGRAMS = {
     "class A(typing.Generic[T]):\n    def f(s) -> 'A[T]': out.write('1')\n"
     "class N: pass\nB, C = A[int], typing.Optional[N]\nA().f()",
     "a file in a context variable": (
-        "import contextvars\nv = contextvars.ContextVar('v')\nv.set(open(1, 'w'))\nv.get().write('x')"
+        "import contextvars\nv = contextvars.ContextVar('v')\nv.set(open(1, 'w'))\n"
+        "v.get().write('x')"
     ),
     "a file in a module of one's own": (
         "import sys, types\nsys.modules['m'] = m = types.ModuleType('m')\n"
@@ -93,7 +94,9 @@ PROGRAMS = {
         "import threading, time\n"
         "threading.Thread(target=lambda: (time.sleep(0.02), print(2))).start()\n1 / 0"
     ),
-    "unittest": "import unittest\nclass T(unittest.TestCase):\n    def test(s): pass\nunittest.main()",
+    "unittest": (
+        "import unittest\nclass T(unittest.TestCase):\n    def test(s): pass\nunittest.main()"
+    ),
 }
 
 

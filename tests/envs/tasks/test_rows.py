@@ -43,6 +43,12 @@ def test_taco_texts_and_lists_of_lines_are_the_same_test():
     assert taco_problem(taco([[[1, 2], 3]], [7]), "p").tests == (Test("1 2\n3\n", "7\n"),)
 
 
+def test_lines_of_other_systems_end_as_python_reads_them():
+    assert taco_problem(taco(["a\r\nb\rc\r\n"], ["3"]), "p").tests == (Test("a\nb\rc\n", "3"),)
+    row = code_contests(public_tests={"input": ["a\r\nb"], "output": ["3"]})
+    assert code_contests_problem(row, "p").samples == (Test("a\nb", "3"),)
+
+
 def test_taco_columns():
     row = taco(
         ["1"],
