@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
 
+from envs.named import code_digest, load
 from envs.problem import Judgement, Verdict
 
 KINDS = ("binary", "fraction", "shaped")
@@ -13,9 +15,9 @@ KINDS = ("binary", "fraction", "shaped")
 class RewardConfig:
     """How verdicts are paid. The range is the task's, since a soft value depends on it."""
 
-    kind: str = (
-        "binary"  # binary: all tests or nothing; fraction: share of tests; shaped: see below
-    )
+    # binary: all tests or nothing; fraction: share of tests; shaped: see below; or a function of
+    # one's own, module.function, from a Judgement to a number in [low, high]
+    kind: str = "binary"
     low: float = 0.0  # paid for a program that passes no test
     high: float = 1.0  # paid for an accepted program
     no_program_penalty: float = (
@@ -23,8 +25,11 @@ class RewardConfig:
     )
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"reward.kind={self.kind!r}: must be one of {', '.join(KINDS)}")
+        if "." in self.kind:
+            load(self.kind, "task.reward.kind")
+        elif self.kind not in KINDS:
+            known = ", ".join(KINDS)
+            raise ValueError(f"reward.kind={self.kind!r}: must be one of {known}, or a.function")
         if not self.low < self.high:
             raise ValueError(f"reward.low={self.low} must be below reward.high={self.high}")
         if self.no_program_penalty < 0:
@@ -35,17 +40,30 @@ class RewardConfig:
         """Whether the judge must run every test (JudgeConfig.early_stop=False)."""
         return self.kind != "binary"
 
+    @property
+    def identity(self) -> str:
+        """Another string wherever a judgement may be paid otherwise, for keeping rewards by it."""
+        code = code_digest(self.kind.rpartition(".")[0]) if "." in self.kind else ""
+        return repr((sorted(asdict(self).items()), code))
+
+
+class RewardError(ValueError):
+    """A function of one's own paid nothing that is a reward; one line."""
+
 
 def reward(judgement: Judgement, config: RewardConfig) -> float:
     """The reward of one response.
 
     binary: `high` if accepted, else `low`. fraction: `low` plus the share of tests passed of the
     way to `high`. shaped: fraction, and `low - no_program_penalty` where the response held no
-    program. Raises ValueError for an INFRA_ERROR, which says nothing about the program, and for
-    a judgement that stopped early where the share of tests is asked for.
+    program. Any other kind is a function and pays what it returns; RewardError where that is no
+    number of the range. Raises ValueError for an INFRA_ERROR, which says nothing about the program,
+    and for a judgement that stopped early where the share of tests is asked for.
     """
     if judgement.verdict is Verdict.INFRA_ERROR:
         raise ValueError("an INFRA_ERROR is no reward: leave the sample out of the batch")
+    if "." in config.kind:
+        return _by_function(judgement, config)
     if config.kind == "binary":
         return config.high if judgement.verdict is Verdict.ACCEPTED else config.low
     if config.kind == "shaped" and not judgement.program:
@@ -58,3 +76,19 @@ def reward(judgement: Judgement, config: RewardConfig) -> float:
             f"{judgement.run} of {judgement.total}: set judge.early_stop=false"
         )
     return config.low + (config.high - config.low) * judgement.passed / judgement.total
+
+
+def _by_function(judgement: Judgement, config: RewardConfig) -> float:
+    where = f"task.reward.kind={config.kind}, asked about a {judgement.verdict},"
+    try:
+        found = float(load(config.kind, "task.reward.kind")(judgement))
+    except Exception as error:
+        # somebody's function may raise anything
+        told = " ".join(str(error).split())
+        raise RewardError(f"{where} failed: {type(error).__name__}: {told}") from error
+    if math.isnan(found) or not config.low <= found <= config.high:
+        raise RewardError(
+            f"{where} paid {found:g}, which is not between task.reward.low={config.low:g} and "
+            f"task.reward.high={config.high:g}; set these to its range"
+        )
+    return found

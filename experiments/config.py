@@ -188,7 +188,8 @@ def _check_combinations(c: RunConfig, needs: Any) -> None:
         raise UserError(
             f"eval.k={c.eval.k}; at least one lies between 1 and eval.samples={c.eval.samples}"
         )
-    if c.task.reward.needs_all_tests and c.judge.early_stop:
+    judged = c.task.environment is None  # by the judge, whose tests these are
+    if judged and c.task.reward.needs_all_tests and c.judge.early_stop:
         raise UserError(
             f"task.reward.kind={c.task.reward.kind} with judge.early_stop=true: the share of tests "
             "passed needs all of them; set judge.early_stop=false"

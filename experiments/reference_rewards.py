@@ -51,7 +51,7 @@ class ReferenceRewards:
         self.charged = JudgeStats()  # what judging them has cost, in this run or another
         # Two engines draw different responses from the same seeds.
         drawn = (weights, engine.name, asdict(sampling), seed)
-        key = (*drawn, asdict(reward), judge.version)
+        key = (*drawn, reward.identity, judge.version)
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{name}.jsonl"

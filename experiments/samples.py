@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from envs.environment import Environment, Submission
 from envs.problem import Judgement, Problem, Verdict
-from envs.reward import RewardConfig, reward
+from envs.reward import RewardConfig, RewardError, reward
 from experiments.engines.base import Completion
+from experiments.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +66,7 @@ def pay(judgement: Judgement, config: RewardConfig) -> float | None:
     """The reward, or None where the judge failed: that is never a reward."""
     if judgement.verdict is Verdict.INFRA_ERROR:
         return None
-    return reward(judgement, config)
+    try:
+        return reward(judgement, config)
+    except RewardError as error:
+        raise UserError(str(error)) from error

@@ -1,9 +1,11 @@
 """What each verdict is paid under each kind of reward."""
 
+from dataclasses import replace
+
 import pytest
 
 from envs.problem import Judgement, Verdict
-from envs.reward import RewardConfig, reward
+from envs.reward import RewardConfig, RewardError, reward
 
 
 def judged(verdict, passed=0, run=4, total=4, program="print(1)"):
@@ -59,8 +61,59 @@ def test_a_share_of_tests_needs_all_of_them(kind):
 
 @pytest.mark.parametrize(
     ("wrong", "names"),
-    [({"kind": "dense"}, "binary"), ({"low": 1.0}, "low"), ({"no_program_penalty": -1}, "penalty")],
+    [
+        ({"kind": "dense"}, "binary"),
+        ({"kind": "envs.problem.pay"}, "has no function pay"),
+        ({"low": 1.0}, "low"),
+        ({"no_program_penalty": -1}, "penalty"),
+    ],
 )
 def test_impossible_settings_are_refused(wrong, names):
     with pytest.raises(ValueError, match=names):
         RewardConfig(**wrong)
+
+
+def by_speed(judgement):
+    """Somebody's reward."""
+    return judgement.passed / judgement.total - judgement.cpu_s
+
+
+def by_mistake(judgement):
+    return 1 / judgement.passed
+
+
+OWN = f"{__name__}.by_speed"
+
+
+def test_a_function_of_ones_own_pays_what_it_returns():
+    config = RewardConfig(kind=OWN)
+    assert reward(ACCEPTED, config) == 1.0
+    assert reward(replace(HALF, cpu_s=0.25), config) == 0.25
+    assert config.needs_all_tests
+    with pytest.raises(ValueError, match="INFRA_ERROR"):
+        reward(judged(Verdict.INFRA_ERROR), config)
+
+
+@pytest.mark.parametrize(
+    ("kind", "judgement", "said"),
+    [
+        (OWN, replace(HALF, cpu_s=3.0), ["WRONG_ANSWER", "paid -2.5", "task.reward.low=0 and"]),
+        (OWN, replace(HALF, cpu_s=float("nan")), ["paid nan"]),
+        (f"{__name__}.by_mistake", NO_PROGRAM, ["by_mistake", "ZeroDivisionError: division by"]),
+        (f"{__name__}.judged", NO_PROGRAM, ["judged", "TypeError"]),
+    ],
+)
+def test_what_is_no_reward_is_one_line(kind, judgement, said):
+    with pytest.raises(RewardError) as error:
+        reward(judgement, RewardConfig(kind=kind))
+    assert all(word in str(error.value) for word in said) and "\n" not in str(error.value)
+
+
+def test_rewards_are_kept_apart_by_all_that_they_depend_on(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "my_reward.py"
+    file.write_text("def pay(judgement):\n    return 0.5\n")
+    config = RewardConfig(kind="my_reward.pay")
+    known = {RewardConfig().identity, RewardConfig(high=2.0).identity, config.identity}
+    file.write_text("def pay(judgement):\n    return 0.25\n")
+    assert len(known | {config.identity}) == 4
