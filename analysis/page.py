@@ -25,12 +25,15 @@ def write(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> lis
     tables = [tables_of(section) for section in sections]
     out.mkdir(parents=True, exist_ok=True)
     for name in tables[0]:
-        whole = pd.concat(
+        # Without rows a table has no types either, and would turn the others' counts into floats.
+        whole = [
             table[name].assign(experiment=section.name)
             for section, table in zip(sections, tables, strict=True)
-        )
-        whole.insert(0, "experiment", whole.pop("experiment"))
-        whole.to_csv(out / name, index=False)
+            if len(table[name])
+        ]
+        together = pd.concat(whole) if whole else pd.DataFrame({"experiment": []})
+        together.insert(0, "experiment", together.pop("experiment"))
+        together.to_csv(out / name, index=False)
     results = [table["table.csv"] for table in tables]
     text = render.markdown(list(zip(sections, results, strict=True)), skipped)
     (out / "table.md").write_text(text, encoding="utf-8")

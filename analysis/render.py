@@ -40,8 +40,8 @@ def count(value: Any) -> str:
     return NOTHING if missing(value) else f"{value:,.0f}"
 
 
-def plural(how_many: int, noun: str) -> str:
-    return f"{how_many} {noun}" if how_many == 1 else f"{how_many} {noun}s"
+def plural(how_many: int | str, noun: str) -> str:
+    return f"{how_many} {noun}" if str(how_many) == "1" else f"{how_many} {noun}s"
 
 
 def minutes(seconds: Any) -> str:
@@ -52,10 +52,10 @@ def missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def interval(row: Mapping[str, Any], name: str, digits: int = 3) -> str:
+def interval(row: Mapping[str, Any], name: str, digits: int = 3, form: str = "[{}, {}]") -> str:
     """The ends of the interval of `name`, "" where there is none."""
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "" if missing(low) else f"[{number(low, digits)}, {number(high, digits)}]"
+    return "" if missing(low) else form.format(number(low, digits), number(high, digits))
 
 
 def with_interval(row: Mapping[str, Any], name: str) -> str:
@@ -200,15 +200,12 @@ def terminal_table(results: pd.DataFrame, ks: Sequence[int]) -> Table:
         title = heading.replace(" of ", "\nof ").replace("edit ", "edit\n")
         table.add_column(title, justify=justify, no_wrap=bool(heading), overflow="fold")
     for row in results.to_dict("records"):
-        cells = [f"{number(row[m.name])}\n[dim]{_dashed(row, m.name)}[/dim]" for m in shown]
+        cells = [
+            f"{number(row[m.name])}\n[dim]{interval(row, m.name, 2, '{}–{}')}[/dim]" for m in shown
+        ]
         counts = [str(row["step"])] * steps + [str(row["seeds"])]
         table.add_row(Text(row["label"]), *counts, *cells, number(row.get("gain"), 2))
     return table
-
-
-def _dashed(row: Mapping[str, Any], name: str) -> str:
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "" if missing(low) else f"{number(low, 2)}–{number(high, 2)}"
 
 
 def data_uri(svg: Path) -> str:
