@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.panel import Panel
@@ -19,7 +19,7 @@ from rich.text import Text
 
 from envs.problem import Problem
 from envs.tasks import SPLITS, Task, open_task
-from envs.tasks.compose import task_config
+from envs.tasks.compose import task_and
 from envs.tasks.selection import StoredProblems
 
 _LISTED = 20  # names of a split, and tests of a problem
@@ -27,18 +27,23 @@ _SHOWN_CHARS = 400  # of one input or output
 _ALL = 10**9
 
 
+@dataclass
+class Options:
+    """What the command line asks for besides the task."""
+
+    problem: str | None = None  # its name or a part of it
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """0: shown; 2: there is no such thing, said in one line."""
     console = Console(highlight=False)
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    wanted = [a.removeprefix("problem=") for a in arguments if a.startswith("problem=")]
     try:
-        config = task_config([a for a in arguments if not a.startswith("problem=")])
+        config, options = task_and(Options, sys.argv[1:] if argv is None else argv)
         if config.name != "mini":  # mini makes as many as it is asked for; others have so many
             config = replace(config, **{f"{split}_problems": _ALL for split in SPLITS})
         task = open_task(replace(config, decontaminate=False))  # what is shown may stand twice
-        if wanted:
-            show(_find(task, wanted[-1]), task, console)
+        if options.problem:
+            show(_find(task, options.problem), task, console)
         else:
             _list(task, console)
     except (ValueError, OSError) as error:

@@ -46,18 +46,26 @@ def typed(schema: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
         raise ValueError(_told(error.errors()[0], prefix)) from error
 
 
-def arguments(schema: type[T], given: Sequence[str]) -> T:
-    """A `schema` of the key=value arguments of a command line. Raises ValueError as `typed`."""
+def arguments(schema: type[T], given: Sequence[str], also: Sequence[str] = ()) -> T:
+    """A `schema` of the key=value arguments of a command line. Raises ValueError as `typed`.
+
+    `also`: keys that the command knows besides, for the message.
+    """
     pairs = [argument.partition("=") for argument in given]
     values = {key: value for key, _, value in pairs}
     known = [field.name for field in fields(schema)]
     for (key, equals, value), argument in zip(pairs, given, strict=True):
         if key not in known or not equals or not value:
-            raise ValueError(f"{argument!r}: write key=value, with a key of {', '.join(known)}")
+            raise ValueError(
+                f"{argument!r}: write key=value, with a key of {', '.join([*also, *known])}"
+            )
     try:
-        return TypeAdapter(schema).validate_strings(values)
+        read = TypeAdapter(schema).validate_strings(values)
     except ValidationError as error:
         raise ValueError(_told(error.errors()[0], "")) from error
+    for key in known:
+        _require_finite(key, getattr(read, key))
+    return read
 
 
 def did_you_mean(key: str, known: Sequence[str]) -> str:
@@ -83,8 +91,12 @@ def _require_known(schema: type, values: Mapping[str, Any], prefix: str) -> None
         inner = next(filter(is_dataclass, (hints[key], *typing.get_args(hints[key]))), None)
         if isinstance(value, Mapping) and inner:
             _require_known(inner, value, path)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{path}={value}; it must be a finite number")
+        _require_finite(path, value)
+
+
+def _require_finite(path: str, value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{path}={value}; it must be a finite number")
 
 
 def _told(error: Mapping[str, Any], prefix: str) -> str:

@@ -21,7 +21,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator, PositiveInt
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -34,7 +36,7 @@ from envs.problem import Judgement, Problem, Verdict
 from envs.quality import SUFFIXES, Qualities
 from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
-from envs.tasks.compose import task_config
+from envs.tasks.compose import task_and
 from envs.tasks.config import TaskConfig
 from envs.tasks.converter import converter
 from envs.tasks.keeping import Limits
@@ -44,25 +46,25 @@ from envs.tasks.special_judge import comparing_checker
 from envs.tasks.store import Store, prepare
 
 KINDS = ("solution", "incorrect")
-SANDBOXES = ("auto", "docker", "embedded")
 _LISTED_EXCEPTIONS = 40
 _BATCH = 1000  # programs that are read at once
 _ALL_TESTS = ("++task.max_tests=1000000000", "++task.max_test_bytes=1000000000000")
 
 
-class UsageError(ValueError):
-    """An argument that cannot be used; one line that names it and what would be right."""
+def _table(path: Path) -> Path:
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"it must end in {' or '.join(SUFFIXES)}")
+    return path
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """What the command line asks for."""
+@dataclass
+class Options:
+    """What the command line asks for besides the task."""
 
-    task: TaskConfig
-    sandbox: str = "auto"  # one of SANDBOXES
-    first: int | None = None  # judge only the first N programs of each kind of every row
+    sandbox: Literal["auto", "docker", "embedded"] = "auto"
+    first: PositiveInt | None = None  # judge only the first N programs of each kind of every row
     out: Path | None = None  # JSON lines, one a program
-    quality: Path | None = None  # a table, one row a problem
+    quality: Annotated[Path, AfterValidator(_table)] | None = None  # a table, one row a problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,33 +101,12 @@ class Report:
         return sum(n for (_, _, verdict), n in self.verdicts.items() if verdict == "INFRA_ERROR")
 
 
-def parse(argv: Sequence[str]) -> Arguments:
-    """Read `key=value` arguments. Raises UsageError, and ValueError for those of the task."""
-    own = ("sandbox", "first", "out", "quality")
-    given: dict[str, str] = {}
-    for_task: list[str] = []
-    for argument in argv:
-        key, equals, value = argument.partition("=")
-        if key in own and equals and value:
-            given[key] = value
-        elif key.split(".")[0] == "task" and equals:
-            for_task.append(argument)
-        else:
-            known = ", ".join(("task", "task.path", *own))
-            raise UsageError(f"{argument!r}: write key=value, with a key of {known}")
-    sandbox = given.get("sandbox", "auto")
-    if sandbox not in SANDBOXES:
-        raise UsageError(f"sandbox={sandbox}: must be one of {', '.join(SANDBOXES)}")
-    first = given.get("first")
-    if first is not None and not (first.isdecimal() and int(first) > 0):
-        raise UsageError(f"first={first}: must be a whole number above 0")
-    out, quality = (Path(given[key]) if key in given else None for key in ("out", "quality"))
-    if quality and quality.suffix not in SUFFIXES:
-        raise UsageError(f"quality={quality}: must end in {' or '.join(SUFFIXES)}")
-    task = task_config([*_ALL_TESTS, *for_task])
+def parse(argv: Sequence[str]) -> tuple[TaskConfig, Options]:
+    """Read `key=value` options. Raises ValueError, one line."""
+    task, options = task_and(Options, [*_ALL_TESTS, *argv])
     if task.rows is None:
-        raise UsageError(f"task={task.name} reads no rows; choose a data set, such as task=taco")
-    return Arguments(task, sandbox, int(first) if first else None, out, quality)
+        raise ValueError(f"task={task.name} reads no rows; choose a data set, such as task=taco")
+    return task, options
 
 
 def entries(problems: Iterable[Problem], first: int | None) -> Iterator[Entry]:
@@ -199,22 +180,22 @@ def show(report: Report, skipped: Counter[str], console: Console) -> None:
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
 
-def run(arguments: Arguments, console: Console) -> Report:
+def run(task: TaskConfig, options: Options, console: Console) -> Report:
     """Load, judge, write, show. Raises OSError, ValueError and SandboxError."""
-    stores = _stores(arguments.task)
+    stores = _stores(task)
     problems = StoredProblems(entries_of(stores, alone=len(stores) == 1))
-    total = sum(_count(store, arguments.first) for store in stores)
+    total = sum(_count(store, options.first) for store in stores)
     qualities = Qualities()
-    with open_sandbox(SandboxConfig(kind=arguments.sandbox)) as sandbox:
+    with open_sandbox(SandboxConfig(kind=options.sandbox)) as sandbox:
         console.print(f"{len(problems)} problems, {total} programs; {sandbox.strength}")
         judge = Judge(sandbox)
         started = time.perf_counter()
-        with Journal(arguments.out, judge.version) as journal:
-            programs = entries(problems, arguments.first)
+        with Journal(options.out, judge.version) as journal:
+            programs = entries(problems, options.first)
             report = validate(judge, programs, total, console, journal, qualities)
         wall_s = time.perf_counter() - started
-    if arguments.quality:
-        qualities.write(arguments.quality)
+    if options.quality:
+        qualities.write(options.quality)
     show(report, sum((store.skipped for store in stores), Counter()), console)
     stats = judge.stats
     console.print(
@@ -222,13 +203,13 @@ def run(arguments: Arguments, console: Console) -> Report:
         f"{wall_s:.1f} s, {stats.cpu_s:.1f} s CPU; judge {judge.version}, sandbox {sandbox.name}"
     )
     if known := total - stats.submissions:
-        console.print(f"{known} verdicts were known from {arguments.out}")
+        console.print(f"{known} verdicts were known from {options.out}")
     return report
 
 
 def _stores(config: TaskConfig) -> list[Store]:
     if config.path is None:
-        raise UsageError("task.path=PATH is missing: the rows to judge")
+        raise ValueError("task.path=PATH is missing: the rows to judge")
     limits = Limits(config.max_tests, config.max_test_bytes)
     found = find(
         converter(config.rows, config.fields, "task.rows"), config.path, "task.path", config.files
@@ -252,8 +233,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0: every program has a verdict; 1: some have none; 2: none could be judged; 130: stopped."""
     console = Console()
     try:
-        report = run(parse(sys.argv[1:] if argv is None else argv), console)
-    except (UsageError, OSError, ValueError, SandboxError) as error:
+        report = run(*parse(sys.argv[1:] if argv is None else argv), console)
+    except (OSError, ValueError, SandboxError) as error:
         print(f"validate: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

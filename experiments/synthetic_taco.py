@@ -11,8 +11,13 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import PositiveInt
+
+from envs.typed import arguments
 
 _SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ha", "jek", "li", "mo", "nu", "que", "ri", "sta", "ve")
 _COLUMNS = (
@@ -99,20 +104,20 @@ def write(out: Path, count: int, seed: int = 0) -> None:
             lines.write(line + "\n")
 
 
+@dataclass
+class Options:
+    """The command line."""
+
+    out: Path  # a .jsonl file
+    rows: PositiveInt = 25_000
+    seed: int = 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """0: written; 2: an argument that cannot be used."""
-    given = {"rows": "25000", "seed": "0"}
-    for argument in sys.argv[1:] if argv is None else argv:
-        key, _, value = argument.partition("=")
-        given[key] = value
     try:
-        unknown = given.keys() - {"rows", "seed", "out"}
-        if unknown:
-            raise ValueError(f"unknown key {min(unknown)!r}; keys: rows, seed, out")
-        write(Path(given["out"]), int(given["rows"]), int(given["seed"]))
-    except KeyError:
-        print("synthetic_taco: out=FILE.jsonl is missing", file=sys.stderr)
-        return 2
+        options = arguments(Options, sys.argv[1:] if argv is None else argv)
+        write(options.out, options.rows, options.seed)
     except (ValueError, OSError) as error:
         print(f"synthetic_taco: {error}", file=sys.stderr)
         return 2

@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import TypeVar
 
 from envs.tasks.config import TaskConfig
-from envs.typed import typed
+from envs.typed import arguments, typed
 
+T = TypeVar("T")
 CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def task_and(schema: type[T], given: Sequence[str]) -> tuple[TaskConfig, T]:
+    """A command's task arguments, and its own as a `schema`. Raises ValueError, one line."""
+    of_task = [argument for argument in given if _is_of_task(argument)]
+    own = [argument for argument in given if not _is_of_task(argument)]
+    options = arguments(schema, own, also=("task", "task.KEY"))
+    return task_config(of_task), options
+
+
+def _is_of_task(argument: str) -> bool:
+    return argument.lstrip("+").partition("=")[0].split(".")[0] == "task" and "=" in argument
 
 
 def task_config(overrides: Sequence[str]) -> TaskConfig:
@@ -20,7 +34,7 @@ def task_config(overrides: Sequence[str]) -> TaskConfig:
     from omegaconf.errors import OmegaConfBaseException
 
     for override in overrides:
-        if override.lstrip("+").partition("=")[0].split(".")[0] != "task" or "=" not in override:
+        if not _is_of_task(override):
             raise ValueError(f"{override!r}: write task=NAME or task.KEY=VALUE")
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):

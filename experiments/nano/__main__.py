@@ -7,30 +7,26 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from envs.typed import arguments
 
-def main(arguments: list[str]) -> int:
-    """Read `key=value` arguments, train in a temporary folder, move the files to `out`."""
+
+def main(given: list[str]) -> int:
+    """Train in a temporary folder, move the files to `out`."""
     from experiments.nano.pretrain import Recipe, pretrain
 
-    known = {field.name: type(field.default) for field in fields(Recipe)}
-    out, recipe = None, Recipe()
-    for argument in arguments:
-        key, _, value = argument.partition("=")
-        if key == "out" and value:
-            out = Path(value)
-            continue
-        try:
-            recipe = replace(recipe, **{key: known[key](value)})
-        except (KeyError, ValueError):
-            print(f"nano: cannot use {argument!r}: give out=FOLDER and any of {', '.join(known)}")
-            return 2
-    if out is None:
-        print("nano: out=FOLDER is missing, e.g. out=assets/nano")
+    @dataclass(frozen=True, kw_only=True)
+    class Arguments(Recipe):
+        out: Path
+
+    try:
+        recipe = arguments(Arguments, given)
+    except ValueError as error:
+        print(f"nano: {error}", file=sys.stderr)
         return 2
-    started = time.perf_counter()
+    started, out = time.perf_counter(), recipe.out
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent) as folder:
         pretrain(Path(folder), recipe)

@@ -27,7 +27,7 @@ def test_mistakes_are_one_line(capsys):
     for argument, said in {
         "problem=nothing": "no problem matches; for example mini/",
         "problem=mini/test": "120 problems match",
-        "problm=x": "write task=NAME or task.KEY=VALUE",
+        "problm=x": "write key=value, with a key of task, task.KEY, problem",
         "task=leetcode": "leetcode",
     }.items():
         assert main([argument]) == 2

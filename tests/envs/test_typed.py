@@ -76,6 +76,7 @@ class Command:
     out: Path
     first: PositiveInt | None = None
     all: bool = False
+    share: float = 0.5
 
 
 def test_key_value_arguments():
@@ -86,12 +87,13 @@ def test_key_value_arguments():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["out=x", "frist=2"], "'frist=2': write key=value, with a key of out, first, all"),
-        (["out=x", "first="], "'first=': write key=value, with a key of out, first, all"),
-        (["out"], "'out': write key=value, with a key of out, first, all"),
+        (["out=x", "frist=2"], "'frist=2': write key=value, with a key of out, first, all, share"),
+        (["out=x", "first="], "'first=': write key=value, with a key of out, first, all, share"),
+        (["out"], "'out': write key=value, with a key of out, first, all, share"),
         (["out=x", "first=0"], "first='0'; it must be at least 1"),
         (["out=x", "first=many"], "first='many'; it takes a whole number (int)"),
         (["out=x", "all=perhaps"], "all='perhaps'; it is true or false"),
+        (["out=x", "share=inf"], "share=inf; it must be a finite number"),
         (["first=1"], "out=... is missing"),
     ],
 )

@@ -91,13 +91,15 @@ def test_first_takes_so_many_programs_of_each_kind(rows, tmp_path):
 
 
 def test_arguments():
-    given = parse(["task=taco", "task.path=a.jsonl"])
-    assert (given.task.name, given.task.path) == ("taco", "a.jsonl")
-    assert given.task.max_tests > 10**6  # all of them
-    given = parse(["task=apps", "task.path=a", "task.max_tests=5", "sandbox=docker", "first=3"])
-    assert (given.task.max_tests, given.sandbox, given.first) == (5, "docker", 3)
-    given = parse(["task=taco", "out=b", "quality=c.csv"])
-    assert (given.out, given.quality) == (Path("b"), Path("c.csv"))
+    task, _ = parse(["task=taco", "task.path=a.jsonl"])
+    assert (task.name, task.path) == ("taco", "a.jsonl")
+    assert task.max_tests > 10**6  # all of them
+    task, options = parse(
+        ["task=apps", "task.path=a", "task.max_tests=5", "sandbox=docker", "first=3"]
+    )
+    assert (task.max_tests, options.sandbox, options.first) == (5, "docker", 3)
+    _, options = parse(["task=taco", "out=b", "quality=c.csv"])
+    assert (options.out, options.quality) == (Path("b"), Path("c.csv"))
 
 
 @pytest.mark.parametrize(
@@ -105,11 +107,14 @@ def test_arguments():
     [
         ([], "task=mini reads no rows; choose a data set, such as task=taco"),
         (["task=mini", "task.path=a"], "task.path means nothing to this task"),
-        (["task=taco", "sandbox=podman"], "sandbox=podman: must be one of"),
-        (["task=taco", "first=0"], "first=0: must be a whole number above 0"),
-        (["task=taco", "first=x"], "first=x: must be"),
-        (["task=taco", "quality=a.txt"], "quality=a.txt: must end in .parquet or .csv"),
-        (["task=taco", "path=a"], "'path=a': write key=value, with a key of task, task.path"),
+        (["task=taco", "sandbox=podman"], "sandbox='podman'; it is one of auto, docker, embedded"),
+        (["task=taco", "first=0"], "first='0'; it must be at least 1"),
+        (["task=taco", "first=x"], "first='x'; it takes a whole number"),
+        (["task=taco", "quality=a.txt"], "quality='a.txt'; it must end in .parquet or .csv"),
+        (
+            ["task=taco", "path=a"],
+            "'path=a': write key=value, with a key of task, task.KEY",
+        ),
         (["task=taco", "task.pth=a"], "unknown key 'task.pth'"),
         (["--help"], "'--help': write key=value"),
     ],

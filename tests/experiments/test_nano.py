@@ -133,5 +133,5 @@ def test_command_names_what_it_cannot_use(tmp_path: Path):
             text=True,
         )
         assert done.returncode == 2
-        assert named in done.stdout
+        assert named in done.stderr
         assert "Traceback" not in done.stderr
