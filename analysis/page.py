@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -13,6 +14,9 @@ from analysis import aggregate, breakdown, curves, plots, render
 from analysis.facts import facts, settings_that_differ
 from analysis.metrics import metrics
 from analysis.sections import Section
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Tables = dict[str, pd.DataFrame]
 
@@ -88,7 +92,7 @@ def draw(section: Section, tables: Tables, folder: Path) -> list[tuple[str, str]
     ]
 
 
-def figures(section: Section, tables: Tables) -> Iterator[tuple[str, plots.Figure | None, str]]:
+def figures(section: Section, tables: Tables) -> Iterator[tuple[str, Figure | None, str]]:
     """Name, figure (None where there is nothing to draw) and caption."""
     longest = max(len(run.metrics) for group in section.groups for run in group.runs)
     window = max(1, longest // 20)

@@ -97,7 +97,8 @@ def learning_curves(
             left.plot(at, curve["mean"], label=label, **line)
             left.fill_between(at, curve["low"], curve["high"], color=line["color"], alpha=0.15)
         for label, curve in evaluations.groupby("label"):
-            _measured(right, _scaled(curve[x], x), curve, "pass@1", style[label], label)
+            values = curve[["pass@1", "pass@1_low", "pass@1_high"]]
+            _with_interval(right, _scaled(curve[x], x), values, style[label], label)
         left.set_title(f"Training reward ({smooth}{spread})")
         right.set_title("Evaluation pass@1 (95 % interval)")
         for axes in (left, right):
@@ -117,10 +118,9 @@ def pass_at_k_curves(table: pd.DataFrame, style: Styles) -> Figure | None:
     labels = list(dict.fromkeys(table["label"]))
     with _figure(1, (7, 4), labels) as (figure, (axes,)):
         for label in labels:
-            curve = table[table["label"] == label].rename(
-                columns={"mean": "pass", "low": "pass_low", "high": "pass_high"}
-            )
-            _measured(axes, curve["k"], curve, "pass", style[label], label)
+            curve = table[table["label"] == label]
+            values = curve[["mean", "low", "high"]]
+            _with_interval(axes, curve["k"], values, style[label], label)
         axes.set_title("pass@k (95 % interval)")
         axes.set_xlabel("k, samples per problem")
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
@@ -142,7 +142,8 @@ def kl_curves(evaluations: pd.DataFrame, style: Styles) -> Figure | None:
     with _figure(2, (10, 3.8), labels) as (figure, panels):
         for axes, metric in zip(panels, ("pass@1", DISTINCT), strict=True):
             for label, curve in evaluations.dropna(subset=[metric]).groupby("label"):
-                _measured(axes, curve["kl_ref"], curve, metric, style[label], label)
+                values = curve[[metric, f"{metric}_low", f"{metric}_high"]]
+                _with_interval(axes, curve["kl_ref"], values, style[label], label)
             axes.set_title(f"{TITLES.get(metric, metric)} (95 % interval)")
             axes.set_xlabel("KL to the reference, nats per response")
             _from_zero(axes)
@@ -205,13 +206,13 @@ def _figure(
         yield figure, list(axes.flat)
 
 
-def _measured(
-    axes: Axes, at: pd.Series, curve: pd.DataFrame, name: str, look: dict[str, str], label: str
+def _with_interval(
+    axes: Axes, at: pd.Series, values: pd.DataFrame, look: dict[str, str], label: str
 ) -> None:
-    """A line of the column `name` and its interval."""
-    axes.plot(at, curve[name], label=label, **look)
-    ends = curve[f"{name}_low"], curve[f"{name}_high"]
-    axes.fill_between(at, *ends, color=look["color"], alpha=0.13, linewidth=0)
+    """A line of the first of three columns, within the other two."""
+    mean, low, high = (values.iloc[:, i] for i in range(3))
+    axes.plot(at, mean, label=label, **look)
+    axes.fill_between(at, low, high, color=look["color"], alpha=0.13, linewidth=0)
 
 
 def _scaled(values: pd.Series, x: str) -> pd.Series:
