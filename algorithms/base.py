@@ -10,12 +10,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, PositiveFloat
 
 from algorithms import lazy_torch as torch
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@dataclass
+class Options:
+    """What every algorithm's options begin with; `conf/algo/NAME.yaml` gives all of them."""
+
+    name: Annotated[str, Field(pattern=r"^[\w-]+$")] = ""  # of its runs' folders and curves
+    core: str = ""  # the class that computes it: module.Class
+    learning_rate: PositiveFloat = 3e-4
 
 
 @dataclass(frozen=True)
@@ -24,11 +35,13 @@ class Needs:
 
     reference: bool = False  # ref_logp: log-probs of the frozen initial model
     critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)
-    groups: bool = False  # several responses to each prompt
+    groups: bool = False  # at least two responses to each prompt
     behaviour: bool = False  # behaviour_logp of every token
     off_policy: bool = False  # learns rightly from responses of any writer, the data set's too
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
     initial_value: str = "none"  # q0: "monte_carlo" or "online"
+    initial_value_beta: float = 0.0  # q0 is β log E exp(r/β) for this β
+    max_lag: int | None = None  # optimiser steps that the writer may lie behind; None: any number
     entropy_graph: bool = False  # the loss differentiates through the entropy
 
 
@@ -84,9 +97,9 @@ class PolicyOutput:
 class Algorithm(ABC):
     """One algorithm. `Config` is the dataclass of its options; the defaults are the vetted ones."""
 
-    Config: type
+    Config: type[Options]
 
-    def __init__(self, config: object, reward_high: float) -> None:
+    def __init__(self, config: Options, reward_high: float) -> None:
         self.config = config
         self.reward_high = reward_high  # the best possible reward of the task
 

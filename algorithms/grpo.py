@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from algorithms import lazy_torch as torch
-from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
+from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.tensors import (
     Aggregate,
     KLKind,
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class GRPOConfig:
+class GRPOConfig(Options):
     """Options of GRPO; the defaults are the original paper's form."""
 
     name: str = "grpo"
-    learning_rate: PositiveFloat = 3e-4
+    core: str = "algorithms.grpo.GRPO"
     scale_by_std: bool = True  # false: Dr.GRPO's plain difference to the mean (2503.20783)
     aggregate: Aggregate = "sequence_mean"
     constant_length: PositiveInt = 64  # aggregate=constant: the divisor, in tokens
@@ -121,6 +121,3 @@ class GRPO(Algorithm):
         with torch.no_grad():
             cut = clip_share(*rows, c.clip_low, c.clip_high)
         return loss * share, {"clip_share": cut * batch.token_share}
-
-
-ALGORITHM = GRPO

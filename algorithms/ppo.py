@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from algorithms import lazy_torch as torch
-from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
+from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.tensors import (
     clip_share,
     clipped_terms,
@@ -31,11 +31,11 @@ LEAST_CRITIC_RATE = 1e-5
 
 
 @dataclass
-class PPOConfig:
+class PPOConfig(Options):
     """Options of PPO."""
 
     name: str = "ppo"
-    learning_rate: PositiveFloat = 3e-4
+    core: str = "algorithms.ppo.PPO"
     # separate: own copy of the backbone; shared: a head on the policy
     critic: Literal["separate", "shared"] = "separate"
     # null: learning_rate, but at least 1e-5. The head starts at zero, and at the 1e-6 of a
@@ -158,6 +158,3 @@ class PPO(Algorithm):
             "clip_share": clip_share(*(x.detach() for x in rows), *clip),
         }
         return loss * share, {name: metric * share for name, metric in metrics.items()}
-
-
-ALGORITHM = PPO

@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pydantic import PositiveFloat
-
-from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
+from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.tensors import masked_mean
 
 if TYPE_CHECKING:
@@ -20,11 +18,11 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class SFTConfig:
+class SFTConfig(Options):
     """Options of SFT."""
 
     name: str = "sft"
-    learning_rate: PositiveFloat = 3e-4
+    core: str = "algorithms.sft.SFT"
 
 
 class SFT(Algorithm):
@@ -43,6 +41,3 @@ class SFT(Algorithm):
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Mean of −log π over the kept responses' tokens."""
         return -masked_mean(policy.logp, batch.mask) * batch.token_share, {}
-
-
-ALGORITHM = SFT

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from algorithms import lazy_torch as torch
-from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
+from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.tensors import group_mean, masked_sum
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ Kind = Literal["cross_entropy", "squared", "advantage"]
 
 
 @dataclass
-class SPOConfig:
+class SPOConfig(Options):
     """Options of SPO."""
 
     name: str = "spo"
-    learning_rate: PositiveFloat = 3e-4
+    core: str = "algorithms.spo.SPO"
     beta: PositiveFloat = 0.1  # weight of the KL, in units of reward
     loss: Kind = "cross_entropy"  # what pulls Q_T to r
     # loss=cross_entropy: its slope in Q/β, which diverges at the best Q
@@ -160,7 +160,12 @@ class SPO(Algorithm):
     def needs(self) -> Needs:
         if self.config.q0 == "group":
             return Needs(reference=True, groups=True, policy=True, off_policy=True)
-        return Needs(reference=True, initial_value=self.config.q0, off_policy=True)
+        return Needs(
+            reference=True,
+            initial_value=self.config.q0,
+            initial_value_beta=self.config.beta,
+            off_policy=True,
+        )
 
     def prepare(self, batch: Batch) -> Batch:
         if self.config.q0 != "group":
@@ -196,6 +201,3 @@ class SPO(Algorithm):
                 "spo/best_and_above": (best & above).float().mean(),
             }
         return loss * share, {name: value * share for name, value in metrics.items()}
-
-
-ALGORITHM = SPO

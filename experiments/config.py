@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from envs.judge import JudgeConfig
+from envs.named import load
 from envs.sandbox.select import SandboxConfig
 from envs.tasks.config import TaskConfig
 from envs.typed import typed
@@ -151,13 +152,11 @@ class RunConfig:
 
 def parse(composed: DictConfig) -> RunConfig:
     """The typed configuration; a UserError names the key, the value and what would be right."""
-    import algorithms
-
     if missing := sorted(OmegaConf.missing_keys(composed)):
         raise UserError(f"{missing[0]} has no value; give it on the command line: {missing[0]}=...")
     try:
         values = OmegaConf.to_container(composed, resolve=True)
-        algorithm = algorithms.load(str(composed.algo.name))
+        algorithm = load(str(values["algo"]["core"]), "algo.core")
         algo = typed(algorithm.Config, values["algo"], "algo")
         config = typed(RunConfig, values | {"algo": None})
         config.algo = algo
@@ -199,6 +198,12 @@ def _check_combinations(c: RunConfig, needs: Any) -> None:
             f"train.group_size={t.group_size} under algo={c.algo.name}: a group of one has no "
             "relative advantage; use at least 2"
         )
+    if needs.max_lag is not None and t.sync_every - 1 > needs.max_lag:
+        raise UserError(
+            f"train.sync_every={t.sync_every} under algo={c.algo.name}: it takes the writer for "
+            f"the policy itself, at most {needs.max_lag} steps behind; use at most "
+            f"{needs.max_lag + 1}, or allow more with algo.max_lag={t.sync_every - 1}"
+        )
     offline = round(t.group_size * t.offline_share)
     if abs(offline - t.group_size * t.offline_share) > 1e-9:
         raise UserError(
@@ -214,5 +219,5 @@ def _check_combinations(c: RunConfig, needs: Any) -> None:
         raise UserError(
             f"train.offline_share={t.offline_share} under algo={c.algo.name}: it learns rightly "
             "only from what its own policy wrote, and the data set's programs lack even their "
-            "writer's log-probs; use 0, algo=spo or algo=sft"
+            "writer's log-probs; use 0, or one that `python -m algorithms` says learns from anyone"
         )

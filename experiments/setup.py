@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import algorithms
 from envs.environment import Environment
+from envs.named import load
 from envs.problem import Problem
 from envs.tasks import Task, open_task
 from experiments import models
@@ -69,7 +69,7 @@ class Parts:
 @contextmanager
 def build(config: RunConfig, records: Records) -> Iterator[Parts]:
     """Load, connect and record; the sandbox closes with the block."""
-    algorithm = algorithms.load(config.algo.name)(config.algo, config.task.reward.high)
+    algorithm = load(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
     records.describe(memory=check_memory(config, algorithm.needs))
     task = _open_task(config)
     model, tokenizer = models.load(config.model)
@@ -195,8 +195,8 @@ def _initial_values(
     environments: Environments,
     ledger: Ledger,
 ) -> InitialValues | None:
-    kind = learner.algorithm.needs.initial_value
-    if kind == "none":
+    needs = learner.algorithm.needs
+    if needs.initial_value == "none":
         return None
     # A judge of its own: what the cache on disk saves it must not show in the run's counters.
     reference = ReferenceRewards(
@@ -211,4 +211,4 @@ def _initial_values(
         seed=config.seed,
         ledger=ledger,
     )
-    return InitialValues(reference, config.algo.beta, kind == "online")
+    return InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")

@@ -34,7 +34,8 @@ def test_help_is_in_our_words_and_quick():
     begin = time.monotonic()
     done = call("--help")
     assert done.returncode == 0
-    assert "algo: grpo, ppo, sft, spo" in done.stdout
+    listed = done.stdout.split("algo: ")[1].split("\n")[0]
+    assert {"grpo", "ppo", "sft", "spo"} <= set(listed.split(", "))
     assert "Soft Policy Optimization" in done.stdout
     assert time.monotonic() - begin < 20  # about 1 s alone; CI machines are loaded
 
@@ -56,11 +57,11 @@ def test_an_experiment_wins_over_the_defaults_and_the_command_line_over_it():
 MISTAKES = {
     "unknown top-level key": (["sede=1"], ["unknown key 'sede'", "did you mean 'seed'?"]),
     "unknown key": (["algo.betta=1"], ["unknown key 'algo.betta'", "did you mean 'algo.beta'?"]),
-    "another's key": (["algo=grpo", "algo.beta=1"], ["'algo.beta'", "belongs to algo=spo"]),
+    "another's key": (["algo=grpo", "algo.beta=1"], ["'algo.beta'", "belongs to", "algo=spo"]),
     "short for a key": (["train.lr=1"], ["'train.lr'", "did you mean 'algo.learning_rate'?"]),
     "three deep": (["task.reward.hihg=1"], ["did you mean 'task.reward.high'?"]),
     "critic under spo": (["algo=spo", "+algo.critic=separate"], ["algo.critic", "beta"]),
-    "unknown choice": (["algo=dpo"], ["algo=dpo", "grpo, ppo"]),
+    "unknown choice": (["algo=gpo"], ["algo=gpo", "ppo", "spo"]),
     "wrong type": (["steps=many"], ["steps='many'", "int"]),
     "nested wrong type": (["train.prompts=x"], ["train.prompts", "'x'", "int"]),
     "no section": (["train=3"], ["train=3", "train.KEY=VALUE"]),

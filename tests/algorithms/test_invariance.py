@@ -27,8 +27,7 @@ CASES = {
 @pytest.fixture(params=CASES, ids=str)
 def algorithm(request):
     name, options = CASES[request.param]
-    cls = algorithms.load(name)
-    return cls(cls.Config(**options), reward_high=1.0)
+    return algorithms.make(name, **options)
 
 
 def raw(seed=0, rows=12, time=6):

@@ -1,0 +1,42 @@
+"""Every name that `algo=` takes: its file, its core, its options, and the list of them."""
+
+from dataclasses import fields
+
+import pytest
+
+import algorithms
+from algorithms.__main__ import paper, table
+from algorithms.base import Algorithm
+from envs.typed import typed
+
+NO_PAPER = {"sft"}  # controls
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_its_file_gives_every_option_of_its_core_and_nothing_else(name):
+    core, given = algorithms.load(name), algorithms.defaults(name)
+    assert issubclass(core, Algorithm)
+    assert given["name"] == name
+    assert set(given) == {field.name for field in fields(core.Config)}
+    assert typed(core.Config, given, "algo") == algorithms.make(name).config
+
+
+@pytest.mark.parametrize("name", sorted(set(algorithms.names()) - NO_PAPER))
+def test_its_file_opens_with_its_paper(name):
+    assert paper(name) != "–"
+
+
+def test_an_unknown_name_is_told_what_there_is():
+    with pytest.raises(ValueError, match=r"unknown algorithm 'gpo'; there are: .*ppo.*spo"):
+        algorithms.load("gpo")
+
+
+def test_what_is_listed():
+    rows = {row[0]: row for row in zip(*(column.cells for column in table().columns), strict=True)}
+    assert sorted(rows) == algorithms.names()
+    _, number, family, needs, data, options = rows["ppo"]
+    assert (number, family) == ("1707.06347", "ppo")
+    assert needs == "writer's log-probs, reference, critic (separate)"
+    assert data == "its own, of any age"
+    assert "lam=1.0" in options.split()
+    assert rows["sft"][3:5] == ("nothing", "anyone's, the data set's programs too")
