@@ -65,7 +65,7 @@ class Judge:
     def __init__(self, sandbox: Sandbox, config: JudgeConfig | None = None) -> None:
         self.sandbox = sandbox
         self.config = replace(config or JudgeConfig())
-        rules = repr((RULES_VERSION, sorted(asdict(self.config).items())))
+        rules = repr((RULES_VERSION, sorted(asdict(self.config).items()), sandbox.platform))
         self.version = f"{RULES_VERSION}-{hashlib.sha256(rules.encode()).hexdigest()[:8]}"
         self.stats = JudgeStats()
         self._cache: dict[tuple[str, bytes], Judgement] = {}

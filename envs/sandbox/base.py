@@ -78,6 +78,7 @@ class Sandbox(ABC):
 
     name: str  # "docker", "embedded"
     strength: str  # one line for the log and run.json: what holds a program in
+    platform: str = ""  # what a verdict may depend on: the backend, Python's and numpy's version
 
     @abstractmethod
     def run(

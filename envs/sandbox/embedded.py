@@ -127,6 +127,7 @@ class EmbeddedSandbox(Pool):
         super().__init__(
             lambda: EmbeddedWorker(config), workers, name="embedded", strength=STRENGTHS[self.form]
         )
+        self.platform = f"{self.form}, {self.platform}"
 
 
 def worker_config(form: str) -> dict:

@@ -17,6 +17,7 @@ from envs.sandbox.base import Execution, Job, KeepGoing, Outcome, Sandbox, Sandb
 from envs.sandbox.conversation import Conversation, Task, WorkerLost
 from envs.sandbox.handle import WorkerHandle
 from envs.sandbox.inside.channel import STDERR_TAIL
+from envs.sandbox.runtime import versions
 
 __all__ = ["Pool", "WorkerHandle", "default_workers"]
 
@@ -40,6 +41,7 @@ class Pool(Sandbox):
         self, factory: Callable[[], WorkerHandle], workers: int, *, name: str, strength: str
     ) -> None:
         self.name, self.strength = name, strength
+        self.platform = f"{name}, {versions()}"
         self.factory, self.workers = factory, workers or default_workers()
         self.replaced = 0  # workers lost and replaced so far
         self._failed_starts = 0

@@ -18,7 +18,7 @@ from pathlib import Path
 # What contest judges offer beyond the standard library.
 PACKAGE = "numpy"
 PACKAGES_FOLDER = "/packages"  # where a cage with a root folder of its own shows it
-# Folders beside the standard library's modules that no program is given.
+# Folders beside the standard library's modules that a cage with a root of its own does not show.
 HIDDEN = ("site-packages", "dist-packages", "test", "idlelib", "ensurepip", "turtledemo")
 # Of programs. A fixed hash seed makes the order of a set of strings, and so a verdict, repeatable;
 # one arena and one BLAS thread keep the address space small and the server free of threads.

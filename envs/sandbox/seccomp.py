@@ -28,7 +28,7 @@ _ALLOWED = {
         "rt_sigprocmask=14 rt_sigreturn=15 sigaltstack=131 pause=34 restart_syscall=219",
         "futex=202 set_robust_list=273 rseq=334 set_tid_address=218 exit=60 exit_group=231",
         "sched_yield=24 arch_prctl=158 sched_getaffinity=204 getpid=39 getppid=110 gettid=186",
-        "getuid=102 geteuid=107 getgid=104 getegid=108 uname=63 sysinfo=99 getrusage=98",
+        "getuid=102 geteuid=107 getgid=104 getegid=108 umask=95 uname=63 sysinfo=99 getrusage=98",
         "times=100 getrlimit=97 setrlimit=160 time=201 gettimeofday=96 clock_gettime=228",
         "clock_getres=229 nanosleep=35 clock_nanosleep=230 alarm=37 getitimer=36 setitimer=38",
         "getrandom=318 poll=7 ppoll=271 select=23 pselect6=270 pipe=22 pipe2=293 wait4=61",
@@ -46,7 +46,7 @@ _ALLOWED = {
         "getuid=174 geteuid=175 getgid=176 getegid=177 uname=160 sysinfo=179 getrusage=165",
         "times=153 getrlimit=163 setrlimit=164 gettimeofday=169 clock_gettime=113",
         "clock_getres=114 nanosleep=101 clock_nanosleep=115 getitimer=102 setitimer=103",
-        "getrandom=278 ppoll=73 pselect6=72 pipe2=59 wait4=260",
+        "umask=166 getrandom=278 ppoll=73 pselect6=72 pipe2=59 wait4=260",
         "epoll_create1=20 epoll_ctl=21 epoll_pwait=22 eventfd2=19 getsockname=204 recvfrom=207",
     ),
 }
@@ -63,7 +63,7 @@ _SERVER_CALLS = (
     "setresuid setsid tgkill",
 )
 # What a container runtime does between installing the filter and starting the server.
-_RUNTIME_CALLS = ("capget capset execveat fchdir fstatfs openat2 setgid setuid statfs umask",)
+_RUNTIME_CALLS = ("capget capset execveat fchdir fstatfs openat2 setgid setuid statfs",)
 _OPENS = {"x86_64": {257: 2, 2: 1}, "aarch64": {56: 2}}  # openat, open: which argument has flags
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 

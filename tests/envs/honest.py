@@ -481,7 +481,52 @@ LIBRARY = {
     ),
 }
 
+PLATFORM = {
+    "packages that are not offered": Honest(
+        "try: from sortedcontainers import SortedList\nexcept ImportError: SortedList = sorted\n"
+        "try: import pip, pytest, _pytest\nexcept ImportError: pass\n"
+        "print(*SortedList([3, 1, 2]))",
+        "1 2 3\n",
+    ),
+    "/dev/stdin through pathlib": Honest(
+        "import pathlib\nprint(pathlib.Path('/dev/stdin').read_text().split())",
+        "['1', '2']\n",
+        "1\n2\n",
+    ),
+    "/dev/fd/0 through os.open": Honest(
+        "import os\nprint(os.read(os.open('/dev/fd/0', os.O_RDONLY), 100))", "b'1\\n'\n", "1\n"
+    ),
+    "/dev/null in every mode": Honest(
+        "import os, sys\nfor mode in 'w', 'a', 'r+', 'wb': open('/dev/null', mode).close()\n"
+        "os.write(os.open('/dev/null', os.O_RDWR), b'x')\n"
+        "print('lost', file=open(os.devnull, 'w'))\nprint(len(open('/dev/null').read()))",
+        "0\n",
+    ),
+    "random bytes": Honest(
+        "import os, secrets\nprint(len(open('/dev/urandom', 'rb').read(8)), len(os.urandom(8)))\n"
+        "print(secrets.randbelow(1), open('/dev/zero', 'rb').read(2))",
+        "8 8\n0 b'\\x00\\x00'\n",
+    ),
+    "umask, folder and user": Honest(
+        "import os\nprint(oct(os.umask(0)), os.getpid() > 0, os.cpu_count() > 0, os.getenv('X'))",
+        "0o22 True True None\n",
+    ),
+    "a raised stack limit and a deep recursion": Honest(
+        "import resource, sys\nhard = resource.getrlimit(resource.RLIMIT_STACK)[1]\n"
+        "for soft in hard, 1 << 29, resource.RLIM_INFINITY:\n"
+        "    resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))\n"
+        "sys.setrecursionlimit(10**6)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(30000))",
+        "30000\n",
+    ),
+}
+
 NUMPY = {
+    "sorting beside numpy": Honest(
+        "import numpy as np\na = np.array(input().split(), dtype=np.int64)\n"
+        "print(*np.sort(a), a.sum(), np.linalg.norm(a.astype(float)), np.__version__ > '2')",
+        "1 2 3 6 3.7416573867739413 True\n",
+        "3 1 2\n",
+    ),
     "numpy": Honest(
         "import numpy as np\na = np.array(input().split(), np.int64)\nprint(a.cumsum(), a.max())",
         "[1 3 6] 3\n",
@@ -592,6 +637,7 @@ PROGRAMS: dict[str, Honest] = {
         "streams": STREAMS,
         "sources": SOURCES,
         "library": LIBRARY,
+        "platform": PLATFORM,
         "numpy": NUMPY,
         "calls": CALLS,
     }.items()

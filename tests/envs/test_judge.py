@@ -1,6 +1,7 @@
 """The judge on a real sandbox: verdicts, order, cache, early stop, counters, second runs."""
 
 import asyncio
+import platform
 import tracemalloc
 from dataclasses import replace
 
@@ -269,6 +270,14 @@ def test_the_version_changes_with_the_rules_in_force(sandbox):
     other = Judge(sandbox, JudgeConfig(time_factor=3.0))
     assert one.version == same.version != other.version
     assert one.judge(submissions(RIGHT))[0].judge_version == one.version
+
+
+def test_the_version_changes_with_what_programs_run_on(sandbox, real_sandbox):
+    before = Judge(sandbox).version
+    sandbox.platform = real_sandbox.platform
+    after = Judge(sandbox).version
+    assert before != after == Judge(real_sandbox).version
+    assert f"embedded, python {platform.python_version()}, numpy " in real_sandbox.platform
 
 
 def test_limits_that_cannot_be_are_refused():

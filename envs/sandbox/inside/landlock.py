@@ -7,6 +7,7 @@ not keep signals in (the system-call filter does).
 from __future__ import annotations
 
 import os
+import stat
 import struct
 
 from envs.sandbox.inside.kernel import check, libc
@@ -18,7 +19,7 @@ _HANDLED_NET, _SCOPED = 0b11, 0b11  # TCP bind and connect (ABI 4); abstract soc
 
 
 class Ruleset:
-    """The rights of a test process: reading below some paths, writing to /dev/null.
+    """The rights of a test process: reading below some paths, writing to devices among them.
 
     Raises OSError where the kernel has no Landlock.
     """
@@ -33,7 +34,8 @@ class Ruleset:
         self._ruleset = check(created, "Landlock ruleset")
         for path in readable:
             self._allow(path, _READ_FILE | (_READ_DIR if os.path.isdir(path) else 0))
-        self._allow(os.devnull, _READ_FILE | _WRITE_FILE | (_TRUNCATE if abi >= 3 else 0))
+            if stat.S_ISCHR(os.stat(path).st_mode):  # null and its like keep nothing
+                self._allow(path, _WRITE_FILE | (_TRUNCATE if abi >= 3 else 0))
 
     def _allow(self, path: str, rights: int) -> None:
         parent = os.open(path, os.O_PATH)

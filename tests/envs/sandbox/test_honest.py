@@ -14,6 +14,7 @@ from envs.checker import check
 from envs.sandbox.base import Job, Limits, Outcome, Sandbox
 from envs.sandbox.docker import unavailable
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.runtime import versions
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.honest import PROGRAMS
 
@@ -32,26 +33,27 @@ sys.exit(result != expected)
 """
 
 
+def lacking(name: str) -> str | None:
+    """Why this machine does not have a sandbox; None if it has."""
+    return unavailable() if name == "docker" else why_not(name)
+
+
+def open_one(name: str) -> Sandbox:
+    """One worker of a sandbox."""
+    if name == "docker":
+        return open_sandbox(SandboxConfig(kind="docker", workers=1))
+    return EmbeddedSandbox(workers=1, form=name)
+
+
 @pytest.fixture(
     scope="module",
-    params=[
-        "embedded-namespaces",
-        "embedded-landlock",
-        pytest.param("docker", marks=pytest.mark.docker),
-    ],
+    params=["namespaces", "landlock", pytest.param("docker", marks=pytest.mark.docker)],
 )
 def sandbox(request) -> Iterator[Sandbox]:
     """One worker of each sandbox that this machine has."""
-    if request.param == "docker":
-        if reason := unavailable():
-            pytest.skip(f"no Docker: {reason}")
-        opened = open_sandbox(SandboxConfig(kind="docker", workers=1))
-    else:
-        form = request.param.removeprefix("embedded-")
-        if reason := why_not(form):
-            pytest.skip(f"no {form}: {reason}")
-        opened = EmbeddedSandbox(workers=1, form=form)
-    with opened:
+    if reason := lacking(request.param):
+        pytest.skip(f"no {request.param}: {reason}")
+    with open_one(request.param) as opened:
         yield opened
 
 
@@ -104,6 +106,47 @@ def test_every_sandbox_accepts_it(name, sandbox):
             assert check("call", honest.output, execution.stdout) == (True, "")
         else:
             assert execution.stdout.decode() == honest.output
+
+
+WHAT_IS_THERE = """
+import gc, locale, os, platform, resource, signal, sys, numpy
+print(f"python {platform.python_version()}, numpy {numpy.__version__}")
+print(sys.executable, sys.flags, sys.path, [type(finder) for finder in sys.meta_path])
+print(sorted(os.environ.items()), os.getcwd(), sys.argv, sys.stdin, sys.stdout, sys.stderr)
+print(sorted(sys.modules), gc.get_threshold())
+print(locale.getpreferredencoding(), hash("x"), signal.getsignal(signal.SIGINT), os.umask(0))
+for name in "AS", "STACK", "NOFILE", "FSIZE", "CPU", "CORE", "MEMLOCK":
+    soft, hard = resource.getrlimit(getattr(resource, "RLIMIT_" + name))
+    print(name, name == "AS" or soft, name == "AS" or hard)
+for path in "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/null", "/dev/zero", "/dev/urandom":
+    for mode in "rb", "ab":
+        try:
+            open(path, mode).close()
+        except OSError as error:
+            print(path, mode, error)
+for name in "scipy", "pandas", "pip", "_pytest", "setuptools", "torch":
+    try:
+        __import__(name)
+    except ImportError as error:
+        print(type(error), error)
+"""
+
+
+@pytest.mark.docker
+def test_a_program_finds_the_same_on_every_sandbox():
+    """What is there beside it: interpreter, packages, environment, limits, devices."""
+    names = [name for name in ("namespaces", "landlock", "docker") if not lacking(name)]
+    if len(names) < 2:
+        pytest.skip("this machine has one sandbox at most")
+    found = []
+    for name in names:
+        with open_one(name) as sandbox:
+            job = Job(WHAT_IS_THERE, ("",), LIMITS)
+            [(_, [execution])] = sandbox.run([job], lambda *_: True)
+        assert execution.outcome is Outcome.FINISHED, execution.stderr
+        found.append(execution.stdout.decode().splitlines())
+    assert found[0][0] == versions()
+    assert found[1:] == found[:1] * (len(names) - 1)
 
 
 def test_they_are_many_and_parse():
