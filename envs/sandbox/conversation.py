@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from envs.sandbox import protocol
 from envs.sandbox.base import Execution, Job, KeepGoing, Limits, Outcome
 from envs.sandbox.handle import WorkerHandle
-from envs.sandbox.inside.channel import PATIENCE
+from envs.sandbox.inside.channel import patience_s
 
 # Inputs sent before their results. Few at first, since most wrong programs fail early and what was
 # sent ahead is then run in vain; more with each result, since the worker answers in batches.
@@ -131,7 +131,7 @@ class Conversation:
     def _extend(self) -> None:
         """Set the hard deadline: the worker has to say something before."""
         limits = [self.task.job.limits, *self._stale_limits]
-        slowest = max(PATIENCE * limit.wall_s + limit.cpu_s for limit in limits)
+        slowest = max(patience_s(limit.wall_s) + limit.cpu_s for limit in limits)
         self.deadline = time.monotonic() + slowest + GRACE_S
 
     def _hear(self, frame: protocol.Frame, keep_going: KeepGoing) -> Task | None:

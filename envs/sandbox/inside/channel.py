@@ -17,8 +17,6 @@ HEADER = struct.Struct(">BI")
 PROGRAM, INPUT, RESUME, END = 1, 2, 3, 4  # host to worker
 READY, COMPILED, RESULT, ENDED = 17, 18, 19, 20  # worker to host
 STDERR_TAIL = 2000  # characters
-# A test that waits for a core may take this many times its wall limit before it is given up.
-PATIENCE = 4
 
 HOLD_S = 0.005  # the longest that a result is held back
 _HELD_BYTES = 1 << 16
@@ -46,6 +44,11 @@ def report(outcome: str, stderr: str = "") -> dict:
         "cpu_s": 0.0,
         "wall_s": 0.0,
     }
+
+
+def patience_s(wall_s: float) -> float:
+    """Seconds after which a test that got no core for its wall limit's worth is given up."""
+    return max(4 * wall_s, 5.0)
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:

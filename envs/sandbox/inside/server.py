@@ -109,23 +109,26 @@ class Server:
         """The calling process's size in bytes."""
         return int(self._look_up("self/statm").split()[0]) * resource.getpagesize()
 
-    def time_without_core(self, process: int) -> float:
-        """Seconds that a process, given by its pidfd, was ready to run and waited for a core.
+    def waits_for_core(self, process: int) -> tuple[float, bool]:
+        """Seconds that a process, given by its pidfd, waited for a core, and whether it could run
+        now: then it runs, or waits in addition to these seconds.
 
         Of its living threads the one that waited longest counts: a sum would let threads that
         stand in each other's way buy time. 0 where the kernel keeps no such statistics.
         """
-        longest = 0
+        longest, runnable = 0, False
         with contextlib.suppress(OSError):
             pid = re.search(rb"Pid:\t(\d+)", self._look_up(f"self/fdinfo/{process}"))
             tasks = os.open(f"{int(pid[1])}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.proc)
             try:
                 for task in os.listdir(tasks):
+                    state = self._look_up(f"{int(pid[1])}/task/{task}/stat").rpartition(b")")[2]
+                    runnable = runnable or state.split()[0] == b"R"
                     fields = self._look_up(f"{int(pid[1])}/task/{task}/schedstat").split()
                     longest = max(longest, int(fields[1]))
             finally:
                 os.close(tasks)
-        return longest / 1e9
+        return longest / 1e9, runnable
 
     def _look_up(self, path: str) -> bytes:
         """A short file of /proc."""

@@ -8,9 +8,10 @@ import select
 import signal
 import time
 
-from envs.sandbox.inside.channel import HOLD_S, PATIENCE
+from envs.sandbox.inside.channel import HOLD_S, patience_s
 from envs.sandbox.inside.complaints import MOST_BYTES, Complaints
 
+RUNNABLE_S = 0.01
 DEAF_S = 0.002  # what a program writes on stderr meanwhile stays in its pipe
 
 
@@ -18,7 +19,8 @@ def watch(server, limits: dict, pid: int, started: float, errors: Complaints) ->
     """Wait for the test process's end; kill it at a limit, and return which outcome that is.
 
     Wall time in which it could have run, but had no core, is not its own. Where the kernel does
-    not tell of it, it is 0.
+    not tell of it, it is 0. One that could run at its limit goes on for a while: it has a core,
+    and its CPU time will tell, or waits for one.
     """
     handle = os.pidfd_open(pid)
     try:
@@ -32,7 +34,8 @@ def watch(server, limits: dict, pid: int, started: float, errors: Complaints) ->
 
 def _wait(server, limits: dict, pid: int, handle: int, started: float, errors: Complaints) -> str:
     channel, deadline = server.channel, started + limits["wall_s"]
-    given_up = started + PATIENCE * limits["wall_s"]
+    own_end = deadline
+    given_up = started + patience_s(limits["wall_s"])
     clock = (~pid << 3) | 2  # the kernel's name for that process's CPU clock
     poll = select.poll()
     poll.register(handle, select.POLLIN)
@@ -42,8 +45,9 @@ def _wait(server, limits: dict, pid: int, handle: int, started: float, errors: C
     while True:
         now = time.monotonic()
         if now >= deadline:
-            waited = server.time_without_core(handle)
-            deadline = min(started + limits["wall_s"] + waited, given_up)
+            waited, runnable = server.waits_for_core(handle)
+            own_end = started + limits["wall_s"] + waited
+            deadline = min(max(own_end, now + RUNNABLE_S) if runnable else own_end, given_up)
         left = deadline - now
         with contextlib.suppress(OSError):  # it may have ended just now
             left = min(left, limits["cpu_s"] - time.clock_gettime(clock))
@@ -55,7 +59,7 @@ def _wait(server, limits: dict, pid: int, handle: int, started: float, errors: C
         if handle in events:
             return ""
         if left <= 0:
-            return "STARVED" if now >= given_up else "TIME_LIMIT"
+            return "STARVED" if given_up <= now < own_end else "TIME_LIMIT"
         complained = errors.reader in events
         if complained:
             errors.drain()

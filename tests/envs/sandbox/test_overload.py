@@ -67,7 +67,7 @@ def test_a_sleeping_program_is_at_its_limit_on_a_busy_machine_too(sandbox):
 
 
 def test_a_program_that_gets_no_core_is_starved_not_slow(sandbox):
-    execution = run(sandbox, BURN, cpu_s=1.0, wall_s=0.1)
+    execution = run(sandbox, BURN.replace("0.2", "2.0"), cpu_s=3.0, wall_s=1.5)
     assert execution.outcome is Outcome.STARVED
 
 
