@@ -18,7 +18,6 @@ from envs.problem import Problem
 from envs.tasks import Task
 from envs.tasks.cache import root
 from envs.tasks.config import TaskConfig
-from envs.tasks.prompts import templates_digest
 from envs.tasks.selection import StoredProblems
 from experiments.errors import UserError
 from experiments.samples import PromptedProblem
@@ -38,6 +37,11 @@ class Prompts(Sequence[PromptedProblem]):
 
     def __len__(self) -> int:
         return len(self.kept)
+
+    @property
+    def shortest(self) -> int:
+        """Tokens of the shortest prompt, whether it was kept or not."""
+        return min(end - start for start, end in zip([0, *self.ends], self.ends, strict=False))
 
     def __getitem__(self, index: int) -> PromptedProblem:
         at = self.kept[index]
@@ -67,7 +71,8 @@ def encode_prompts(
     encode = partial(_plain, tokenizer=tokenizer, shots=shots)
     if config.chat:
         encode = partial(_chat, tokenizer=tokenizer, shots=shots, chat_args=chat_args)
-    note = _note(problems, tokenizer, (config.chat, shots, sorted(chat_args.items())))
+    settings = (task.prompt_digest, config.chat, shots, sorted(chat_args.items()))
+    note = _note(problems, tokenizer, settings)
     if note is not None and note.exists():
         with np.load(note) as held:
             ids, ends = held["ids"], held["ends"]
@@ -101,7 +106,11 @@ def _encoded(
         disable=not (stored and console.is_terminal),
     )
     for problem in shown:
-        yield np.asarray(encode(text_of(problem)), dtype=np.int32)
+        try:
+            text = text_of(problem)
+        except ValueError as error:
+            raise UserError(str(error)) from error  # of a template of one's own
+        yield np.asarray(encode(text), dtype=np.int32)
 
 
 def _plain(text: str, tokenizer: object, shots: Sequence[tuple[str, str]]) -> list[int]:
@@ -127,7 +136,6 @@ def _note(problems: Sequence[Problem], tokenizer: object, settings: object) -> P
         return None
     known = (
         problems.digest,
-        templates_digest(),
         settings,
         tokenizer.chat_template,
         tokenizer.backend_tokenizer.to_str(),

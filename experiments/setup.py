@@ -24,7 +24,7 @@ from experiments.learner import Correction, Learner
 from experiments.ledger import Ledger
 from experiments.mismatch import Monitor
 from experiments.offline import OfflinePool
-from experiments.prompts import encode_prompts
+from experiments.prompts import Prompts, encode_prompts
 from experiments.records import Records
 from experiments.reference_rewards import ReferenceRewards
 from experiments.rollouts import Rollouts
@@ -170,7 +170,7 @@ def _reasons(task: Task) -> str:
 
 def _prompts(
     problems: Sequence[Problem], split: str, task: Task, tokenizer: object, config: RunConfig
-) -> Sequence[PromptedProblem]:
+) -> Prompts:
     """The split's prompts; an empty split is an error, dropped problems are said."""
     kept, dropped = encode_prompts(problems, task, tokenizer, config.task, config.model.chat_args)
     if dropped:
@@ -178,13 +178,22 @@ def _prompts(
             dropped
         )
     if not kept and (config.steps or split != "train"):
-        reasons = f"; left out: {_reasons(task)}" if task.left_out else ""
-        raise UserError(
-            f"task={config.task.name}: the {split} split is empty ({len(problems)} problems, "
-            f"{dropped} of them over task.max_prompt_tokens={config.task.max_prompt_tokens})"
-            f"{reasons}"
-        )
+        raise UserError(_empty(split, kept, task, config))
     return kept
+
+
+def _empty(split: str, prompts: Prompts, task: Task, config: RunConfig) -> str:
+    """Why a split has nothing to ask for, and which key would give it something."""
+    told = f"task={config.task.name}: the {split} split is empty"
+    removed = task.left_out["stands in the test split too"]
+    if len(prompts.problems):
+        limit = config.task.max_prompt_tokens
+        told += f": all of its prompts are over task.max_prompt_tokens={limit}, the shortest with "
+        told += f"{prompts.shortest} tokens; raise it"
+    elif removed and split != "test":
+        told += f": {removed} problems stand in the test split too; task.decontaminate=false keeps "
+        told += "them, but a test is worth less then"
+    return told + (f"; left out: {_reasons(task)}" if task.left_out else "")
 
 
 def _initial_values(

@@ -6,7 +6,8 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from envs.named import load
 from envs.problem import Problem
@@ -25,6 +26,7 @@ class Task:
     prompt: Callable[[Problem], str]  # the user message
     response: Callable[[str], str]  # a program → the response that offline data makes of it
     data_hash: str  # 16 hex digits over all problems, their programs and their prompts
+    prompt_digest: str = ""  # of the template; a prompt that is made from code alone has none
     examples: list[Problem] = field(default_factory=list)  # shown, solved, before every problem
     rows_read: int = 0  # of a public data set
     left_out: Counter[str] = field(default_factory=Counter)  # why rows gave no problem → how many
@@ -37,7 +39,15 @@ class Task:
 
 def open_task(config: TaskConfig) -> Task:
     """The task that `config` names; ValueError or OSError says which key is wrong."""
+    prompt = None
+    if config.prompt:
+        from envs.tasks.prompts import Prompt
+
+        prompt = Prompt(Path(config.prompt), "task.prompt")  # first, since its faults cost nothing
     task = _open(config)
+    if prompt:
+        known = hashlib.sha256(f"{task.data_hash} {prompt.digest}".encode()).hexdigest()[:16]
+        task = replace(task, prompt=prompt, prompt_digest=prompt.digest, data_hash=known)
     if not config.few_shot:
         return task
     from envs.tasks.few_shot import with_examples

@@ -70,6 +70,7 @@ class TaskConfig:
     test_path: str | None = None
     test_rows: str | None = None
     test_files: FilesConfig | None = None
+    prompt: str | None = None  # a Jinja template of one's own, as those in conf/prompt/
     # module.Class, makes an envs.environment.Environment; null: programs, run in a sandbox
     environment: str | None = None
     filter: FilterConfig = field(default_factory=FilterConfig)

@@ -21,7 +21,7 @@ from envs.tasks.cache import replace_file, root
 from envs.tasks.config import TaskConfig
 from envs.tasks.converter import converter
 from envs.tasks.keeping import Limits
-from envs.tasks.prompts import contest_prompt, templates_digest
+from envs.tasks.prompts import ContestPrompt
 from envs.tasks.selection import Entry, Filter, StoredProblems, entries_of
 from envs.tasks.similar import SIMILARITY, similar_pairs
 from envs.tasks.sources import Source, find
@@ -77,10 +77,12 @@ def open_contests(config: TaskConfig) -> Task:
         split: StoredProblems(_some(splits[split], getattr(config, f"{split}_problems")))
         for split in ("train", "validation", "test")
     }
-    known = [templates_digest(), *(problems.digest for problems in chosen.values())]
+    prompt = ContestPrompt()
+    known = [prompt.digest, *(problems.digest for problems in chosen.values())]
     return Task(
         **chosen,
-        prompt=contest_prompt,
+        prompt=prompt,
+        prompt_digest=prompt.digest,
         response=str if config.environment else as_response,
         data_hash=hashlib.sha256(repr(known).encode()).hexdigest()[:16],
         rows_read=reader.rows,

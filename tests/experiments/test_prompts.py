@@ -8,6 +8,7 @@ from envs.tasks import open_task
 from envs.tasks.cache import root
 from envs.tasks.config import TaskConfig
 from envs.tasks.few_shot import with_examples
+from envs.tasks.prompts import Prompt
 from experiments.config import ModelConfig
 from experiments.errors import UserError
 from experiments.models import load
@@ -54,6 +55,25 @@ def test_the_second_time_nothing_is_encoded(task, tokenizer):
     with pytest.raises(AssertionError):
         encode_prompts(task.train, unasked, tokenizer, TaskConfig(), {"enable_thinking": False})
     assert len(list((root() / "prompts").iterdir())) == 1
+
+
+def test_another_template_is_encoded_anew(task, tokenizer, tmp_path):
+    wide, found = TaskConfig(max_prompt_tokens=10**6), []
+    for text in ("{{ statement }} Go.", "{{ statement }} Go!"):
+        (tmp_path / "mine.jinja").write_text(text)
+        given = config("taco", str(tmp_path / "rows.jsonl"), decontaminate=False)
+        mine = open_task(replace(given, prompt=str(tmp_path / "mine.jinja")))
+        found.append(encode_prompts(mine.test, mine, tokenizer, wide, {})[0][0].tokens)
+    assert tokenizer.decode(found[0]).replace(" Go.", " Go!") == tokenizer.decode(found[1])
+    assert found[0] != found[1]
+
+
+def test_a_template_that_fails_on_a_problem_is_one_line(task, tokenizer, tmp_path):
+    (tmp_path / "mine.jinja").write_text("{{ samples[0].input }}")
+    prompt = Prompt(tmp_path / "mine.jinja", "task.prompt")
+    with pytest.raises(UserError, match=r"task\.prompt=.*: for taco/"):
+        broken = replace(task, prompt=prompt, prompt_digest=prompt.digest)
+        encode_prompts(task.train, broken, tokenizer, TaskConfig(), {})
 
 
 def test_a_tokenizer_without_a_template_is_said(task, tokenizer):

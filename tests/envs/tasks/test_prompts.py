@@ -1,13 +1,17 @@
 """What a model is asked: the statement, samples once, starter code where there is some."""
 
+import pytest
+
 from envs.problem import Problem, Test
-from envs.tasks.prompts import contest_prompt
+from envs.tasks import open_task
+from envs.tasks.prompts import VARIABLES, ContestPrompt, Prompt
+from tests.envs.tasks.test_contests import config, taco_row, write
 
 SAMPLE = Test("3 4\n", "7\n")
 
 
 def test_samples_that_the_statement_lacks_are_shown():
-    text = contest_prompt(Problem("p", "Print a + b.", (SAMPLE,), (SAMPLE,)))
+    text = ContestPrompt()(Problem("p", "Print a + b.", (SAMPLE,), (SAMPLE,)))
     assert "standard input" in text and "Print a + b." in text
     assert "Sample input 1:\n```\n3 4\n```\nSample output 1:\n```\n7\n```" in text
     assert text.endswith("```python block.")
@@ -15,16 +19,90 @@ def test_samples_that_the_statement_lacks_are_shown():
 
 def test_samples_that_the_statement_shows_are_not_shown_again():
     statement = "Print a + b.\n\nInput\n\n3 4\n\nOutput\n\n7"
-    text = contest_prompt(Problem("p", statement, (SAMPLE,), (SAMPLE,)))
+    text = ContestPrompt()(Problem("p", statement, (SAMPLE,), (SAMPLE,)))
     assert text.count("3 4") == 1
 
 
 def test_a_call_based_problem_names_its_function_and_brings_its_code():
     tests = (Test("[1]", "1"),)
     code = "class Solution:\n    def same(self, x):\n"
-    text = contest_prompt(
+    text = ContestPrompt()(
         Problem("p", "Return {{ x }}.", (), tests, "call", fn_name="same", starter_code=code)
     )
     assert "`same`" in text and f"```python\n{code}```" in text
     assert "Return {{ x }}." in text  # a statement is text, never a template
     assert "standard input" not in text
+
+
+@pytest.fixture
+def template(tmp_path):
+    def made(text):
+        file = tmp_path / "mine.jinja"
+        file.write_text(text)
+        return file
+
+    return made
+
+
+def test_a_template_of_ones_own_is_told_all_that_a_problem_has(template):
+    text = "{{ statement }}|{{ samples|length }}|{{ fn_name }}|{{ starter_code }}"
+    assert all(name in text for name in VARIABLES)
+    problem = Problem("p", " Add. \n", (SAMPLE,), (SAMPLE,), fn_name="add", starter_code="x")
+    assert Prompt(template(text))(problem) == "Add.|1|add|x"
+
+
+@pytest.mark.parametrize("name", ["mini", "sums", "taco"])
+def test_every_task_takes_one_and_its_data_are_others_with_it(template, tmp_path, name):
+    given = {"path": write(tmp_path / "rows.jsonl", [taco_row(i) for i in range(20)])}
+    sizes = {"train_problems": 4, "validation_problems": 2, "test_problems": 4}
+    plain, one, other = (
+        open_task(config(name, **given, **sizes, prompt=prompt and str(template(prompt))))
+        for prompt in (None, "Do: {{ statement }}", "Do it: {{ statement }}")
+    )
+    for problem in one.train:
+        assert one.prompt(problem) == f"Do: {problem.statement.strip()}"
+    assert len({task.data_hash for task in (plain, one, other)}) == 3
+    assert len({task.prompt_digest for task in (plain, one, other)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ statment }}", ["there is no 'statment'", "statement, samples, fn_name"]),
+        ("line\n{% for x in samples %}", ["line 2: ", "endfor"]),
+        ("{{ statement|shout }}", ["line 1: ", "shout"]),
+    ],
+)
+def test_a_fault_in_a_template_is_one_line_before_anything_is_read(template, text, said):
+    file = template(text)
+    with pytest.raises(ValueError) as error:
+        open_task(config("mini", None, prompt=str(file)))
+    assert str(error.value).startswith(f"task.prompt={file}")
+    assert all(word in str(error.value) for word in said) and "\n" not in str(error.value)
+
+
+def test_a_template_that_is_no_file_is_said(tmp_path):
+    (tmp_path / "latin").write_bytes(b"\xe9{{ statement }}")
+    for name, why in {"none": "No such file", "": "Is a directory", "latin": "not UTF-8"}.items():
+        with pytest.raises(ValueError, match=f"task.prompt={tmp_path / name}: .*{why}"):
+            open_task(config("mini", None, prompt=str(tmp_path / name)))
+
+
+def test_a_template_that_fails_on_a_problem_names_it(template):
+    prompt = Prompt(template("{{ samples[3].input }}"), "task.prompt")
+    with pytest.raises(ValueError, match=r"^task.prompt=.*: for p, UndefinedError: "):
+        prompt(Problem("p", "Add.", (SAMPLE,), (SAMPLE,)))
+
+
+def test_examples_are_answered_as_the_task_asks_for_answers(tmp_path):
+    """In the block that a prompt asks for; bare where the model writes nothing else."""
+    path = write(tmp_path / "rows.jsonl", [taco_row(i) for i in range(30)])
+    sizes = {"train_problems": 20, "validation_problems": 2, "test_problems": 2}
+    shown = {
+        name: open_task(config(name, path, few_shot=2, **sizes))
+        for name in ("taco", "mini", "sums")
+    }
+    answers = {name: [answer for _, answer in task.shots()] for name, task in shown.items()}
+    assert answers["taco"] == ["```python\nprint(input())\n```"] * 2
+    assert answers["mini"] == [min(p.solutions, key=len) for p in shown["mini"].examples]
+    assert all(answer.isdigit() for answer in answers["sums"])
