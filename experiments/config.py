@@ -7,7 +7,7 @@ What a value may be stands in its annotation; the options of an algorithm are in
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
@@ -157,7 +157,12 @@ def parse(composed: DictConfig) -> RunConfig:
     try:
         values = OmegaConf.to_container(composed, resolve=True)
         algorithm = load(str(values["algo"]["core"]), "algo.core")
-        algo = typed(algorithm.Config, values["algo"], "algo")
+        if not is_dataclass(options := getattr(algorithm, "Config", None)):
+            raise ValueError(
+                f"algo.core={values['algo']['core']}: no algorithm; its attribute Config would be "
+                "the dataclass of its options, as in algorithms/sft.py"
+            )
+        algo = typed(options, values["algo"], "algo")
         config = typed(RunConfig, values | {"algo": None})
         config.algo = algo
     except (ValueError, OmegaConfBaseException) as error:

@@ -58,6 +58,11 @@ class Ledger:
             if self._open:
                 self.seconds[self._open[-1]] -= spent
 
+    def charge(self, name: str, seconds: float) -> None:
+        """Charge wall time that was spent at another time, to the phase and to the whole."""
+        self.seconds[name] += seconds
+        self.started -= seconds
+
     def columns(self) -> dict[str, float]:
         """The ledger as columns of metrics.parquet; time/ and memory/ depend on the machine."""
         row: dict[str, float] = {f"budget/{k}": v for k, v in asdict(self.counts).items()}

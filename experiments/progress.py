@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -56,11 +57,11 @@ class Display:
             self.say(f"step {step}/{self.steps}  {note}  {left:,.0f} s left")
             self._last_line = now
 
-    def evaluated(self, step: int, pass_at: dict[int, float]) -> None:
-        """An evaluation ended."""
+    def evaluated(self, step: int, pass_at: dict[int, float], known: Path | None) -> None:
+        """An evaluation ended, or was `known` from a file."""
         self.pass_at = pass_at
         scores = "  ".join(f"pass@{k} {score:.3f}" for k, score in pass_at.items())
-        self.say(f"evaluation at step {step}: {scores}")
+        self.say(f"evaluation at step {step}: {scores}{f' (known from {known})' if known else ''}")
 
     def evaluating(self, step: int, total: int) -> tuple[Callable[[int], None], Callable[[], None]]:
         """A bar for one evaluation: how to advance it, and how to end it."""

@@ -19,6 +19,7 @@ import torch
 
 from analysis.pass_at_k import pass_at_k
 from envs.problem import Verdict
+from experiments.base_evaluation import evaluate_base
 from experiments.config import RunConfig
 from experiments.divergence import kl_to_base
 from experiments.errors import is_expected, is_full, one_line
@@ -140,19 +141,16 @@ def _evaluate(
 ) -> None:
     """Evaluate the trained weights; every sample is recorded, pass@k is shown."""
     advance, end = display.evaluating(step, len(parts.eval_prompts) * config.eval.samples)
+    known = None
     with parts.ledger.phase("evaluate"):
-        rows = evaluate(
-            config,
-            step,
-            parts.eval_prompts,
-            parts.eval_engine,
-            parts.eval_judge,
-            parts.tokenizer,
-            advance,
-        )
+        if step == 0:
+            rows, known = evaluate_base(config, parts, records, advance)
+        else:
+            given = (parts.eval_prompts, parts.eval_engine, parts.eval_judge, parts.tokenizer)
+            rows = evaluate(config, step, *given, advance)
     end()
     records.evaluation(step, rows)
-    display.evaluated(step, _pass_at(config.eval.k, rows))
+    display.evaluated(step, _pass_at(config.eval.k, rows), known)
 
 
 def _pass_at(ks: Sequence[int], rows: Sequence[dict[str, Any]]) -> dict[int, float]:

@@ -74,6 +74,8 @@ MISTAKES = {
     "no output folder": (["output_dir="], ["output_dir=''", "not be empty"]),
     "out of the output folder": (["name=../../evil"], ["name='../../evil'", "one folder"]),
     "a hidden folder": (["name=.cache"], ["name='.cache'", "one folder"]),
+    "no such core": (["algo.core=algorithms.grpo.GRPQ"], ["algo.core=algorithms.grpo.GRPQ"]),
+    "core of no kind": (["algo.core=algorithms.base.Batch"], ["algo.core", "attribute Config"]),
     "group of one": (["algo=grpo", "train.group_size=1"], ["train.group_size=1", "grpo"]),
     "offline under ppo": (["algo=ppo", "train.offline_share=0.5"], ["train.offline_share", "ppo"]),
     "no ratio to correct": (["engine.correction=truncate"], ["engine.correction", "algo=spo"]),

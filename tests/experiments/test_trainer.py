@@ -126,6 +126,37 @@ def test_initial_values_from_disk_change_nothing_but_time(tmp_path):
     assert cold != warm
 
 
+def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypatch):
+    from experiments import base_evaluation
+
+    made = []
+
+    def counted(config, *given):
+        made.append(config.seed)
+        return evaluate(config, *given)
+
+    evaluate = base_evaluation.evaluate
+    monkeypatch.setattr(base_evaluation, "evaluate", counted)
+    folders = [run(tmp_path, "steps=1", f"algo={algo}") for algo in ("grpo", "grpo", "sft")]
+    assert made == [0]
+    (file,) = (tmp_path / ".cache" / "base").iterdir()
+    cost = json.loads(file.read_text())["seconds"]
+    for folder in folders:
+        metrics = pd.read_parquet(folder / "metrics.parquet")
+        assert metrics["time/evaluate_s"].iloc[0] >= cost
+        phases = [c for c in metrics if c.startswith("time/") and c.endswith("_s")]
+        spent = metrics[[c for c in phases if c not in ("time/total_s", "time/judge_cpu_s")]]
+        assert (metrics["time/total_s"] >= spent.sum(axis=1) - 1e-6).all()
+    for table in ("metrics", "evals"):  # made or read: all that follows is the same to the bit
+        tables = (deterministic(folder, table) for folder in folders[:2])
+        pd.testing.assert_frame_equal(*tables, check_exact=True)
+    run(tmp_path, "algo=grpo", "steps=0", "seed=1")
+    run(tmp_path, "algo=grpo", "steps=0", "eval.temperature=0.5")
+    file.write_text("cut sho")
+    run(tmp_path, "algo=grpo", "steps=0")
+    assert made == [0, 1, 0, 0]
+
+
 def test_a_checkpoint_is_a_model_like_any_other(tmp_path):
     first = run(tmp_path, "algo=grpo", "steps=2")
     second = run(tmp_path, "algo=grpo", "steps=0", f"model.path={first}/checkpoints/final")
