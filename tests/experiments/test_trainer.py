@@ -178,7 +178,7 @@ def start(tmp_path, *overrides):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         start_new_session=True,
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300  # a loaded machine
     while time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()[1]
         journals = list(tmp_path.glob("mini/*/metrics.jsonl"))
@@ -186,7 +186,7 @@ def start(tmp_path, *overrides):
             return process, journals[0].parent
         time.sleep(0.2)
     process.kill()
-    raise AssertionError("no training step within two minutes")
+    raise AssertionError("no training step within five minutes")
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
