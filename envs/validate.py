@@ -106,6 +106,8 @@ def parse(argv: Sequence[str]) -> tuple[TaskConfig, Options]:
     task, options = task_and(Options, [*_ALL_TESTS, *argv])
     if task.rows is None:
         raise ValueError(f"task={task.name} reads no rows; choose a data set, such as task=taco")
+    if task.environment is not None:
+        raise ValueError(f"task.environment={task.environment}: its responses are no programs")
     return task, options
 
 

@@ -79,10 +79,13 @@ def check_columns(fields: FieldsConfig, rows: Iterable[Row | None], label: str) 
 
 
 def _there(row: Row, column: str) -> bool:
+    """Whether a row has the column, be it empty; one inside another must hold something."""
     try:
-        return _at(row, column) not in (None, [])
+        held = _at(row, column)
     except SkipRow:
         return False
+    inside = any(item is not None for item in held) if isinstance(held, list) else held is not None
+    return column in row or inside
 
 
 def _at(row: Row, column: str) -> Any:

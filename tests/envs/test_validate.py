@@ -115,6 +115,7 @@ def test_arguments():
             ["task=taco", "path=a"],
             "'path=a': write key=value, with a key of task, task.KEY",
         ),
+        (["task=taco", "task.environment=a.B"], "task.environment=a.B: its responses are no"),
         (["task=taco", "task.pth=a"], "unknown key 'task.pth'"),
         (["--help"], "'--help': write key=value"),
     ],

@@ -82,7 +82,11 @@ def test_a_row_without_a_column_says_which():
         of({"question": "Q", "ins": ["1\n"]})
 
 
-ROWS = [{"question": f"Print {i} ones.", "ins": ["1\n"], "outs": [f"{i}\n"]} for i in range(20)]
+ROWS = [
+    {"question": f"Print {i} ones.", "ins": ["1\n"], "outs": [f"{i}\n"]}
+    | {"tests": [{"in": "1\n"}], "limit": None}
+    for i in range(20)
+]
 GIVEN = [f"task.fields.{key}={column}" for key, column in BASE.items()]
 
 
@@ -94,10 +98,21 @@ def test_a_file_as_a_task(tmp_path):
     assert task.test[0].name.startswith("own/")
 
 
+def test_a_column_may_be_empty_in_every_row(tmp_path):
+    path = write(tmp_path / "rows.jsonl", ROWS)
+    given = [*GIVEN, "task.fields.time_limit=limit"]
+    task = open_task(task_config(["task=own", f"task.path={path}", *given]))
+    assert task.train[0].time_limit_s is None
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        (["task.fields.outputs=answers"], ["task.fields.outputs=answers", "question, ins, outs"]),
+        (
+            ["task.fields.outputs=answers"],
+            ["task.fields.outputs=answers", "it has question, ins, outs"],
+        ),
+        (["task.fields.outputs=tests.ot"], ["=tests.ot: no such column", "outs, tests, limit"]),
         (["task.fields.tags=topics"], ["task.fields.tags=topics", "no such column", "rows.jsonl"]),
         (["task.fields.inputs=null"], ["task.fields.inputs has no value", "=COLUMN"]),
         (["task.fields.sample_inputs=ins"], ["sample_inputs and sample_outputs", "both or none"]),
