@@ -33,8 +33,8 @@ run: $(READY) ## the main job: SPO on MiniContests with the bundled model (ARGS=
 	$(RUN) run.py experiment=quick $(ARGS)
 
 sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=value ...")
-	$(RUN) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS)
-	$(MAKE) report
+	@$(RUN) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS); status=$$?; \
+		test $$status -gt 1 || $(MAKE) report; exit $$status  # 1: some jobs failed
 
 report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT=reports/latest)
 	$(RUN) -m analysis.report runs=$(RUNS) out=$(OUT)
