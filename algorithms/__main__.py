@@ -56,11 +56,10 @@ def needs(n: Needs) -> str:
 def data(algorithm: Algorithm) -> str:
     """Whose responses it learns from."""
     n = algorithm.needs
-    if n.off_policy:
-        return "anyone's, the data set's programs too"
+    age = "of any age"
     if n.max_lag is not None:
-        return "its own, fresh" if n.max_lag == 0 else f"its own, {n.max_lag} steps old at most"
-    return "its own, of any age"
+        age = "fresh" if n.max_lag == 0 else f"{n.max_lag} steps old at most"
+    return f"its own, {age}" + (", and the data set's programs" if n.off_policy else "")
 
 
 def _family(name: str) -> str:

@@ -35,7 +35,8 @@ class Needs:
 
     reference: bool = False  # ref_logp: log-probs of the frozen initial model
     critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)
-    groups: bool = False  # at least two responses to each prompt
+    groups: bool = False  # several responses to each prompt, compared with each other
+    least_group: int = 2  # groups: at least so many
     behaviour: bool = False  # behaviour_logp of every token
     off_policy: bool = False  # learns rightly from responses of any writer, the data set's too
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
@@ -62,6 +63,8 @@ class Batch:
     q0: Tensor | None = None  # (batch,) soft value of the prompt under the reference
     advantages: Tensor | None = None  # (batch, time), set by prepare
     returns: Tensor | None = None  # (batch, time), set by prepare
+    weights: Tensor | None = None  # (batch, time), of the loss's terms, set by prepare
+    targets: Tensor | None = None  # (batch,), set by prepare
     sequence_share: float = 1.0  # these rows' share of the whole batch's responses
     token_share: float = 1.0  # these rows' share of the whole batch's response tokens
 

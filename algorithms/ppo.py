@@ -31,24 +31,14 @@ LEAST_CRITIC_RATE = 1e-5
 
 
 @dataclass
-class PPOConfig(Options):
-    """Options of PPO."""
+class CriticOptions(Options):
+    """Where a critic lives, and how fast it learns."""
 
-    name: str = "ppo"
-    core: str = "algorithms.ppo.PPO"
     # separate: own copy of the backbone; shared: a head on the policy
     critic: Literal["separate", "shared"] = "separate"
     # null: learning_rate, but at least 1e-5. The head starts at zero, and at the 1e-6 of a
     # pretrained policy it would take 10,000 steps to a value of 0.01 for each unit of its input.
     critic_learning_rate: PositiveFloat | None = None
-    value_coef: NonNegativeFloat = 0.5  # weight of the value loss beside the surrogate
-    value_clip: PositiveFloat = 0.2  # ε_v, in units of reward
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    clip_high: PositiveFloat = 0.2
-    gamma: Share = 1.0
-    lam: Share = 1.0  # λ of GAE; 1 is reward-to-go minus value
-    kl_coef: NonNegativeFloat = 0.02  # β_kl of the k1 penalty in the reward; 0 loads no reference
-    entropy_coef: NonNegativeFloat = 0.0
 
     @property
     def critic_rate(self) -> float:
@@ -58,13 +48,30 @@ class PPOConfig(Options):
         return max(self.learning_rate, LEAST_CRITIC_RATE)
 
 
+@dataclass
+class PPOConfig(CriticOptions):
+    """Options of PPO."""
+
+    name: str = "ppo"
+    core: str = "algorithms.ppo.PPO"
+    value_coef: NonNegativeFloat = 0.5  # weight of the value loss beside the surrogate
+    value_clip: PositiveFloat = 0.2  # ε_v, in units of reward
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_high: PositiveFloat = 0.2
+    gamma: Share = 1.0
+    lam: Share = 1.0  # λ of GAE; 1 is reward-to-go minus value
+    kl_coef: NonNegativeFloat = 0.02  # β_kl of the k1 penalty in the reward; 0 loads no reference
+    entropy_coef: NonNegativeFloat = 0.0
+
+
 def gae(
-    rewards: Tensor, values: Tensor, mask: Tensor, *, gamma: float = 1.0, lam: float = 1.0
+    rewards: Tensor, values: Tensor, mask: Tensor, *, gamma: float = 1.0, lam: float | Tensor = 1.0
 ) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimation (1506.02438, eq. 16) over response tokens only.
 
-    rewards, values (batch, time): values[t] is that of the state before token t. Masked-out
-    positions are stepped over, wherever they stand; after the last token the value is 0.
+    rewards, values (batch, time): values[t] is that of the state before token t; lam may be one for
+    each response, (batch,). Masked-out positions are stepped over, wherever they stand; after the
+    last token the value is 0.
     Returns (advantages, returns), zero where masked out; returns = advantages + values.
     """
     advantages = torch.zeros_like(values)

@@ -41,3 +41,14 @@ class SFT(Algorithm):
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Mean of −log π over the kept responses' tokens."""
         return -masked_mean(policy.logp, batch.mask) * batch.token_share, {}
+
+
+class RAFT(SFT):
+    """The same of the model's own accepted responses (RAFT, arXiv 2304.06767): the other control.
+
+    The paper imitates the best of a prompt's responses; all accepted ones are equally good here.
+    """
+
+    @property
+    def needs(self) -> Needs:
+        return Needs()

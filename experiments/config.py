@@ -198,10 +198,10 @@ def _check_combinations(c: RunConfig, needs: Any) -> None:
             f"task.reward.kind={c.task.reward.kind} with judge.early_stop=true: the share of tests "
             "passed needs all of them; set judge.early_stop=false"
         )
-    if needs.groups and t.group_size < 2:
+    if needs.groups and t.group_size < needs.least_group:
         raise UserError(
-            f"train.group_size={t.group_size} under algo={c.algo.name}: a group of one has no "
-            "relative advantage; use at least 2"
+            f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the responses "
+            f"to a prompt with each other; use at least {needs.least_group}"
         )
     if needs.max_lag is not None and t.sync_every - 1 > needs.max_lag:
         raise UserError(

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 import algorithms
-from algorithms.base import Batch, PolicyOutput
+from tests.algorithms.batches import gradient, raw
 
-GROUP = 4
 # Beside each algorithm's defaults; an algorithm that is not named here is tested at its defaults.
 OPTIONS = {
     "spo": [{"q0": "group"}, {"q0": "group", "loss": "squared"}, {"loss": "advantage"}],
@@ -28,65 +27,6 @@ CASES = {
 def algorithm(request):
     name, options = CASES[request.param]
     return algorithms.make(name, **options)
-
-
-def raw(seed=0, rows=12, time=6):
-    """Per-row tensors and the lengths; nothing is padded yet."""
-    generator = torch.Generator().manual_seed(seed)
-    names = ("logp", "behaviour_logp", "ref_logp", "policy_logp", "values", "new_values")
-    drawn = -torch.rand(len(names), rows, time, generator=generator, dtype=torch.float64)
-    lengths = torch.randint(1, time + 1, (rows,), generator=generator)
-    rewards = (torch.rand(rows, generator=generator) < 0.4).double()
-    rewards[:2] = torch.tensor([0.0, 1.0])
-    return dict(zip(names, drawn, strict=True)), lengths, rewards
-
-
-def padded(x, lengths, left, right, side):
-    """(rows, time) → with padding, garbage in it, tokens flush left or flush right."""
-    rows, time = x.shape
-    width = left + time + right
-    out = torch.full((rows, width), 123.0, dtype=x.dtype)
-    mask = torch.zeros(rows, width, dtype=torch.bool)
-    for row, length in enumerate(lengths.tolist()):
-        start = left + (time - length if side == "left" else 0)
-        out[row, start : start + length] = x[row, :length]
-        mask[row, start : start + length] = True
-    return out, mask
-
-
-def gradient(
-    algorithm, given, lengths, rewards, *, layout=(0, 0, "right"), order=None, cut=None, keep=None
-):
-    """(loss, gradient of every row's own log-probs and values) for one way to lay the batch out."""
-    leaves = {k: given[k].clone().requires_grad_(True) for k in ("logp", "new_values")}
-    tensors = {k: padded(v, lengths, *layout)[0] for k, v in {**given, **leaves}.items()}
-    mask = padded(given["logp"], lengths, *layout)[1]
-    order = torch.arange(len(mask)) if order is None else order
-    keep = torch.ones(len(mask), dtype=torch.bool) if keep is None else keep
-    batch = Batch(
-        mask=mask[order],
-        rewards=rewards[order],
-        keep=keep[order],
-        online=torch.ones(len(mask), dtype=torch.bool),
-        group_size=GROUP,
-        q0=torch.full_like(rewards, 0.3),
-        **{
-            k: tensors[k][order].detach()
-            for k in ("behaviour_logp", "ref_logp", "policy_logp", "values")
-        },
-    )
-    batch = algorithm.prepare(batch)
-    kept = batch.keep.nonzero().flatten()
-    batch = batch.only_kept()
-    total = 0.0
-    for rows in torch.arange(len(kept)).split(cut or len(kept)):
-        at = order[kept[rows]]
-        output = PolicyOutput(
-            logp=tensors["logp"][at], entropy=tensors["logp"][at], values=tensors["new_values"][at]
-        )
-        total = total + algorithm.loss(output, batch.rows(rows))[0]
-    total.backward()
-    return total.detach(), leaves["logp"].grad, leaves["new_values"].grad
 
 
 @pytest.mark.parametrize(

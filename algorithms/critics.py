@@ -1,0 +1,109 @@
+"""Other objectives with a critic: APA and VAPO. PPO's own is `ppo.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
+from algorithms.ppo import (
+    PPO,
+    CriticOptions,
+    Share,
+    clipped_surrogate,
+    gae,
+    terminal_rewards,
+    value_loss,
+)
+from algorithms.tensors import log_ratio, masked_mean, masked_whiten
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass
+class APAOptions(CriticOptions):
+    """Options of APA."""
+
+    beta: PositiveFloat = 0.1  # weight of the log-ratio against the advantage, the paper's λ
+    value_coef: NonNegativeFloat = 0.5
+    value_clip: PositiveFloat = 0.2  # ε_v, in units of reward
+    gamma: Share = 1.0
+    lam: Share = 0.95  # λ of GAE
+    kl_coef: NonNegativeFloat = 0.02  # of the k1 penalty in the reward; 0 loads no reference
+
+
+class APA(PPO):
+    """Advantage-induced policy alignment (Zhu et al., arXiv 2306.02231): no ratio and no clip.
+
+    (log π/μ − A/λ)² per token, A by GAE and whitened as in PPO: the policy is drawn to μ e^{A/λ}.
+    """
+
+    Config = APAOptions
+    config: APAOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(reference=self.config.kl_coef > 0, critic=self.config.critic, behaviour=True)
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, share, mask = self.config, batch.token_share, batch.mask
+        error = log_ratio(policy.logp, batch.behaviour_logp, mask) - batch.advantages / c.beta
+        squares = error.square()
+        if batch.correction is not None:
+            squares = squares * batch.correction
+        value = value_loss(policy.values, batch.values, batch.returns, mask, clip=c.value_clip)
+        loss = masked_mean(squares, mask) + c.value_coef * value
+        return loss * share, {"ppo/value_loss": value.detach() * share}
+
+
+@dataclass
+class VAPOOptions(CriticOptions):
+    """Options of VAPO."""
+
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_high: PositiveFloat = 0.28
+    length_factor: PositiveFloat = 0.05  # α of the policy's λ = 1 − 1/(α T)
+    imitation_coef: NonNegativeFloat = 0.1  # of the accepted responses' mean −log π
+    value_coef: NonNegativeFloat = 0.5
+    value_clip: PositiveFloat = 0.2  # ε_v, in units of reward
+
+
+class VAPO(Algorithm):
+    """Value-augmented PPO (Yue et al., arXiv 2504.05118), without its pretrained critic.
+
+    Two λ: 1 for what the critic learns, and 1 − 1/(α T) for the policy's advantage of a response of
+    T tokens, 0 where that is negative (T < 20 for α = 0.05). Clip-higher, mean over tokens, no KL,
+    and maximum likelihood of the accepted responses. The critic starts as it is, where the paper
+    first fits it to the frozen policy's returns.
+    """
+
+    Config = VAPOOptions
+    config: VAPOOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(critic=self.config.critic, behaviour=True)
+
+    def prepare(self, batch: Batch) -> Batch:
+        rewards, length = terminal_rewards(batch.rewards, batch.mask), batch.mask.sum(-1)
+        lam = (1 - 1 / (self.config.length_factor * length)).clamp(min=0)
+        advantages, _ = gae(rewards, batch.values, batch.mask, lam=lam)
+        _, returns = gae(rewards, batch.values, batch.mask)
+        live = batch.mask & batch.keep.unsqueeze(-1)
+        imitated = live & (batch.rewards >= self.reward_high).unsqueeze(-1)
+        weights = imitated * (live.sum() / imitated.sum().clamp(min=1))
+        advantages = masked_whiten(advantages, live)
+        return replace(batch, advantages=advantages, returns=returns, weights=weights)
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, share, mask = self.config, batch.token_share, batch.mask
+        rows = (policy.logp, batch.behaviour_logp, batch.advantages, mask)
+        clip = {"clip_low": c.clip_low, "clip_high": c.clip_high}
+        surrogate = clipped_surrogate(*rows, **clip, weights=batch.correction)
+        imitation = -masked_mean(batch.weights * policy.logp, mask)
+        value = value_loss(policy.values, batch.values, batch.returns, mask, clip=c.value_clip)
+        loss = surrogate + c.imitation_coef * imitation + c.value_coef * value
+        return loss * share, {"ppo/value_loss": value.detach() * share}
