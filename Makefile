@@ -74,13 +74,13 @@ doctor: $(READY) ## what this machine can do for the sandbox
 	$(RUN) -m envs.sandbox.doctor
 
 bench-generate: $(or $(wildcard $(VLLM_READY)),$(READY)) ## tokens per second: our loop, transformers' generate, vLLM where it is
-	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(RUN)) -m experiments.bench_generate $(ARGS)
+	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(RUN)) -m experiments.benchmarks.generate $(ARGS)
 
 bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start on it
-	$(RUN) -m experiments.bench_prepare
+	$(RUN) -m experiments.benchmarks.prepare
 
 bench-judge: $(READY) ## tests per second and CPU per test of every way to judge
-	$(RUN) -m experiments.bench_judge
+	$(RUN) -m experiments.benchmarks.judge
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay
 	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache bench reports *.egg-info

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.interrupts import end_at_once
+from experiments.runs.interrupts import end_at_once
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -41,7 +41,7 @@ def main() -> None:
 
 def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> None:
     """All jobs one after the other, then a table of them, whatever became of each."""
-    from experiments import sweeps
+    from experiments.runs import sweeps
 
     folder = sweeps.new_folder(output_dir)
     sys.argv.append(f'hydra.sweep.dir="{folder}"')
@@ -86,7 +86,7 @@ def start(composed: DictConfig) -> None:
     job = HydraConfig.get()
     if job.mode != RunMode.MULTIRUN:
         return finish(run_one(composed))
-    from experiments import sweeps
+    from experiments.runs import sweeps
 
     print(f"job {job.job.num + 1}: {' '.join(job.overrides.task)}", file=sys.stderr)
     outcome = run_one(composed)

@@ -1,4 +1,4 @@
-"""Read run folders as `experiments.records` leaves them, whole, half done or damaged.
+"""Read run folders as `experiments.runs.records` leaves them, whole, half done or damaged.
 
 A run that is still going or was interrupted is readable, and says so in `status`. A folder that
 cannot be trusted raises RunError, whose one line names the folder, the fault and the way out.

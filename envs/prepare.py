@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from envs.tasks import SPLITS, Task, open_task
+from envs.tasks import open_task
 from envs.tasks.cache import root
 from envs.tasks.compose import task_config
+from envs.tasks.task import SPLITS, Task
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,9 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from envs.problem import Problem
-from envs.tasks import SPLITS, Task, open_task
+from envs.tasks import open_task
 from envs.tasks.compose import task_and
 from envs.tasks.selection import StoredProblems
+from envs.tasks.task import SPLITS, Task
 
 _LISTED = 20  # names of a split, and tests of a problem
 _SHOWN_CHARS = 400  # of one input or output

@@ -181,7 +181,7 @@ def _check_engine(e: EngineConfig) -> None:
             "there anything to sleep for; set engine.device=auto or engine.colocate=false"
         )
     if e.name == "vllm":
-        from experiments.engines.vllm import check_installed
+        from experiments.engines.installed import check_installed
 
         check_installed()
 

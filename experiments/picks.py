@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from experiments.config import RunConfig
-from experiments.engines.vllm import RELEASE, installed
+from experiments.engines.installed import RELEASE, installed
 
 # device → (task.max_prompt_tokens, task.max_response_tokens, model.dtype)
 PICKS = {"cuda": (2048, 1024, "bfloat16"), "cpu": (1024, 256, "float32")}

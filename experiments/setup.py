@@ -11,24 +11,25 @@ from typing import TYPE_CHECKING, Any
 from envs.environment import Environment
 from envs.named import load
 from envs.problem import Problem
-from envs.tasks import Task, open_task
-from experiments import models
+from envs.tasks import open_task
+from envs.tasks.task import Task
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
+from experiments.engines.mismatch import Monitor
 from experiments.engines.select import open_engines
-from experiments.environments import Environments, open_environments
 from experiments.errors import UserError
-from experiments.fit import check_memory
-from experiments.initial_values import InitialValues
-from experiments.learner import Correction, Learner
-from experiments.ledger import Ledger
-from experiments.mismatch import Monitor
-from experiments.offline import OfflinePool
-from experiments.prompts import Prompts, encode_prompts
-from experiments.records import Records
-from experiments.reference_rewards import ReferenceRewards
-from experiments.rollouts import Rollouts
-from experiments.samples import PromptedProblem
+from experiments.learner import models
+from experiments.learner.fit import check_memory
+from experiments.learner.learner import Correction, Learner
+from experiments.runs.ledger import Ledger
+from experiments.runs.records import Records
+from experiments.samples.environments import Environments, open_environments
+from experiments.samples.initial_values import InitialValues
+from experiments.samples.offline import OfflinePool
+from experiments.samples.prompts import Prompts, encode_prompts
+from experiments.samples.reference_rewards import ReferenceRewards
+from experiments.samples.rollouts import Rollouts
+from experiments.samples.sample import PromptedProblem
 
 if TYPE_CHECKING:
     from torch import nn

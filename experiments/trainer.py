@@ -19,18 +19,18 @@ import torch
 
 from analysis.pass_at_k import pass_at_k
 from envs.problem import Verdict
-from experiments.base_evaluation import evaluate_base
 from experiments.config import RunConfig
-from experiments.divergence import kl_to_base
 from experiments.errors import is_expected, is_full, one_line
-from experiments.evaluate import evaluate
-from experiments.interrupts import catch, held
-from experiments.loggers import Logger, open_logger
-from experiments.models import pick_device
+from experiments.evaluation.base_evaluation import evaluate_base
+from experiments.evaluation.divergence import kl_to_base
+from experiments.evaluation.evaluate import evaluate
+from experiments.learner.models import pick_device
 from experiments.picks import dropped, in_a_line, pick
-from experiments.progress import Display
-from experiments.records import Records
-from experiments.samples import Sample
+from experiments.runs.interrupts import catch, held
+from experiments.runs.loggers import Logger, open_logger
+from experiments.runs.progress import Display
+from experiments.runs.records import Records
+from experiments.samples.sample import Sample
 from experiments.setup import Parts, build
 
 

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from envs.extract import as_response
-from envs.tasks import Task
 from envs.tasks.cache import replace_file, root
 from envs.tasks.config import TaskConfig
 from envs.tasks.converter import converter
@@ -26,6 +25,7 @@ from envs.tasks.selection import Entry, Filter, StoredProblems, entries_of
 from envs.tasks.similar import SIMILARITY, similar_pairs
 from envs.tasks.sources import Source, find
 from envs.tasks.store import prepare
+from envs.tasks.task import Task
 
 FILE_SHARES = {"test": 0.2, "validation": 0.1}  # of a single file's problems
 VALIDATION_SHARE = 0.02  # of the train split where a data set has no validation split of its own

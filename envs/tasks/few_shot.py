@@ -9,7 +9,7 @@ from envs.problem import Problem
 from envs.tasks.selection import StoredProblems
 
 if TYPE_CHECKING:
-    from envs.tasks import Task
+    from envs.tasks.task import Task
 
 LOOKED_AT = 200  # problems from the front of train, whose order depends on their statements alone
 

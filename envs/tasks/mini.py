@@ -14,12 +14,12 @@ from dataclasses import replace
 from functools import cache
 
 from envs.problem import Problem, Test
-from envs.tasks import Task, data_hash
 from envs.tasks.config import TaskConfig
 from envs.tasks.mini_families import FAMILIES
 from envs.tasks.mini_families.build import build
 from envs.tasks.mini_families.drawing import draft, split_of, tier_of
 from envs.tasks.mini_families.parts import Family, Part
+from envs.tasks.task import Task, data_hash
 
 SPLITS = {"train": 512, "validation": 60, "test": 120}  # default sizes
 TIERS = ("easy", "medium", "hard")

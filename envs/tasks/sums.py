@@ -6,8 +6,8 @@ import itertools
 import random
 
 from envs.problem import Problem, Test
-from envs.tasks import SPLITS, Task, data_hash
 from envs.tasks.config import TaskConfig
+from envs.tasks.task import SPLITS, Task, data_hash
 
 LEVELS = {"easy": 5, "medium": 10, "hard": 50}  # difficulty → both numbers are below this
 _SHARES = {"train": 0.6, "validation": 0.1, "test": 0.3}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from experiments.learner.weights import weights_changed
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -63,8 +65,6 @@ class Engine(ABC):
     def _copy(self, model: nn.Module) -> None:
         """Bring the engine's own module, where it has one, to the weights of `model`."""
         import torch
-
-        from experiments.models import weights_changed
 
         if model is not self.model:
             with torch.no_grad():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from experiments import models
 from experiments.engines.base import Engine
+from experiments.learner import models
 
 if TYPE_CHECKING:
     from torch import nn

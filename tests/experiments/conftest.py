@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from experiments import models
 from experiments.config import ModelConfig
+from experiments.learner import models
 
 
 @pytest.fixture(scope="session", autouse=True)

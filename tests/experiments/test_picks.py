@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.engines.vllm import RELEASE
+from experiments.engines.installed import RELEASE
 from experiments.picks import dropped, in_a_line, pick
 from tests.experiments.compose import config
 

@@ -127,7 +127,7 @@ def test_initial_values_from_disk_change_nothing_but_time(tmp_path):
 
 
 def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypatch):
-    from experiments import base_evaluation
+    from experiments.evaluation import base_evaluation
 
     made = []
 

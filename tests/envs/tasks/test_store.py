@@ -18,7 +18,7 @@ from envs.tasks.rows import load
 from envs.tasks.selection import StoredProblems, entries_of
 from envs.tasks.sources import find
 from envs.tasks.store import prepare
-from experiments.synthetic_taco import write
+from experiments.benchmarks.synthetic_taco import write
 from tests.envs.tasks.test_contests import converter_of
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,0 +1,46 @@
+"""How far the trained policy has moved from the base: KL(π_θ ‖ π_ref) of whole responses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from algorithms.tensors import kl, masked_sum
+from experiments.config import RunConfig
+from experiments.engines.base import Engine, Sampling
+from experiments.learner.learner import Learner
+from experiments.learner.scoring import Tokens
+from experiments.samples.sample import PromptedProblem
+from experiments.seeds import seed_for
+
+
+@torch.no_grad()
+def kl_to_base(
+    config: RunConfig,
+    step: int,
+    prompts: Sequence[PromptedProblem],
+    engine: Engine,
+    learner: Learner,
+) -> float:
+    """Nats a response, at the training temperature: the same measure for every algorithm.
+
+    `eval.kl_samples` fresh responses of the trained weights to each prompt, k3 summed over their
+    tokens, which on-policy is unbiased for the KL of the sequence; the mean over responses.
+    """
+    prompts = list(prompts)
+    sampling = Sampling(config.task.max_response_tokens, config.train.temperature)
+    seeds = [
+        [seed_for(config.seed, "kl", step, row, i) for i in range(config.eval.kl_samples)]
+        for row in range(len(prompts))
+    ]
+    groups = engine.generate([p.tokens for p in prompts], seeds, sampling)
+    tokens = Tokens.pack(
+        [prompt.tokens for prompt in prompts],
+        [row for row, group in enumerate(groups) for _ in group],
+        [completion.tokens for group in groups for completion in group],
+        learner.pad,
+        learner.model.device,
+    )
+    terms = kl(learner.logp(tokens), learner.ref_logp(tokens), "k3")
+    return float(masked_sum(terms, tokens.mask).mean())

@@ -1,0 +1,60 @@
+"""Evaluation: n responses to each problem, judged, one row each.
+
+The responses' random streams depend on the run's seed and the step, not on the algorithm, so the
+base policy is the same in every run of a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from envs.environment import Environment
+from experiments.config import RunConfig
+from experiments.engines.base import Engine, Sampling
+from experiments.samples.sample import PromptedProblem, judge_completions
+from experiments.seeds import seed_for
+
+
+def evaluate(
+    config: RunConfig,
+    step: int,
+    prompts: Sequence[PromptedProblem],
+    engine: Engine,
+    judge: Environment,
+    tokenizer: object,
+    progress: Callable[[int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of evals.parquet: `eval.samples` responses to each prompt.
+
+    A sample that the judge failed on keeps its INFRA_ERROR row; metrics leave it out.
+    """
+    c = config.eval
+    prompts = list(prompts)  # read from their store once
+    sampling = Sampling(config.task.max_response_tokens, c.temperature, c.top_p)
+    seeds = [
+        [seed_for(config.seed, "eval", step, row, i) for i in range(c.samples)]
+        for row in range(len(prompts))
+    ]
+    groups = engine.generate([p.tokens for p in prompts], seeds, sampling, progress)
+    owners = [prompt for prompt in prompts for _ in range(c.samples)]
+    flat = [completion for group in groups for completion in group]
+    samples = judge_completions(owners, flat, judge, tokenizer, config.task.reward)
+    return [
+        {
+            "step": step,
+            "problem": sample.prompt.problem.name,
+            "sample": i % c.samples,
+            "verdict": str(sample.judgement.verdict),
+            "passed": sample.judgement.passed,
+            "total": sample.judgement.total,
+            "program": sample.judgement.program,
+            "tokens": len(completion.tokens),
+            "entropy": completion.entropy,
+            "truncated": completion.truncated,
+            "difficulty": sample.prompt.problem.difficulty,
+            "tags": ",".join(sample.prompt.problem.tags),
+            "cpu_s": sample.judgement.cpu_s,
+        }
+        for i, (sample, completion) in enumerate(zip(samples, flat, strict=True))
+    ]

@@ -1,0 +1,296 @@
+"""The model being trained, what its algorithm needs beside it, and one optimiser step."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from algorithms.base import Algorithm, Batch, PolicyOutput
+from algorithms.tensors import kl, masked_mean, masked_sum, truncated_ratio
+from experiments.config import TrainConfig
+from experiments.errors import UserError
+from experiments.learner.models import frozen_copy
+from experiments.learner.optimiser import Float32AdamW
+from experiments.learner.scoring import Critic, Tokens, scalar_head, score
+from experiments.learner.weights import weights_changed
+from experiments.runs.interrupts import held
+from experiments.runs.ledger import Ledger
+from experiments.samples.initial_values import InitialValues
+from experiments.samples.sample import PromptedProblem, Sample
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Correction:
+    """How the ratio is made right where the engine's log-probs are not the learner's."""
+
+    writer: nn.Module  # holds the weights that the engine writes with
+    bound: float  # the largest weight of a token
+
+
+class Learner:
+    """Owns the policy, the optimiser and, where the algorithm needs them, reference and critic."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        pad: int,
+        algorithm: Algorithm,
+        config: TrainConfig,
+        steps: int,
+        ledger: Ledger,
+        correction: Correction | None = None,
+        keep_reference: bool = False,
+    ) -> None:
+        """`keep_reference`: also where the loss needs none, to be measured against."""
+        self.model, self.pad, self.algorithm, self.config = model, pad, algorithm, config
+        self.ledger, self.correction = ledger, correction
+        needs = algorithm.needs
+        self.reference = frozen_copy(model) if needs.reference or keep_reference else None
+        self.critic = self.value_head = None
+        groups = [(model.parameters(), algorithm.config.learning_rate)]
+        if needs.critic == "separate":
+            self.critic = Critic(frozen_copy(model).requires_grad_(True))
+            groups.append((self.critic.parameters(), algorithm.config.critic_rate))
+        elif needs.critic == "shared":
+            self.value_head = scalar_head(model)
+            groups.append((self.value_head.parameters(), algorithm.config.critic_rate))
+        self.optimiser = Float32AdamW(groups, config.weight_decay)
+        self.rates = [rate for _, rate in groups]
+        self.factor = learning_rate_factor(config, steps)
+        self.batches = 0
+
+    def update(
+        self,
+        samples: Sequence[Sample],
+        group_size: int,
+        initial_values: InitialValues | None,
+    ) -> dict[str, float]:
+        """One optimiser step on whole groups of samples → the step's metrics.
+
+        The initial values come after the reference's log-probs, which the online estimate reads.
+        """
+        tokens, batch = self._assemble(samples, group_size)
+        if initial_values is not None:
+            batch = replace(batch, q0=initial_values.of(samples, batch))
+        batch = self.algorithm.prepare(batch)
+        kept = batch.keep.nonzero().squeeze(-1)
+        metrics = {"kept_share": len(kept) / len(samples), **self._correction_metrics(batch)}
+        with held():
+            if len(kept):
+                metrics |= self._step(tokens, batch.only_kept(), kept)
+            self.batches += 1
+        return metrics
+
+    def _assemble(self, samples: Sequence[Sample], group_size: int) -> tuple[Tokens, Batch]:
+        device = self.model.device
+        rows: dict[str, int] = {}
+        prompts: list[PromptedProblem] = []
+        for sample in samples:
+            if sample.prompt.problem.name not in rows:
+                rows[sample.prompt.problem.name] = len(prompts)
+                prompts.append(sample.prompt)
+        tokens = Tokens.pack(
+            [prompt.tokens for prompt in prompts],
+            [rows[sample.prompt.problem.name] for sample in samples],
+            [sample.tokens for sample in samples],
+            self.pad,
+            device,
+        )
+        needs = self.algorithm.needs
+        behaviour_logp, correction = self._behaviour(samples, tokens)
+        truncated = torch.tensor([sample.truncated for sample in samples], device=device)
+        batch = Batch(
+            mask=tokens.mask,
+            rewards=torch.tensor([sample.reward for sample in samples], device=device),
+            keep=~truncated if self.config.truncation == "mask" else torch.ones_like(truncated),
+            online=torch.tensor([not sample.offline for sample in samples], device=device),
+            group_size=group_size,
+            behaviour_logp=behaviour_logp,
+            correction=correction,
+            ref_logp=self.ref_logp(tokens) if needs.reference else None,
+            policy_logp=self.logp(tokens) if needs.policy else None,
+            values=self._values(tokens) if needs.critic != "none" else None,
+        )
+        return tokens, batch
+
+    def _behaviour(self, samples: Sequence[Sample], tokens: Tokens) -> tuple[Tensor, Tensor | None]:
+        """Log-probs of the writer and the weights of the ratio's terms, (batch, time) both.
+
+        As the engine told them, and None; corrected, the ratio is against what the learner finds
+        for the writer's weights, and its terms weigh how much likelier that is than the engine's.
+        """
+        told = pad_rows([sample.logps or () for sample in samples], tokens.mask)
+        if self.correction is None:
+            return told, None
+        found = self._frozen(self.correction.writer, tokens)
+        return found, truncated_ratio(found, told, tokens.mask, self.correction.bound)
+
+    def _correction_metrics(self, batch: Batch) -> dict[str, float]:
+        if self.correction is None:
+            return {}
+        cut = (batch.correction >= self.correction.bound).float()
+        return {
+            "mismatch/weight_mean": float(masked_mean(batch.correction, batch.mask)),
+            "mismatch/weight_cut": float(masked_mean(cut, batch.mask)),
+        }
+
+    def logp(self, tokens: Tokens) -> Tensor:
+        """The policy's log-probs at the training temperature, (batch, time), without gradient."""
+        return self._frozen(self.model, tokens)
+
+    def ref_logp(self, tokens: Tokens) -> Tensor:
+        """The reference's log-probs at the training temperature, (batch, time)."""
+        with self.ledger.phase("reference"):
+            return self._frozen(self.reference, tokens)
+
+    @torch.no_grad()
+    def _frozen(self, model: nn.Module, tokens: Tokens) -> Tensor:
+        def logp(rows: Tensor) -> Tensor:
+            return score(model, tokens.rows(rows), self.config.temperature).logp
+
+        return self._by_parts(logp, tokens)
+
+    @torch.no_grad()
+    def _values(self, tokens: Tokens) -> Tensor:
+        def values(rows: Tensor) -> Tensor:
+            return self._output(tokens.rows(rows)).values
+
+        return self._by_parts(values, tokens)
+
+    def _by_parts(self, of_rows: Callable[[Tensor], Tensor], tokens: Tokens) -> Tensor:
+        whole = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
+        for rows in self._micro_batches(tokens):
+            part = of_rows(rows)
+            whole[rows, : part.shape[1]] = part
+        return whole
+
+    def _micro_batches(self, tokens: Tokens) -> Iterator[Tensor]:
+        """Rows of at most `train.micro_batch` responses: whole prompts, of like length together.
+
+        A prompt is read once in each micro-batch that has responses to it, and padding is paid for:
+        so a prompt's responses are not cut apart unless they are too many.
+        """
+        lengths = tokens.mask.sum(-1)
+        longest = torch.zeros(len(tokens.prompts), dtype=lengths.dtype, device=lengths.device)
+        longest = longest.scatter_reduce(0, tokens.prompt_of, lengths, "amax")
+        part: list[Tensor] = []
+        for prompt in longest.argsort(stable=True):
+            rows = (tokens.prompt_of == prompt).nonzero().squeeze(-1)
+            if part and sum(map(len, part)) + len(rows) > self.config.micro_batch:
+                yield torch.cat(part)
+                part = []
+            *whole, last = rows.split(self.config.micro_batch)
+            yield from whole
+            part.append(last)
+        if part:
+            yield torch.cat(part)
+
+    def _output(self, tokens: Tokens) -> PolicyOutput:
+        """The policy's output on these rows, with the values of whichever critic there is."""
+        output = score(
+            self.model,
+            tokens,
+            self.config.temperature,
+            self.value_head,
+            self.algorithm.needs.entropy_graph,
+        )
+        return output if self.critic is None else replace(output, values=self.critic(tokens))
+
+    def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
+        """Gradients over micro-batches, then one step of the optimiser."""
+        totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
+        online = int(batch.online.sum())
+        offline = len(batch.online) - online
+        self.optimiser.zero_grad(set_to_none=True)
+        for rows in self._micro_batches(tokens.rows(kept)):
+            part = tokens.rows(kept[rows])
+            micro = narrow(batch.rows(rows), part.mask.shape[1])
+            output = self._output(part)
+            loss, metrics = self.algorithm.loss(output, micro)
+            loss.backward()
+            self.optimiser.take_gradients()
+            metrics |= common_metrics(output, micro, online, offline)
+            metrics["loss"] = loss.detach()
+            for name, value in metrics.items():
+                totals[name] += value.detach()
+        norms = {
+            name: nn.utils.clip_grad_norm_(group["params"], self.config.max_grad_norm)
+            for name, group in zip(
+                ("grad_norm", "critic_grad_norm"), self.optimiser.param_groups, strict=False
+            )
+        }
+        result = {name: float(value) for name, value in (totals | norms).items()}
+        if not all(math.isfinite(result[name]) for name in ("loss", *norms)):
+            raise UserError(
+                f"loss {result['loss']:g}, gradient norm {result['grad_norm']:g}: the run has "
+                "diverged; try a lower algo.learning_rate"
+            )
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * self.factor(self.batches)
+        result["learning_rate"] = self.optimiser.param_groups[0]["lr"]
+        self.optimiser.step()
+        weights_changed(self.model)
+        return result
+
+
+def pad_rows(rows: Sequence[Sequence[float]], mask: Tensor) -> Tensor:
+    """Ragged rows → (batch, time) as `mask`, zero beyond each row's end."""
+    width = mask.shape[1]
+    return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows], device=mask.device)
+
+
+def narrow(batch: Batch, time: int) -> Batch:
+    """The batch cut to its first `time` tokens, which hold all of its mask."""
+    cut = {
+        name: value[:, :time]
+        for name, value in vars(batch).items()
+        if isinstance(value, Tensor) and value.dim() == 2
+    }
+    return replace(batch, **cut)
+
+
+@torch.no_grad()
+def common_metrics(
+    output: PolicyOutput, batch: Batch, online: int, offline: int
+) -> dict[str, Tensor]:
+    """What every algorithm logs: entropy, and the distance to the reference where there is one.
+
+    kl_ref is KL(π_θ ‖ π_ref) of whole responses in nats, by k3 summed over tokens; log_ratio_sum is
+    the mean of S(y) = Σ_t log π_θ − log π_ref. Both over the `online` responses of the whole batch,
+    whose writer may be some steps older than π_θ; offline_log_ratio_sum is the mean of S(y) over
+    its `offline` ones: how much more probable the data set's programs have become.
+    """
+    entropy = masked_sum(output.entropy, batch.mask).sum() / batch.mask.sum().clamp(min=1)
+    metrics = {"entropy": entropy * batch.token_share}
+    if batch.ref_logp is not None:
+        mask = batch.mask & batch.online.unsqueeze(-1)
+        logp, ref = output.logp.masked_fill(~mask, 0.0), batch.ref_logp.masked_fill(~mask, 0.0)
+        metrics["kl_ref"] = kl(logp, ref, "k3").sum() / max(1, online)
+        metrics["log_ratio_sum"] = (logp - ref).sum() / max(1, online)
+        if offline:
+            ratio = masked_sum(output.logp - batch.ref_logp, batch.mask & ~mask)
+            metrics["offline_log_ratio_sum"] = ratio.sum() / offline
+    return metrics
+
+
+def learning_rate_factor(config: TrainConfig, steps: int) -> Callable[[int], float]:
+    """Linear warm-up, then constant, or down to zero at the end linearly or as a half cosine."""
+
+    def factor(step: int) -> float:
+        if step < config.warmup_steps:
+            return (step + 1) / config.warmup_steps
+        done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
+        if config.schedule == "linear":
+            return max(0.0, 1 - done)
+        if config.schedule == "cosine":
+            return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        return 1.0
+
+    return factor

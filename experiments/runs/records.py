@@ -1,0 +1,228 @@
+"""The run folder: what is written, when, and how it survives a crash.
+
+`config.yaml` and `run.json` are there before anything heavy starts. Training rows go to a journal,
+`metrics.jsonl`, line by line, so that a killed process loses none; at each evaluation and at the
+end they are written as `metrics.parquet`, and a run that ends by itself or by Ctrl-C removes the
+journal. Each evaluation is a file of its own in the folder `evals.parquet`. Files are replaced
+whole, never half. Only the last word of `run.json`, on a disk that is full by then, is written over
+the old one, in blanks that are kept there for it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from omegaconf import OmegaConf
+
+from experiments.config import RunConfig
+from experiments.errors import UserError, one_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PACKAGES = ("torch", "transformers", "hydra-core", "pandas", "docker", "numpy")
+RESERVED = 2048  # bytes at the end of run.json: more than a last word takes
+
+
+class Records:
+    """Writes one new run folder; `finish` gives the last word on how the run ended."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.folder = _new_folder(config)
+        self.metrics: list[dict[str, Any]] = []
+        self.info: dict[str, Any] = {
+            "status": "running",
+            "error": None,
+            "started": _now(),
+            "ended": None,
+            "seed": config.seed,
+            "algo": config.algo.name,
+            "task": config.task.name,
+            "model": config.model.name,
+            "commit": _commit(),
+            "versions": {"python": platform.python_version(), **_versions()},
+            "hardware": _hardware(),
+            "pid": os.getpid(),
+            "checkpoints": {},
+        }
+        try:
+            (self.folder / "config.yaml").write_text(OmegaConf.to_yaml(asdict(config)))
+            self.describe()
+            self._evals = self.folder / "evals.parquet"
+            self._evals.mkdir()
+            self._journal: TextIO = (self.folder / "metrics.jsonl").open("a", buffering=1)
+        except OSError:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    def describe(self, **facts: Any) -> None:
+        """Add facts to run.json."""
+        self.info |= facts
+        with _whole(self.folder / "run.json") as file:
+            file.write_text(_as_json(self.info, " " * RESERVED))
+
+    def step(self, row: dict[str, Any]) -> None:
+        """One training step."""
+        self.metrics.append(row)
+        self._journal.write(json.dumps(row) + "\n")
+
+    def evaluation(self, step: int, rows: list[dict[str, Any]]) -> None:
+        """One evaluation: a part of evals.parquet, which pandas reads as one table."""
+        import pandas as pd
+
+        _write_table(pd.DataFrame(rows), self._evals / f"step-{step:08}.parquet")
+        self._write_metrics()
+
+    @contextmanager
+    def checkpoint(self, name: str, step: int) -> Iterator[Path]:
+        """A folder to write the weights of `step` into; it gets its `name` when they are whole."""
+        parent = self.folder / "checkpoints"
+        unfinished = parent / f".{name}"
+        try:
+            unfinished.mkdir(parents=True)
+            yield unfinished
+            unfinished.replace(parent / name)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+        self.describe(checkpoints={**self.info["checkpoints"], name: step})
+
+    def keep_traceback(self) -> Path:
+        """The traceback of the error in hand, for whoever mends the code."""
+        path = self.folder / "traceback.txt"
+        with suppress(OSError):
+            path.write_text(traceback.format_exc())
+        return path
+
+    def finish(self, status: str, error: str | None = None) -> None:
+        """status: finished | interrupted | failed. On a full disk the journal stays.
+
+        Raises OSError where a finished run's metrics cannot be written: it is failed then.
+        """
+        try:
+            self._write_metrics()
+            self._journal.close()
+            (self.folder / "metrics.jsonl").unlink()
+        except OSError as full:
+            with suppress(OSError):
+                self._journal.close()
+            if status == "finished":
+                self._end("failed", one_line(full))
+                raise
+        self._end(status, error)
+
+    def _end(self, status: str, error: str | None) -> None:
+        """The status goes into run.json even where nothing else can be written any more."""
+        last_word = {"status": status, "error": error, "ended": _now()}
+        path = self.folder / "run.json"
+        try:
+            with _whole(path) as file:
+                file.write_text(_as_json(self.info | last_word))
+        except OSError:
+            with path.open("r+b") as file:
+                old = file.read()
+                file.seek(0)
+                file.write(_as_json(json.loads(old) | last_word).encode().ljust(len(old)))
+        self.info |= last_word
+
+    def _write_metrics(self) -> None:
+        import pandas as pd
+
+        columns = None if self.metrics else ["step", "reward_mean"]
+        table = pd.DataFrame(self.metrics, columns=columns)
+        _write_table(table, self.folder / "metrics.parquet")
+
+
+def _as_json(info: dict[str, Any], blanks: str = "") -> str:
+    return json.dumps(info, indent=2) + blanks + "\n"
+
+
+def _write_table(table: pd.DataFrame, path: Path) -> None:
+    with _whole(path) as file:
+        table.to_parquet(file, index=False)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A file to write that replaces `path` when it is whole; until then readers pass over it."""
+    unfinished = path.with_name(f".{path.name}")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _new_folder(config: RunConfig) -> Path:
+    """output_dir/name/algo-seed-time, never one that exists."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    parent = Path(config.output_dir) / config.name
+    base = parent / f"{config.algo.name}-s{config.seed}-{stamp}"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1000):
+            folder = base if not attempt else base.with_name(f"{base.name}-{attempt}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                if not folder.is_dir():
+                    raise
+                continue
+            return folder
+    except OSError as error:
+        raise UserError(
+            f"output_dir={config.output_dir}: run folders cannot be made there "
+            f"({error.strerror}); choose a folder that you may write to"
+        ) from error
+    raise UserError(f"output_dir={config.output_dir}: {base} and 999 like it exist already")
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    return {package: importlib.metadata.version(package) for package in PACKAGES}
+
+
+def _commit() -> str | None:
+    """The code's commit, with a plus sign where the working tree differs from it."""
+    root = Path(__file__).resolve().parents[2]
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return described.stdout.strip()
+
+
+def _hardware() -> dict[str, Any]:
+    import torch
+
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "memory_gb": round(memory / 2**30, 1),
+        "gpu": gpu,
+    }

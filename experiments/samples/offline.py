@@ -1,0 +1,173 @@
+"""Offline samples: the data set's own correct and incorrect programs.
+
+They are samples like any other: formatted as a response and judged once, as the online ones are.
+Only their log-probs are missing, since nobody knows who wrote them. What the judge said is kept on
+disk and shared by all runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from analysis.normal_form import normal_form
+from envs.environment import Environment, JudgeStats, Submission
+from envs.problem import Judgement, Problem, Verdict
+from envs.reward import RewardConfig
+from envs.tasks.cache import replace_file
+from experiments.runs.ledger import Ledger
+from experiments.samples.sample import PromptedProblem, Sample, pay
+from experiments.seeds import stream
+
+REMEMBERED = 1024  # problems whose programs stay in memory; others are read from disk again
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A program as a response, and what the judge said of it."""
+
+    tokens: tuple[int, ...]
+    judgement: Judgement
+
+
+class OfflinePool:
+    """Judged samples made of the problems' own correct and incorrect programs."""
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenizer: object,
+        judge: Environment,
+        reward: RewardConfig,
+        max_tokens: int,
+        per_problem: int,
+        format_response: Callable[[str], str],
+        ledger: Ledger,
+    ) -> None:
+        self.folder, self.tokenizer, self.judge = folder / judge.version, tokenizer, judge
+        self.reward, self.max_tokens, self.per_problem = reward, max_tokens, per_problem
+        self.format_response, self.ledger = format_response, ledger
+        self.counts: Counter[str] = Counter()  # of programs: used, and why others are not
+        self.charged = JudgeStats()  # what judging them has cost, in this run or another
+        self._pool: OrderedDict[str, list[_Program]] = OrderedDict()
+        self._counted: set[str] = set()
+
+    def draw(self, prompt: PromptedProblem, count: int, *seed: object) -> list[Sample]:
+        """`count` samples, accepted and rejected ones in equal parts where both exist.
+
+        A small pool repeats itself; the list is empty where no program of the problem fits.
+        """
+        programs = self._of(prompt.problem)
+        accepted = [p for p in programs if p.judgement.verdict is Verdict.ACCEPTED]
+        rejected = [p for p in programs if p.judgement.verdict is not Verdict.ACCEPTED]
+        pools = [pool for pool in (accepted, rejected) if pool]
+        if not pools:
+            return []
+        rng = stream("offline", prompt.problem.name, *seed)
+        offset = rng.randrange(len(pools))
+        drawn = [rng.choice(pools[(offset + i) % len(pools)]) for i in range(count)]
+        return [
+            Sample(prompt, p.tokens, None, p.judgement, pay(p.judgement, self.reward), False)
+            for p in drawn
+        ]
+
+    def _of(self, problem: Problem) -> list[_Program]:
+        if problem.name not in self._pool:
+            self._pool[problem.name] = self._read(problem)
+            if len(self._pool) > REMEMBERED:
+                self._pool.popitem(last=False)
+        return self._pool[problem.name]
+
+    def _read(self, problem: Problem) -> list[_Program]:
+        counts: Counter[str] = Counter()
+        chosen: dict[str, tuple[int, ...]] = {}
+        for kind in (problem.solutions, problem.incorrect_solutions):
+            chosen |= self._choose(problem, kind, counts)
+        judgements = self._judged(problem, list(chosen))
+        programs = [
+            _Program(tokens, judgements[program])
+            for program, tokens in chosen.items()
+            if judgements[program].verdict is not Verdict.INFRA_ERROR
+        ]
+        if problem.name not in self._counted:
+            self._counted.add(problem.name)
+            self.counts += counts + Counter(used=len(programs))
+            self._charge(list(judgements.values()))
+        return programs
+
+    def _charge(self, judgements: list[Judgement]) -> None:
+        """Also where another run has judged them, so that equal runs cost the same."""
+        failed = sum(judgement.verdict is Verdict.INFRA_ERROR for judgement in judgements)
+        self.charged.infra_errors += failed
+        self.ledger.counts.offline_programs += len(judgements)
+        self.charged.programs_judged += len(judgements)
+        self.charged.tests_run += sum(judgement.run for judgement in judgements)
+        self.charged.cpu_s += sum(judgement.cpu_s for judgement in judgements)
+
+    def _choose(
+        self, problem: Problem, programs: Iterable[str], counts: Counter[str]
+    ) -> dict[str, tuple[int, ...]]:
+        """At most `per_problem` programs that differ in more than writing, with their tokens."""
+        order = list(dict.fromkeys(programs))
+        stream("offline programs", problem.name).shuffle(order)
+        chosen: dict[str, tuple[int, ...]] = {}
+        seen: set[str] = set()
+        for program in order:
+            form = normal_form(program) or program
+            if form in seen:
+                counts["the same but for its writing"] += 1
+                continue
+            seen.add(form)
+            if len(chosen) == self.per_problem:
+                counts["beyond train.offline_per_problem"] += 1
+                continue
+            tokens = self._tokens(program)
+            if len(tokens) > self.max_tokens:
+                counts["over task.max_response_tokens"] += 1
+            else:
+                chosen[program] = tokens
+        return chosen
+
+    def _tokens(self, program: str) -> tuple[int, ...]:
+        text = self.format_response(program)
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return (*ids, self.tokenizer.eos_token_id)
+
+    def _judged(self, problem: Problem, programs: list[str]) -> dict[str, Judgement]:
+        """What the judge says of each, from disk where it is known."""
+        file = self.folder / f"{problem.hash}.json"
+        known = dict(_on_disk(file))
+        missing = [program for program in programs if _key(program) not in known]
+        if missing:
+            with self.ledger.phase("judge"):
+                submissions = [Submission(problem, self.format_response(p)) for p in missing]
+                fresh = self.judge.judge(submissions)
+            known |= {_key(p): judgement for p, judgement in zip(missing, fresh, strict=True)}
+            kept = {
+                key: asdict(judgement) | {"program": bool(judgement.program)}
+                for key, judgement in known.items()
+                if judgement.verdict is not Verdict.INFRA_ERROR
+            }
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(file, json.dumps(kept))
+        said = {program: known[_key(program)] for program in programs}
+        return {
+            p: replace(judgement, program=p if judgement.program else "")
+            for p, judgement in said.items()
+        }
+
+
+def _on_disk(file: Path) -> Iterator[tuple[str, Judgement]]:
+    """What is kept; a file that is missing or broken keeps nothing."""
+    with suppress(FileNotFoundError, json.JSONDecodeError):
+        for key, held in json.loads(file.read_text()).items():
+            yield key, Judgement(**held | {"verdict": Verdict(held["verdict"])})
+
+
+def _key(program: str) -> str:
+    return hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()[:24]

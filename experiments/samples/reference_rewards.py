@@ -1,0 +1,158 @@
+"""Rewards of reference responses, from which SPO's initial values are estimated; kept on disk.
+
+They depend on the prompt, the reference's weights, the engine, the sampling settings, the judge,
+the problem's tests and the run's seed: seeds share no error. Nothing else of the run matters: the
+file is shared by all runs, the first k responses are the same however many are asked for, and a run
+is the same whether it found them there or drew them itself. Rewards are kept rather than values, so
+that any beta can read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from envs.environment import Environment, JudgeStats
+from envs.reward import RewardConfig
+from experiments.engines.base import Engine, Sampling
+from experiments.runs.ledger import Ledger
+from experiments.samples.sample import PromptedProblem, Sample, judge_completions
+from experiments.seeds import seed_for
+
+AHEAD = 16  # batches whose prompts are answered at once: each time an engine takes other weights
+
+
+class ReferenceRewards:
+    """Rewards of `samples` responses of the reference to each prompt."""
+
+    def __init__(
+        self,
+        folder: Path,
+        engine: Engine,
+        weights: str,
+        judge: Environment,
+        tokenizer: object,
+        reward: RewardConfig,
+        sampling: Sampling,
+        samples: int,
+        seed: int,
+        ledger: Ledger,
+    ) -> None:
+        self.engine, self.judge, self.tokenizer = engine, judge, tokenizer
+        self.reward, self.sampling, self.samples, self.seed = reward, sampling, samples, seed
+        self.ledger = ledger
+        self.charged = JudgeStats()  # what judging them has cost, in this run or another
+        # Two engines draw different responses from the same seeds.
+        drawn = (weights, engine.name, asdict(sampling), seed)
+        key = (*drawn, reward.identity, judge.version)
+        name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"{name}.jsonl"
+        self._known = _read(self.path)
+        self._charged: set[str] = set()
+
+    def look_ahead(self, coming: Callable[[int], Sequence[PromptedProblem]], left: int) -> None:
+        """Before a batch: where its prompts are not known, draw for the next batches at once.
+
+        coming(n): the prompts of the next n batches; left: how many batches there will be.
+        """
+        if self._missing(coming(1)):
+            self._draw(self._missing(coming(min(AHEAD, left))))
+
+    def of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
+        """(samples,) rewards of each prompt in float64, charged when first asked for.
+
+        Fewer where the judge itself failed on some; where it failed on all, the lowest reward.
+        """
+        self._draw(self._missing(prompts))
+        found = []
+        for key in map(_key, prompts):
+            responses = self._known[key][: self.samples]
+            if key not in self._charged:
+                self._charged.add(key)
+                self._charge(responses)
+            rewards = [r["reward"] for r in responses if r["reward"] is not None]
+            found.append(torch.tensor(rewards or [self.reward.low], dtype=torch.float64))
+        return found
+
+    def _charge(self, responses: Sequence[Mapping]) -> None:
+        """Also what was on disk, so that equal runs cost the same. Equal programs run once."""
+        programs = {r["program"]: r for r in responses if r["program"]}.values()
+        self.ledger.counts.reference_tokens += sum(r["tokens"] for r in responses)
+        self.ledger.counts.reference_programs += len(programs)
+        self.charged.programs_judged += len(programs)
+        self.charged.tests_run += sum(r["tests"] for r in programs)
+        self.charged.cpu_s += sum(r["cpu_s"] for r in programs)
+        self.charged.infra_errors += sum(r["reward"] is None for r in programs)
+
+    def _missing(self, prompts: Sequence[PromptedProblem]) -> dict[str, PromptedProblem]:
+        keys = {_key(prompt): prompt for prompt in prompts}
+        return {k: p for k, p in keys.items() if len(self._known.get(k, ())) < self.samples}
+
+    def _draw(self, missing: dict[str, PromptedProblem]) -> None:
+        if not missing:
+            return
+        prompts = [prompt.tokens for prompt in missing.values()]
+        seeds = [
+            [seed_for(self.seed, "reference", key, i) for i in self._unwritten(key)]
+            for key in missing
+        ]
+        with self.ledger.phase("reference"):
+            groups = self.engine.generate(prompts, seeds, self.sampling)
+            owners = [p for p, of in zip(missing.values(), seeds, strict=True) for _ in of]
+            flat = [completion for group in groups for completion in group]
+            judged = judge_completions(owners, flat, self.judge, self.tokenizer, self.reward)
+        rest = iter(judged)
+        for (key, prompt), of in zip(missing.items(), seeds, strict=True):
+            self._keep(key, prompt, [_record(next(rest)) for _ in of])
+
+    def _unwritten(self, key: str) -> range:
+        return range(len(self._known.get(key, ())), self.samples)
+
+    def _keep(self, key: str, prompt: PromptedProblem, responses: list[dict]) -> None:
+        first = len(self._known.get(key, ()))
+        self._known[key] = [*self._known.get(key, ()), *responses]
+        if any(r["reward"] is None for r in self._known[key]):
+            return  # what the judge failed on is not kept for others
+        record = {"prompt": key, "problem": prompt.problem.name, "first": first}
+        with self.path.open("a") as file:  # a line cut by a crash stays alone
+            file.write("\n" + json.dumps(record | {"responses": responses}))
+
+
+def _record(sample: Sample) -> dict:
+    """What is kept of a response: enough to charge it again."""
+    program = sample.judgement.program
+    digest = hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return {
+        "reward": sample.reward,
+        "tokens": len(sample.tokens),
+        "program": digest if program else "",
+        "tests": sample.judgement.run,
+        "cpu_s": sample.judgement.cpu_s,
+    }
+
+
+def _key(prompt: PromptedProblem) -> str:
+    text = repr((prompt.tokens, prompt.problem.hash))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _read(path: Path) -> dict[str, list[dict]]:
+    """What is on disk. A line cut short by a crash is drawn again, one written twice read once."""
+    if not path.exists():
+        return {}
+    known: dict[str, list[dict]] = {}
+    for line in path.read_text().splitlines():
+        with suppress(json.JSONDecodeError):
+            record = json.loads(line)
+            held = known.setdefault(record["prompt"], [])
+            if record["first"] == len(held):
+                held.extend(record["responses"])
+    return known

@@ -1,0 +1,92 @@
+"""One batch's responses: which problems come next, who answers them, and what the judge says."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from envs.environment import Environment
+from experiments.config import RunConfig
+from experiments.engines.base import Engine, Sampling
+from experiments.runs.ledger import Ledger
+from experiments.samples.offline import OfflinePool
+from experiments.samples.sample import PromptedProblem, Sample, judge_completions
+from experiments.seeds import seed_for, stream
+
+
+@dataclass
+class Rollouts:
+    """Draws problems in an order that depends on the seed alone: the same for every algorithm."""
+
+    config: RunConfig
+    prompts: Sequence[PromptedProblem]
+    engine: Engine
+    judge: Environment
+    tokenizer: object
+    offline: OfflinePool | None
+    ledger: Ledger
+
+    def __post_init__(self) -> None:
+        self._order = self._shuffled()
+        self._drawn: deque[PromptedProblem] = deque()
+        self.sampling = Sampling(
+            max_tokens=self.config.task.max_response_tokens,
+            temperature=self.config.train.temperature,
+        )
+
+    def _shuffled(self) -> Iterator[PromptedProblem]:
+        epoch = 0
+        while True:
+            order = list(range(len(self.prompts)))
+            stream(self.config.seed, "order", epoch).shuffle(order)
+            yield from (self.prompts[index] for index in order)
+            epoch += 1
+
+    def coming(self, batches: int) -> list[PromptedProblem]:
+        """The prompts of the next batches, which stay to be collected."""
+        count = batches * self.config.train.prompts
+        while len(self._drawn) < count:
+            self._drawn.append(next(self._order))
+        return list(itertools.islice(self._drawn, count))
+
+    def collect(self, step: int) -> list[Sample]:
+        """Judged samples, each prompt's group adjacent.
+
+        A group in which the judge itself failed is left out whole: its mean would be another.
+        """
+        size = self.config.train.group_size
+        prompts = self.coming(1)
+        for _ in prompts:
+            self._drawn.popleft()
+        offline = [self._offline(prompt, step) for prompt in prompts]
+        online = self._online(prompts, [size - len(samples) for samples in offline], step)
+        groups = [[*on, *off] for on, off in zip(online, offline, strict=True)]
+        whole = [g for g in groups if all(sample.reward is not None for sample in g)]
+        return [sample for group in whole for sample in group]
+
+    def _offline(self, prompt: PromptedProblem, step: int) -> list[Sample]:
+        if self.offline is None:
+            return []
+        count = round(self.config.train.group_size * self.config.train.offline_share)
+        return self.offline.draw(prompt, count, self.config.seed, step)
+
+    def _online(
+        self, prompts: list[PromptedProblem], counts: list[int], step: int
+    ) -> list[list[Sample]]:
+        seeds = [
+            [seed_for(self.config.seed, "train", step, row, i) for i in range(count)]
+            for row, count in enumerate(counts)
+        ]
+        with self.ledger.phase("generate"):
+            groups = self.engine.generate([p.tokens for p in prompts], seeds, self.sampling)
+        owners = [p for p, group in zip(prompts, groups, strict=True) for _ in group]
+        flat = [completion for group in groups for completion in group]
+        with self.ledger.phase("judge"):
+            samples = judge_completions(
+                owners, flat, self.judge, self.tokenizer, self.config.task.reward
+            )
+        self.ledger.counts.generated_tokens += sum(len(c.tokens) for c in flat)
+        rest = iter(samples)
+        return [[next(rest) for _ in group] for group in groups]

@@ -1,0 +1,72 @@
+"""The judge's benchmark: its ways do the same work, its clocks run, its ratios are right."""
+
+import os
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from envs.sandbox.base import Job
+from experiments.benchmarks.judge import measure, plot, summarise
+from experiments.benchmarks.judging.meter import Meter, processes
+from experiments.benchmarks.judging.ways import FloorWay, SubprocessWay
+from experiments.benchmarks.judging.workload import large, small
+
+JOBS = [Job("print(2 * int(input()))", ("1", "20")), Job("print(input()[::-1])", ("abc",))]
+
+
+@pytest.mark.parametrize("way", [FloorWay, SubprocessWay])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ways_keep_the_order_of_jobs_and_inputs(way, workers):
+    opened = way(workers)
+    assert opened.run(JOBS) == [["2\n", "40\n"], ["cba\n"]]
+    opened.close()
+
+
+def test_workload_is_the_same_every_time():
+    assert small(2) == small(2)
+    assert len(large(1)[0].inputs[0]) == 10**6
+
+
+def test_descendants_are_on_the_clock():
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    meter = Meter(None)
+    before = meter.read()
+    child = subprocess.Popen([sys.executable, "-c", burn])
+    assert {process.pid: process for process in processes()}[child.pid].parent == os.getpid()
+    child.wait()
+    after = meter.read()
+    assert after.all_s - before.all_s >= 0.28  # each clock is cut to its tick of 10 ms
+    assert after.host_s - before.host_s < 0.28
+    assert after.engine_s == 0
+
+
+def test_a_measurement_counts_tests_and_time():
+    way = SubprocessWay(1)
+    row, passes = measure(way, JOBS, 2, Meter(None))
+    way.close()
+    assert row["tests"] == 6
+    assert len(passes) == 2
+    assert row["wall_s"] > 0
+    assert row["cpu_s"] > 0
+
+
+def test_ratios(tmp_path):
+    costs = {"floor": 1.0, "docker": 1.5, "docker exec": 30.0}
+    rows = [
+        {"round": number, "workload": "small", "workers": workers, "way": way, "tests": 1000}
+        | {"wall_s": cost, "cpu_s": cost * (1 + number), "host_cpu_s": 0.0, "engine_cpu_s": 0.0}
+        for number in range(3)
+        for workers in (1, 2)
+        for way, cost in costs.items()
+    ]
+    summary = summarise(pd.DataFrame(rows))
+    docker = summary[summary["way"] == "docker"].iloc[0]
+    assert docker["cpu_ms"] == pytest.approx(3.0)  # the median round doubles the cost
+    assert docker["tests_per_cpu_s"] == pytest.approx(1000 / 3)
+    assert docker["cpu_to_floor"] == pytest.approx(1.5)
+    assert docker["exec_cpu_to_it"] == pytest.approx(20.0)
+    assert docker["times_exec_rate"] == pytest.approx(20.0)
+    plot(summary, tmp_path / "cpu.png")
+    assert (tmp_path / "cpu.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,137 @@
+"""Our sampling loop: the right tokens, from the right distribution, with the right log-probs."""
+
+import math
+
+import pytest
+import torch
+
+from experiments.engines.base import Sampling
+from experiments.engines.hf import HFEngine, draw
+from experiments.learner.scoring import Tokens, score
+
+PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
+
+
+@pytest.fixture
+def engine(tiny):
+    return HFEngine(tiny, eos={1}, pad=0, batch_size=64)
+
+
+def flat(groups):
+    return [completion for group in groups for completion in group]
+
+
+def test_greedy_tokens_equal_those_of_generate(nano):
+    from experiments.benchmarks.generate import same_greedy_tokens
+
+    model, tokenizer = nano
+    engine = HFEngine(model, {tokenizer.eos_token_id}, tokenizer.pad_token_id, 64)
+    texts = ["sum of all", "read n", "count the letters of s that are vowels", "print"]
+    prompts = [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}], add_generation_prompt=True
+        )["input_ids"]
+        for text in texts
+    ]
+    assert same_greedy_tokens(engine, engine, prompts, 40) == 1.0
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_log_probs_are_the_learners(engine, temperature):
+    groups = engine.generate(PROMPTS, [[1, 2, 3]] * 3, Sampling(12, temperature))
+    completions = flat(groups)
+    tokens = Tokens.pack(
+        PROMPTS,
+        [0] * 3 + [1] * 3 + [2] * 3,
+        [c.tokens for c in completions],
+        0,
+        torch.device("cpu"),
+    )
+    learner = score(engine.model, tokens, temperature)
+    for row, completion in enumerate(completions):
+        expected = learner.logp[row, : len(completion.tokens)]
+        torch.testing.assert_close(torch.tensor(completion.logps), expected, rtol=0, atol=1e-4)
+        entropy = learner.entropy[row, : len(completion.tokens)].mean()
+        assert completion.entropy == pytest.approx(entropy.item(), abs=1e-4)
+
+
+def test_a_response_does_not_depend_on_its_neighbours(engine):
+    together = flat(engine.generate(PROMPTS, [[10, 11], [12], [13, 14, 15]], Sampling(12)))
+    alone = [
+        flat(engine.generate([PROMPTS[p]], [[seed]], Sampling(12)))[0]
+        for p, seed in [(0, 10), (0, 11), (1, 12), (2, 13), (2, 14), (2, 15)]
+    ]
+    small = HFEngine(engine.model, eos={1}, pad=0, batch_size=2)
+    in_pairs = flat(small.generate(PROMPTS, [[10, 11], [12], [13, 14, 15]], Sampling(12)))
+    assert [c.tokens for c in together] == [c.tokens for c in alone] == [c.tokens for c in in_pairs]
+
+
+def test_different_seeds_give_different_responses(engine):
+    drawn = {c.tokens for c in flat(engine.generate(PROMPTS[:1], [range(20)], Sampling(12)))}
+    assert len(drawn) > 10
+
+
+def test_eos_ends_a_response_and_max_tokens_truncates(engine):
+    completions = flat(engine.generate(PROMPTS, [range(60)] * 3, Sampling(9)))
+    ended = [c for c in completions if not c.truncated]
+    assert ended
+    assert all(c.tokens[-1] == 1 and 1 not in c.tokens[:-1] for c in ended)
+    cut = [c for c in completions if c.truncated]
+    assert cut
+    assert all(len(c.tokens) == 9 and 1 not in c.tokens for c in cut)
+    assert all(len(c.logps) == len(c.tokens) for c in completions)
+
+
+def test_first_tokens_follow_the_models_distribution(engine):
+    temperature, count = 2.0, 20_000
+    seeds = [list(range(count))]
+    big = HFEngine(engine.model, eos={1}, pad=0, batch_size=count)
+    first = [c.tokens[0] for c in flat(big.generate(PROMPTS[:1], seeds, Sampling(1, temperature)))]
+    observed = torch.bincount(torch.tensor(first), minlength=41).double()
+    logits = engine.model(torch.tensor(PROMPTS[:1])).logits[0, -1].detach().double()
+    expected = (logits / temperature).softmax(-1) * count
+    common = expected >= 5
+    chi_square = ((observed - expected)[common] ** 2 / expected[common]).sum().item()
+    degrees = int(common.sum())
+    assert chi_square < degrees + 4 * math.sqrt(2 * degrees)
+
+
+def test_top_p_draws_from_the_renormalised_nucleus():
+    probs = torch.tensor([0.5, 0.05, 0.3, 0.15])
+    uniforms = torch.linspace(0, 0.9999, 1000)
+    logits = probs.log().expand(1000, 4)
+    token, logp, entropy = draw(logits, uniforms, Sampling(1, temperature=1.0, top_p=0.75))
+    assert set(token.tolist()) == {0, 2}
+    torch.testing.assert_close(logp.exp(), torch.where(token == 0, 0.625, 0.375))
+    expected = -(0.625 * math.log(0.625) + 0.375 * math.log(0.375))
+    torch.testing.assert_close(entropy, torch.full((1000,), expected))
+
+
+def test_the_first_token_of_the_nucleus_stays_however_small_top_p_is():
+    logits = torch.tensor([[0.0, 3.0, 1.0]])
+    token, logp, _ = draw(logits, torch.tensor([0.999]), Sampling(1, 1.0, top_p=1e-6))
+    assert token.item() == 1
+    assert logp.item() == 0
+
+
+def test_a_token_of_probability_zero_is_never_drawn():
+    logits = torch.tensor([[0.0, -float("inf"), 0.0, -float("inf")]]).expand(3, 4)
+    token, logp, entropy = draw(logits, torch.tensor([0.0, 0.5, 0.99999994]), Sampling(1))
+    assert token.tolist() == [0, 2, 2]
+    assert torch.isfinite(logp).all()
+    torch.testing.assert_close(entropy, torch.full((3,), math.log(2)))
+
+
+def test_an_engine_with_its_own_copy_changes_only_at_sync(tiny):
+    from experiments.learner.models import frozen_copy
+
+    engine = HFEngine(frozen_copy(tiny), eos={1}, pad=0, batch_size=8)
+    before = flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8)))
+    with torch.no_grad():
+        tiny.lm_head.weight.copy_(tiny.lm_head.weight.flip(0))
+    assert flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8))) == before
+    engine.sync(tiny)
+    after = flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8)))
+    assert [c.tokens for c in after] != [c.tokens for c in before]
+    assert {c.version for c in before} == {0}
+    assert {c.version for c in after} == {1}

@@ -1,0 +1,118 @@
+"""The check of engine against learner: what it measures, when it is made, which faults it finds."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from envs.problem import Problem
+from experiments.config import EngineConfig, RunConfig, TrainConfig
+from experiments.engines.hf import HFEngine
+from experiments.engines.mismatch import Monitor, mismatch
+from experiments.learner.models import frozen_copy
+from experiments.learner.scoring import score
+from experiments.samples.sample import PromptedProblem
+
+PROBLEMS = [
+    PromptedProblem(Problem(str(i), "", (), ()), prompt)
+    for i, prompt in enumerate([(2, 7, 9, 30), (2, 5), (2, 11, 3, 8, 40, 12, 6)])
+]
+
+
+class Scorer:
+    """The part of a learner that a check reads."""
+
+    pad = 0
+
+    def __init__(self, model, temperature):
+        self.model, self.temperature = model, temperature
+
+    @torch.no_grad()
+    def logp(self, tokens):
+        return score(self.model, tokens, self.temperature).logp
+
+
+class Unheated(HFEngine):
+    """Samples and tells log-probs at temperature 1, whatever was asked for."""
+
+    def generate(self, prompts, seeds, sampling, progress=None):
+        return super().generate(prompts, seeds, dataclasses.replace(sampling, temperature=1.0))
+
+
+def monitor(model, engine, **options):
+    config = RunConfig(
+        algo=None,
+        engine=EngineConfig(**{"check_samples": 32} | options),
+        train=TrainConfig(temperature=0.7),
+    )
+    config.task.max_response_tokens = 12
+    return Monitor(config, engine, Scorer(model, 0.7), PROBLEMS)
+
+
+def test_figures_are_those_of_the_difference():
+    told, scored = torch.tensor([-1.0, -2.0, -3.0, -1.0]), torch.tensor([-1.0, -2.5, -2.9, -1.0])
+    found = mismatch(told, scored, 0.2)
+    assert found.mean == pytest.approx(0.15)
+    assert found.max == pytest.approx(0.5)
+    assert found.beyond == 0.25
+    d = [0.5, -0.1]
+    assert found.kl == pytest.approx(sum(math.exp(-x) - 1 + x for x in d) / 4)
+
+
+def test_a_nan_is_beyond_the_bound_and_warned_of(tiny):
+    found = mismatch(torch.tensor([-1.0, float("nan")]), torch.tensor([-1.0, -1.0]), 0.2)
+    assert found.beyond == 0.5
+    verdict = monitor(tiny, HFEngine(tiny, {1}, 0, 64)).verdict(found)
+    assert verdict.startswith("WARNING")
+
+
+def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
+    watch = monitor(tiny, HFEngine(tiny, {1}, 0, 64))
+    found = watch.check(1)
+    assert found.max < 1e-4
+    assert found.beyond == 0
+    assert set(found.metrics()) == {
+        f"mismatch/{name}" for name in ("mean", "max", "kl", "beyond", "bound")
+    }
+    assert "WARNING" not in watch.verdict(found)
+
+
+def test_a_sync_left_out_is_caught(tiny):
+    engine = HFEngine(frozen_copy(tiny), {1}, 0, 64)
+    watch = monitor(tiny, engine)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        tiny.lm_head.weight.add_(torch.randn_like(tiny.lm_head.weight) * 0.1)
+    found = watch.check(1)
+    assert found.mean > 0.01
+    assert found.beyond > 0.5
+    assert watch.verdict(found).startswith("WARNING: log-probs of the hf engine")
+    engine.sync(tiny)
+    assert "WARNING" not in watch.verdict(watch.check(2))
+
+
+def test_a_temperature_that_is_not_applied_is_caught(tiny):
+    watch = monitor(tiny, Unheated(tiny, {1}, 0, 64))
+    assert watch.verdict(watch.check(1)).startswith("WARNING")
+
+
+def test_the_bound_decides(tiny):
+    engine = HFEngine(frozen_copy(tiny), {1}, 0, 64)
+    with torch.no_grad():
+        tiny.lm_head.weight.mul_(1.02)
+    mean = monitor(tiny, engine).check(1).mean
+    for bound, warned in ((mean / 2, True), (mean * 2, False)):
+        watch = monitor(tiny, engine, check_bound=bound)
+        assert watch.verdict(watch.check(1)).startswith("WARNING") == warned
+
+
+def test_checks_wait_for_fresh_weights_and_for_their_turn(tiny):
+    watch = monitor(tiny, HFEngine(tiny, {1}, 0, 64), check_every=4, check_samples=1)
+    made = []
+    for step in range(1, 16):
+        if watch.due(step, policy_lag=(step - 1) % 3):
+            watch.check(step)
+            made.append(step)
+    assert made == [1, 7, 13]  # fresh at 1, 4, 7, …
+    assert not monitor(tiny, None, check_every=0).due(1, 0)

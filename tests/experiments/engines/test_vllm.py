@@ -1,0 +1,275 @@
+"""The real vLLM against our loop and the learner: tokens, log-probs, distributions, syncs."""
+
+import hydra
+import pytest
+import torch
+
+from experiments.config import EngineConfig, ModelConfig, RunConfig, parse
+from experiments.engines import mismatch, vllm
+from experiments.engines.base import Sampling
+from experiments.engines.hf import HFEngine
+from experiments.engines.installed import RELEASE, installed
+from experiments.engines.vllm import Host, VLLMEngine
+from experiments.errors import UserError
+from experiments.learner import models
+from experiments.learner.scoring import Tokens, score
+from experiments.learner.weights import weights_changed
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(installed() != RELEASE, reason=f"vLLM {RELEASE} is not installed"),
+]
+COUNT = 20_000
+
+
+def config_of(*overrides):
+    with hydra.initialize(config_path="../../../conf", version_base="1.3"):
+        return parse(hydra.compose("config", ["engine=vllm", *overrides]))
+
+
+@pytest.fixture(scope="module")
+def host():
+    model, _ = models.load(ModelConfig())
+    return Host(config_of(), model)
+
+
+@pytest.fixture
+def policy():
+    """A model that a test may train."""
+    return models.load(ModelConfig())[0]
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    """200 prompts of the training split, in the model's tokens."""
+    from envs.tasks import open_task
+    from experiments.samples.prompts import encode_prompts
+
+    _, tokenizer = models.load(ModelConfig())
+    config = config_of("task.train_problems=200").task
+    task = open_task(config)
+    return [p.tokens for p in encode_prompts(task.train, task, tokenizer, config, {})[0]]
+
+
+def ends(model):
+    return {model.generation_config.eos_token_id}
+
+
+def flat(groups):
+    return [completion for group in groups for completion in group]
+
+
+def differences(model, prompts, completions, temperature=1.0):
+    """|engine's − learner's log-prob| of every token, one completion for each prompt."""
+    rows, responses = range(len(prompts)), [c.tokens for c in completions]
+    tokens = Tokens.pack(prompts, rows, responses, 0, torch.device("cpu"))
+    with torch.no_grad():
+        scored = score(model, tokens, temperature).logp[tokens.mask]
+    return (torch.tensor([logp for c in completions for logp in c.logps]) - scored).abs()
+
+
+def write(engine, prompts, temperature=1.0, tokens=32):
+    seeds = [[1000 + row] for row in range(len(prompts))]
+    return flat(engine.generate(prompts, seeds, Sampling(tokens, temperature)))
+
+
+def disturb(model, seed):
+    """Other weights that are still a language model: its log-probs move by about a nat."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3 * parameter.std())
+
+
+def test_greedy_tokens_are_those_of_our_loop(host, policy, prompts):
+    ours = HFEngine(policy, ends(policy), 0, 256)
+    theirs = VLLMEngine(host, policy, ends(policy))
+    assert len(prompts) == 200
+    assert [c.tokens for c in write(theirs, prompts, 0, 64)] == [
+        c.tokens for c in write(ours, prompts, 0, 64)
+    ]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_log_probs_are_the_learners(host, policy, prompts, temperature):
+    completions = write(VLLMEngine(host, policy, ends(policy)), prompts, temperature)
+    assert differences(policy, prompts, completions, temperature).max() < 1e-4
+    assert differences(policy, prompts, completions, temperature + 0.3).max() > 0.1
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_first_tokens_follow_the_learners_distribution(host, policy, prompts, temperature):
+    engine = VLLMEngine(host, policy, ends(policy))
+    groups = engine.generate(prompts[:1], [range(COUNT)], Sampling(1, temperature))
+    drawn = torch.tensor([c.tokens[0] for c in groups[0]])
+    with torch.no_grad():
+        logits = policy(torch.tensor([prompts[0]])).logits[0, -1].double()
+    expected = (logits / temperature).softmax(-1) * COUNT
+    observed = torch.bincount(drawn, minlength=len(expected)).double()
+    common = expected >= 5
+    pairs = [(observed[common], expected[common])]
+    if expected[~common].sum() >= 5:
+        pairs.append((observed[~common].sum()[None], expected[~common].sum()[None]))
+    chi_square = sum(((o - e) ** 2 / e).sum() for o, e in pairs)
+    degrees = torch.tensor(sum(len(e) for _, e in pairs) - 1.0, dtype=torch.float64)
+    assert degrees >= 3
+    assert torch.special.gammaincc(degrees / 2, chi_square / 2) > 0.01
+
+
+def test_top_p_log_probs_are_of_the_renormalised_nucleus(host, policy, prompts):
+    engine = VLLMEngine(host, policy, ends(policy))
+    groups = engine.generate(prompts[:20], [range(10)] * 20, Sampling(1, 1.0, top_p=0.8))
+    for prompt, group in zip(prompts[:20], groups, strict=True):
+        with torch.no_grad():
+            probs = policy(torch.tensor([prompt])).logits[0, -1].softmax(-1)
+        ordered, order = probs.sort(descending=True)
+        inside = order[ordered.cumsum(-1) - ordered < 0.8]
+        for completion in group:
+            (token,), (logp,) = completion.tokens, completion.logps
+            assert token in inside
+            assert logp == pytest.approx(
+                (probs[token] / probs[inside].sum()).log().item(), abs=1e-4
+            )
+
+
+def test_three_syncs_of_other_weights_each_take_effect(host, policy, prompts):
+    engine = VLLMEngine(host, models.frozen_copy(policy), ends(policy))
+    for number in (1, 2, 3):
+        old = models.frozen_copy(policy)
+        disturb(policy, number)
+        stale = write(engine, prompts[:32])
+        assert differences(old, prompts[:32], stale).max() < 1e-4
+        engine.sync(policy)
+        fresh = write(engine, prompts[:32])
+        assert differences(policy, prompts[:32], fresh).max() < 1e-4
+        assert differences(old, prompts[:32], fresh).mean() > 0.1
+        assert {c.version for c in stale} == {number - 1}
+        assert {c.version for c in fresh} == {number}
+
+
+def test_a_cache_that_is_kept_over_a_sync_would_be_read(host, policy, prompts, monkeypatch):
+    """So the agreement right after a sync is the reset's doing."""
+    engine = VLLMEngine(host, policy, ends(policy))
+    long = [(prompt * 9)[:280] for prompt in prompts[:16]]  # whole blocks of the cache: 128 tokens
+    for reset in (True, False):
+        write(engine, long)
+        if not reset:
+            monkeypatch.setattr(host.llm, "reset_prefix_cache", lambda: True)
+        disturb(policy, int(reset))
+        engine.sync(policy)
+        right = differences(policy, long, write(engine, long)).max() < 1e-4
+        assert right == reset
+    monkeypatch.undo()
+    host.llm.reset_prefix_cache()
+
+
+def test_policies_that_share_the_instance_keep_their_own_weights(host, policy, prompts):
+    behaviour = VLLMEngine(host, models.frozen_copy(policy), ends(policy))
+    trained = VLLMEngine(host, policy, ends(policy))
+    before = write(behaviour, prompts[:32])
+    optimiser = torch.optim.AdamW(policy.parameters(), lr=1e-2)
+    policy(torch.tensor(prompts[:1])).logits.square().mean().backward()
+    optimiser.step()
+    weights_changed(policy)
+    after = write(trained, prompts[:32])
+    assert differences(policy, prompts[:32], after).max() < 1e-4
+    assert differences(behaviour.model, prompts[:32], after).mean() > 0.01
+    assert [c.tokens for c in write(behaviour, prompts[:32])] == [c.tokens for c in before]
+
+
+def test_responses_end_at_their_ends_and_come_back_in_order(host, policy, prompts):
+    engine, done = VLLMEngine(host, policy, ends(policy)), []
+    seeds = [[5, 6, 7], [8], [9, 5]]
+    groups = engine.generate(prompts[:3], seeds, Sampling(24), done.append)
+    assert [len(group) for group in groups] == [3, 1, 2]
+    assert sum(done) == 6
+    again = engine.generate(prompts[2::-1], seeds[::-1], Sampling(24))
+    assert [[c.tokens for c in g] for g in again] == [[c.tokens for c in g] for g in groups[::-1]]
+    many = flat(engine.generate(prompts, [range(2)] * 200, Sampling(24)))
+    (end,) = ends(policy)
+    assert {c.truncated for c in many} == {True, False}
+    for completion in many:
+        assert completion.truncated == (end not in completion.tokens)
+        assert completion.truncated or completion.tokens.index(end) == len(completion.tokens) - 1
+        assert len(completion.tokens) == 24 or not completion.truncated
+        assert len(completion.logps) == len(completion.tokens)
+
+
+def test_a_tied_head_and_biases_follow_a_sync(tmp_path, prompts):
+    """The shape of Qwen2.5-Coder, the first real model for one GPU."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True}
+    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=1024, eos_token_id=2, **sizes, **heads)).eval()
+    model.save_pretrained(tmp_path)
+    engine = VLLMEngine(Host(config_of(f"model.path={tmp_path}"), model), model, {2})
+    for number in range(2):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.normal_(std=0.3)
+        engine.sync(model)
+        assert differences(model, prompts[:8], write(engine, prompts[:8])).max() < 1e-4, number
+
+
+def test_what_does_not_fit_says_what_to_change(policy, monkeypatch):
+    monkeypatch.setattr(vllm, "CPU_CACHE_BYTES", 2**17)
+    with pytest.raises(UserError, match=r"does not fit: lower task.max_prompt_tokens=256 or task"):
+        Host(config_of(), policy)
+    with pytest.raises(UserError, match=r"assets/nano has too few positions: lower .*=9999"):
+        Host(config_of("task.max_response_tokens=9999"), policy)
+
+
+class Watched:
+    """The part of a learner that a check reads."""
+
+    pad = 0
+
+    def __init__(self, model, temperature):
+        self.model, self.temperature = model, temperature
+
+    def logp(self, tokens):
+        with torch.no_grad():
+            return score(self.model, tokens, self.temperature).logp
+
+
+def monitor(engine, policy, prompts, temperature):
+    from envs.problem import Problem
+    from experiments.samples.sample import PromptedProblem
+
+    config = RunConfig(algo=None, engine=EngineConfig(name="vllm"))
+    config.train.temperature = temperature
+    problems = [PromptedProblem(Problem(str(i), "", (), ()), p) for i, p in enumerate(prompts)]
+    return mismatch.Monitor(config, engine, Watched(policy, temperature), problems)
+
+
+def test_the_monitor_is_quiet_where_all_is_right(host, policy, prompts):
+    watch = monitor(VLLMEngine(host, policy, ends(policy)), policy, prompts, 0.7)
+    found = watch.check(1)
+    assert found.max < 1e-4
+    assert found.beyond == 0
+    assert "WARNING" not in watch.verdict(found)
+
+
+def test_the_monitor_catches_a_sync_left_out(host, policy, prompts, monkeypatch):
+    engine = VLLMEngine(host, policy, ends(policy))
+    engine.sync(policy)
+    watch = monitor(engine, policy, prompts, 1.0)
+    monkeypatch.setattr(host, "load", lambda model: None)
+    disturb(policy, 1)
+    engine.sync(policy)
+    found = watch.check(1)
+    assert found.mean > 0.1
+    assert watch.verdict(found).startswith("WARNING: log-probs of the vllm engine")
+
+
+def test_the_monitor_catches_raw_log_probs(host, policy, prompts, monkeypatch):
+    """vLLM's default leaves the temperature out of what it tells, though not of what it draws."""
+    watch = monitor(VLLMEngine(host, policy, ends(policy)), policy, prompts, 0.7)
+    runner = host.llm.llm_engine.model_executor.driver_worker.worker.model_runner
+    monkeypatch.setattr(runner.sampler, "logprobs_mode", "raw_logprobs")
+    monkeypatch.setattr(runner.sampler.topk_topp_sampler, "logprobs_mode", "raw_logprobs")
+    found = watch.check(1)
+    assert found.mean > 0.01
+    assert "WARNING" in watch.verdict(found)

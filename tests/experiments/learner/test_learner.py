@@ -1,0 +1,242 @@
+"""One optimiser step: what is allocated, and that cutting the batch changes nothing."""
+
+import copy
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.ppo import PPO, PPOConfig
+from algorithms.spo import SPO, SPOConfig
+from envs.problem import Judgement, Problem, Verdict
+from experiments.config import TrainConfig
+from experiments.engines.base import Sampling
+from experiments.engines.hf import HFEngine
+from experiments.errors import UserError
+from experiments.learner.learner import Correction, Learner, learning_rate_factor
+from experiments.learner.models import frozen_copy
+from experiments.learner.weights import weights_version
+from experiments.runs.ledger import Ledger
+from experiments.samples.sample import PromptedProblem, Sample
+
+ALGORITHMS = {
+    "spo": SPO(SPOConfig(q0="group"), 1.0),
+    "ppo-separate": PPO(PPOConfig(), 1.0),
+    "ppo-shared": PPO(PPOConfig(critic="shared", entropy_coef=0.01), 1.0),
+    "grpo": GRPO(GRPOConfig(), 1.0),
+    "grpo-drop": GRPO(GRPOConfig(zero_variance="drop", aggregate="token_mean"), 1.0),
+}
+GROUP = 4
+
+
+def samples_from(model, rewards, max_tokens=6):
+    """Groups of fresh responses with the given rewards."""
+    prompts = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
+    engine = HFEngine(model, {1}, 0, 64)
+    groups = engine.generate(prompts, [range(GROUP)] * 3, Sampling(max_tokens))
+    samples = []
+    for row, (prompt, group) in enumerate(zip(prompts, groups, strict=True)):
+        prompted = PromptedProblem(Problem(f"p{row}", "", (), ()), tuple(prompt))
+        for completion in group:
+            reward = rewards[len(samples)]
+            verdict = Verdict.ACCEPTED if reward else Verdict.WRONG_ANSWER
+            judged = Judgement(verdict, 0, 1, 1, "")
+            c = completion
+            samples.append(Sample(prompted, c.tokens, c.logps, judged, reward, c.truncated))
+    return samples
+
+
+REWARDS = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+
+
+def learner_of(model, algorithm, **options):
+    config = TrainConfig(warmup_steps=0, **options)
+    return Learner(copy.deepcopy(model), 0, algorithm, config, 10, Ledger())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_accumulated_gradients_equal_the_full_batchs(tiny, name):
+    samples = samples_from(tiny, REWARDS)
+    results = []
+    for micro_batch in (64, 5, 1):
+        learner = learner_of(tiny, ALGORITHMS[name], micro_batch=micro_batch)
+        metrics = learner.update(samples, GROUP, None)
+        gradients = [p.grad for group in learner.optimiser.param_groups for p in group["params"]]
+        results.append((metrics, [g for g in gradients if g is not None]))
+    for metrics, gradients in results[1:]:
+        assert metrics == pytest.approx(results[0][0], abs=1e-5)
+        for one, other in zip(gradients, results[0][1], strict=True):
+            assert (one - other).abs().max() < 1e-6
+
+
+def test_an_algorithm_gets_just_what_it_needs(tiny):
+    spo = learner_of(tiny, ALGORITHMS["spo"])
+    assert spo.critic is None
+    assert spo.value_head is None
+    assert spo.reference is not None
+    assert len(spo.optimiser.param_groups) == 1
+    bare = learner_of(tiny, GRPO(GRPOConfig(kl_coef=0.0), 1.0))
+    assert bare.reference is None
+    assert bare.critic is None
+    separate = learner_of(tiny, ALGORITHMS["ppo-separate"])
+    assert separate.critic is not None
+    assert separate.value_head is None
+    shared = learner_of(tiny, ALGORITHMS["ppo-shared"])
+    assert shared.critic is None
+    assert shared.value_head is not None
+
+
+def test_the_reference_never_moves(tiny):
+    learner = learner_of(tiny, ALGORITHMS["spo"])
+    before = [p.clone() for p in learner.reference.parameters()]
+    learner.update(samples_from(tiny, REWARDS), GROUP, None)
+    assert all(
+        torch.equal(a, b) for a, b in zip(before, learner.reference.parameters(), strict=True)
+    )
+    moved = zip(learner.model.parameters(), learner.reference.parameters(), strict=True)
+    assert any(not torch.equal(a, b) for a, b in moved)
+
+
+def test_on_fresh_samples_at_step_0_the_policy_is_the_reference(tiny):
+    metrics = learner_of(tiny, ALGORITHMS["spo"]).update(samples_from(tiny, REWARDS), GROUP, None)
+    assert metrics["kl_ref"] == pytest.approx(0, abs=1e-6)
+    assert metrics["log_ratio_sum"] == pytest.approx(0, abs=1e-5)
+    assert metrics["spo/q_terminal"] == pytest.approx(metrics["spo/q_initial"], abs=1e-5)
+    metrics = learner_of(tiny, ALGORITHMS["grpo"]).update(samples_from(tiny, REWARDS), GROUP, None)
+    assert metrics["clip_share"] == 0
+
+
+def test_rewarded_responses_become_more_probable(tiny):
+    samples = samples_from(tiny, REWARDS)
+    for name in ("spo", "ppo-separate", "grpo"):
+        learner = learner_of(tiny, ALGORITHMS[name])
+        first = sum(sum(s.logps) for s in samples if s.reward)
+        for _ in range(5):
+            learner.update(samples, GROUP, None)
+        tokens, _ = learner._assemble(samples, GROUP)
+        logp = learner._frozen(learner.model, tokens).sum(-1)
+        assert sum(logp[i].item() for i, s in enumerate(samples) if s.reward) > first
+
+
+def test_truncated_responses_leave_the_loss_where_asked(tiny):
+    samples = samples_from(tiny, REWARDS)
+    assert any(s.truncated for s in samples)
+    masked = learner_of(tiny, ALGORITHMS["grpo"], truncation="mask").update(samples, GROUP, None)
+    ended = sum(not s.truncated for s in samples) / len(samples)
+    assert masked["kept_share"] == pytest.approx(ended)
+    whole = learner_of(tiny, ALGORITHMS["grpo"]).update(samples, GROUP, None)
+    assert whole["kept_share"] == 1
+
+
+def test_what_is_dropped_shrinks_no_metric_and_no_gradient(tiny):
+    """Dropped rows used to stay in every denominator, so that keep and drop gave one gradient."""
+    flat = samples_from(tiny, [1.0, 0.0, 0.0, 1.0] + [0.0] * 8)
+    drop = GRPO(GRPOConfig(kl_coef=0.0, zero_variance="drop"), 1.0)
+    dropped, alone, kept = (
+        learner_of(tiny, algorithm, max_grad_norm=1e9)
+        for algorithm in (drop, drop, GRPO(GRPOConfig(kl_coef=0.0), 1.0))
+    )
+    metrics = dropped.update(flat, GROUP, None)
+    expected = alone.update(flat[:GROUP], GROUP, None)
+    whole = kept.update(flat, GROUP, None)
+    assert metrics["kept_share"] == pytest.approx(1 / 3)
+    for name in ("entropy", "loss", "clip_share", "grad_norm"):
+        assert metrics[name] == pytest.approx(expected[name], abs=1e-5), name
+    assert metrics["grad_norm"] == pytest.approx(3 * whole["grad_norm"], rel=1e-3)
+
+
+def test_a_prompt_is_read_in_one_micro_batch_unless_it_has_too_many_responses(tiny):
+    samples = samples_from(tiny, REWARDS)
+    for size, expected in ((4, [4, 4, 4]), (8, [8, 4]), (5, [4, 4, 4]), (3, [3, 3, 3, 1, 1, 1])):
+        learner = learner_of(tiny, ALGORITHMS["grpo"], micro_batch=size)
+        tokens, _ = learner._assemble(samples, GROUP)
+        parts = list(learner._micro_batches(tokens))
+        assert sorted(map(len, parts), reverse=True) == expected or size == 3
+        assert max(map(len, parts)) <= size
+        assert torch.cat(parts).sort().values.tolist() == list(range(12))
+        read = sum(len(set(tokens.prompt_of[part].tolist())) for part in parts)
+        assert read == 3 if size >= GROUP else read <= 6
+
+
+def test_a_step_tells_engines_that_the_weights_are_others(tiny):
+    learner = learner_of(tiny, ALGORITHMS["grpo"])
+    before = weights_version(learner.model)
+    copy_of = frozen_copy(learner.model)
+    learner.update(samples_from(tiny, REWARDS), GROUP, None)
+    assert weights_version(learner.model) == before + 1
+    engine = HFEngine(copy_of, {1}, 0, 64)
+    engine.sync(learner.model)
+    assert weights_version(copy_of) == before + 1
+
+
+def test_a_critics_head_is_float32_whatever_the_models_precision(tiny):
+    for name in ("ppo-separate", "ppo-shared"):
+        learner = learner_of(copy.deepcopy(tiny).bfloat16(), ALGORITHMS[name])
+        head = learner.value_head or learner.critic.head
+        assert head.weight.dtype == torch.float32
+        samples = samples_from(learner.model, REWARDS)
+        learner.update(samples, GROUP, None)
+        tokens, _ = learner._assemble(samples, GROUP)
+        values = learner._values(tokens)[tokens.mask]
+        assert not torch.equal(values, values.bfloat16().float())
+
+
+def test_a_batch_with_nothing_to_learn_from_changes_nothing(tiny):
+    learner = learner_of(tiny, ALGORITHMS["grpo-drop"])
+    metrics = learner.update(samples_from(tiny, [1.0] * 12), GROUP, None)
+    assert metrics == {"kept_share": 0.0}
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(learner.model.parameters(), tiny.parameters(), strict=True)
+    )
+
+
+def test_divergence_is_said(tiny):
+    samples = samples_from(tiny, REWARDS)
+    samples[0] = replace(samples[0], reward=float("nan"))
+    with pytest.raises(UserError, match="diverged"):
+        learner_of(tiny, ALGORITHMS["grpo"]).update(samples, GROUP, None)
+
+
+def test_learning_rate_schedules():
+    def factors(**options):
+        factor = learning_rate_factor(TrainConfig(warmup_steps=2, **options), steps=10)
+        return [round(factor(step), 3) for step in (0, 1, 2, 6, 10)]
+
+    assert factors() == [0.5, 1.0, 1.0, 1.0, 1.0]
+    assert factors(schedule="linear") == [0.5, 1.0, 1.0, 0.5, 0.0]
+    assert factors(schedule="cosine") == [0.5, 1.0, 1.0, 0.5, 0.0]
+
+
+def shifted(samples, nats):
+    """The samples as an engine would tell them that is off by so much on every token."""
+    return [replace(s, logps=tuple(logp + nats for logp in s.logps)) for s in samples]
+
+
+def test_a_correction_of_nothing_changes_nothing(tiny):
+    samples = samples_from(tiny, REWARDS)
+    gradients = []
+    for correct in (False, True):
+        learner = learner_of(tiny, ALGORITHMS["grpo"])
+        learner.correction = Correction(learner.model, 2.0) if correct else None
+        metrics = learner.update(samples, GROUP, None)
+        gradients.append([p.grad for p in learner.model.parameters()])
+        assert metrics.get("mismatch/weight_mean", 1.0) == pytest.approx(1.0, abs=1e-5)
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["grpo", "ppo-separate"])
+def test_a_corrected_ratio_is_one_on_policy_and_weighs_the_difference(tiny, name):
+    told = shifted(samples_from(tiny, REWARDS), -0.5)  # π/μ = e^0.5 on every token
+    plain = learner_of(tiny, ALGORITHMS[name]).update(told, GROUP, None)
+    assert plain["clip_share"] > 0
+    for bound, weight, cut in ((2.0, math.exp(0.5), 0.0), (1.2, 1.2, 1.0)):
+        learner = learner_of(tiny, ALGORITHMS[name])
+        learner.correction = Correction(learner.model, bound)
+        metrics = learner.update(told, GROUP, None)
+        assert metrics["clip_share"] == 0
+        assert metrics["mismatch/weight_mean"] == pytest.approx(weight, abs=1e-4)
+        assert metrics["mismatch/weight_cut"] == cut

@@ -1,0 +1,174 @@
+"""The estimate against tensors that were really allocated and really saved for backward."""
+
+import copy
+
+import pytest
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.ppo import PPO, PPOConfig
+from algorithms.spo import SPO, SPOConfig
+from algorithms.tensors import LOGITS_PER_CHUNK, chosen_logp
+from envs.tasks.config import TaskConfig
+from experiments.config import EvalConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.engines.base import Sampling
+from experiments.engines.hf import draw
+from experiments.learner.learner import Learner
+from experiments.learner.memory import (
+    ACTIVATIONS,
+    DRAW_BYTES,
+    LOSS_BLOCKS,
+    WRITING,
+    estimate,
+    saved_bytes,
+    shape_of,
+)
+from experiments.learner.scoring import Tokens, response_hidden
+from experiments.runs.ledger import Ledger
+from tests.experiments.learner.test_learner import GROUP, REWARDS, samples_from
+
+ALGORITHMS = {
+    "spo": SPO(SPOConfig(q0="group"), 1.0),
+    "ppo-separate": PPO(PPOConfig(), 1.0),
+    "ppo-shared": PPO(PPOConfig(critic="shared"), 1.0),
+    "grpo-bare": GRPO(GRPOConfig(kl_coef=0.0), 1.0),
+}
+
+
+def run_config(dtype="float32", **train):
+    task = TaskConfig(max_prompt_tokens=100, max_response_tokens=60)
+    measured = EvalConfig(kl_samples=0)
+    return RunConfig(
+        None, task, ModelConfig(dtype=dtype), train=TrainConfig(**train), eval=measured
+    )
+
+
+def size(tensors):
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, dtype):
+    samples = samples_from(tiny, REWARDS)
+    model_config = copy.deepcopy(tiny.config)
+    model_config.tie_word_embeddings = tied
+    model = LlamaForCausalLM(model_config).to(getattr(torch, dtype))
+    learner = Learner(model, 0, ALGORITHMS[name], TrainConfig(), 10, Ledger())
+    learner.update(samples, GROUP, None)
+    trained = [p for group in learner.optimiser.param_groups for p in group["params"]]
+    states = [t for state in learner.optimiser.state.values() for t in state.values()]
+    copies = [copy for _, copy in learner.optimiser.copies]
+    allocated = {
+        "policy": size(model.parameters()),
+        "gradients": size(p.grad for p in trained if p.grad is not None),
+        "AdamW's moments": size(states),
+    }
+    if copies:
+        allocated["float32 copies"] = size(copies)
+    for key, module in {
+        "reference": learner.reference,
+        "critic": learner.critic or learner.value_head,
+    }.items():
+        if module is not None:
+            allocated[key] = size(module.parameters())
+    needs = ALGORITHMS[name].needs
+    found = estimate(shape_of(model_config), run_config(dtype), needs, on_gpu=False)
+    assert found.held == allocated
+    stale = estimate(shape_of(model_config), run_config(dtype, sync_every=2), needs, on_gpu=False)
+    assert stale.total == found.total + allocated["policy"]
+
+
+ARCHITECTURES = {
+    "llama": (LlamaConfig, LlamaForCausalLM, 8),
+    "llama-grouped": (LlamaConfig, LlamaForCausalLM, 2),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM, 2),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM, 4),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_what_autograd_saves_is_foreseen_within_3_percent(name, dtype):
+    config_class, model_class, key_heads = ARCHITECTURES[name]
+    widths = {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4}
+    heads = {"num_attention_heads": 8, "num_key_value_heads": key_heads}
+    model_config = config_class(vocab_size=64, **widths, **heads)
+    model = model_class(model_config).to(getattr(torch, dtype)).eval()
+    prompts = [[3] * 100] * 3 + [[3] * 90]  # one is padded: attention needs a mask
+    tokens = Tokens.pack(
+        prompts, [i // 4 for i in range(16)], [[4] * 60] * 16, 0, torch.device("cpu")
+    )
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    saved = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            saved[storage.data_ptr()] = storage  # held, so that no address comes twice
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        response_hidden(model, tokens)
+    found = saved_bytes(shape_of(model_config), run_config(dtype), rows=16, prompts=4)
+    assert found == pytest.approx(sum(s.nbytes() for s in saved.values()), rel=0.03)
+
+
+def peak_growth(work):
+    """Bytes by which this process grew at most while it worked (Linux)."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    with open("/proc/self/statm") as file:
+        before = int(file.read().split()[1]) * 4096
+    work()
+    with open("/proc/self/status") as file:
+        (peak,) = (int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
+    return peak * 1024 - before
+
+
+def test_blocks_of_logits_are_foreseen():
+    vocabulary, rows = 150_000, 64
+    head = torch.nn.Linear(8, vocabulary, bias=False)
+    hidden = torch.randn(rows, 8, requires_grad=True)
+    chosen = torch.randint(0, vocabulary, (rows,))
+    assert rows * vocabulary < LOGITS_PER_CHUNK
+    grown = peak_growth(lambda: chosen_logp(hidden, head, chosen, 0.7)[0].sum().backward())
+    assert grown / (4 * rows * vocabulary) == pytest.approx(LOSS_BLOCKS, rel=0.25)
+    logits, uniforms = torch.randn(rows, vocabulary), torch.rand(rows)
+    grown = peak_growth(lambda: draw(logits, uniforms, Sampling(4, 0.4, 0.95)))
+    assert 4 + grown / logits.numel() == pytest.approx(DRAW_BYTES, rel=0.25)
+
+
+def test_what_grows_with_what(tiny):
+    shape, needs = shape_of(tiny.config), ALGORITHMS["spo"].needs
+    base = estimate(shape, run_config(), needs, on_gpu=False).phases
+    small = estimate(shape, run_config(micro_batch=1), needs, on_gpu=False).phases
+    assert base[ACTIVATIONS] > 20 * small[ACTIVATIONS]
+    assert base[WRITING] == small[WRITING]
+    narrow = run_config()
+    narrow.engine.batch_size = 32
+    assert estimate(shape, narrow, needs, on_gpu=False).phases[WRITING] * 8 == base[WRITING]
+    few = run_config(prompts=2)
+    few.task.test_problems, few.algo = 1, SPOConfig(q0_samples=64)
+    drawn = SPO(few.algo, 1.0).needs  # 2 × 64 reference responses, more than any other batch
+    written = [estimate(shape, few, n, on_gpu=False).phases[WRITING] for n in (needs, drawn)]
+    assert written[1] == 128 / 20 * written[0]
+    critic = estimate(shape, run_config(), ALGORITHMS["ppo-separate"].needs, on_gpu=False).phases
+    assert 1.5 * base[ACTIVATIONS] < critic[ACTIVATIONS] < 2 * base[ACTIVATIONS]
+
+
+def test_vllm_brings_its_own_weights_and_plans_its_cache_itself(tiny):
+    config = run_config()
+    config.engine.name = "vllm"
+    found = estimate(shape_of(tiny.config), config, ALGORITHMS["spo"].needs, on_gpu=True)
+    assert found.held["vLLM's weights"] == found.held["policy"]
+    assert found.phases[WRITING] == 0

@@ -1,0 +1,27 @@
+"""Time is charged once, to the innermost phase."""
+
+import time
+
+import pytest
+
+from experiments.runs.ledger import Ledger
+
+
+def test_a_phase_inside_another_is_not_charged_twice():
+    ledger = Ledger()
+    with ledger.phase("train"):
+        time.sleep(0.05)
+        with ledger.phase("reference"):
+            time.sleep(0.2)
+    assert ledger.seconds["reference"] >= 0.2
+    assert ledger.seconds["train"] >= 0.05
+    spent = ledger.seconds["train"] + ledger.seconds["reference"]
+    assert spent == pytest.approx(ledger.columns()["time/total_s"], abs=0.05)
+
+
+def test_columns_are_named_by_what_they_depend_on():
+    columns = Ledger().columns()
+    assert {"budget/generated_tokens", "time/judge_s", "time/judge_cpu_s", "memory/peak_mb"} <= set(
+        columns
+    )
+    assert all(name.split("/")[0] in ("budget", "time", "memory") for name in columns)
