@@ -1,6 +1,6 @@
 """From stages and groups to tables: the results, the runs, pass@k against k.
 
-Every table is a tidy DataFrame; means are over seeds, intervals are 95 % (`analysis.bootstrap`).
+Every table is a tidy DataFrame; means are over seeds, intervals are 95 % (`analysis.intervals`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.bootstrap import Interval, bootstrap_interval
+from analysis.grid import Grid, grids
 from analysis.groups import Group
+from analysis.intervals import Interval, interval
 from analysis.labels import plain
-from analysis.metrics import judged, metrics, pass_scores
+from analysis.metrics import bounds, judged, metrics, pass_scores
 from analysis.runs import Run
 from analysis.stages import Stage, samples_per_problem
 
@@ -30,18 +31,21 @@ CURVE_POINTS = 20
 
 def interval_of(per_run: Sequence[pd.DataFrame], metric: str) -> Interval:
     """Mean and interval of one metric, from one frame of per-problem scores for each seed."""
-    frames = [frame[frame["metric"] == metric].set_index("problem") for frame in per_run]
-    problems = sorted(set().union(*(frame.index for frame in frames)))
-    if not problems:
+    frames = [frame[frame["metric"] == metric] for frame in per_run]
+    found = grids(range(len(frames)), frames).get(metric)
+    return grid_interval(found, metric)
+
+
+def grid_interval(found: Grid | None, metric: str) -> Interval:
+    """Mean and interval of a metric's scores; NaN where there are none."""
+    if found is None:
         return Interval(float("nan"), float("nan"), float("nan"))
-    values = np.stack([frame["value"].reindex(problems) for frame in frames])
-    weights = np.stack([frame["weight"].reindex(problems).fillna(0.0) for frame in frames])
-    return bootstrap_interval(values, weights)
+    return interval(found.values, found.weights, bounds=bounds(metric))
 
 
-def named(interval: Interval, name: str) -> dict[str, float]:
+def named(found: Interval, name: str) -> dict[str, float]:
     """The interval as columns name, name_low and name_high."""
-    return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def budget(run: Run) -> dict[str, float]:
@@ -69,7 +73,7 @@ def _result_row(stage: Stage) -> dict[str, object]:
         "samples": max(map(samples_per_problem, stage.samples)),
     }
     for metric in metrics(stage.ks):
-        row |= named(interval_of(stage.scores, metric.name), metric.name)
+        row |= named(grid_interval(stage.grids.get(metric.name), metric.name), metric.name)
         measured = [int((frame["metric"] == metric.name).sum()) for frame in stage.scores]
         row[f"{metric.name}_problems"] = float(np.mean(measured))
     if stage.step > 0:
@@ -135,9 +139,9 @@ def pass_at_k_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
         at = curve_ks(max(stage.ks))
         per_run = [pass_scores(samples, at) for samples in stage.samples]
         for k in at:
-            interval = interval_of(per_run, f"pass@{k}")
-            if not np.isnan(interval.mean):
-                rows.append((stage.label, k, interval.mean, interval.low, interval.high))
+            found = interval_of(per_run, f"pass@{k}")
+            if not np.isnan(found.mean):
+                rows.append((stage.label, k, found.mean, found.low, found.high))
     return pd.DataFrame(rows, columns=["label", "k", "mean", "low", "high"])
 
 

@@ -1,7 +1,7 @@
 """From evaluation samples to numbers: what is reported of a model, and how it is averaged.
 
 Each metric gives one value and one weight per problem; the reported number is the weighted mean
-over problems, which is also what the bootstrap resamples.
+over problems, which is what the intervals are of.
 """
 
 from __future__ import annotations
@@ -86,7 +86,13 @@ DIVERSITY = (
         "sampled tokens.",
     ),
 )
+HIGHEST = {"token_entropy": float("inf")}  # of the others it is 1
 TITLES = {metric.name: metric.title for metric in DIVERSITY}
+
+
+def bounds(metric: str) -> tuple[float, float]:
+    """The least and the greatest that the metric can be."""
+    return 0.0, HIGHEST.get(metric, 1.0)
 
 
 def judged(samples: pd.DataFrame) -> pd.DataFrame:

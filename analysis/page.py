@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis import aggregate, breakdown, curves, plots, render
+from analysis import aggregate, breakdown, curves, differences, plots, render
 from analysis.facts import facts, settings_that_differ
 from analysis.metrics import metrics
 from analysis.sections import Section
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Tables = dict[str, pd.DataFrame]
+OF_EVALUATIONS = (
+    "table.csv",
+    "differences.csv",
+    "tiers.csv",
+    "curve.csv",
+    "pass_at_k.csv",
+    "difficulty.csv",
+    "verdicts.csv",
+)
 
 
 def write(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> list[pd.DataFrame]:
@@ -29,13 +38,12 @@ def write(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> lis
     tables = [tables_of(section) for section in sections]
     out.mkdir(parents=True, exist_ok=True)
     for name in tables[0]:
-        # Without rows a table has no types either, and would turn the others' counts into floats.
-        whole = [
+        parts = [
             table[name].assign(experiment=section.name)
             for section, table in zip(sections, tables, strict=True)
-            if len(table[name])
         ]
-        together = pd.concat(whole) if whole else pd.DataFrame({"experiment": []})
+        # Without rows a table has no types either, and would turn the others' counts into floats.
+        together = pd.concat([part for part in parts if len(part)] or parts[:1])
         together.insert(0, "experiment", together.pop("experiment"))
         together.to_csv(out / name, index=False)
     results = [table["table.csv"] for table in tables]
@@ -68,16 +76,17 @@ def tables_of(section: Section) -> Tables:
     runs = aggregate.run_table(section.groups)
     rows = section.stages
     if not rows:
-        names = ("table.csv", "curve.csv", "pass_at_k.csv", "difficulty.csv", "verdicts.csv")
-        return {"runs.csv": runs, **dict.fromkeys(names, pd.DataFrame())}
-    return {
-        "table.csv": aggregate.result_table(rows),
-        "runs.csv": runs,
-        "curve.csv": curves.evaluation_curve(section.groups),
-        "pass_at_k.csv": aggregate.pass_at_k_table(rows),
-        "difficulty.csv": breakdown.difficulty_table(rows),
-        "verdicts.csv": breakdown.verdict_table(rows).reset_index(),
-    }
+        return {"runs.csv": runs, **dict.fromkeys(OF_EVALUATIONS, pd.DataFrame())}
+    tables = (
+        aggregate.result_table(rows),
+        differences.difference_table(section.pairs),
+        differences.tier_table(section.ends, section.pairs),
+        curves.evaluation_curve(section.groups),
+        aggregate.pass_at_k_table(rows),
+        breakdown.difficulty_table(rows),
+        breakdown.verdict_table(rows).reset_index(),
+    )
+    return {"runs.csv": runs, **dict(zip(OF_EVALUATIONS, tables, strict=True))}
 
 
 def draw(section: Section, tables: Tables, folder: Path) -> list[tuple[str, str]]:

@@ -161,7 +161,7 @@ def markdown(parts: Sequence[tuple[Section, pd.DataFrame]], skipped: Sequence[st
             written.append(f"## {section.name}")
         if len(results):
             written += [
-                f"{evaluated(results)} Means over seeds, 95 % bootstrap intervals in brackets.",
+                f"{evaluated(results)} Means over seeds, 95 % intervals in brackets.",
                 markdown_table(*result_cells(results, section.ks)),
             ]
             budgets = budget_cells(results)

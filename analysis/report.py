@@ -28,6 +28,7 @@ Make a report of run folders: tables, figures and one HTML page.
 
 Experiments (runs of one `name`) are reported each by itself. Writes report.html
 (self-contained), table.md, table.csv (a row per group), runs.csv (a row per run),
+differences.csv (a row per ordered pair of groups and metric) and tiers.csv,
 curve.csv and pass_at_k.csv (the data of the figures), difficulty.csv, verdicts.csv,
 and figures/ as .png and .svg.
 """

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from analysis.caveats import caveats
+from analysis.differences import Pair, pairs
 from analysis.groups import Group, group_runs
+from analysis.metrics import metrics
 from analysis.runs import Run
 from analysis.stages import Stage, ks_of, stages
 
@@ -20,6 +23,16 @@ class Section:
     ks: tuple[int, ...]
     stages: list[Stage]  # empty where nothing was evaluated yet
     notes: list[str]
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """The paired differences of the groups at their ends, in every metric."""
+        return pairs(self.ends, [metric.name for metric in metrics(self.ks)])
+
+    @property
+    def ends(self) -> list[Stage]:
+        """The stages but the bases."""
+        return [stage for stage in self.stages if stage.step > 0]
 
     @property
     def runs(self) -> list[Run]:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import pandas as pd
 
+from analysis.grid import Grid, grids
 from analysis.groups import Group, flatten, settings_of
 from analysis.labels import Settings, distinguish, listed, natural, spelling
 from analysis.metrics import scores
@@ -20,14 +21,31 @@ OF_BASE = ("model", "task", "eval", "judge", "data_hash")
 NOT_OF_BASE = ("eval.every", "task.reward")
 
 
+class Scored:
+    """What is compared: `label`, its runs' `seeds`, and `scores`, one frame of them per run."""
+
+    label: str
+    seeds: tuple[int | None, ...]
+    scores: list[pd.DataFrame]
+
+    @cached_property
+    def grids(self) -> dict[str, Grid]:
+        """Metric → its scores as an array (seeds, problems)."""
+        return grids(self.seeds, self.scores)
+
+
 @dataclass(frozen=True)
-class Stage:
+class Stage(Scored):
     """One row of the result table: a model (the base, or a group's at its end) as evaluated."""
 
     label: str
     step: int
     runs: tuple[Run, ...]
     ks: tuple[int, ...] = KS
+
+    @property
+    def seeds(self) -> tuple[int | None, ...]:
+        return tuple(run.seed for run in self.runs)
 
     @cached_property
     def scores(self) -> list[pd.DataFrame]:

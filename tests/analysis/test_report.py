@@ -70,6 +70,9 @@ def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
         assert f"{row['pass@1']:.3f}" in done.stdout
         assert f"{row['pass@10']:.3f}" in (out / "table.md").read_text()
     assert len(pd.read_csv(out / "runs.csv")) == 6
+    differences = pd.read_csv(out / "differences.csv")
+    assert len(differences[differences["metric"] == "pass@1"]) == 6
+    assert set(pd.read_csv(out / "tiers.csv")["label"]) == {"grpo", "ppo", "spo"}
     for name in ("pass_at_k", "diversity", "kl", "curves_step", "curves_generated_tokens"):
         figure = out / "figures" / "compare" / name
         assert figure.with_suffix(".png").read_bytes().startswith(b"\x89PNG")

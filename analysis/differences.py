@@ -1,0 +1,120 @@
+"""Paired differences of every two groups of an experiment, and the tiers that come of them.
+
+Two groups are compared on the seeds and problems of both. A metric that is not defined everywhere
+(diversity among accepted programs) is compared where it is defined for both, so that its
+difference is not that of the two groups' own means, which rest on other problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from analysis.grid import Grid, shared
+from analysis.intervals import Interval, Spread, ends, spread
+from analysis.metrics import bounds
+from analysis.robust import probability_of_improvement
+from analysis.stages import Scored
+from analysis.tiers import SIGNIFICANCE, holm, tiers
+
+COLUMNS = ("a", "b", "metric", "difference", "low", "high", "probability_of_improvement")
+COLUMNS += ("seeds", "problems")
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The difference a - b in one metric. Where nothing is shared `spread` is None.
+
+    With one seed there is no interval and no p-value, since nothing tells the algorithms'
+    difference from training's luck. `adjusted` is Holm's over all pairs of the metric.
+    """
+
+    a: str
+    b: str
+    metric: str
+    difference: Interval
+    improvement: float
+    seeds: int
+    problems: int
+    p: float
+    spread: Spread | None = None
+    adjusted: float = NAN
+
+    @property
+    def apart(self) -> bool:
+        return self.adjusted < SIGNIFICANCE
+
+    def turned(self) -> Pair:
+        """b - a."""
+        d = self.difference
+        turned = Interval(-d.mean, -d.high, -d.low)
+        return replace(
+            self, a=self.b, b=self.a, difference=turned, improvement=1 - self.improvement
+        )
+
+
+def pair(a: str, b: str, metric: str, of_a: Grid | None, of_b: Grid | None) -> Pair:
+    """The paired difference of two groups' grids; None where a group has none of the metric."""
+    nothing = Pair(a, b, metric, Interval(NAN, NAN, NAN), NAN, 0, 0, NAN)
+    if of_a is None or of_b is None:
+        return nothing
+    of_a, of_b = shared(of_a, of_b)
+    both = of_a.weights > 0
+    if not both.any():
+        return nothing
+    found = spread(of_a.terms() - of_b.terms())
+    most = bounds(metric)[1]
+    seeds, problems = int(both.any(axis=1).sum()), int(both.any(axis=0).sum())
+    difference, p = ends(found, (-most, most)), float(found.p_value())
+    if seeds == 1:
+        difference, p = Interval(difference.mean, NAN, NAN), NAN
+    improvement = probability_of_improvement(
+        np.where(both, of_a.values, NAN), np.where(both, of_b.values, NAN)
+    )
+    return Pair(a, b, metric, difference, improvement, seeds, problems, p, found)
+
+
+def pairs(groups: Sequence[Scored], metrics: Iterable[str]) -> list[Pair]:
+    """Every two groups once, in their order, for each metric; p-values adjusted within metrics."""
+    found = []
+    for metric in metrics:
+        family = [
+            pair(a.label, b.label, metric, a.grids.get(metric), b.grids.get(metric))
+            for a, b in combinations(groups, 2)
+        ]
+        adjusted = holm([one.p for one in family])
+        found += [replace(one, adjusted=p) for one, p in zip(family, adjusted, strict=True)]
+    return found
+
+
+def difference_table(found: Iterable[Pair]) -> pd.DataFrame:
+    """differences.csv: a row for each ordered pair and metric; `difference` is a - b."""
+    rows = []
+    for one in found:
+        for way in (one, one.turned()):
+            d = way.difference
+            counts = (way.improvement, way.seeds, way.problems)
+            rows.append((way.a, way.b, way.metric, d.mean, d.low, d.high, *counts))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def tier_table(groups: Sequence[Scored], found: Sequence[Pair]) -> pd.DataFrame:
+    """tiers.csv: label, metric, tier, where 1 has the greatest means; best first.
+
+    A group on which the metric was not measured has no row.
+    """
+    rows = []
+    for metric in dict.fromkeys(one.metric for one in found):
+        means = {
+            group.label: float(spread(group.grids[metric].terms()).mean)
+            for group in groups
+            if metric in group.grids
+        }
+        of_metric = {(one.a, one.b): one.adjusted for one in found if one.metric == metric}
+        rows += [(label, metric, tier) for label, tier in tiers(means, of_metric).items()]
+    return pd.DataFrame(rows, columns=["label", "metric", "tier"])

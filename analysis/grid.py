@@ -1,0 +1,68 @@
+"""Scores as arrays: seeds × problems for each metric, and two groups' on what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.intervals import Terms, terms
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One metric of a group: values and weights (seeds, problems), the weight 0 where not defined.
+
+    `problems` are sorted.
+    """
+
+    seeds: tuple[Hashable, ...]
+    problems: tuple[str, ...]
+    values: np.ndarray
+    weights: np.ndarray
+
+    def terms(self) -> Terms:
+        return terms(self.values, self.weights)
+
+
+def grids(seeds: Sequence[Any], frames: Sequence[pd.DataFrame]) -> dict[str, Grid]:
+    """Metric → its `Grid`, from one frame of per-problem scores (`analysis.metrics`) a seed."""
+    problems = sorted(set().union(*(frame["problem"].unique() for frame in frames)))
+    place = {problem: column for column, problem in enumerate(problems)}
+    empty = np.zeros((len(frames), len(problems)))
+    found: dict[str, Grid] = {}
+    for row, frame in enumerate(frames):
+        for metric, part in frame.groupby("metric"):
+            if metric not in found:
+                found[metric] = Grid(tuple(seeds), tuple(problems), empty.copy(), empty.copy())
+            columns = [place[problem] for problem in part["problem"]]
+            found[metric].values[row, columns] = part["value"]
+            found[metric].weights[row, columns] = part["weight"]
+    return found
+
+
+def shared(a: Grid, b: Grid) -> tuple[Grid, Grid]:
+    """Both on the seeds and problems of both; the weight 0 where either is not defined."""
+    seeds = tuple(seed for seed in a.seeds if seed in b.seeds)
+    if a.problems == b.problems:
+        problems = a.problems
+    else:
+        problems = tuple(sorted(set(a.problems) & set(b.problems)))
+    parts = [_on(grid, seeds, problems) for grid in (a, b)]
+    both = (parts[0].weights > 0) & (parts[1].weights > 0)
+    first, second = (
+        Grid(seeds, problems, part.values, np.where(both, part.weights, 0.0)) for part in parts
+    )
+    return first, second
+
+
+def _on(grid: Grid, seeds: tuple[Hashable, ...], problems: tuple[str, ...]) -> Grid:
+    if grid.seeds == seeds and grid.problems == problems:
+        return grid
+    rows = [grid.seeds.index(seed) for seed in seeds]
+    place = {problem: column for column, problem in enumerate(grid.problems)}
+    at = np.ix_(rows, [place[problem] for problem in problems])
+    return Grid(seeds, problems, grid.values[at], grid.weights[at])

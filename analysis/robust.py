@@ -1,0 +1,38 @@
+"""What rliable (Agarwal et al. 2021, 2108.13264) reports, with problems as its tasks.
+
+The estimates equal rliable 1.2.0's; intervals are not theirs, since there each task has runs of
+its own, and here a run answers every problem.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def probability_of_improvement(a: np.ndarray, b: np.ndarray) -> float:
+    """Chance that a run of A does better than one of B on a problem, mean over problems.
+
+    (seeds, problems) each; ties count a half, NaN is left out. NaN where nothing is left.
+    """
+    more, pairs = np.zeros(a.shape[1]), np.zeros(a.shape[1])
+    for row in a:
+        known = ~np.isnan(row) & ~np.isnan(b)
+        pairs += known.sum(axis=0)
+        more += (known & (row > b)).sum(axis=0) + (known & (row == b)).sum(axis=0) / 2
+    measured = pairs > 0
+    return float(np.mean(more[measured] / pairs[measured])) if measured.any() else float("nan")
+
+
+def interquartile_mean(values: np.ndarray) -> float:
+    """Mean of the middle half of all values, seeds and problems together; NaN is left out."""
+    ordered = np.sort(values[~np.isnan(values)], axis=None)
+    cut = ordered.size // 4
+    return float(ordered[cut : ordered.size - cut].mean()) if ordered.size else float("nan")
+
+
+def performance_profile(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """(thresholds,): share of all values, seeds and problems together, above each; NaN left out."""
+    ordered = np.sort(values[~np.isnan(values)], axis=None)
+    if not ordered.size:
+        return np.full(len(thresholds), np.nan)
+    return 1 - np.searchsorted(ordered, thresholds, side="right") / ordered.size

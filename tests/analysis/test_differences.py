@@ -1,0 +1,104 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.differences import difference_table, pair, pairs, tier_table
+from analysis.grid import Grid
+from analysis.stages import Scored
+
+
+def grid(values, seeds=(0, 1, 2), problems=None, weights=None):
+    values = np.asarray(values, dtype=float)
+    problems = problems or tuple(f"p{i:03}" for i in range(values.shape[1]))
+    weights = np.ones_like(values) if weights is None else np.asarray(weights, dtype=float)
+    return Grid(tuple(seeds), tuple(problems), values, weights)
+
+
+def group(label, values, seeds=(0, 1, 2)):
+    scored = Scored()
+    scored.label, scored.seeds = label, seeds
+    frames = [
+        pd.DataFrame({"problem": [f"p{i:03}" for i in range(len(row))], "metric": "pass@1"}).assign(
+            value=row, weight=1.0
+        )
+        for row in values
+    ]
+    scored.scores = frames
+    return scored
+
+
+@pytest.fixture
+def three():
+    random = np.random.default_rng(0)
+    hard = random.random((1, 80)) * 0.6
+    noise = random.normal(0, 0.05, (3, 3, 80))
+    return [
+        group(name, hard + ahead + noise[i])
+        for i, (name, ahead) in enumerate((("a", 0.0), ("b", 0.01), ("c", 0.35)))
+    ]
+
+
+def test_a_pair_shares_the_problems_difficulty_and_is_told_apart_better_than_its_groups(three):
+    found = {(one.a, one.b): one for one in pairs(three, ["pass@1"])}
+    far, near = found["a", "c"], found["a", "b"]
+    expected = np.mean([s["value"].mean() for s in three[0].scores]) - np.mean(
+        [s["value"].mean() for s in three[2].scores]
+    )
+    assert far.difference.mean == pytest.approx(expected)
+    assert far.difference.low < expected < far.difference.high < 0
+    assert far.difference.high - far.difference.low < 0.15
+    assert far.apart
+    assert not near.apart
+    assert far.improvement < 0.05
+    assert (far.seeds, far.problems) == (3, 80)
+
+
+def test_the_table_has_both_orders_and_they_mirror_each_other(three):
+    table = difference_table(pairs(three, ["pass@1"]))
+    assert list(table) == [
+        "a",
+        "b",
+        "metric",
+        "difference",
+        "low",
+        "high",
+        "probability_of_improvement",
+        "seeds",
+        "problems",
+    ]
+    assert len(table) == 6
+    way, back = (table[(table["a"] == a) & (table["b"] == b)].iloc[0] for a, b in ("ac", "ca"))
+    assert (way["difference"], way["low"]) == (-back["difference"], -back["high"])
+    chances = way["probability_of_improvement"] + back["probability_of_improvement"]
+    assert chances == pytest.approx(1)
+
+
+def test_tiers_follow_the_differences(three):
+    table = tier_table(three, pairs(three, ["pass@1"]))
+    assert dict(zip(table["label"], table["tier"], strict=True)) == {"c": 1, "b": 2, "a": 2}
+
+
+def test_only_seeds_and_problems_of_both_count():
+    one = grid([[1, 0, 1], [1, 1, 1], [0, 0, 0]], (0, 1, 2), ("p", "q", "r"))
+    two = grid([[0, 9], [0, 9]], (1, 0), ("q", "s"))
+    found = pair("one", "two", "pass@1", one, two)
+    assert (found.seeds, found.problems) == (2, 1)
+    assert found.difference.mean == 0.5
+    nothing = pair("one", "two", "pass@1", one, grid([[0, 0, 0]], (7,), ("p", "q", "r")))
+    assert nothing.seeds == 0
+    assert np.isnan(nothing.difference.mean)
+
+
+def test_where_one_is_not_defined_the_other_does_not_count():
+    one = grid([[0.9, 0.1]] * 2, (0, 1), weights=[[1, 1], [1, 1]])
+    two = grid([[0.5, np.nan]] * 2, (0, 1), weights=[[1, 0], [1, 0]])
+    assert pair("one", "two", "distinct", one, two).difference.mean == pytest.approx(0.4)
+
+
+def test_one_seed_tells_a_difference_and_no_interval():
+    random = np.random.default_rng(0)
+    one, two = (grid(random.random((1, 50)) / 2 + ahead, (0,)) for ahead in (0.5, 0))
+    found = pair("one", "two", "pass@1", one, two)
+    assert found.difference.mean > 0.4
+    assert np.isnan([found.difference.low, found.difference.high, found.p]).all()
+    assert not found.apart
