@@ -89,12 +89,12 @@ class VAPO(Algorithm):
 
     def prepare(self, batch: Batch) -> Batch:
         rewards, length = terminal_rewards(batch.rewards, batch.mask), batch.mask.sum(-1)
-        lam = (1 - 1 / (self.config.length_factor * length)).clamp(min=0)
+        lam = (1 - 1 / (self.config.length_factor * length.to(rewards.dtype))).clamp(min=0)
         advantages, _ = gae(rewards, batch.values, batch.mask, lam=lam)
         _, returns = gae(rewards, batch.values, batch.mask)
         live = batch.mask & batch.keep.unsqueeze(-1)
         imitated = live & (batch.rewards >= self.reward_high).unsqueeze(-1)
-        weights = imitated * (live.sum() / imitated.sum().clamp(min=1))
+        weights = imitated.to(rewards.dtype) * (int(live.sum()) / max(1, int(imitated.sum())))
         advantages = masked_whiten(advantages, live)
         return replace(batch, advantages=advantages, returns=returns, weights=weights)
 

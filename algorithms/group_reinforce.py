@@ -94,7 +94,8 @@ class RLOO(GroupReinforce):
         return Needs(reference=with_kl, groups=True, behaviour=with_kl, max_lag=c.max_lag)
 
     def advantages(self, batch: Batch) -> Tensor:
-        rewards, count = batch.rewards, group_count(batch.keep, batch.group_size)
+        rewards = batch.rewards
+        count = group_count(batch.keep, batch.group_size, rewards.dtype)
         if self.config.kl_coef > 0:
             k1 = masked_sum(batch.behaviour_logp - batch.ref_logp, batch.mask)
             rewards = rewards - self.config.kl_coef * k1
@@ -129,7 +130,7 @@ class OPMD(GroupReinforce):
         if self.config.baseline == "mean":
             return centred(batch, batch.rewards)
         scaled = (batch.rewards / tau).masked_fill(~batch.keep, -math.inf).view(-1, size)
-        count = batch.keep.view(-1, size).sum(-1).clamp(min=1)
+        count = batch.keep.view(-1, size).sum(-1).clamp(min=1).to(scaled.dtype)
         value = tau * (scaled.logsumexp(-1) - count.log())
         value = value.repeat_interleave(size).masked_fill(~batch.keep, 0.0)
         return batch.rewards - value

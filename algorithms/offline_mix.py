@@ -108,7 +108,8 @@ class CHORD(OfflineMix):
         own, theirs = live & batch.online.unsqueeze(-1), live & ~batch.online.unsqueeze(-1)
         weights = torch.zeros_like(batch.mask, dtype=batch.rewards.dtype)
         for tokens, part in ((own, 1 - share), (theirs, share)):
-            weights = weights + part * tokens * (live.sum() / tokens.sum().clamp(min=1))
+            factor = part * int(live.sum()) / max(1, int(tokens.sum()))
+            weights = weights + factor * tokens.to(weights.dtype)
         advantages = self.advantages(batch, batch.keep & batch.online, True)
         return replace(batch, advantages=advantages, weights=weights)
 

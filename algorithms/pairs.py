@@ -119,7 +119,7 @@ class LiPO(Pairs):
     def group_losses(self, h: Tensor, rewards: Tensor, kept: Tensor) -> Tensor:
         fixed = h.detach()
         ahead = (fixed.unsqueeze(-2) > fixed.unsqueeze(-1)) & kept.unsqueeze(-2)
-        discount = 1 / torch.log1p(1.0 + ahead.sum(-1))
+        discount = 1 / torch.log1p(1.0 + ahead.sum(-1).to(h.dtype))
         weight = 1.0
         for of_row in (2**rewards, discount):
             weight = weight * (of_row.unsqueeze(-1) - of_row.unsqueeze(-2)).abs()

@@ -60,8 +60,8 @@ class PassAtK(GroupReinforce):
     def counts(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Whether each response is accepted, its group's n and its group's c; of kept rows."""
         accepted = (batch.rewards >= self.reward_high) & batch.keep
-        n, c = (group_count(rows, batch.group_size) for rows in (batch.keep, accepted))
-        return accepted, n.to(batch.rewards.dtype), c.to(batch.rewards.dtype)
+        given = (batch.group_size, batch.rewards.dtype)
+        return accepted, group_count(batch.keep, *given), group_count(accepted, *given)
 
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
         clip = (self.config.clip_low, self.config.clip_high)

@@ -53,7 +53,8 @@ class CPPO(GRPO):
 
     def prepare(self, batch: Batch) -> Batch:
         prepared = super().prepare(batch)
-        left = group_count(batch.keep, batch.group_size) * (1 - self.config.prune)
+        count = group_count(batch.keep, batch.group_size, batch.rewards.dtype)
+        left = count * (1 - self.config.prune)
         stays = place(prepared.advantages[:, 0].abs(), batch) < left.ceil()
         return replace(prepared, keep=prepared.keep & stays)
 

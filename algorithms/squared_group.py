@@ -73,12 +73,12 @@ class SquaredGroup(Algorithm):
 
     def _weights(self, batch: Batch) -> Tensor:
         """Of each row's e² in a mean over rows; prompts weigh alike however many rows are kept."""
-        count = group_count(batch.keep, batch.group_size)
+        count = group_count(batch.keep, batch.group_size, batch.rewards.dtype)
         if self.config.scale == "balance":
             return torch.full_like(batch.rewards, self.config.beta**-2)
-        groups = batch.keep.view(-1, batch.group_size).any(-1).sum().clamp(min=1)
+        groups = int(batch.keep.view(-1, batch.group_size).any(-1).sum())
         factor = 0.5 if self.config.scale == "variance" else count
-        return factor / (count - 1).clamp(min=1) * (batch.keep.sum() / groups)
+        return factor / (count - 1).clamp(min=1) * (int(batch.keep.sum()) / max(1, groups))
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share = self.config, batch.sequence_share

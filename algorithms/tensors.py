@@ -41,9 +41,9 @@ def group_mean(x: Tensor, keep: Tensor, group_size: int) -> Tensor:
     return total / kept.sum(-1).clamp(min=1)
 
 
-def group_count(keep: Tensor, group_size: int) -> Tensor:
-    """How many kept rows each row's group has → (batch,), as keep (batch,) bool is laid out."""
-    return keep.view(-1, group_size).sum(-1).repeat_interleave(group_size)
+def group_count(keep: Tensor, group_size: int, dtype: torch.dtype) -> Tensor:
+    """How many kept rows each row's group has → (batch,), keep (batch,) bool laid out in groups."""
+    return keep.view(-1, group_size).sum(-1).repeat_interleave(group_size).to(dtype)
 
 
 def masked_whiten(x: Tensor, mask: Tensor) -> Tensor:

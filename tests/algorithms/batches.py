@@ -32,12 +32,22 @@ def padded(x, lengths, left, right, side):
 
 
 def gradient(
-    algorithm, given, lengths, rewards, *, layout=(0, 0, "right"), order=None, cut=None, keep=None
+    algorithm,
+    given,
+    lengths,
+    rewards,
+    *,
+    layout=(0, 0, "right"),
+    order=None,
+    cut=None,
+    keep=None,
+    online=None,
+    group=GROUP,
 ):
     """(loss, gradient of every row's own log-probs and values) for one way to lay the batch out.
 
-    An algorithm that takes the data set's programs has one in each group. Only what is needed is
-    given.
+    `online` (rows,) bool; without it, an algorithm that takes the data set's programs has one in
+    each group. Only what is needed is given.
     """
     leaves = {k: given[k].clone().requires_grad_(True) for k in ("logp", "new_values")}
     tensors = {k: padded(v, lengths, *layout)[0] for k, v in {**given, **leaves}.items()}
@@ -51,13 +61,14 @@ def gradient(
         "policy_logp": needs.policy,
         "values": needs.critic != "none",
     }
-    online = torch.arange(len(mask)) % GROUP != 1
+    if online is None:
+        online = (torch.arange(len(mask)) % group != 1) | (not needs.off_policy)
     batch = Batch(
         mask=mask[order],
         rewards=rewards[order],
         keep=keep[order],
-        online=online[order] if needs.off_policy else torch.ones_like(online),
-        group_size=GROUP,
+        online=online[order],
+        group_size=group,
         q0=torch.full_like(rewards, 0.3) if needs.initial_value != "none" else None,
         **{k: tensors[k][order].detach() for k, wanted in told.items() if wanted},
     )
@@ -73,3 +84,13 @@ def gradient(
         total = total + algorithm.loss(output, batch.rows(rows))[0]
     total.backward()
     return total.detach(), leaves["logp"].grad, leaves["new_values"].grad
+
+
+def fresh(given):
+    """The same, written by the policy itself and before the update."""
+    return {**given, "behaviour_logp": given["logp"], "policy_logp": given["logp"]}
+
+
+def present(given):
+    """The same with the policy before the update being the policy, as in training."""
+    return {**given, "policy_logp": given["logp"]}

@@ -15,6 +15,15 @@ OPTIONS = {
         {"aggregate": "token_mean", "kl": "k3+"},
         {"aggregate": "constant", "zero_variance": "drop", "kl": "k2"},
     ],
+    "rloo": [{"kl_coef": 0.0, "aggregate": "token_mean"}],
+    "opmd": [{"baseline": "log_mean_exp", "aggregate": "sequence_mean"}],
+    "rec": [{"side": "ring", "importance": True}],
+    "gvpo": [{"anchor": "behaviour"}],
+    "pkpo": [{"k": 2}],
+    "passk": [{"k": 2}],
+    "kl_cov": [{"share": 0.2}],
+    "clip_cov": [{"share": 0.2, "cov_low": 0.01}],
+    "m2po": [{"second_moment": 0.01, "clip_low": 0.01, "clip_high": 0.01}],
 }
 CASES = {
     " ".join([name, *(f"{key}={value}" for key, value in options.items())]): (name, options)

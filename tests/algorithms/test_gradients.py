@@ -1,0 +1,45 @@
+"""Autograd against finite differences of the loss, for every name whose loss is its objective.
+
+The others hold something fixed that depends on the policy (a weight, a value beside the policy):
+their gradients are in test_identities.py token by token.
+"""
+
+import pytest
+import torch
+
+import algorithms
+from tests.algorithms.batches import gradient, raw
+
+OPTIONS = {"pkpo": {"k": 2}, "passk": {"k": 2}, "clip_cov": {"share": 0.1, "cov_low": 0.01}}
+HELD_FIXED = {"cispo", "topr", "chord", "srft", "dro"}
+
+
+@pytest.mark.parametrize("name", sorted(set(algorithms.names()) - HELD_FIXED))
+def test_the_gradient_is_the_slope_of_the_loss(name):
+    algorithm, (given, lengths, rewards) = (
+        algorithms.make(name, **OPTIONS.get(name, {})),
+        raw(seed=41),
+    )
+    generator = torch.Generator().manual_seed(0)
+    keep = torch.arange(12) != 6
+    step = 1e-6
+    moved = {
+        key: torch.randn(given[key].shape, generator=generator).double()
+        for key in ("logp", "new_values")
+    }
+
+    def at(sign):
+        """What is decided before the update is decided anew by the moved policy."""
+        here = given | {key: given[key] + sign * step * way for key, way in moved.items()}
+        here["policy_logp"] = here["logp"]
+        return gradient(algorithm, here, lengths, rewards, keep=keep, cut=5)
+
+    _, *gradients = at(0)
+    along = sum(
+        float((grad * way).sum())
+        for grad, way in zip(gradients, moved.values(), strict=True)
+        if grad is not None
+    )
+    slope = float(at(1)[0] - at(-1)[0]) / (2 * step)
+    assert slope == pytest.approx(along, rel=1e-5, abs=1e-8)
+    assert along != 0

@@ -1,0 +1,483 @@
+"""What the objectives are to each other: in float64, ragged, cut apart, one group dropped."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+import algorithms
+from algorithms.adaptive_clip import second_moment_bound
+from algorithms.pass_at_k import pass_at_k_rewards
+from algorithms.spo import SPO, SPOConfig
+from algorithms.tensors import masked_sum
+from tests.algorithms.batches import GROUP, fresh, gradient, present, raw
+
+BETA = 0.3
+KEEP = torch.arange(12) < 8  # the third group is dropped
+OWN = torch.ones(12, dtype=torch.bool)
+
+
+def pull(algorithm, case, *, given=present, **options):
+    """(loss, gradient of the log-probs), cut into parts of three rows."""
+    tensors, lengths, rewards = case
+    options = {"keep": KEEP, "online": OWN, "cut": 3} | options
+    return gradient(algorithm, given(tensors), lengths, rewards, **options)[:2]
+
+
+def same(one, other, factor=1.0):
+    torch.testing.assert_close(one, factor * other, rtol=1e-9, atol=1e-12)
+
+
+def make(name, **options):
+    return algorithms.make(name, **options)
+
+
+def sums(case, key):
+    """A row's sum of log-probs."""
+    tensors, lengths, _ = case
+    mask = torch.arange(tensors[key].shape[1]) < lengths.unsqueeze(-1)
+    return masked_sum(tensors[key], mask)
+
+
+SQUARED = {
+    "gvpo": lambda s: s / (2 * (GROUP - 1)),
+    "tba": lambda s: s / (GROUP * BETA**2),
+    "copg": lambda s: GROUP * s / (GROUP - 1),
+}
+
+
+@pytest.mark.parametrize("name", SQUARED)
+def test_1_gvpo_tba_and_copg_are_one_sum_of_squares(name):
+    case = raw(1)
+    loss, grad = pull(make(name, beta=BETA), case)
+    tensors = {**case[0], "logp": case[0]["logp"].clone().requires_grad_(True)}
+    h = sums((tensors, *case[1:]), "logp") - sums(case, "ref_logp")
+    e = (BETA * h - case[2])[:8].view(2, GROUP)
+    s = (e - e.mean(-1, keepdim=True)).square().sum(-1)  # the mean is not detached here
+    whole = SQUARED[name](s).mean()
+    whole.backward()
+    same(loss, whole.detach())
+    same(grad, tensors["logp"].grad)
+
+
+def test_1_copg_is_its_pairs():
+    case = raw(2)
+    e = BETA * (sums(case, "logp") - sums(case, "ref_logp")) - case[2]
+    pairs = [
+        sum((a - b) ** 2 for a, b in itertools.combinations(group, 2)) / (GROUP - 1)
+        for group in e[:8].view(2, GROUP)
+    ]
+    same(pull(make("copg", beta=BETA), case)[0], sum(pairs) / 2)
+
+
+def test_2_spo_squared_with_the_groups_value_is_gvpo():
+    case, spo = raw(3), SPO(SPOConfig(beta=BETA, loss="squared", q0="group"), 1.0)
+    for one, other in zip(pull(make("gvpo", beta=BETA), case), pull(spo, case), strict=True):
+        same(one, other, GROUP / (2 * (GROUP - 1)))
+
+
+def test_2_kimis_form_is_vargrad_and_a_penalty_on_the_groups_mean_log_ratio():
+    case = raw(4)
+    tensors = {**case[0], "logp": case[0]["logp"].clone().requires_grad_(True)}
+    h = sums((tensors, *case[1:]), "logp") - sums(case, "behaviour_logp")
+    e, h = (BETA * h - case[2])[:8].view(2, GROUP), h[:8].view(2, GROUP)
+    s = (e - e.mean(-1, keepdim=True)).square().sum(-1)
+    ((s + GROUP * (BETA * h.mean(-1)) ** 2).sum() / (2 * BETA * 8)).backward()
+    same(pull(make("kimi", tau=BETA), case)[1], tensors["logp"].grad)
+
+
+def test_3_gvpo_is_rloo_with_the_kl_in_the_reward_on_fresh_responses():
+    case = raw(5)
+    gvpo = pull(make("gvpo", beta=BETA), case, given=fresh)[1]
+    same(gvpo, pull(make("rloo", kl_coef=BETA), case, given=fresh)[1], BETA)
+    stale = pull(make("rloo", kl_coef=BETA), case)[1]
+    assert (gvpo - BETA * stale).abs().max() > 1e-3  # they part where the writer is another
+
+
+def at_start(tensors):
+    """Policy, reference and writer are one."""
+    return {**fresh(tensors), "ref_logp": tensors["logp"]}
+
+
+def test_4_at_the_reference_all_squares_point_where_dr_grpo_does():
+    case = raw(6)
+    dr_grpo = pull(make("dr_grpo", constant_length=1), case, given=at_start)[1]
+    assert dr_grpo.abs().max() > 0
+    same(pull(make("kimi"), case, given=at_start)[1], dr_grpo)
+    gvpo = pull(make("gvpo", beta=BETA), case, given=at_start)[1]
+    same(gvpo, dr_grpo, BETA * GROUP / (GROUP - 1))
+
+
+def test_5_dro_with_the_groups_mean_for_its_value_is_kimi_at_the_reference():
+    tensors, lengths, rewards = raw(7)
+    mean = rewards.view(-1, GROUP).mean(-1).repeat_interleave(GROUP)
+    tensors = {**tensors, "new_values": mean.unsqueeze(-1).expand_as(tensors["logp"]).clone()}
+    tensors["behaviour_logp"] = tensors["ref_logp"]
+    case = (tensors, lengths, rewards)
+    same(pull(make("dro", beta=BETA), case)[1], pull(make("kimi", tau=BETA), case)[1])
+
+
+def test_5_the_values_part_of_dro_is_the_same_residual():
+    tensors, lengths, rewards = case = raw(8)
+    dro = make("dro", beta=BETA, value_coef=2.0)
+    grad = gradient(dro, tensors, lengths, rewards, keep=KEEP, online=OWN, cut=3)[2]
+    h = sums(case, "logp") - sums(case, "ref_logp")
+    residual = tensors["new_values"][:, 0] - (rewards - BETA * h)
+    same(grad[:8, 0], residual[:8] / 8, 2.0)
+    assert not grad[:, 1:].any()  # the value sees the prompt alone
+    assert not grad[8:].any()
+
+
+def test_5_astar_po_with_one_beta_is_spo_squared():
+    case, spo = raw(9), SPO(SPOConfig(beta=BETA, loss="squared"), 1.0)
+    for one, other in zip(pull(make("astar_po", beta=BETA), case), pull(spo, case), strict=True):
+        same(one, other)
+    needs = make("astar_po").needs
+    assert (needs.initial_value, needs.initial_value_beta) == ("monte_carlo", 0.5)
+
+
+def pair_case(seed):
+    tensors, lengths, rewards = raw(seed)
+    return tensors, lengths, torch.tensor([1.0, 0.0] * 6).to(rewards)
+
+
+def test_7_ipo_is_copgs_pair_and_dpo_starts_as_a_quarter_of_it():
+    case = pair_case(10)
+    copg = pull(make("copg", beta=BETA), case, group=2)
+    for one, other in zip(copg, pull(make("ipo", beta=BETA / 2), case, group=2), strict=True):
+        same(one, other, BETA**2)
+    copg = pull(make("copg", beta=BETA), case, group=2, given=at_start)[1]
+    same(pull(make("dpo", beta=BETA), case, group=2, given=at_start)[1], copg, 0.25)
+
+
+@pytest.mark.parametrize(("name", "slope"), [("dpo", BETA / 2), ("ipo", 1 / BETA), ("rso", BETA)])
+@pytest.mark.parametrize("right", [1, 2, 3])
+def test_8_all_pairs_of_a_binary_group_point_where_dr_grpo_does(name, slope, right):
+    tensors, lengths, _ = raw(11)
+    rewards = (torch.arange(12) < right).double()
+    one_group = {"keep": torch.arange(12) < GROUP, "given": at_start}
+    case = (tensors, lengths, rewards)
+    dr_grpo = pull(make("dr_grpo", constant_length=1), case, **one_group)[1]
+    factor = slope * GROUP**2 / (right * (GROUP - right))
+    same(pull(make(name, beta=BETA), case, **one_group)[1], dr_grpo, factor)
+
+
+def test_8_a_prompt_without_both_verdicts_teaches_no_preference():
+    tensors, lengths, rewards = raw(12)
+    for name in ("dpo", "ipo", "rso", "lipo"):
+        loss, grad = pull(make(name), (tensors, lengths, torch.ones_like(rewards)))
+        assert loss == 0
+        assert not grad.any()
+
+
+def test_lipo_weighs_dpos_pair_by_gain_and_rank():
+    case = pair_case(13)
+    h = (sums(case, "logp") - sums(case, "ref_logp")).view(-1, 2)[:4]
+    rank = torch.where(h[:, 0] > h[:, 1], 0, 1)  # of the better; the weight takes no side
+    weight = abs(2**1 - 2**0) * abs(1 / math.log(2) - 1 / math.log(3))
+    assert rank.unique().tolist() == [0, 1]
+    lipo, dpo = (pull(make(n, beta=BETA), case, group=2) for n in ("lipo", "dpo"))
+    for one, other in zip(lipo, dpo, strict=True):
+        same(one, other, weight)
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(6, 2, 3), (6, 5, 3), (5, 0, 2), (5, 5, 5), (4, 1, 1)])
+def test_9_the_parts_in_pass_at_k_by_counting_every_draw(n, c, k):
+    accepted = torch.arange(n) < c
+    draws, count = list(itertools.combinations(range(n), k)), math.comb(n, k)
+    solved = [any(accepted[i] for i in draw) for draw in draws]
+    part = [sum(s for s, d in zip(solved, draws, strict=True) if i in d) / count for i in range(n)]
+    only = [[i for i in draw if accepted[i]] for draw in draws]
+    alone = [only.count([i]) / count for i in range(n)]
+    of = (torch.full((n,), float(n)).double(), k, torch.full((n,), float(c)).double())
+    got = pass_at_k_rewards(accepted, *of)
+    same(got, torch.tensor(part, dtype=torch.float64))
+    assert float(got.sum()) == pytest.approx(k * sum(solved) / count)
+    pkpo, rewards = make("pkpo", k=k), accepted.double()
+    same(advantages(pkpo, rewards), torch.tensor(alone, dtype=torch.float64))
+    passk = advantages(make("passk", k=k), rewards)
+    assert float(passk.sum()) == pytest.approx(0, abs=1e-9)
+    q = sum(solved) / count
+    expected = (got - got.mean()) * n / (k * math.sqrt(q * (1 - q))) if 0 < q < 1 else 0 * got
+    same(passk, expected)
+
+
+def advantages(algorithm, rewards):
+    from algorithms.base import Batch
+
+    kept = torch.ones(len(rewards), dtype=torch.bool)
+    return algorithm.advantages(Batch(kept.unsqueeze(-1), rewards, kept, kept, len(rewards)))
+
+
+def test_9_pass_at_1_is_grpo_with_the_populations_std():
+    rewards = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64)
+    expected = (rewards - rewards.mean()) / rewards.std(correction=0)
+    same(advantages(make("passk", k=1), rewards), expected)
+    same(advantages(make("pkpo", k=1), rewards), rewards / 5)
+
+
+def test_10_topr_without_a_baseline_is_maximum_likelihood_of_what_was_accepted():
+    case = raw(14)
+    topr = pull(make("topr", baseline=0.0, aggregate="token_mean"), case)[1]
+    accepted = float(case[1][:8][case[2][:8] > 0].sum()) / float(case[1][:8].sum())
+    same(topr, pull(make("sft"), case)[1], accepted)
+
+
+def test_10_asymre_adds_maximum_likelihood_of_every_response():
+    case = raw(15)
+    everything = (case[0], case[1], torch.ones_like(case[2]))
+    plain, tilted = (pull(make("asymre", delta_v=v), case)[1] for v in (0.0, -0.1))
+    same(tilted, plain + 0.1 * pull(make("sft"), everything)[1])
+    same(pull(make("opmd", tau=2.0), case)[1], plain, 1 / 3)
+
+
+def test_opmds_other_baseline_is_between_the_mean_and_the_best():
+    rewards = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    opmd = make("opmd", tau=0.5, baseline="log_mean_exp")
+    same(rewards - advantages(opmd, rewards), (0.5 * rewards.div(0.5).exp().mean().log()).expand(4))
+
+
+TOKEN = {"aggregate": "token_mean", "kl_coef": 0.0, "clip_high": 0.2}
+FRESH = {
+    "cispo": {},
+    "rec": {"scale_by_std": True},
+    "rec importance": {"scale_by_std": True, "importance": True},
+    "dppo": {},
+    "bapo": {},
+    "m2po": {},
+    "kl_cov": {},
+    "clip_cov": {"share": 0.0},
+    "gspo": {"aggregate": "token_mean"},
+    "chord": {"imitation_share": 0.0},
+}
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_11_on_fresh_responses_they_share_one_gradient(name):
+    case = raw(16)
+    grpo = pull(make("grpo", **TOKEN), case, given=fresh)[1]
+    got = pull(make(name.split()[0], **FRESH[name]), case, given=fresh)[1]
+    if name != "gspo":
+        same(got, grpo)
+    gspo = pull(make("gspo"), case, given=fresh)[1]
+    same(gspo, pull(make("grpo", kl_coef=0.0), case, given=fresh)[1])
+
+
+def test_12_of_one_token_gspo_is_grpo():
+    tensors, lengths, rewards = raw(17)
+    case = (tensors, torch.ones_like(lengths), rewards)
+    gspo = make("gspo", clip_low=0.2, clip_high=0.2)
+    for one, other in zip(pull(gspo, case), pull(make("grpo", kl_coef=0.0), case), strict=True):
+        same(one, other)
+
+
+def test_14_copg_anchored_in_the_writer_is_rebel():
+    case, eta = pair_case(18), 1 / BETA
+    d = (sums(case, "logp") - sums(case, "behaviour_logp")).view(-1, 2)[:4]
+    rebel = ((d[:, 0] - d[:, 1]) / eta - 1).square().mean()
+    copg = make("copg", beta=BETA, anchor="behaviour")
+    same(pull(copg, case, group=2)[0], rebel)
+    assert not copg.needs.reference
+    assert not copg.needs.off_policy
+
+
+def test_rloo_is_dr_grpo_but_for_its_scale():
+    case = raw(19)
+    dr_grpo = pull(make("dr_grpo", constant_length=7), case, given=fresh)[1]
+    same(dr_grpo, pull(make("rloo", kl_coef=0.0), case)[1], (GROUP - 1) / GROUP / 7)
+
+
+def test_reinforce_pp_of_equal_lengths_has_the_batchs_z_score():
+    tensors, lengths, rewards = raw(20)
+    case = (tensors, torch.full_like(lengths, 4), rewards)
+    z = (rewards[:8] - rewards[:8].mean()) / (rewards[:8].var(correction=0) + 1e-8).sqrt()
+    grad = pull(make("reinforce_pp", kl_coef=0.0), case, given=fresh)[1]
+    same(grad[:8, :4], -z.unsqueeze(-1).expand(8, 4) / 32)
+
+
+def test_cispo_within_its_cap_is_the_unclipped_surrogate_and_beyond_it_keeps_a_gradient():
+    case, wide = raw(21), {"clip_low": 0.999, "clip_high": 1e9}
+    unclipped = pull(make("grpo", **{**TOKEN, **wide}), case)[1]
+    same(pull(make("cispo", cap=1e9), case)[1], unclipped)
+    assert ((pull(make("cispo", cap=0.01), case)[1] != 0) == (unclipped != 0)).all()
+
+
+def test_rec_one_sided_and_weighed_has_the_clips_gradient():
+    case = raw(22)
+    rec = make("rec", scale_by_std=True, importance=True)
+    same(pull(rec, case)[1], pull(make("grpo", **TOKEN), case)[1])
+
+
+def test_rec_keeps_what_lies_in_its_bands():
+    tensors, lengths, rewards = raw(22)
+    logs = torch.tensor([-2.0, -0.1, 0.0, 0.1, 0.5, 2.0], dtype=torch.float64)  # of the ratio
+    tensors["behaviour_logp"] = tensors["logp"] - logs
+    case = (tensors, torch.full_like(lengths, 6), rewards)
+    for side, good, bad in [
+        ("one", [1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 1]),
+        ("two", [0, 1, 1, 1, 0, 0], [0, 1, 1, 1, 0, 0]),
+        ("ring", [1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 0, 1]),
+    ]:
+        live = (pull(make("rec", side=side), case)[1][:2] != 0).int().tolist()
+        assert live == [bad, good]  # rewards 0 and 1
+
+
+def test_dppo_drops_what_has_moved_too_far_in_probability():
+    tensors, lengths, rewards = raw(23)
+    p = torch.tensor([0.9, 0.6, 0.1, 0.02, 0.5, 0.5], dtype=torch.float64)
+    q = torch.tensor([0.5, 0.5, 0.5, 0.001, 0.45, 0.55], dtype=torch.float64)
+    tensors["logp"], tensors["behaviour_logp"] = p.log().expand(12, 6), q.log().expand(12, 6)
+    case = (tensors, torch.full_like(lengths, 6), rewards)
+    bad, good = (pull(make("dppo"), case)[1][:2] != 0).int().tolist()
+    assert good == [0, 1, 1, 1, 1, 1]
+    assert bad == [1, 1, 0, 1, 1, 1]
+
+
+def test_topr_of_its_own_fresh_responses_is_reinforce_and_tapers_unlikely_failures():
+    case = raw(24)
+    topr = pull(make("topr", baseline=0.5), case, given=fresh)[1]
+    live = torch.arange(6) < case[1].unsqueeze(-1)
+    same(topr[:8], (-(case[2] - 0.5).unsqueeze(-1) * live)[:8] / 8)
+    far = {**case[0], "behaviour_logp": case[0]["logp"] + 20}  # the policy has left them
+    tapered = pull(make("topr", baseline=0.5), (far, *case[1:]))[1]
+    failed = case[2][:8] == 0
+    assert tapered[:8][failed].abs().max() < 1e-7
+    same(tapered[:8][~failed], topr[:8][~failed])
+
+
+def test_topr_leaves_out_failures_of_unknown_writers_and_takes_their_successes():
+    case = raw(25)
+    grad = pull(make("topr"), case, online=~OWN)[1]
+    assert ((grad[:8] != 0).any(-1) == (case[2][:8] > 0)).all()
+
+
+def test_covariance_shares_of_nothing_are_what_they_add_to():
+    case, wide = raw(26), {"clip_low": 0.999, "clip_high": 1e9}
+    same(pull(make("kl_cov", share=0.0), case)[1], pull(make("grpo", **{**TOKEN, **wide}), case)[1])
+    same(pull(make("clip_cov", share=0.0), case)[1], pull(make("grpo", **TOKEN), case)[1])
+
+
+def test_covariances_pick_the_tokens_that_cost_most_entropy():
+    case = raw(27)
+    live = (torch.arange(6) < case[1].unsqueeze(-1))[:8]
+    a = pull(make("grpo", **TOKEN), case, given=fresh)[1][:8] * -live.sum()
+    cov = (a - a[live].mean()) * (case[0]["logp"][:8] - case[0]["logp"][:8][live].mean())
+    top = cov.masked_fill(~live, -math.inf).flatten().topk(2).indices
+    share = 2.5 / live.sum().item()
+    plain, held = (pull(make("kl_cov", share=s), case)[1][:8] for s in (0.0, share))
+    assert sorted((plain != held).flatten().nonzero().flatten().tolist()) == sorted(top.tolist())
+    wide = {"cov_low": 1e-3, "cov_high": 1e3, "clip_low": 0.999, "clip_high": 1e9}
+    band = (cov >= 1e-3) & live
+    left = pull(make("clip_cov", share=share, **wide), case)[1][:8]
+    spared = live & (left == 0)
+    assert spared.sum() == 2
+    assert not (spared & ~band).any()
+
+
+def test_bapo_moves_its_bounds_until_the_signs_are_balanced():
+    case = raw(28)
+    start = make("grpo", **TOKEN | {"clip_low": 0.4})
+    same(pull(make("bapo", balance=0.0), case)[1], pull(start, case)[1])
+    bapo = make("bapo", balance=1.0)
+    rho = torch.tensor([0.1, 0.2, 2.0, 2.5], dtype=torch.float64)
+    a = torch.tensor([-1.0, -1.0, 1.0, 1.0], dtype=torch.float64)
+    low, high = bapo.bounds(rho.log(), a)
+    assert (low, high) == pytest.approx((0.6, 1.2))  # 2.4 against 1.2
+    low, high = bapo.bounds(rho.log(), a * torch.tensor([3.0, 3.0, 1.0, 1.0]))
+    assert (low, high) == pytest.approx((0.9, 3.0))  # 4.5 against 5.4: as far as it goes
+    low, high = bapo.bounds(rho.log(), a * torch.tensor([2.2, 2.2, 1.0, 1.0]))
+    assert (low, high) == pytest.approx((0.9, 2.0))  # 4 against 3.96
+
+
+def test_m2po_bounds_the_second_moment():
+    squares = torch.rand(50, generator=torch.Generator().manual_seed(0)).double()
+    tau = second_moment_bound(squares, 0.04)
+    assert squares.clamp(max=tau**2).mean().item() == pytest.approx(0.04)
+    assert second_moment_bound(squares, 1.0) == math.inf
+    assert second_moment_bound(squares[:0], 0.04) == math.inf
+    case, wide = raw(29), {"clip_low": 0.999, "clip_high": 1e9}
+    unclipped = pull(make("grpo", **{**TOKEN, **wide}), case)[1]
+    same(pull(make("m2po", second_moment=100.0), case)[1], unclipped)
+    tight = pull(make("m2po", second_moment=1e-9), case)[1]
+    same(tight, pull(make("grpo", **TOKEN | {"clip_low": 0.3, "clip_high": 0.5}), case)[1])
+
+
+def test_cppo_that_prunes_nothing_is_grpo_and_keeps_the_rarer_verdict():
+    case = raw(30)
+    same(pull(make("cppo", prune=0.0), case)[1], pull(make("grpo"), case)[1])
+    tensors, lengths, _ = case
+    rewards = torch.tensor([0.0, 1.0, 0.0, 0.0] * 3, dtype=torch.float64)
+    kept = (pull(make("cppo", kl_coef=0.0), (tensors, lengths, rewards))[1] != 0).any(-1)
+    assert kept[[1, 5]].all()
+    assert kept[:8].view(2, 4).sum(-1).tolist() == [2, 2]
+
+
+def test_pf_ppo_learns_from_the_best_and_the_worst():
+    tensors, lengths, _ = raw(31)
+    rewards = torch.tensor([0.5, 1.0, 0.2, 0.0] * 3, dtype=torch.float64)
+    case = (tensors, lengths, rewards)
+    kept = (pull(make("pf_ppo", kl_coef=0.0), case, given=fresh)[1] != 0).any(-1)
+    assert kept[:8].view(2, 4).tolist() == [[False, True, False, True]] * 2
+
+
+def test_apa_starts_along_the_policy_gradient():
+    case, options = raw(32), {"kl_coef": 0.0, "lam": 0.95}
+    apa = pull(make("apa", beta=BETA, **options), case, given=fresh)[1]
+    same(apa, pull(make("ppo", **options), case, given=fresh)[1], 2 / BETA)
+
+
+def test_vapo_of_endless_responses_without_imitation_is_ppo():
+    case = raw(33)
+    vapo = make("vapo", length_factor=1e12, imitation_coef=0.0, clip_high=0.2)
+    got, ppo = pull(vapo, case)[1], pull(make("ppo", kl_coef=0.0), case)[1]
+    torch.testing.assert_close(got, ppo, rtol=1e-6, atol=1e-9)
+    imitating = pull(make("vapo", length_factor=1e12, imitation_coef=2.0, clip_high=0.2), case)[1]
+    same(imitating, got + 2 * pull(make("sft"), case)[1])
+
+
+def test_luffy_without_demonstrations_is_dr_grpo_without_a_clip():
+    case, wide = raw(34), {"clip_low": 0.999, "clip_high": 1e9}
+    luffy = make("luffy", entropy_coef=0.0, constant_length=5)
+    dr_grpo = make("dr_grpo", constant_length=5, **wide)
+    for one, other in zip(pull(luffy, case), pull(dr_grpo, case), strict=True):
+        same(one, other)
+
+
+def mixed(seed):
+    """Row 1 of each group is an accepted program of the data set, row 2 a failed one."""
+    tensors, lengths, rewards = raw(seed)
+    rewards = torch.tensor([0.0, 1.0, 0.0, 1.0] * 3).to(rewards)
+    online = torch.tensor([True, False, False, True] * 3)
+    return (tensors, lengths, rewards), online, (torch.arange(6) < lengths.unsqueeze(-1)).double()
+
+
+def test_luffy_shapes_the_ratio_of_demonstrations():
+    case, online, live = mixed(35)
+    grad = pull(make("luffy", entropy_coef=0.0, constant_length=5), case, online=online)[1]
+    p = case[0]["logp"].exp()
+    expected = -(1 - 2 / 3) * 0.1 * p / (p + 0.1) ** 2 * live / 5 / 6  # six rows are left
+    same(grad[[1, 5]], expected[[1, 5]])
+    assert not grad[[2, 6]].any()
+
+
+def test_chord_weighs_demonstrations_by_how_undecided_the_policy_is():
+    case, online, live = mixed(36)
+    grad = pull(make("chord", imitation_share=0.25), case, online=online)[1]
+    p = case[0]["logp"].exp()
+    expected = -0.25 * p * (1 - p) * live / live[[1, 5]].sum()
+    same(grad[[1, 5]], expected[[1, 5]])
+    assert not grad[[2, 6]].any()
+    alone = pull(make("grpo", **TOKEN), case, keep=KEEP & online)[1]
+    same(grad[[0, 3, 4, 7]], alone[[0, 3, 4, 7]], 0.75)
+
+
+def test_srft_token_by_token():
+    case, online, live = mixed(37)
+    grad = pull(make("srft"), case, online=online, given=fresh)[1]
+    p, tokens = case[0]["logp"].exp(), live[[0, 1, 3, 4, 5, 7]].sum()
+    h = (case[0]["logp"] * live).sum(-1, keepdim=True) / case[1].unsqueeze(-1)  # what is given
+    a = (1 - 2 / 3) / (math.sqrt(1 / 3) + 1e-6)  # of 0, 1, 1: mean 2/3, std 0.577
+    same(grad[[1, 5]], ((-0.5 * (-h).exp() - a * p) * live / tokens)[[1, 5]])
+    same(grad[[3, 7]], (-0.1 * h.exp() * live / tokens)[[3, 7]])
+    same(grad[[0, 4]], (live / tokens)[[0, 4]])

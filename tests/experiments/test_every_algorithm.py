@@ -1,0 +1,69 @@
+"""Every name that `algo=` takes trains the bundled model, sandbox and record included."""
+
+import math
+
+import pandas as pd
+import pytest
+
+import algorithms
+from experiments.compose import config_of
+from experiments.errors import UserError
+from experiments.trainer import train
+
+SMALL = [
+    "task=mini",
+    "steps=2",
+    "train.prompts=2",
+    "train.group_size=4",
+    "task.train_problems=8",
+    "task.test_problems=4",
+    "eval.every=0",
+    "eval.samples=2",
+    "eval.k=[1]",
+    "sandbox=embedded",
+]
+TAKES_PROGRAMS = [name for name in algorithms.names() if algorithms.make(name).needs.off_policy]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", algorithms.names())
+def test_it_runs(name, tmp_path):
+    runs(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TAKES_PROGRAMS)
+def test_it_runs_with_the_data_sets_programs(name, tmp_path):
+    runs(name, tmp_path, "train.offline_share=0.5")
+
+
+def runs(name, folder, *options):
+    outcome = train(config_of([f"algo={name}", *SMALL, f"output_dir={folder}", *options]))
+    assert outcome.status == "finished", outcome.error
+    metrics = pd.read_parquet(outcome.folder / "metrics.parquet")
+    kept = metrics["kept_share"] > 0
+    assert len(metrics) == 2
+    assert metrics["loss"][kept].map(math.isfinite).all()
+
+
+@pytest.mark.parametrize("name", sorted(set(algorithms.names()) - set(TAKES_PROGRAMS)))
+def test_it_refuses_programs_whose_writers_log_probs_it_would_need(name):
+    with pytest.raises(UserError, match=rf"train.offline_share=0.5 under algo={name}: "):
+        config_of([f"algo={name}", "train.offline_share=0.5"])
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in algorithms.names() if algorithms.make(n).needs.max_lag is not None]
+)
+def test_it_refuses_an_older_writer_unless_told(name):
+    told = rf"train.sync_every=3 under algo={name}: .*use at most 1, .*algo.max_lag=2"
+    with pytest.raises(UserError, match=told):
+        config_of([f"algo={name}", "train.sync_every=3"])
+    assert config_of([f"algo={name}", "train.sync_every=3", "algo.max_lag=2"])
+
+
+@pytest.mark.parametrize("name", [n for n in algorithms.names() if algorithms.make(n).needs.groups])
+def test_it_refuses_groups_too_small_to_compare(name):
+    least = algorithms.make(name).needs.least_group
+    with pytest.raises(UserError, match=f"use at least {least}"):
+        config_of([f"algo={name}", f"train.group_size={least - 1}"])
