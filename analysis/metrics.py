@@ -100,6 +100,13 @@ def judged(samples: pd.DataFrame) -> pd.DataFrame:
     return samples[samples["verdict"] != "INFRA_ERROR"]
 
 
+def counts(samples: pd.DataFrame) -> pd.DataFrame:
+    """By problem: n, the samples that were judged, and c, those that were accepted."""
+    samples = judged(samples)
+    accepted = (samples["verdict"] == "ACCEPTED").groupby(samples["problem"])
+    return accepted.agg(n="size", c="sum")
+
+
 def pass_scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
     """pass@k per problem from the samples of one evaluation.
 
@@ -108,11 +115,10 @@ def pass_scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
     """
     import pandas as pd
 
-    samples = judged(samples)
-    accepted = (samples["verdict"] == "ACCEPTED").groupby(samples["problem"])
+    found = counts(samples)
     rows = [
         (problem, f"pass@{k}", pass_at_k(int(n), int(c), k), 1.0)
-        for problem, n, c in zip(accepted.sum().index, accepted.size(), accepted.sum(), strict=True)
+        for problem, n, c in zip(found.index, found["n"], found["c"], strict=True)
         for k in ks
         if k <= n
     ]

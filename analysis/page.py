@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis import aggregate, breakdown, curves, differences, plots, render
+from analysis import aggregate, breakdown, curves, design, differences, plots, render
+from analysis.answer import answer, headlines
 from analysis.facts import facts, settings_that_differ
 from analysis.metrics import metrics
 from analysis.sections import Section
@@ -23,6 +24,7 @@ OF_EVALUATIONS = (
     "table.csv",
     "differences.csv",
     "tiers.csv",
+    "power.csv",
     "curve.csv",
     "pass_at_k.csv",
     "difficulty.csv",
@@ -81,6 +83,7 @@ def tables_of(section: Section) -> Tables:
         aggregate.result_table(rows),
         differences.difference_table(section.pairs),
         differences.tier_table(section.ends, section.pairs),
+        design.design_table(section.ends, section.pairs, design.WISH),
         curves.evaluation_curve(section.groups),
         aggregate.pass_at_k_table(rows),
         breakdown.difficulty_table(rows),
@@ -129,6 +132,8 @@ def section_context(
         "place": place,
         "groups": section.groups,
         "notes": section.notes,
+        "answer": answer(section),
+        "matrices": [],
         "facts": facts(section.runs),
         "settings": settings_that_differ(section.groups),
         "runs": tables["runs.csv"].to_dict("records"),
@@ -139,6 +144,8 @@ def section_context(
     if not section.stages:
         return context
     return context | {
+        "matrices": render.matrices(section),
+        "power": render.power_cells(tables["power.csv"], headlines(section)),
         "way": render.way(results, section.ks),
         "evaluated": render.evaluated(results),
         "metrics": render.measured_metrics(results, section.ks),

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.metrics import DISTINCT, Metric, metrics
+from analysis.answer import answer, headlines, matrix
+from analysis.metrics import DISTINCT, TITLES, Metric, metrics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 NOTHING = "–"
+MATRIX_LABELS = 12
 BUDGET_HEADINGS = {
     "generated_tokens": "generated tokens",
     "reference_tokens": "reference tokens",
@@ -117,6 +119,40 @@ def difficulty_cells(table: pd.DataFrame) -> Cells:
     return heading, rows
 
 
+def matrices(section: Section) -> list[tuple[str, Cells]]:
+    """Title and cells of the differences in each headline metric; none beyond MATRIX_LABELS."""
+    if not 2 <= len(section.ends) <= MATRIX_LABELS:
+        return []
+    return [(TITLES.get(metric, metric), matrix(section, metric)) for metric in headlines(section)]
+
+
+def power_cells(table: pd.DataFrame, shown: Sequence[str]) -> Cells:
+    """Heading and rows of power.csv for these metrics."""
+    if not len(table):
+        return [], []
+    table = table[table["metric"].isin(shown)]
+    parts = ("seeds", "problems", "interaction", "sampling")
+    more = ("seeds", "samples", "problems")
+    wish = f"{table['wish'].iloc[0]:g}"
+    heading = ["", "metric", "seen in 80 %", *(f"{part}, % of variance" for part in parts)]
+    heading += [f"{what} to see {wish}" for what in more]
+    rows = [
+        [
+            f"{row['a']} − {row['b']}",
+            TITLES.get(row["metric"], row["metric"]),
+            number(row["smallest_difference"]),
+            *(number(100 * row[f"of_{part}"], 0) for part in parts),
+            *(_how_many(row[f"{what}_needed"]) for what in more),
+        ]
+        for row in table.to_dict("records")
+    ]
+    return heading, rows
+
+
+def _how_many(needed: float) -> str:
+    return "no number" if needed == math.inf else count(needed)
+
+
 def verdict_cells(table: pd.DataFrame) -> Cells:
     """Heading and rows of `analysis.breakdown.verdict_table`, in per cent."""
     heading = ["", *(name.lower().replace("_", " ") for name in table.columns)]
@@ -159,6 +195,8 @@ def markdown(parts: Sequence[tuple[Section, pd.DataFrame]], skipped: Sequence[st
     for section, results in parts:
         if len(parts) > 1:
             written.append(f"## {section.name}")
+        if said := answer(section):
+            written.append("\n".join(f"- {sentence}" for sentence in said))
         if len(results):
             written += [
                 f"{evaluated(results)} Means over seeds, 95 % intervals in brackets.",

@@ -29,8 +29,8 @@ Make a report of run folders: tables, figures and one HTML page.
 Experiments (runs of one `name`) are reported each by itself. Writes report.html
 (self-contained), table.md, table.csv (a row per group), runs.csv (a row per run),
 differences.csv (a row per ordered pair of groups and metric) and tiers.csv,
-curve.csv and pass_at_k.csv (the data of the figures), difficulty.csv, verdicts.csv,
-and figures/ as .png and .svg.
+power.csv (what the design could see), curve.csv and pass_at_k.csv (the data of the
+figures), difficulty.csv, verdicts.csv, and figures/ as .png and .svg.
 """
 
 
@@ -121,6 +121,7 @@ def report(runs: Sequence[Run], skipped: Sequence[str], out: Path) -> None:
     """Write the report into `out`; print the main tables, the caveats and where it is."""
     from rich.console import Console
 
+    from analysis.answer import answer
     from analysis.page import write
     from analysis.render import terminal_table
     from analysis.sections import sections
@@ -133,6 +134,8 @@ def report(runs: Sequence[Run], skipped: Sequence[str], out: Path) -> None:
     for section, results in zip(parts, written, strict=True):
         if len(parts) > 1:
             console.rule(section.name, align="left", style="dim")
+        for sentence in answer(section):
+            console.print(sentence, markup=False)
         if len(results):
             console.print(terminal_table(results, section.ks))
         for sentence in section.notes:

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.grid import Grid, grids
 from analysis.groups import Group, flatten, settings_of
 from analysis.labels import Settings, distinguish, listed, natural, spelling
-from analysis.metrics import scores
+from analysis.metrics import counts, scores
 from analysis.pass_at_k import KS
 from analysis.runs import Run
 
@@ -51,6 +51,11 @@ class Stage(Scored):
     def scores(self) -> list[pd.DataFrame]:
         """`analysis.metrics.scores`, one frame per run."""
         return [scores(samples, self.ks) for samples in self.samples]
+
+    @cached_property
+    def counts(self) -> list[pd.DataFrame]:
+        """`analysis.metrics.counts`, one frame per run."""
+        return [counts(samples) for samples in self.samples]
 
     @cached_property
     def samples(self) -> list[pd.DataFrame]:
