@@ -10,9 +10,6 @@ import contextlib
 import os
 import resource
 import sys
-import types
-from _weakref import ref
-from typing import NoReturn
 
 from envs.sandbox.inside.calls import call
 from envs.sandbox.inside.channel import write_all
@@ -28,49 +25,23 @@ RESULT_FILE = 3  # where a called function's result goes, out of the reach of pr
 _NO_CAPABILITIES = capability_sets()
 
 
-def become_program(runner, files: list[int]) -> NoReturn:
-    """Run the runner's program on (stdin, stdout, stderr)."""
+def become_program(runner, files: list[int]) -> None:
+    """Run the runner's program on (stdin, stdout, stderr). Never returns."""
     enter_cage(runner, files)
     if "random" in sys.modules:
         sys.modules["random"].seed(0)  # the same program draws the same numbers: same verdict
     runner.server.started[0] = 1
     runner.server.started.close()
-    arguments = sys.stdin.read() if runner.fn_name else ""  # out of the reach of input()
-    names = fresh_names(runner)
-    module, alive = names["__name__"], ref(names["__loader__"])
-    status = run(runner, names, arguments)
+    names, runner.names = runner.names, None
+    status = run(runner, names)
     del names  # nothing but the program itself may keep them from their end
-    end_interpreter(status, module, alive)
+    end_interpreter(status, runner)
 
 
-def fresh_names(runner) -> dict:
-    """The names of a new module, which the program will be.
-
-    One of which a function is called is imported, hence not `__main__`: what stands below that
-    guard is for scripts.
-    """
-    module = types.ModuleType("main" if runner.fn_name else "__main__")
-    module.__dict__.update(
-        runner.names, __loader__=Loader(runner.source), __file__="main.py", __cached__=None
-    )
-    sys.modules["__main__"] = sys.modules[module.__name__] = module
-    return module.__dict__
-
-
-class Loader:
-    """Where `inspect` and `linecache` find the program's source."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-
-    def get_source(self, name: str) -> str:
-        """The text of the one module that there is."""
-        return self._source
-
-
-def run(runner, names: dict, arguments: str) -> int:
+def run(runner, names: dict) -> int:
     """Run the program, and call its function if it has to be; return the exit status."""
     try:
+        arguments = sys.stdin.read() if runner.fn_name else ""  # out of the reach of input()
         exec(runner.code, names)
         if runner.fn_name:
             write_all(RESULT_FILE, call(names, runner.fn_name, arguments))

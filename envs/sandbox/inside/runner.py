@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 import types
+import weakref
 
 from envs.sandbox.inside.calls import PRELUDE
 from envs.sandbox.inside.channel import (
@@ -30,6 +31,7 @@ from envs.sandbox.inside.channel import (
 )
 from envs.sandbox.inside.child import become_program
 from envs.sandbox.inside.complaints import Complaints
+from envs.sandbox.inside.ending import NOTICING
 from envs.sandbox.inside.kernel import (
     CLONE_NEWPID,
     PR_SET_CHILD_SUBREAPER,
@@ -68,6 +70,8 @@ def run_program(server, length: int) -> None:
     runner = Runner(server, text, code, limits)
     channel.send(COMPILED, report("FINISHED"))
     gc.freeze()  # what exists now is copied less when test processes collect garbage
+    gc.collect()  # which also empties the free lists, so that they need not
+    runner.open_module()
     dropping = False
     while True:
         kind, length = channel.read_header()
@@ -134,15 +138,25 @@ def bound_thread_stacks(most: int) -> None:
     _thread.stack_size = stack_size
 
 
+class Loader:
+    """Where `inspect` and `linecache` find the program's source."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def get_source(self, name: str) -> str:
+        """The text of the one module that there is."""
+        return self._source
+
+
 class Runner:
     """One compiled program, ready to run."""
 
     def __init__(self, server, source: str, code: types.CodeType, limits: dict) -> None:
         self.server, self.source, self.code, self.limits = server, source, code, limits
         self.fn_name = limits["fn_name"]
-        self.names = {"__builtins__": builtins, "__annotations__": {}}
-        if self.fn_name:
-            exec(PRELUDE, self.names)
+        self.may_notice, self.names_ctypes = bool(NOTICING.search(source)), "ctypes" in source
+        self.names: dict | None = None  # of the program's module
         sys.argv, sys.orig_argv = ["main.py"], ["python3", "main.py"]
         self.output_bytes = limits["output_mb"] << 20
         self.memory_bytes = limits["memory_mb"] << 20
@@ -154,6 +168,22 @@ class Runner:
         self._limit_all(THREADS_ALLOWANCE_BYTES if threads else ALLOWANCE_BYTES)
         server.suffer_first()
         server.oom_killed()
+
+    def open_module(self) -> None:
+        """Make the module that the program will be, in every test process anew.
+
+        One of which a function is called is imported, hence not `__main__`: what stands below that
+        guard is for scripts.
+        """
+        self.module = "main" if self.fn_name else "__main__"
+        module = types.ModuleType(self.module)
+        sys.modules["__main__"] = sys.modules[self.module] = module
+        self.names, loader = module.__dict__, Loader(self.source)
+        self.names |= {"__builtins__": builtins, "__annotations__": {}, "__loader__": loader}
+        self.names |= {"__file__": "main.py", "__cached__": None}
+        self.alive = weakref.ref(loader)  # as long as these names are
+        if self.fn_name:
+            exec(PRELUDE, self.names)
 
     def _limit_all(self, allowance: int) -> None:
         """Limits that do not hinder this process: set once, and inherited."""

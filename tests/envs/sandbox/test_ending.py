@@ -7,6 +7,7 @@ import pytest
 
 from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, strongest_form
+from envs.sandbox.inside.ending import NOTICING
 
 FILE = "out = open(1, 'w')\n"
 LOUD = "class A:\n    def __init__(s, n): s.n = n\n    def __del__(s): print(s.n)\n"
@@ -30,6 +31,10 @@ PROGRAMS = {
         "sys.stderr = Out()\nprint(1)"
     ),
     "stdout detached and left": "import sys\nsys.stdout.detach().write(b'x')",
+    "stdout detached and kept": "import sys\nout = sys.stdout.detach()\nout.write(b'x')",
+    "a stdout with a refusing flush": (
+        "import sys\nclass Out:\n    def write(s, x): pass\n    flush = None\nsys.stdout = Out()"
+    ),
     "stdout deleted": "import sys\nprint(1)\ndel sys.stdout",
     "both deleted": "import sys\nprint(1)\ndel sys.stdout, sys.__stdout__",
     "the buffer closed": "import sys\nprint(1, flush=True)\nsys.stdout.buffer.close()",
@@ -98,6 +103,20 @@ PROGRAMS = {
         "import unittest\nclass T(unittest.TestCase):\n    def test(s): pass\nunittest.main()"
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("program", "may_notice"),
+    [
+        ("import io, os\nsys.stdout = io.StringIO()", True),
+        ("class A:\n    def __del__(self): pass", True),
+        ("def f():\n    yield 1", True),
+        ("out = os.fdopen(1, 'w')", True),
+        ("import sys\ndef action(n): return n\nprint(action(int(sys.stdin.readline())))", False),
+    ],
+)
+def test_which_programs_may_notice_the_end_of_their_objects(program, may_notice):
+    assert bool(NOTICING.search(program)) is may_notice
 
 
 @pytest.fixture(scope="module")
