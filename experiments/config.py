@@ -104,6 +104,8 @@ class TrainConfig:
     offline_per_problem: PositiveInt = 8
     # the writing policy takes the trained weights once in so many batches
     sync_every: PositiveInt = 1
+    # groups whose rewards are all equal make way for further problems', and count in the budget
+    resample_zero_variance: bool = False
     # responses cut at max_response_tokens
     truncation: Literal["reward_as_is", "mask"] = "reward_as_is"
     # responses in one forward and backward; changes memory, not results
@@ -208,6 +210,11 @@ def _check_combinations(c: RunConfig, needs: Any) -> None:
             f"train.sync_every={t.sync_every} under algo={c.algo.name}: it takes the writer for "
             f"the policy itself, at most {needs.max_lag} steps behind; use at most "
             f"{needs.max_lag + 1}, or allow more with algo.max_lag={t.sync_every - 1}"
+        )
+    if t.resample_zero_variance and t.group_size < 2:
+        raise UserError(
+            "train.resample_zero_variance=true with train.group_size=1: a group of one never has a "
+            "spread; use false, or a larger group"
         )
     offline = round(t.group_size * t.offline_share)
     if abs(offline - t.group_size * t.offline_share) > 1e-9:

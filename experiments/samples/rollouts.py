@@ -15,6 +15,8 @@ from experiments.samples.offline import OfflinePool
 from experiments.samples.sample import PromptedProblem, Sample, judge_completions
 from experiments.seeds import seed_for, stream
 
+RESAMPLINGS = 10  # rounds in which a batch's groups without a spread are replaced; DAPO's code too
+
 
 @dataclass
 class Rollouts:
@@ -44,6 +46,11 @@ class Rollouts:
             yield from (self.prompts[index] for index in order)
             epoch += 1
 
+    def _next(self, count: int) -> list[PromptedProblem]:
+        while len(self._drawn) < count:
+            self._drawn.append(next(self._order))
+        return [self._drawn.popleft() for _ in range(count)]
+
     def coming(self, batches: int) -> list[PromptedProblem]:
         """The prompts of the next batches, which stay to be collected."""
         count = batches * self.config.train.prompts
@@ -54,17 +61,32 @@ class Rollouts:
     def collect(self, step: int) -> list[Sample]:
         """Judged samples, each prompt's group adjacent.
 
-        A group in which the judge itself failed is left out whole: its mean would be another.
+        A group in which the judge itself failed is left out whole: its mean would be another. With
+        `train.resample_zero_variance`, groups whose rewards are all equal make way for further
+        prompts' (DAPO's dynamic sampling, 2503.14476), as often as RESAMPLINGS allows; what they
+        cost is in the budget, and the last round's stand as they are.
         """
+        train = self.config.train
+        groups = self._groups(self._next(train.prompts), step, 0)
+        if train.resample_zero_variance:
+            for row in range(1, RESAMPLINGS + 1):
+                groups = [group for group in groups if len({s.reward for s in group}) > 1]
+                if len(groups) == train.prompts:
+                    break
+                further = self._next(train.prompts - len(groups))
+                groups += self._groups(further, step, row * train.prompts)
+        return [sample for group in groups for sample in group]
+
+    def _groups(
+        self, prompts: list[PromptedProblem], step: int, first_row: int
+    ) -> list[list[Sample]]:
+        """The groups that the judge did not fail in; `first_row` keeps their seeds apart."""
         size = self.config.train.group_size
-        prompts = self.coming(1)
-        for _ in prompts:
-            self._drawn.popleft()
         offline = [self._offline(prompt, step) for prompt in prompts]
-        online = self._online(prompts, [size - len(samples) for samples in offline], step)
+        counts = [size - len(samples) for samples in offline]
+        online = self._online(prompts, counts, step, first_row)
         groups = [[*on, *off] for on, off in zip(online, offline, strict=True)]
-        whole = [g for g in groups if all(sample.reward is not None for sample in g)]
-        return [sample for group in whole for sample in group]
+        return [g for g in groups if all(sample.reward is not None for sample in g)]
 
     def _offline(self, prompt: PromptedProblem, step: int) -> list[Sample]:
         if self.offline is None:
@@ -73,11 +95,11 @@ class Rollouts:
         return self.offline.draw(prompt, count, self.config.seed, step)
 
     def _online(
-        self, prompts: list[PromptedProblem], counts: list[int], step: int
+        self, prompts: list[PromptedProblem], counts: list[int], step: int, first_row: int
     ) -> list[list[Sample]]:
         seeds = [
             [seed_for(self.config.seed, "train", step, row, i) for i in range(count)]
-            for row, count in enumerate(counts)
+            for row, count in enumerate(counts, first_row)
         ]
         with self.ledger.phase("generate"):
             groups = self.engine.generate([p.tokens for p in prompts], seeds, self.sampling)

@@ -1,0 +1,78 @@
+"""Which problems a batch is made of, where groups without a spread make way for others."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from envs.problem import Problem
+from experiments.compose import config_of
+from experiments.errors import UserError
+from experiments.runs.ledger import Ledger
+from experiments.samples import rollouts
+from experiments.samples.rollouts import RESAMPLINGS, Rollouts
+from experiments.samples.sample import PromptedProblem
+
+PROBLEMS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (2, i)) for i in range(6)]
+
+
+class Writer:
+    """Writes the prompt's number; remembers the seeds."""
+
+    def __init__(self):
+        self.seeds = []
+
+    def generate(self, prompts, seeds, sampling):
+        self.seeds += [seed for group in seeds for seed in group]
+        pairs = zip(prompts, seeds, strict=True)
+        return [
+            [SimpleNamespace(tokens=(p[1],), logps=(0.0,)) for _ in group] for p, group in pairs
+        ]
+
+
+@pytest.fixture
+def collected(monkeypatch):
+    """(names of the batch's problems, generated tokens, seeds) for problems that have a spread."""
+
+    def collect(mixed, **train):
+        def judged(owners, *_):
+            paid = [float(o.problem.name in mixed and i % 2) for i, o in enumerate(owners)]
+            return [SimpleNamespace(prompt=o, reward=r) for o, r in zip(owners, paid, strict=True)]
+
+        monkeypatch.setattr(rollouts, "judge_completions", judged)
+        given = [f"train.{key}={value}" for key, value in train.items()]
+        config = config_of(["algo=dapo", "train.prompts=2", "train.group_size=2", *given])
+        writer, ledger = Writer(), Ledger()
+        drawn = Rollouts(config, PROBLEMS, writer, None, None, None, ledger)
+        samples = drawn.collect(1)
+        names = [sample.prompt.problem.name for sample in samples[::2]]
+        return names, ledger.counts.generated_tokens, writer.seeds
+
+    return collect
+
+
+def test_groups_without_a_spread_are_replaced_and_paid_for(collected):
+    plain, tokens, seeds = collected(set())
+    assert (len(plain), tokens) == (2, 4)
+    order = collected({f"p{i}" for i in range(6)}, resample_zero_variance=True)
+    assert order == (plain, tokens, seeds)  # nothing to replace, nothing is another
+    mixed = {f"p{i}" for i in range(6)} - {plain[0]}
+    names, paid, drawn = collected(mixed, resample_zero_variance=True)
+    assert names[0] == plain[1]
+    assert len(set(names)) == 2
+    assert plain[0] not in names
+    assert paid == 6
+    assert drawn[:4] == seeds
+    assert len(set(drawn)) == 6
+
+
+def test_it_ends_where_no_problem_has_a_spread(collected):
+    names, paid, _ = collected(set(), resample_zero_variance=True)
+    assert len(names) == 2  # the last round's
+    assert paid == 4 * (1 + RESAMPLINGS)
+
+
+def test_a_group_of_one_never_has_a_spread():
+    with pytest.raises(
+        UserError, match=r"train.resample_zero_variance=true with train.group_size=1"
+    ):
+        config_of(["algo=sft", "train.group_size=1", "train.resample_zero_variance=true"])
