@@ -149,8 +149,7 @@ class AsymREOptions(GroupOptions):
 class AsymRE(GroupReinforce):
     """Asymmetric REINFORCE (arXiv 2506.20520): A = R − (mean + δV), no ratio, any writer.
 
-    δV < 0 adds |δV| of maximum likelihood of every response: on groups that failed whole it
-    imitates the failures.
+    δV < 0 adds |δV| of maximum likelihood of every response: failures of a failed group too.
     """
 
     Config = AsymREOptions

@@ -160,12 +160,8 @@ class SPO(Algorithm):
     def needs(self) -> Needs:
         if self.config.q0 == "group":
             return Needs(reference=True, groups=True, policy=True, off_policy=True)
-        return Needs(
-            reference=True,
-            initial_value=self.config.q0,
-            initial_value_beta=self.config.beta,
-            off_policy=True,
-        )
+        value = {"initial_value": self.config.q0, "initial_value_beta": self.config.beta}
+        return Needs(reference=True, off_policy=True, **value)
 
     def prepare(self, batch: Batch) -> Batch:
         if self.config.q0 != "group":
