@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.base import Needs
 from algorithms.tensors import LOGITS_PER_CHUNK
+from experiments.samples.reference_rewards import AHEAD
 
 if TYPE_CHECKING:
     from experiments.config import RunConfig
@@ -172,7 +173,7 @@ def _write(shape: Shape, config: RunConfig, needs: Needs) -> int:
     problems = getattr(config.task, f"{config.eval.split}_problems")
     requests = max(train.prompts * train.group_size, problems * config.eval.samples)
     if needs.initial_value != "none":
-        requests = max(requests, train.prompts * config.algo.q0_samples)
+        requests = max(requests, AHEAD * train.prompts * config.algo.q0_samples)
     rows = min(config.engine.batch_size, requests)
     slots = rows * (config.task.max_prompt_tokens + config.task.max_response_tokens)
     cache = slots * 2 * shape.key * size * shape.layers

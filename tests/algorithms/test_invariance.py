@@ -9,7 +9,7 @@ from tests.algorithms.batches import gradient, raw
 
 # Beside each algorithm's defaults; an algorithm that is not named here is tested at its defaults.
 OPTIONS = {
-    "spo": [{"q0": "group"}, {"q0": "group", "loss": "squared"}, {"loss": "advantage"}],
+    "spo": [{"q0": "monte_carlo"}, {"loss": "squared"}, {"loss": "advantage"}],
     "ppo": [{"kl_coef": 0.0, "lam": 0.9}],
     "grpo": [
         {"aggregate": "token_mean", "kl": "k3+"},

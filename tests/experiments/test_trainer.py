@@ -47,13 +47,14 @@ def run(output_dir, *overrides):
 
 
 CASES = {
-    "spo": ["algo=spo", "algo.q0_samples=4"],
+    "spo": ["algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4"],
     "spo-half-online-stale": [
-        *("algo=spo", "algo.q0_samples=4", "train.offline_share=0.5", "train.sync_every=2"),
+        *("algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4"),
+        *("train.offline_share=0.5", "train.sync_every=2"),
     ],
     "spo-online-value": ["algo=spo", "algo.q0=online", "algo.q0_samples=4"],
-    "spo-group": ["algo=spo", "algo.q0=group", "algo.loss=squared"],
-    "spo-offline": ["algo=spo", "algo.q0_samples=4", "train.offline_share=1"],
+    "spo-group": ["algo=spo", "algo.loss=squared"],
+    "spo-offline": ["algo=spo", "train.offline_share=1"],
     "ppo": ["algo=ppo"],
     "ppo-shared": ["algo=ppo", "algo.critic=shared", "train.truncation=mask"],
     "grpo": ["algo=grpo", "train.sync_every=2"],

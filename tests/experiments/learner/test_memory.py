@@ -33,6 +33,7 @@ from experiments.learner.memory import (
 )
 from experiments.learner.scoring import Tokens, response_hidden
 from experiments.runs.ledger import Ledger
+from experiments.samples.reference_rewards import AHEAD
 from tests.experiments.learner.test_learner import GROUP, REWARDS, samples_from
 
 ALGORITHMS = {
@@ -158,10 +159,10 @@ def test_what_grows_with_what(tiny):
     narrow.engine.batch_size = 32
     assert estimate(shape, narrow, needs, on_gpu=False).phases[WRITING] * 8 == base[WRITING]
     few = run_config(prompts=2)
-    few.task.test_problems, few.algo = 1, SPOConfig(q0_samples=64)
-    drawn = SPO(few.algo, 1.0).needs  # 2 × 64 reference responses, more than any other batch
+    few.task.test_problems, few.algo = 1, SPOConfig(q0="monte_carlo", q0_samples=4)
+    drawn = SPO(few.algo, 1.0).needs  # 2 × 4 reference responses, for many batches at once
     written = [estimate(shape, few, n, on_gpu=False).phases[WRITING] for n in (needs, drawn)]
-    assert written[1] == 128 / 20 * written[0]
+    assert written[1] == AHEAD * 2 * 4 / 20 * written[0]
     critic = estimate(shape, run_config(), ALGORITHMS["ppo-separate"].needs, on_gpu=False).phases
     assert 1.5 * base[ACTIVATIONS] < critic[ACTIVATIONS] < 2 * base[ACTIVATIONS]
 

@@ -29,7 +29,13 @@ def no_sandbox(monkeypatch):
 
 
 def test_sums_open_no_sandbox_whatever_the_algorithm_asks_for(tmp_path):
-    given = ["algo=spo", "algo.q0_samples=4", "train.offline_share=0.5", *SMALL]
+    given = [
+        "algo=spo",
+        "algo.q0=monte_carlo",
+        "algo.q0_samples=4",
+        "train.offline_share=0.5",
+        *SMALL,
+    ]
     outcome = train(config("task=sums", *given, f"output_dir={tmp_path}"))
     folder = outcome.folder
     assert outcome.status == "finished"
