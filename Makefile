@@ -13,7 +13,7 @@ OUT ?= reports/latest
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run sweep report test test-slow test-vllm lint nano sandbox-image \
+.PHONY: help install run sweep report compare test test-slow test-vllm lint nano sandbox-image \
 	doctor bench-generate bench-judge bench-prepare clean
 
 help: ## list the targets
@@ -38,6 +38,9 @@ sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=va
 
 report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT=reports/latest)
 	$(RUN) -m analysis.report runs=$(RUNS) out=$(OUT)
+
+compare: $(READY) ## paired difference of two groups of runs (A='outputs/x/spo-*' B='outputs/x/ppo-*')
+	$(RUN) -m analysis.compare a='$(A)' b='$(B)' $(ARGS)
 
 test: $(READY) ## the tests, under ten minutes; the Docker half where an engine answers
 	$(RUN) -m pytest -q -m "not slow and not vllm" $(ARGS)

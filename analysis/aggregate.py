@@ -26,7 +26,7 @@ BUDGET = {
     "optimiser_steps": "budget/optimiser_steps",
     "wall_s": "time/total_s",
 }
-CURVE_POINTS = 20
+AREA = "pass@1, mean so far"  # the area under its curve over the budget spent, over the budget
 
 
 def interval_of(per_run: Sequence[pd.DataFrame], metric: str) -> Interval:
@@ -49,9 +49,13 @@ def named(found: Interval, name: str) -> dict[str, float]:
 
 
 def budget(run: Run) -> dict[str, float]:
-    """What the run had spent by its last recorded step; NaN where it was not recorded."""
+    """What the run had spent by its last recorded step; NaN where it was not recorded.
+
+    Evaluations are not charged, nor is their time.
+    """
     last = run.metrics.iloc[-1] if len(run.metrics) else {}
-    return {name: float(last.get(column, float("nan"))) for name, column in BUDGET.items()}
+    spent = {name: float(last.get(column, float("nan"))) for name, column in BUDGET.items()}
+    return spent | {"wall_s": spent["wall_s"] - float(last.get("time/evaluate_s", 0.0))}
 
 
 def result_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
@@ -133,20 +137,13 @@ def sandbox(run: Run) -> dict[str, str | None]:
 
 
 def pass_at_k_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
-    """Columns label, k, mean, low, high for k from 1 to the largest of the stages' ks."""
+    """Columns label, k, mean, low, high for every k up to the samples that a problem has."""
     rows = []
     for stage in all_stages:
-        at = curve_ks(max(stage.ks))
+        at = range(1, max(map(samples_per_problem, stage.samples)) + 1)
         per_run = [pass_scores(samples, at) for samples in stage.samples]
         for k in at:
             found = interval_of(per_run, f"pass@{k}")
             if not np.isnan(found.mean):
                 rows.append((stage.label, k, found.mean, found.low, found.high))
     return pd.DataFrame(rows, columns=["label", "k", "mean", "low", "high"])
-
-
-def curve_ks(largest: int) -> tuple[int, ...]:
-    """1, 2, … `largest`, or about CURVE_POINTS of them, ever further apart."""
-    if largest <= CURVE_POINTS:
-        return tuple(range(1, largest + 1))
-    return tuple(sorted({round(k) for k in np.geomspace(1, largest, CURVE_POINTS)}))

@@ -93,6 +93,8 @@ def _seen(pairs: Sequence[Pair]) -> str:
         return ""
     smallest = [float(smallest_difference(one.spread)) for one in blind]
     low, high = min(smallest), max(smallest)
+    if high == 0:
+        return ""
     if low >= 1:
         return "No difference, however great, would have been told from 0."
     size = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {min(high, 1):.2f}"

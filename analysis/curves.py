@@ -13,12 +13,14 @@ from analysis.metrics import DISTINCT, curve_scores
 from analysis.runs import Run
 
 # Each axis is the sum of those of its columns that were recorded. What the reference writes for
-# SPO's initial values is charged like any other token.
+# SPO's initial values is charged like any other token; evaluations are not charged.
 X_AXES = {
     "step": ("step",),
     "generated_tokens": ("budget/generated_tokens", "budget/reference_tokens"),
+    "judged_programs": ("budget/judged_programs",),
     "wall_time": ("time/total_s",),
 }
+NOT_CHARGED = {"wall_time": "time/evaluate_s"}
 KL_STEPS = 10
 MEASURED = ("pass@1", DISTINCT)
 
@@ -48,7 +50,10 @@ def spent(run: Run, x: str) -> pd.Series:
     columns = [column for column in X_AXES[x] if column in run.metrics]
     if not columns:
         return pd.Series(np.nan, index=run.metrics.index)
-    return run.metrics[columns].astype(float).sum(axis=1)
+    total = run.metrics[columns].astype(float).sum(axis=1)
+    if NOT_CHARGED.get(x) in run.metrics:
+        total -= run.metrics[NOT_CHARGED[x]].astype(float).fillna(0.0)
+    return total
 
 
 def spent_at(run: Run, step: int, x: str) -> float:

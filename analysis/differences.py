@@ -52,7 +52,7 @@ class Pair:
     def turned(self) -> Pair:
         """b - a."""
         d = self.difference
-        turned = Interval(-d.mean, -d.high, -d.low)
+        turned = Interval(0 - d.mean, 0 - d.high, 0 - d.low)  # no -0.0
         return replace(
             self, a=self.b, b=self.a, difference=turned, improvement=1 - self.improvement
         )

@@ -172,8 +172,8 @@ def scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
     return pd.concat([pass_scores(samples, ks), diversity_scores(samples)], ignore_index=True)
 
 
-def curve_scores(samples: pd.DataFrame) -> pd.DataFrame:
-    """pass@1 and DISTINCT per problem, as `scores` has them, and nothing that takes longer."""
+def curve_scores(samples: pd.DataFrame, ks: Sequence[int] = (1,)) -> pd.DataFrame:
+    """pass@1, pass@k and DISTINCT per problem, as `scores` has them; nothing that takes longer."""
     import pandas as pd
 
     rows = [
@@ -182,7 +182,7 @@ def curve_scores(samples: pd.DataFrame) -> pd.DataFrame:
         if len(forms := accepted_forms(group)) >= DRAWN
     ]
     table = pd.DataFrame(rows, columns=["problem", "metric", "value", "weight"])
-    return pd.concat([pass_scores(samples, (1,)), table], ignore_index=True)
+    return pd.concat([pass_scores(samples, sorted({1, *ks})), table], ignore_index=True)
 
 
 def accepted_forms(samples: pd.DataFrame) -> list[str]:

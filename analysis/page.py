@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis import aggregate, breakdown, curves, design, differences, plots, render
+from analysis import aggregate, breakdown, budgets, curves, design, differences, plots, render
 from analysis.answer import answer, headlines
 from analysis.facts import facts, settings_that_differ
 from analysis.metrics import metrics
@@ -25,6 +25,9 @@ OF_EVALUATIONS = (
     "differences.csv",
     "tiers.csv",
     "power.csv",
+    "equal_budget.csv",
+    "equal_budget_differences.csv",
+    "thresholds.csv",
     "curve.csv",
     "pass_at_k.csv",
     "difficulty.csv",
@@ -84,6 +87,8 @@ def tables_of(section: Section) -> Tables:
         differences.difference_table(section.pairs),
         differences.tier_table(section.ends, section.pairs),
         design.design_table(section.ends, section.pairs, design.WISH),
+        *budgets.equal_budget_tables(section.groups, section.ks),
+        budgets.threshold_table(section.groups) if section.ends else pd.DataFrame(),
         curves.evaluation_curve(section.groups),
         aggregate.pass_at_k_table(rows),
         breakdown.difficulty_table(rows),
@@ -144,6 +149,7 @@ def section_context(
     if not section.stages:
         return context
     return context | {
+        "equal": render.equal_budget_cells(tables["equal_budget.csv"], headlines(section)),
         "matrices": render.matrices(section),
         "power": render.power_cells(tables["power.csv"], headlines(section)),
         "way": render.way(results, section.ks),

@@ -31,7 +31,8 @@ BASE_COLOUR = "#444444"
 X_TITLES = {
     "step": "optimiser steps",
     "generated_tokens": "generated tokens, the reference's included",
-    "wall_time": "wall time in minutes",
+    "judged_programs": "judged programs, the reference's included",
+    "wall_time": "wall time in minutes, without evaluations",
 }
 DIVERSITY = (DISTINCT, "edit_distance", "distinct_2", "token_entropy")
 
@@ -104,7 +105,7 @@ def learning_curves(
         for axes in (left, right):
             axes.set_xlabel(X_TITLES[x])
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=x == "step"))
-            if x == "generated_tokens":
+            if x in ("generated_tokens", "judged_programs"):
                 axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         _from_zero(right)
         _legend(figure, right)

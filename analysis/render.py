@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.aggregate import AREA
 from analysis.answer import answer, headlines, matrix
 from analysis.metrics import DISTINCT, TITLES, Metric, metrics
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 NOTHING = "–"
 MATRIX_LABELS = 12
+AXIS_WORDS = {
+    "generated_tokens": "generated and reference tokens",
+    "judged_programs": "judged programs",
+    "wall_time": "wall time without evaluations",
+}
 BUDGET_HEADINGS = {
     "generated_tokens": "generated tokens",
     "reference_tokens": "reference tokens",
@@ -151,6 +157,29 @@ def power_cells(table: pd.DataFrame, shown: Sequence[str]) -> Cells:
 
 def _how_many(needed: float) -> str:
     return "no number" if needed == math.inf else count(needed)
+
+
+def equal_budget_cells(table: pd.DataFrame, shown: Sequence[str]) -> list[tuple[str, Cells]]:
+    """Title and cells of equal_budget.csv, for each axis; these metrics and what they average."""
+    found = []
+    for (axis, budget), part in table.groupby(["axis", "budget"], sort=False) if len(table) else ():
+        names = [name for name in part["metric"].unique() if name in shown or name == AREA]
+        rows = []
+        for label in part["label"].unique():
+            own = part[part["label"] == label].set_index("metric")
+            rows.append([label, *(_with_tier(own, name) for name in names)])
+        spent = f"{minutes(budget)} minutes" if axis == "wall_time" else count(budget)
+        title = f"{spent}: {AXIS_WORDS[axis]}"
+        found.append((title, (["", *(TITLES.get(name, name) for name in names)], rows)))
+    return found
+
+
+def _with_tier(own: pd.DataFrame, name: str) -> str:
+    if name not in own.index:
+        return NOTHING
+    row = own.loc[name]
+    shown = f"{number(row['mean'])} [{number(row['low'], 2)}, {number(row['high'], 2)}]"
+    return shown if missing(row["tier"]) else f"{shown} tier {row['tier']:.0f}"
 
 
 def verdict_cells(table: pd.DataFrame) -> Cells:

@@ -29,7 +29,8 @@ Make a report of run folders: tables, figures and one HTML page.
 Experiments (runs of one `name`) are reported each by itself. Writes report.html
 (self-contained), table.md, table.csv (a row per group), runs.csv (a row per run),
 differences.csv (a row per ordered pair of groups and metric) and tiers.csv,
-power.csv (what the design could see), curve.csv and pass_at_k.csv (the data of the
+power.csv (what the design could see), equal_budget.csv,
+equal_budget_differences.csv, thresholds.csv, curve.csv and pass_at_k.csv (the data of the
 figures), difficulty.csv, verdicts.csv, and figures/ as .png and .svg.
 """
 

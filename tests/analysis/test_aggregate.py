@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.aggregate import curve_ks, pass_at_k_table, result_table, run_table
+from analysis.aggregate import pass_at_k_table, result_table, run_table
 from analysis.breakdown import difficulty_table, verdict_table
 from analysis.curves import evaluation_curve
 from analysis.groups import group_runs
@@ -41,20 +41,15 @@ def test_the_base_stands_once_and_each_group_at_its_end(groups):
 def test_pass_at_k_rises_with_k_and_starts_at_the_accepted_share(groups):
     table = pass_at_k_table(stages(groups))
     for _, curve in table.groupby("label"):
-        assert list(curve["k"]) == list(range(1, 11))
+        assert list(curve["k"]) == list(range(1, 21))
         assert curve["mean"].is_monotonic_increasing
 
 
-def test_pass_at_k_is_drawn_up_to_the_largest_k_that_was_asked_for(groups):
-    table = pass_at_k_table(stages(groups, (2, 4)))
-    assert sorted(table["k"].unique()) == [1, 2, 3, 4]
+def test_the_result_table_has_the_k_that_were_asked_for(groups):
     assert list(result_table(stages(groups, (2, 4))).filter(regex=r"^pass@\d+$")) == [
         "pass@2",
         "pass@4",
     ]
-    many = curve_ks(200)
-    assert (many[0], many[-1]) == (1, 200)
-    assert len(many) <= 20
 
 
 def test_the_run_table_has_every_run(groups):

@@ -80,7 +80,7 @@ def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
     page = Page((out / "report.html").read_text())
     assert page.open == []
     assert page.outside == []
-    assert len(page.images) == 6
+    assert len(page.images) == 7
     assert all(source.startswith("data:image/svg+xml;base64,") for source in page.images)
     text = " ".join(page.words)
     for words in ("spo-1", "0123abc", "d4ta", "Fewer than 5 seeds", "distinct of 5"):
@@ -112,7 +112,7 @@ def test_each_experiment_has_a_section_and_labels_that_can_be_read(tmp_path, mak
     assert page.open == page.outside == []
     assert page.links == page.places
     assert len(page.links) == 3
-    assert len(page.images) == 2 * 6
+    assert len(page.images) == 2 * 7
     table = pd.read_csv(out / "table.csv")
     assert table["step"].dtype == int
     assert set(table["experiment"]) == {"a b", "a/b"}
@@ -137,7 +137,7 @@ def test_the_runs_own_k_is_in_all_tables(tmp_path, make_run, capsys):
         assert "pass@4" in text
         assert "pass@16 is left out" in text
         assert "pass@10" not in text
-    assert pd.read_csv(out / "pass_at_k.csv")["k"].max() == 4
+    assert pd.read_csv(out / "pass_at_k.csv")["k"].max() == 8
     assert set(pd.read_csv(out / "difficulty.csv")["metric"]) == {"pass@2", "pass@4"}
 
 

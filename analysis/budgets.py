@@ -1,0 +1,161 @@
+"""The comparison at equal budget, beside the one at equal steps, by interpolation.
+
+The budget of an axis is the least that any run had spent by its last evaluation, so that nothing is
+extrapolated. Between two evaluations of a run each problem's score is taken to change linearly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from analysis.aggregate import AREA, grid_interval, named
+from analysis.curves import X_AXES, spent_at
+from analysis.differences import Pair, difference_table, pairs, tier_table
+from analysis.groups import Group
+from analysis.metrics import curve_scores
+from analysis.runs import Run
+from analysis.stages import Scored
+
+AXES = tuple(x for x in X_AXES if x != "step")
+SCORE = ["problem", "metric", "value", "weight"]
+
+
+class AtBudget(Scored):
+    """A group's runs when each had spent `budget` of axis `x`."""
+
+    def __init__(self, group: Group, x: str, budget: float, ks: Sequence[int]) -> None:
+        self.label, self.seeds = group.label, tuple(run.seed for run in group.complete)
+        self.scores = [scores_at(run, x, budget, tuple(ks)) for run in group.complete]
+
+
+@cache
+def _scores(run: Run, step: int, ks: tuple[int, ...]) -> pd.DataFrame:
+    return curve_scores(run.evaluation(step), ks)
+
+
+def way(run: Run, x: str) -> tuple[list[int], np.ndarray]:
+    """The run's evaluated steps, and what it had spent at each; without those not recorded."""
+    steps = run.evaluated_steps
+    at = np.array([spent_at(run, step, x) for step in steps])
+    known = ~np.isnan(at)
+    return [step for step, here in zip(steps, known, strict=True) if here], at[known]
+
+
+def common_budget(groups: Sequence[Group], x: str) -> float:
+    """The least that any run had spent at its last evaluation; NaN where one kept no account."""
+    ends = [spent_at(run, g.last_step, x) for g in groups if g.last_step for run in g.complete]
+    return float(np.min(ends)) if ends else float("nan")
+
+
+def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> pd.DataFrame:
+    """Per-problem scores at `budget`, and AREA: pass@1 averaged over the axis from 0 to there.
+
+    A score that is defined at only one of the two evaluations beside the budget is left out.
+    """
+    steps, at = way(run, x)
+    after = int(np.searchsorted(at, budget).clip(1, len(at) - 1))
+    share = _share(at[after - 1], at[after], budget)
+    found = _mixed(*(_scores(run, steps[i], ks) for i in (after - 1, after)), share)
+    values = [
+        part[part["metric"] == "pass@1"].set_index("problem")["value"]
+        for part in (*(_scores(run, step, ks) for step in steps[:after]), found)
+    ]
+    places = np.append(at[:after], budget)
+    means = pd.concat(values, axis=1, join="inner")
+    area = np.trapezoid(means.to_numpy(), places, axis=1) / budget
+    area = pd.DataFrame({"problem": means.index, "metric": AREA, "value": area, "weight": 1.0})
+    return pd.concat([found, area], ignore_index=True)
+
+
+def _share(before: float, after: float, budget: float) -> float:
+    return float((budget - before) / (after - before)) if after > before else 1.0
+
+
+def _mixed(before: pd.DataFrame, after: pd.DataFrame, share: float) -> pd.DataFrame:
+    both = before.merge(after, on=["problem", "metric"], suffixes=("_before", "_after"))
+    for column in ("value", "weight"):
+        both[column] = (1 - share) * both[f"{column}_before"] + share * both[f"{column}_after"]
+    return both[SCORE]
+
+
+def equal_budget_tables(
+    groups: Sequence[Group], ks: Sequence[int]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """equal_budget.csv (axis, budget, label, metric, mean, low, high, tier) and
+    equal_budget_differences.csv (axis, budget, and the columns of differences.csv).
+
+    An axis that a run kept no account of, or on which one spent nothing, has no rows.
+    """
+    means, differences = [], []
+    groups = [group for group in groups if group.last_step > 0]
+    for x in AXES:
+        budget = common_budget(groups, x)
+        if not budget > 0:
+            continue
+        there = [AtBudget(group, x, budget, ks) for group in groups]
+        metrics = dict.fromkeys(metric for group in there for metric in group.grids)
+        found = pairs(there, metrics)
+        means.append(_means(there, found).assign(axis=x, budget=budget))
+        differences.append(difference_table(found).assign(axis=x, budget=budget))
+    return _first(means), _first(differences)
+
+
+def _means(there: Sequence[Scored], found: Sequence[Pair]) -> pd.DataFrame:
+    rows = [
+        {"label": group.label, "metric": metric}
+        | {
+            name.removeprefix("_") or "mean": end
+            for name, end in named(grid_interval(grid, metric), "").items()
+        }
+        for group in there
+        for metric, grid in group.grids.items()
+    ]
+    return pd.DataFrame(rows).merge(tier_table(there, found), how="left", on=["label", "metric"])
+
+
+def _first(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    if not tables:
+        return pd.DataFrame()
+    whole = pd.concat(tables, ignore_index=True)
+    return whole[["axis", "budget", *whole.columns.drop(["axis", "budget"])]]
+
+
+def threshold_table(groups: Sequence[Group]) -> pd.DataFrame:
+    """thresholds.csv: axis, label, threshold, seeds, reached, budget.
+
+    The threshold is the least pass@1 at which a group ended, which all are so to be asked for;
+    `reached` is how many seeds came there, `budget` what these had spent when they first did.
+    """
+    groups = [group for group in groups if group.last_step > 0]
+    ends = [np.mean([_pass(run, group.last_step) for run in group.complete]) for group in groups]
+    rows = []
+    for x in X_AXES:
+        for group in groups:
+            spent = [first_at(run, x, min(ends)) for run in group.complete]
+            reached = [one for one in spent if not np.isnan(one)]
+            mean = np.mean(reached) if reached else np.nan
+            rows.append((x, group.label, min(ends), len(spent), len(reached), mean))
+    columns = ["axis", "label", "threshold", "seeds", "reached", "budget"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def first_at(run: Run, x: str, threshold: float) -> float:
+    """What the run had spent when pass@1 first was `threshold`; NaN where it never was."""
+    steps, at = way(run, x)
+    values = [_pass(run, step) for step in steps]
+    for i, value in enumerate(values):
+        if value >= threshold:
+            if i == 0:
+                return float(at[0])
+            share = _share(values[i - 1], value, threshold)
+            return float(at[i - 1] + share * (at[i] - at[i - 1]))
+    return float("nan")
+
+
+def _pass(run: Run, step: int) -> float:
+    scores = _scores(run, step, (1,))
+    return float(scores.loc[scores["metric"] == "pass@1", "value"].mean())

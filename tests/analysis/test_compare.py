@@ -1,0 +1,45 @@
+import pandas as pd
+import pytest
+
+from analysis.compare import main
+from analysis.report import main as report
+
+SMALL = {"problems": 12, "samples": 10, "every": 20}
+
+
+@pytest.fixture
+def runs(tmp_path, make_run):
+    for algo in ("ppo", "spo"):
+        for seed in range(2):
+            make_run(tmp_path / "outputs", algo, seed, **SMALL)
+    return tmp_path / "outputs" / "compare"
+
+
+def test_two_globs_give_the_numbers_of_the_report(runs, tmp_path, capsys):
+    assert main([f"a={runs}/spo-*", f"b={runs}/ppo-*", "wish=0.1"]) == 0
+    printed = capsys.readouterr().out
+    assert report([f"runs={runs}", f"out={tmp_path}/report"]) == 0
+    table = pd.read_csv(tmp_path / "report" / "differences.csv")
+    for metric in ("pass@1", "pass@10"):
+        (row,) = table[(table["a"] == "spo") & (table["metric"] == metric)].to_dict("records")
+        ends = f"{row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"
+        assert ends.replace("-", "−") in printed
+    assert "to see 0.1 takes" in printed
+    assert "Fewer than 5 seeds" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "fault"),
+    [
+        (["a={runs}/spo-*"], 2, "b= is missing"),
+        (["a={runs}", "b={runs}/ppo-*"], 1, "2 groups (ppo, spo)"),
+        (["a={runs}/spo-*", "b={runs}/sft-*"], 1, "no such folder"),
+        (["a={runs}/spo-*", "b={runs}/ppo-*", "wish=2"], 2, "wish=2"),
+        (["c=1"], 2, "'c=1'"),
+    ],
+)
+def test_bad_input_is_one_line(runs, capsys, arguments, code, fault):
+    assert main([argument.format(runs=runs) for argument in arguments]) == code
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert fault in error
