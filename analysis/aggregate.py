@@ -15,6 +15,7 @@ from analysis.groups import Group
 from analysis.intervals import Interval, interval
 from analysis.labels import plain
 from analysis.metrics import bounds, judged, metrics, pass_scores
+from analysis.robust import interquartile_mean, performance_profile
 from analysis.runs import Run
 from analysis.stages import Stage, samples_per_problem
 
@@ -62,7 +63,8 @@ def result_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
     """One row per stage: label, seeds, step, problems, samples per problem, and the metrics.
 
     Each metric has its interval in _low and _high, and in _problems the number of problems on which
-    it is defined, mean over seeds. At the end of training also `gain` (pass@1 over that of the same
+    it is defined, mean over seeds, and in _iqm the interquartile mean over seeds and problems (as
+    rliable's). At the end of training also `gain` (pass@1 over that of the same
     runs at step 0) and the budget spent, mean over seeds.
     """
     return pd.DataFrame([_result_row(stage) for stage in all_stages])
@@ -80,11 +82,25 @@ def _result_row(stage: Stage) -> dict[str, object]:
         row |= named(grid_interval(stage.grids.get(metric.name), metric.name), metric.name)
         measured = [int((frame["metric"] == metric.name).sum()) for frame in stage.scores]
         row[f"{metric.name}_problems"] = float(np.mean(measured))
+        if metric.name in stage.grids:
+            row[f"{metric.name}_iqm"] = interquartile_mean(stage.grids[metric.name].measured())
     if stage.step > 0:
         row["gain"] = gain(stage)
         spent = pd.DataFrame([budget(run) for run in stage.runs])
         row |= spent.mean(skipna=False).to_dict()
     return row
+
+
+def profile_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
+    """profile.csv: label, above, share: the share of seeds' problems with a pass@1 above that."""
+    above = np.arange(20) / 20
+    rows = []
+    for stage in all_stages:
+        scores = grids(stage.seeds, [pass_scores(samples, (1,)) for samples in stage.samples])
+        if "pass@1" in scores:
+            shares = performance_profile(scores["pass@1"].measured(), above)
+            rows += [(stage.label, *pair) for pair in zip(above, shares, strict=True)]
+    return pd.DataFrame(rows, columns=["label", "above", "share"])
 
 
 def gain(stage: Stage) -> float:

@@ -24,6 +24,10 @@ class Grid:
     values: np.ndarray
     weights: np.ndarray
 
+    def measured(self) -> np.ndarray:
+        """The values, NaN where not defined."""
+        return np.where(self.weights > 0, self.values, np.nan)
+
     def terms(self) -> Terms:
         return terms(self.values, self.weights)
 

@@ -30,6 +30,7 @@ OF_EVALUATIONS = (
     "thresholds.csv",
     "curve.csv",
     "pass_at_k.csv",
+    "profile.csv",
     "difficulty.csv",
     "verdicts.csv",
 )
@@ -91,6 +92,7 @@ def tables_of(section: Section) -> Tables:
         budgets.threshold_table(section.groups) if section.ends else pd.DataFrame(),
         curves.evaluation_curve(section.groups),
         aggregate.pass_at_k_table(rows),
+        aggregate.profile_table(rows),
         breakdown.difficulty_table(rows),
         breakdown.verdict_table(rows).reset_index(),
     )

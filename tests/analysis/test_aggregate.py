@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.aggregate import pass_at_k_table, result_table, run_table
+from analysis.aggregate import pass_at_k_table, profile_table, result_table, run_table
 from analysis.breakdown import difficulty_table, verdict_table
 from analysis.curves import evaluation_curve
 from analysis.groups import group_runs
@@ -43,6 +43,17 @@ def test_pass_at_k_rises_with_k_and_starts_at_the_accepted_share(groups):
     for _, curve in table.groupby("label"):
         assert list(curve["k"]) == list(range(1, 21))
         assert curve["mean"].is_monotonic_increasing
+
+
+def test_the_profile_and_the_middle_half_are_of_all_seeds_problems(groups):
+    found = stages(groups)
+    profile = profile_table(found)
+    spo = profile[profile["label"] == "spo"].set_index("above")["share"]
+    values = np.concatenate([part["c"] / part["n"] for part in found[-1].counts])
+    assert spo[0.0] == pytest.approx(np.mean(values > 0))
+    assert spo[0.5] == pytest.approx(np.mean(values > 0.5))
+    row = result_table(found).set_index("label").loc["spo"]
+    assert np.quantile(values, 0.25) <= row["pass@1_iqm"] <= np.quantile(values, 0.75)
 
 
 def test_the_result_table_has_the_k_that_were_asked_for(groups):
