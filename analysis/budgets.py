@@ -88,15 +88,17 @@ def equal_budget_tables(
     """equal_budget.csv (axis, budget, label, metric, mean, low, high, tier) and
     equal_budget_differences.csv (axis, budget, and the columns of differences.csv).
 
-    An axis that a run kept no account of, or on which one spent nothing, has no rows.
+    A group that spent nothing on an axis (`algo=sft` generates no tokens), or of which a run kept
+    no account, has no rows there.
     """
     means, differences = [], []
     groups = [group for group in groups if group.last_step > 0]
     for x in AXES:
-        budget = common_budget(groups, x)
-        if not budget > 0:
+        spending = [group for group in groups if common_budget([group], x) > 0]
+        if not spending:
             continue
-        there = [AtBudget(group, x, budget, ks) for group in groups]
+        budget = common_budget(spending, x)
+        there = [AtBudget(group, x, budget, ks) for group in spending]
         metrics = dict.fromkeys(metric for group in there for metric in group.grids)
         found = pairs(there, metrics)
         means.append(_means(there, found).assign(axis=x, budget=budget))

@@ -45,6 +45,15 @@ def test_at_equal_budget_who_spends_twice_as_fast_is_taken_half_way(groups):
     assert set(means["axis"]) == {"generated_tokens", "judged_programs", "wall_time"}
 
 
+def test_a_group_that_spent_nothing_on_an_axis_is_left_out_of_that_axis_alone(groups):
+    for run in groups[0].runs:
+        run.metrics["budget/judged_programs"] = 0
+    means, _ = equal_budget_tables(groups, (1,))
+    labels = means.groupby("axis")["label"].unique()
+    assert list(labels["judged_programs"]) == ["spo"]
+    assert list(labels["generated_tokens"]) == ["ppo", "spo"]
+
+
 def test_the_budget_to_a_threshold_lies_between_its_evaluations(groups):
     run = groups[1].runs[0]
     values = [share(run, step) for step in (0, 10, 20)]
