@@ -72,11 +72,11 @@ def did_you_mean(key: str, known: Sequence[str]) -> str:
     """The known key that is spelt most like this one, or whose last name it ends or abbreviates:
     `lr` is no misspelling of `learning_rate`, but means it."""
     leaf, names = key.rpartition(".")[2], {k: k.rpartition(".")[2] for k in known}
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.75) or [
+    near = [
         k
         for k, name in names.items()
         if leaf in (name, "".join(word[:1] for word in name.split("_")))
-    ]
+    ] or difflib.get_close_matches(key, known, n=1, cutoff=0.75)
     return f"did you mean {' or '.join(map(repr, near[:2]))}? " if near else ""
 
 

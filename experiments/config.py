@@ -104,6 +104,8 @@ class TrainConfig:
     offline_per_problem: PositiveInt = 8
     # the writing policy takes the trained weights once in so many batches
     sync_every: PositiveInt = 1
+    # the writing policy is the trained one of so many batches before; with sync_every=1
+    lag: NonNegativeInt = 0
     # groups whose rewards are all equal make way for further problems', and count in the budget
     resample_zero_variance: bool = False
     # responses cut at max_response_tokens
@@ -116,6 +118,16 @@ class TrainConfig:
     max_grad_norm: PositiveFloat = 1.0
     weight_decay: NonNegativeFloat = 0.0
     checkpoint_every: NonNegativeInt = 0  # steps; 0 saves the final weights only
+
+    @property
+    def stale(self) -> bool:
+        """Whether the writing policy needs weights of its own."""
+        return self.sync_every > 1 or self.lag > 0
+
+    @property
+    def greatest_lag(self) -> tuple[int, str]:
+        """Optimiser steps that the writer lies behind at most, and the key that says so."""
+        return (self.lag, "lag") if self.lag else (self.sync_every - 1, "sync_every")
 
 
 @dataclass
@@ -205,11 +217,18 @@ def _check_combinations(c: RunConfig, needs: Any) -> None:
             f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the responses "
             f"to a prompt with each other; use at least {needs.least_group}"
         )
-    if needs.max_lag is not None and t.sync_every - 1 > needs.max_lag:
+    if t.lag and t.sync_every > 1:
         raise UserError(
-            f"train.sync_every={t.sync_every} under algo={c.algo.name}: it takes the writer for "
-            f"the policy itself, at most {needs.max_lag} steps behind; use at most "
-            f"{needs.max_lag + 1}, or allow more with algo.max_lag={t.sync_every - 1}"
+            f"train.lag={t.lag} with train.sync_every={t.sync_every}: either says how old the "
+            "writer is; use train.sync_every=1 or train.lag=0"
+        )
+    lag, key = t.greatest_lag
+    if needs.max_lag is not None and lag > needs.max_lag:
+        value = getattr(t, key)
+        raise UserError(
+            f"train.{key}={value} under algo={c.algo.name}: it takes the writer for the policy "
+            f"itself, at most {needs.max_lag} steps behind; use at most "
+            f"{value - lag + needs.max_lag}, or allow more with algo.max_lag={lag}"
         )
     if t.resample_zero_variance and t.group_size < 2:
         raise UserError(

@@ -17,6 +17,7 @@ from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.mismatch import Monitor
 from experiments.engines.select import open_engines
+from experiments.engines.writer import Writer
 from experiments.errors import UserError
 from experiments.learner import models
 from experiments.learner.fit import check_memory
@@ -40,7 +41,7 @@ class Parts:
     """Everything that the loop works with."""
 
     learner: Learner
-    engine: Engine  # the behaviour policy
+    writer: Writer  # the behaviour policy: its engine, and which weights it holds
     eval_engine: Engine  # the trained weights
     tokenizer: object
     sandbox: Environments  # its sandbox, by name and strength
@@ -80,7 +81,7 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         split = getattr(task, config.eval.split)
         eval_prompts = _prompts(split, config.eval.split, task, tokenizer, config)
         ledger = Ledger()
-        own_copy = models.frozen_copy(model) if config.train.sync_every > 1 else model
+        own_copy = models.frozen_copy(model) if config.train.stale else model
         correction = None
         if config.engine.correction == "truncate":
             correction = Correction(own_copy, config.engine.correction_bound)
@@ -114,11 +115,13 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         offline = _offline_pool(config, task, tokenizer, environments, ledger)
         yield Parts(
             learner=learner,
-            engine=engine,
+            writer=Writer(engine, model, config.train),
             eval_engine=engine_of(model),
             tokenizer=tokenizer,
             sandbox=environments,
-            rollouts=Rollouts(config, train, engine, judge, tokenizer, offline, ledger),
+            rollouts=Rollouts(
+                config, train, engine, judge, tokenizer, offline, ledger, records.folder.name
+            ),
             monitor=Monitor(config, engine, learner, train),
             judge=judge,
             eval_judge=eval_judge,

@@ -1,8 +1,9 @@
 """The training loop, top to bottom.
 
 A batch's way: problems → responses of the behaviour policy → verdicts → rewards → (offline programs
-beside them) → the algorithm's targets → gradients → one optimiser step → every `sync_every` batches
-the behaviour policy takes the new weights. Evaluation uses the trained weights, always.
+beside them) → the algorithm's targets → gradients → one optimiser step → the behaviour policy takes
+new weights or waits for them (`train.sync_every`, `train.lag`). Evaluation uses the trained
+weights, always.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from experiments.evaluation.base_evaluation import evaluate_base
 from experiments.evaluation.divergence import kl_to_base
 from experiments.evaluation.evaluate import evaluate
 from experiments.learner.models import pick_device
+from experiments.learner.weights import weights_version
 from experiments.picks import dropped, in_a_line, pick
 from experiments.runs.interrupts import catch, held
 from experiments.runs.loggers import Logger, open_logger
@@ -97,28 +99,25 @@ def _loop(
     config: RunConfig, parts: Parts, records: Records, display: Display, logger: Logger
 ) -> None:
     ledger, learner = parts.ledger, parts.learner
-    synced_at = 0
     _evaluate(0, config, parts, records, display)
     for step in range(1, config.steps + 1):
         begin, before = time.monotonic(), ledger.counts.generated_tokens
-        row = {"step": step, "policy_lag": step - 1 - synced_at}
+        row = {"step": step, "policy_lag": parts.writer.begin(step)}
         if parts.monitor.due(step, row["policy_lag"]):
             row |= _check(step, parts, display)
         if parts.initial_values:
             left = config.steps - step + 1
             parts.initial_values.reference.look_ahead(parts.rollouts.coming, left)
         samples = parts.rollouts.collect(step)
-        row |= _sample_metrics(samples)
+        parts.writer.check(samples)
+        row |= _sample_metrics(samples, weights_version(learner.model))
         if samples:
             with ledger.phase("train"):
                 row |= learner.update(samples, config.train.group_size, parts.initial_values)
             ledger.counts.trained_tokens += sum(len(sample.tokens) for sample in samples)
             ledger.counts.optimiser_steps += 1
-        if step % config.train.sync_every == 0:
-            with ledger.phase("sync"):
-                parts.engine.sync(learner.model)
-            ledger.counts.weight_syncs += 1
-            synced_at = step
+        with ledger.phase("sync"):
+            ledger.counts.weight_syncs += parts.writer.follow(step)
         evaluated = step == config.steps or (config.eval.every and step % config.eval.every == 0)
         row["eval/kl_ref"] = _kl(step, config, parts) if evaluated else float("nan")
         parts.read_judge()
@@ -183,11 +182,15 @@ def _check(step: int, parts: Parts, display: Display) -> dict[str, float]:
     return found.metrics()
 
 
-def _sample_metrics(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Rewards and lengths of the responses that a policy wrote; NaN where there are none."""
+def _sample_metrics(samples: Sequence[Sample], version: int) -> dict[str, Any]:
+    """Rewards and lengths of the responses that a policy wrote; NaN where there are none.
+
+    `version`: of the weights that are about to learn from them.
+    """
     online = [sample for sample in samples if not sample.offline]
     nan = float("nan")
     rewards = [sample.reward for sample in online]
+    lags = [version - s.origin.version for s in samples if s.origin.version is not None]
     return {
         "reward_mean": statistics.fmean(rewards) if online else nan,
         "reward_std": statistics.pstdev(rewards) if online else nan,
@@ -195,6 +198,8 @@ def _sample_metrics(samples: Sequence[Sample]) -> dict[str, Any]:
         "response_tokens_mean": statistics.fmean(len(s.tokens) for s in online) if online else nan,
         "truncated_share": statistics.fmean(s.truncated for s in online) if online else nan,
         "offline_share": 1 - len(online) / len(samples) if samples else nan,
+        "sample_lag_mean": statistics.fmean(lags) if lags else nan,
+        "sample_lag_max": max(lags, default=nan),
     }
 
 

@@ -78,6 +78,8 @@ MISTAKES = {
     "core of no kind": (["algo.core=algorithms.base.Batch"], ["algo.core", "attribute Config"]),
     "group of one": (["algo=grpo", "train.group_size=1"], ["train.group_size=1", "grpo"]),
     "offline under ppo": (["algo=ppo", "train.offline_share=0.5"], ["train.offline_share", "ppo"]),
+    "two staleness": (["train.lag=2", "train.sync_every=3"], ["train.lag=2", "sync_every=1"]),
+    "a lag without a ratio": (["algo=rloo", "train.lag=2"], ["train.lag=2", "use at most 0"]),
     "no ratio to correct": (["engine.correction=truncate"], ["engine.correction", "algo=spo"]),
     "part of a response": (["train.offline_share=0.3"], ["train.offline_share=0.3", "0.25"]),
     "fraction stopped early": (["task.reward.kind=fraction"], ["judge.early_stop=false"]),

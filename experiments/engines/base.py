@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experiments.learner.weights import weights_changed
+from experiments.learner.weights import copy_weights, weights_version
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,7 +30,7 @@ class Completion:
     logps: tuple[float, ...]  # of the distribution that was sampled from
     entropy: float  # its mean entropy over the response's tokens, in nats; NaN: not told
     truncated: bool  # max_tokens came before EOS
-    version: int  # weight syncs the engine had seen
+    version: int  # optimiser steps that the weights which wrote it had seen
 
 
 class Engine(ABC):
@@ -38,7 +38,11 @@ class Engine(ABC):
 
     name: str
     model: nn.Module
-    version: int = 0
+
+    @property
+    def version(self) -> int:
+        """Of the weights that it writes with: optimiser steps they have seen."""
+        return weights_version(self.model)
 
     @property
     def described(self) -> str:
@@ -60,14 +64,9 @@ class Engine(ABC):
 
     @abstractmethod
     def sync(self, model: nn.Module) -> None:
-        """Take over the weights of `model`; the version goes up by one."""
+        """Take over the weights of `model`, and their version."""
 
     def _copy(self, model: nn.Module) -> None:
         """Bring the engine's own module, where it has one, to the weights of `model`."""
-        import torch
-
         if model is not self.model:
-            with torch.no_grad():
-                for own, new in zip(self.model.parameters(), model.parameters(), strict=True):
-                    own.copy_(new)
-        weights_changed(self.model)
+            copy_weights(model, into=self.model)

@@ -140,7 +140,6 @@ class HFEngine(Engine):
 
     def sync(self, model: nn.Module) -> None:
         self._copy(model)
-        self.version += 1
 
     @torch.inference_mode()
     def generate(

@@ -78,6 +78,11 @@ class Host:
         except (ValueError, RuntimeError) as error:
             raise UserError(_no_start(error, config, model.device.type)) from error
 
+    @property
+    def version(self) -> int:
+        """Of the weights that it holds."""
+        return self._holds[1]
+
     def load(self, model: nn.Module) -> None:
         """Take over the weights of `model`, in place, unless they are the ones it holds."""
         now = (model, weights_version(model))
@@ -171,7 +176,6 @@ class VLLMEngine(Engine):
     def sync(self, model: nn.Module) -> None:
         self._copy(model)
         self.host.load(self.model)
-        self.version += 1
 
     def generate(
         self,
@@ -209,5 +213,5 @@ class VLLMEngine(Engine):
             logps=tuple(written.logprobs.logprobs),
             entropy=float("nan"),
             truncated=tokens[-1] not in self.eos,
-            version=self.version,
+            version=self.host.version,
         )

@@ -12,7 +12,7 @@ from typing import Any
 from envs.environment import Environment
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
-from experiments.samples.sample import PromptedProblem, judge_completions
+from experiments.samples.sample import Origin, PromptedProblem, judge_completions
 from experiments.seeds import seed_for
 
 
@@ -39,7 +39,8 @@ def evaluate(
     groups = engine.generate([p.tokens for p in prompts], seeds, sampling, progress)
     owners = [prompt for prompt in prompts for _ in range(c.samples)]
     flat = [completion for group in groups for completion in group]
-    samples = judge_completions(owners, flat, judge, tokenizer, config.task.reward)
+    origin = Origin("policy", step=step)
+    samples = judge_completions(owners, flat, judge, tokenizer, config.task.reward, origin)
     return [
         {
             "step": step,

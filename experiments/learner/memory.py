@@ -118,8 +118,10 @@ def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Est
         held["float32 copies"] = 4 * copied
     if needs.reference or config.eval.kl_samples:
         held["reference"] = weights
-    if config.train.sync_every > 1:
+    if config.train.stale:
         held["the writer's copy"] = weights
+    if config.train.lag and not on_gpu:  # they wait in the host's memory
+        held["the weights of train.lag batches"] = config.train.lag * weights
     if config.engine.name == "vllm":
         held["vLLM's weights"] = weights
     # The step keeps one copy of all it moves on a GPU, and works tensor by tensor on a CPU.

@@ -1,4 +1,8 @@
-"""How engines know that a model's weights are others than those they hold."""
+"""Which weights a module holds: how many optimiser steps they have seen, wherever they are copied.
+
+Engines know by it that a model's weights are others than those they hold, and every response says
+by it which weights wrote it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def weights_version(model: nn.Module) -> int:
-    """How often this project has changed the module's weights in place; see `weights_changed`."""
+    """Optimiser steps that the module's weights have seen; see `weights_changed`."""
     return getattr(model, "_weights_version", 0)
 
 
@@ -18,4 +22,31 @@ def weights_changed(model: nn.Module) -> None:
 
     Torch's own count of a tensor's changes is no substitute: fused optimisers do not raise it.
     """
-    model._weights_version = weights_version(model) + 1
+    weights_are(model, weights_version(model) + 1)
+
+
+def weights_are(model: nn.Module, version: int) -> None:
+    """Say which weights `model` holds, where they came from elsewhere."""
+    model._weights_version = version
+
+
+def copy_weights(source: nn.Module, into: nn.Module) -> None:
+    """The weights of `source` and their version; both list their parameters in the same order."""
+    import torch
+
+    with torch.no_grad():
+        for own, new in zip(into.parameters(), source.parameters(), strict=True):
+            own.copy_(new)
+    weights_are(into, weights_version(source))
+
+
+def snapshot(model: nn.Module) -> nn.Module:
+    """A copy of the weights alone, in host memory, for `copy_weights` to take them from."""
+    from torch import nn
+
+    held = nn.ParameterList(
+        nn.Parameter(parameter.detach().to("cpu", copy=True), requires_grad=False)
+        for parameter in model.parameters()
+    )
+    weights_are(held, weights_version(model))
+    return held

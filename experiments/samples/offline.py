@@ -21,10 +21,11 @@ from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from envs.tasks.cache import replace_file
 from experiments.runs.ledger import Ledger
-from experiments.samples.sample import PromptedProblem, Sample, pay
+from experiments.samples.sample import Origin, PromptedProblem, Sample, pay
 from experiments.seeds import stream
 
 REMEMBERED = 1024  # problems whose programs stay in memory; others are read from disk again
+DATASET = Origin("dataset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,9 @@ class OfflinePool:
         offset = rng.randrange(len(pools))
         drawn = [rng.choice(pools[(offset + i) % len(pools)]) for i in range(count)]
         return [
-            Sample(prompt, p.tokens, None, p.judgement, pay(p.judgement, self.reward), False)
+            Sample(
+                prompt, p.tokens, None, p.judgement, pay(p.judgement, self.reward), False, DATASET
+            )
             for p in drawn
         ]
 

@@ -23,7 +23,7 @@ from envs.environment import Environment, JudgeStats
 from envs.reward import RewardConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.runs.ledger import Ledger
-from experiments.samples.sample import PromptedProblem, Sample, judge_completions
+from experiments.samples.sample import Origin, PromptedProblem, Sample, judge_completions
 from experiments.seeds import seed_for
 
 AHEAD = 16  # batches whose prompts are answered at once: each time an engine takes other weights
@@ -108,7 +108,9 @@ class ReferenceRewards:
             groups = self.engine.generate(prompts, seeds, self.sampling)
             owners = [p for p, of in zip(missing.values(), seeds, strict=True) for _ in of]
             flat = [completion for group in groups for completion in group]
-            judged = judge_completions(owners, flat, self.judge, self.tokenizer, self.reward)
+            judged = judge_completions(
+                owners, flat, self.judge, self.tokenizer, self.reward, Origin("reference")
+            )
         rest = iter(judged)
         for (key, prompt), of in zip(missing.items(), seeds, strict=True):
             self._keep(key, prompt, [_record(next(rest)) for _ in of])

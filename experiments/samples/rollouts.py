@@ -12,7 +12,7 @@ from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.runs.ledger import Ledger
 from experiments.samples.offline import OfflinePool
-from experiments.samples.sample import PromptedProblem, Sample, judge_completions
+from experiments.samples.sample import Origin, PromptedProblem, Sample, judge_completions
 from experiments.seeds import seed_for, stream
 
 RESAMPLINGS = 10  # rounds in which a batch's groups without a spread are replaced; DAPO's code too
@@ -29,6 +29,7 @@ class Rollouts:
     tokenizer: object
     offline: OfflinePool | None
     ledger: Ledger
+    run: str  # the run folder's name, part of each sample's origin
 
     def __post_init__(self) -> None:
         self._order = self._shuffled()
@@ -107,7 +108,12 @@ class Rollouts:
         flat = [completion for group in groups for completion in group]
         with self.ledger.phase("judge"):
             samples = judge_completions(
-                owners, flat, self.judge, self.tokenizer, self.config.task.reward
+                owners,
+                flat,
+                self.judge,
+                self.tokenizer,
+                self.config.task.reward,
+                Origin("policy", self.run, step),
             )
         self.ledger.counts.generated_tokens += sum(len(c.tokens) for c in flat)
         rest = iter(samples)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from envs.environment import Environment, Submission
 from envs.problem import Judgement, Problem, Verdict
@@ -21,6 +22,16 @@ class PromptedProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Who wrote a response, and when."""
+
+    source: Literal["policy", "reference", "dataset"]  # policy: that of this run
+    run: str | None = None  # the run folder's name
+    step: int | None = None  # the batch that it was written for
+    version: int | None = None  # optimiser steps that the writer's weights had seen
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One judged response. Offline ones have no log-probs: nobody knows who wrote them."""
 
@@ -30,6 +41,7 @@ class Sample:
     judgement: Judgement
     reward: float | None  # None: the judge itself failed, the sample is left out
     truncated: bool
+    origin: Origin
 
     @property
     def offline(self) -> bool:
@@ -46,8 +58,9 @@ def judge_completions(
     judge: Environment,
     tokenizer: object,
     config: RewardConfig,
+    origin: Origin,
 ) -> list[Sample]:
-    """Decode, judge and pay completions, one prompt each."""
+    """Decode, judge and pay completions, one prompt each; their versions complete the origin."""
     if not completions:
         return []
     texts = tokenizer.batch_decode(
@@ -57,7 +70,15 @@ def judge_completions(
         [Submission(p.problem, text) for p, text in zip(prompts, texts, strict=True)]
     )
     return [
-        Sample(prompt, c.tokens, c.logps, judgement, pay(judgement, config), c.truncated)
+        Sample(
+            prompt,
+            c.tokens,
+            c.logps,
+            judgement,
+            pay(judgement, config),
+            c.truncated,
+            replace(origin, version=c.version),
+        )
         for prompt, c, judgement in zip(prompts, completions, judgements, strict=True)
     ]
 

@@ -124,11 +124,13 @@ def test_a_token_of_probability_zero_is_never_drawn():
 
 def test_an_engine_with_its_own_copy_changes_only_at_sync(tiny):
     from experiments.learner.models import frozen_copy
+    from experiments.learner.weights import weights_changed
 
     engine = HFEngine(frozen_copy(tiny), eos={1}, pad=0, batch_size=8)
     before = flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8)))
     with torch.no_grad():
         tiny.lm_head.weight.copy_(tiny.lm_head.weight.flip(0))
+    weights_changed(tiny)
     assert flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8))) == before
     engine.sync(tiny)
     after = flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8)))

@@ -79,6 +79,7 @@ def disturb(model, seed):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3 * parameter.std())
+    weights_changed(model)
 
 
 def test_greedy_tokens_are_those_of_our_loop(host, policy, prompts):

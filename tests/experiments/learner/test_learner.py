@@ -19,7 +19,7 @@ from experiments.learner.learner import Correction, Learner, learning_rate_facto
 from experiments.learner.models import frozen_copy
 from experiments.learner.weights import weights_version
 from experiments.runs.ledger import Ledger
-from experiments.samples.sample import PromptedProblem, Sample
+from experiments.samples.sample import Origin, PromptedProblem, Sample
 
 ALGORITHMS = {
     "spo": SPO(SPOConfig(q0="group"), 1.0),
@@ -44,7 +44,8 @@ def samples_from(model, rewards, max_tokens=6):
             verdict = Verdict.ACCEPTED if reward else Verdict.WRONG_ANSWER
             judged = Judgement(verdict, 0, 1, 1, "")
             c = completion
-            samples.append(Sample(prompted, c.tokens, c.logps, judged, reward, c.truncated))
+            origin = Origin("policy", "run", 1, c.version)
+            samples.append(Sample(prompted, c.tokens, c.logps, judged, reward, c.truncated, origin))
     return samples
 
 

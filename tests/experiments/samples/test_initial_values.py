@@ -9,7 +9,7 @@ from algorithms.base import Batch
 from algorithms.spo import soft_value
 from envs.problem import Judgement, Problem, Verdict
 from experiments.samples.initial_values import InitialValues
-from experiments.samples.sample import PromptedProblem, Sample
+from experiments.samples.sample import Origin, PromptedProblem, Sample
 
 BETA = 0.5
 
@@ -34,7 +34,8 @@ MONTE_CARLO = float(soft_value(REFERENCE, BETA))
 def samples(rewards, name="p"):
     prompt = PromptedProblem(Problem(name, "", (), ()), (2, 3))
     judgement = Judgement(Verdict.WRONG_ANSWER, 0, 1, 1, "")
-    return [Sample(prompt, (4, 5), (-1.0, -1.0), judgement, r, False) for r in rewards]
+    origin = Origin("policy", "run", 1, 0)
+    return [Sample(prompt, (4, 5), (-1.0, -1.0), judgement, r, False, origin) for r in rewards]
 
 
 def batch(rewards, log_weights):

@@ -1,0 +1,80 @@
+"""Whose weights write, and how old they are: staleness as a controlled variable.
+
+`train.sync_every=N`: the engine takes the learner's weights once in N batches, so that its lag is a
+saw-tooth. `train.lag=L`: it takes them after every batch, but those of L batches before, as a
+pipelined system would: from batch L + 1 on the writer is exactly L batches old.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from experiments.learner.weights import copy_weights, snapshot, weights_are, weights_version
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from experiments.config import TrainConfig
+    from experiments.engines.base import Engine
+    from experiments.samples.sample import Sample
+
+
+class Writer:
+    """Hands weights from the learner to the engine, and knows which ones write."""
+
+    def __init__(self, engine: Engine, model: nn.Module, config: TrainConfig) -> None:
+        """`model` is the learner's; the engine's may be the same one where it is never stale."""
+        self.engine, self.model, self.config = engine, model, config
+        self.version = weights_version(model)
+        self._wrote: dict[int, int] = {}  # batch → version of the weights that wrote it
+        self._coming: deque[nn.Module] = deque()  # weights of the last `lag` batches, oldest first
+
+    def begin(self, step: int) -> int:
+        """Batch `step` is about to be written → how many optimiser steps the writer lies behind."""
+        self._wrote[step] = self.version
+        return weights_version(self.model) - self.version
+
+    def check(self, samples: Iterable[Sample]) -> None:
+        """A RuntimeError where other weights wrote a sample than those that were to write it."""
+        for sample in samples:
+            origin = sample.origin
+            if origin.source == "policy" and origin.version != self._wrote.get(origin.step):
+                raise RuntimeError(
+                    f"a response of batch {origin.step} was written by weights of "
+                    f"{origin.version} optimiser steps, where those of "
+                    f"{self._wrote.get(origin.step)} were to write it: the {self.engine.name} "
+                    "engine does not hold what it was given"
+                )
+
+    def follow(self, step: int) -> bool:
+        """Batch `step` has been trained on → whether the engine took other weights."""
+        if self.config.lag:
+            self._coming.append(snapshot(self.model))
+            if len(self._coming) <= self.config.lag:
+                return False
+            self._take(self._coming.popleft())
+            return True
+        if step % self.config.sync_every:
+            return False
+        self._take(self.model)
+        return True
+
+    def _take(self, weights: nn.Module) -> None:
+        self.engine.sync(weights)
+        self.version = weights_version(weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What writes and what will; weights of the engine's own where it has some."""
+        own = snapshot(self.engine.model) if self.engine.model is not self.model else None
+        weights = {"writes": own, "coming": list(self._coming)}
+        return {"version": self.version, "wrote": dict(self._wrote), **weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As it was when `state_dict` was called; the learner's own weights are not part of it."""
+        self.version, self._wrote = state["version"], dict(state["wrote"])
+        self._coming = deque(state["coming"])
+        if state["writes"] is not None:
+            copy_weights(state["writes"], into=self.engine.model)
+            weights_are(self.engine.model, self.version)
