@@ -2,8 +2,9 @@
 
 A critic predicts the return at every token; advantages by GAE (1506.02438), whitened over the whole
 batch; the clipped surrogate against the policy that wrote the responses. The KL to the reference
-is part of the reward, token by token, and not of the loss. Each batch is used once: the clip acts
-where `train.sync_every` makes the writing policy older than the trained one.
+is part of the reward, token by token, and not of the loss. The clip acts where a batch has several
+steps (`train.minibatches`, `train.epochs`) or an older writer (`train.sync_every`, `train.lag`);
+values, advantages and their whitening are those of the whole batch before the first step.
 """
 
 from __future__ import annotations

@@ -106,6 +106,8 @@ class TrainConfig:
     sync_every: PositiveInt = 1
     # the writing policy is the trained one of so many batches before; with sync_every=1
     lag: NonNegativeInt = 0
+    minibatches: PositiveInt = 1  # optimiser steps in a pass over a batch, each on whole groups
+    epochs: PositiveInt = 1  # passes over a batch
     # groups whose rewards are all equal make way for further problems', and count in the budget
     resample_zero_variance: bool = False
     # responses cut at max_response_tokens
@@ -125,9 +127,9 @@ class TrainConfig:
         return self.sync_every > 1 or self.lag > 0
 
     @property
-    def greatest_lag(self) -> tuple[int, str]:
-        """Optimiser steps that the writer lies behind at most, and the key that says so."""
-        return (self.lag, "lag") if self.lag else (self.sync_every - 1, "sync_every")
+    def greatest_lag(self) -> int:
+        """Optimiser steps that the writer lies behind at most when its responses are used."""
+        return max(self.lag + 1, self.sync_every) * self.minibatches * self.epochs - 1
 
 
 @dataclass
@@ -222,13 +224,18 @@ def _check_combinations(c: RunConfig, needs: Any) -> None:
             f"train.lag={t.lag} with train.sync_every={t.sync_every}: either says how old the "
             "writer is; use train.sync_every=1 or train.lag=0"
         )
-    lag, key = t.greatest_lag
-    if needs.max_lag is not None and lag > needs.max_lag:
-        value = getattr(t, key)
+    if t.minibatches > t.prompts:
         raise UserError(
-            f"train.{key}={value} under algo={c.algo.name}: it takes the writer for the policy "
-            f"itself, at most {needs.max_lag} steps behind; use at most "
-            f"{value - lag + needs.max_lag}, or allow more with algo.max_lag={lag}"
+            f"train.minibatches={t.minibatches} of train.prompts={t.prompts}: a step takes at "
+            "least one prompt's whole group; use as many or fewer"
+        )
+    if needs.max_lag is not None and t.greatest_lag > needs.max_lag:
+        keys = {"lag": 0, "sync_every": 1, "minibatches": 1, "epochs": 1}
+        given = [f"train.{key}={getattr(t, key)}" for key in keys if getattr(t, key) != keys[key]]
+        raise UserError(
+            f"{' with '.join(given)} under algo={c.algo.name}: it takes the writer for the policy "
+            f"itself, at most {needs.max_lag} optimiser steps behind, and here it is up to "
+            f"{t.greatest_lag}; lower it, or allow more with algo.max_lag={t.greatest_lag}"
         )
     if t.resample_zero_variance and t.group_size < 2:
         raise UserError(

@@ -94,6 +94,7 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             ledger,
             correction,
             keep_reference=config.eval.kl_samples > 0,
+            seed=config.seed,
         )
         records.describe(
             data_hash=task.data_hash,

@@ -1,7 +1,7 @@
 """The training loop, top to bottom.
 
 A batch's way: problems → responses of the behaviour policy → verdicts → rewards → (offline programs
-beside them) → the algorithm's targets → gradients → one optimiser step → the behaviour policy takes
+beside them) → the algorithm's targets → gradients → optimiser steps → the behaviour policy takes
 new weights or waits for them (`train.sync_every`, `train.lag`). Evaluation uses the trained
 weights, always.
 """
@@ -114,8 +114,9 @@ def _loop(
         if samples:
             with ledger.phase("train"):
                 row |= learner.update(samples, config.train.group_size, parts.initial_values)
-            ledger.counts.trained_tokens += sum(len(sample.tokens) for sample in samples)
-            ledger.counts.optimiser_steps += 1
+            tokens = sum(len(sample.tokens) for sample in samples)
+            ledger.counts.trained_tokens += tokens * config.train.epochs
+            ledger.counts.optimiser_steps = weights_version(learner.model)
         with ledger.phase("sync"):
             ledger.counts.weight_syncs += parts.writer.follow(step)
         evaluated = step == config.steps or (config.eval.every and step % config.eval.every == 0)

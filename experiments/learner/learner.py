@@ -1,8 +1,9 @@
-"""The model being trained, what its algorithm needs beside it, and one optimiser step."""
+"""The model being trained, what its algorithm needs beside it, and the steps of one batch."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from experiments.runs.interrupts import held
 from experiments.runs.ledger import Ledger
 from experiments.samples.initial_values import InitialValues
 from experiments.samples.sample import PromptedProblem, Sample
+from experiments.seeds import stream
 
 NAN = float("nan")
 
@@ -47,10 +49,14 @@ class Learner:
         ledger: Ledger,
         correction: Correction | None = None,
         keep_reference: bool = False,
+        seed: int = 0,
     ) -> None:
-        """`keep_reference`: also where the loss needs none, to be measured against."""
+        """`keep_reference`: also where the loss needs none, to be measured against.
+
+        `seed`: of the order in which a batch's groups come where it is used several times.
+        """
         self.model, self.pad, self.algorithm, self.config = model, pad, algorithm, config
-        self.ledger, self.correction = ledger, correction
+        self.ledger, self.correction, self.seed = ledger, correction, seed
         needs = algorithm.needs
         self.reference = frozen_copy(model) if needs.reference or keep_reference else None
         self.critic = self.value_head = None
@@ -72,21 +78,58 @@ class Learner:
         group_size: int,
         initial_values: InitialValues | None,
     ) -> dict[str, float]:
-        """One optimiser step on whole groups of samples → the step's metrics.
+        """The optimiser steps on whole groups of samples → their metrics, means over the steps.
 
-        The initial values come after the reference's log-probs, which the online estimate reads.
+        `train.epochs` passes of `train.minibatches` steps each. What the writer, the reference and
+        the critic say is asked once, before the first: the old policy of PPO's ratio and its old
+        values stay those of the start. The initial values come after the reference's log-probs,
+        which the online estimate reads.
         """
         tokens, batch = self._assemble(samples, group_size)
         if initial_values is not None:
             batch = replace(batch, q0=initial_values.of(samples, batch))
-        batch = self.algorithm.prepare(batch)
-        kept = batch.keep.nonzero().squeeze(-1)
-        metrics = {"kept_share": len(kept) / len(samples), **self._correction_metrics(batch)}
+        metrics, steps, kept_rows = self._correction_metrics(batch), [], 0
         with held():
-            if len(kept):
-                metrics |= self._step(tokens, batch.only_kept(), kept)
+            for rows, part in self._mini_batches(tokens, batch):
+                kept = rows[part.keep]
+                kept_rows += len(kept)
+                if len(kept):
+                    steps.append(self._step(tokens, part.only_kept(), kept))
             self.batches += 1
+        metrics |= {"kept_share": kept_rows / len(samples) / self.config.epochs}
+        for name in dict.fromkeys(name for step in steps for name in step):
+            metrics[name] = statistics.fmean(step[name] for step in steps if name in step)
         return metrics
+
+    def _mini_batches(self, tokens: Tokens, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
+        """(rows of the batch, those rows prepared) for each optimiser step, groups whole.
+
+        An algorithm that reads the policy's log-probs before the update prepares each step anew:
+        what it sets there (a group's soft value, bounds of the clip) is of the present policy.
+        """
+        groups, anew = len(batch.mask) // batch.group_size, self.algorithm.needs.policy
+        if not anew:
+            batch = self.algorithm.prepare(batch)
+        for number, part in enumerate(self._orders(groups)):
+            rows = (
+                part.unsqueeze(-1) * batch.group_size + torch.arange(batch.group_size)
+            ).flatten()
+            rows = rows.to(batch.mask.device)
+            cut = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
+            if anew and number:
+                now = torch.zeros_like(cut.policy_logp)
+                found = self.logp(tokens.rows(rows))
+                now[:, : found.shape[1]] = found
+                cut = replace(cut, policy_logp=now)
+            yield rows, self.algorithm.prepare(cut) if anew else cut
+
+    def _orders(self, groups: int) -> Iterator[Tensor]:
+        """The groups of each optimiser step: in order where one step takes all of them."""
+        for epoch in range(self.config.epochs):
+            order = list(range(groups))
+            if self.config.minibatches > 1:
+                stream(self.seed, "mini-batches", self.batches, epoch).shuffle(order)
+            yield from torch.tensor(order).tensor_split(min(groups, self.config.minibatches))
 
     def _assemble(self, samples: Sequence[Sample], group_size: int) -> tuple[Tokens, Batch]:
         device = self.model.device

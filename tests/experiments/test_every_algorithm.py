@@ -56,7 +56,7 @@ def test_it_refuses_programs_whose_writers_log_probs_it_would_need(name):
     "name", [n for n in algorithms.names() if algorithms.make(n).needs.max_lag is not None]
 )
 def test_it_refuses_an_older_writer_unless_told(name):
-    told = rf"train.sync_every=3 under algo={name}: .*use at most 1, .*algo.max_lag=2"
+    told = rf"train.sync_every=3 under algo={name}: .*steps behind, .*algo.max_lag=2"
     with pytest.raises(UserError, match=told):
         config_of([f"algo={name}", "train.sync_every=3"])
     assert config_of([f"algo={name}", "train.sync_every=3", "algo.max_lag=2"])
