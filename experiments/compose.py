@@ -27,7 +27,7 @@ UNKNOWN = "Could not override '"  # how Hydra begins when a key is in no file of
 
 def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
     """The overrides of each job: one, or a sweep's combinations. Raises UserError."""
-    overrides = _parsed([argument for argument in arguments if not argument.startswith("-")])
+    overrides = parsed([argument for argument in arguments if not argument.startswith("-")])
     if not is_sweep(arguments):
         return [[override.input_line for override in overrides]]
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -62,7 +62,7 @@ def _compose(overrides: Sequence[str]) -> Any:
         return hydra.compose("config", overrides=list(overrides))
 
 
-def _parsed(arguments: Sequence[str]) -> list[Override]:
+def parsed(arguments: Sequence[str]) -> list[Override]:
     parser, overrides = OverridesParser.create(), []
     for i, argument in enumerate(arguments):
         try:

@@ -119,7 +119,8 @@ class TrainConfig:
     warmup_steps: NonNegativeInt = 5
     max_grad_norm: PositiveFloat = 1.0
     weight_decay: NonNegativeFloat = 0.0
-    checkpoint_every: NonNegativeInt = 0  # steps; 0 saves the final weights only
+    checkpoint_every: NonNegativeInt = 20  # steps; 0: only at the end, and at an interrupt
+    keep_checkpoints: PositiveInt = 2  # the last ones
 
     @property
     def stale(self) -> bool:

@@ -4,15 +4,20 @@ A batch's way: problems → responses of the behaviour policy → verdicts → r
 beside them) → the algorithm's targets → gradients → optimiser steps → the behaviour policy takes
 new weights or waits for them (`train.sync_every`, `train.lag`). Evaluation uses the trained
 weights, always.
+
+A run can stop anywhere and go on from its last checkpoint to the same bits. After each update, and
+again after what is measured of it, the loop notes where it stands (`Place`); a checkpoint holds the
+last note and the weights, which nothing has changed since.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +33,13 @@ from experiments.evaluation.evaluate import evaluate
 from experiments.learner.models import pick_device
 from experiments.learner.weights import weights_version
 from experiments.picks import dropped, in_a_line, pick
+from experiments.resume import check_same
+from experiments.runs import checkpoints
 from experiments.runs.interrupts import catch, held
 from experiments.runs.loggers import Logger, open_logger
 from experiments.runs.progress import Display
 from experiments.runs.records import Records
+from experiments.runs.state import BASE, check_base, progress_of, restore, tensors_of
 from experiments.samples.sample import Sample
 from experiments.setup import Parts, build
 
@@ -47,17 +55,42 @@ class Outcome:
     pass_at: dict[int, float] = field(default_factory=dict)  # k → pass@k of the last evaluation
 
 
-def train(config: RunConfig) -> Outcome:
-    """Run it. Ctrl-C and errors end it cleanly: with its rows, its weights and its status on disk.
+@dataclass
+class Place:
+    """How far a run has come, and all that its parts knew there."""
 
-    Raises UserError, and OSError on a full disk, where no run folder could be made.
+    step: int = 0
+    row: dict[str, Any] | None = None  # of a step that is trained, not yet measured
+    progress: dict[str, Any] | None = None  # None: there is no going on from here
+
+    @property
+    def recorded(self) -> int:
+        """Steps whose rows and evaluations are behind."""
+        return self.step if self.row is None else self.step - 1
+
+    def note(self, parts: Parts, step: int, row: dict[str, Any] | None) -> None:
+        """`step` is trained; its row is given where that is all."""
+        self.step, self.row = step, None if row is None else dict(row)
+        self.progress = progress_of(parts)
+
+
+def train(config: RunConfig, folder: Path | None = None) -> Outcome:
+    """Run it; with `folder`, go on with the run in there. Ctrl-C and errors end it cleanly: with
+    its rows, its weights and its status on disk.
+
+    Raises UserError, and OSError on a full disk, where no run folder could be made or gone on with.
     """
     catch()
     torch.set_num_threads(config.model.threads)
     torch.manual_seed(config.seed)
     device = str(pick_device(config.model.device))
     given, config = config, pick(config, device)
-    records, display = Records(config), Display(config.steps)
+    display = Display(config.steps)
+    state = checkpoints.latest(folder, display.say) if folder else None
+    place = Place(**state["place"]) if state else Place()
+    if state:
+        check_same(state["config"], asdict(config), f"{folder}: its checkpoint")
+    records = Records(config, folder, place.recorded)
     try:
         with build(config, records) as parts, display:
             display.say(in_a_line(config, device))
@@ -65,7 +98,14 @@ def train(config: RunConfig) -> Outcome:
                 display.say(left_out)
             display.say(f"problems: {parts.problems}")
             display.say(f"sandbox: {parts.sandbox.name} ({parts.sandbox.strength})")
-            _loop_and_save(config, parts, records, display)
+            if state:
+                check_base(records.info, state["base"])
+                restore(parts, place.progress, state["tensors"])
+                display.pass_at = state["pass_at"]
+                display.say(f"going on after step {place.step} in {records.folder}")
+            del state
+            _loop_and_save(config, parts, records, display, place)
+        records.describe(pass_at=display.pass_at)
         records.finish("finished")
     except KeyboardInterrupt:
         records.finish("interrupted")
@@ -79,38 +119,70 @@ def train(config: RunConfig) -> Outcome:
     return Outcome(records.folder, "finished", pass_at=display.pass_at)
 
 
-def _loop_and_save(config: RunConfig, parts: Parts, records: Records, display: Display) -> None:
+def _loop_and_save(
+    config: RunConfig, parts: Parts, records: Records, display: Display, place: Place
+) -> None:
     """However the loop ends, the weights of its last whole optimiser step are saved."""
+    save = partial(_save, config.train.keep_checkpoints, parts, records, display, place)
     try:
         with closing(open_logger(config, records.folder, parts.settings)) as logger:
-            _loop(config, parts, records, display, logger)
+            _loop(config, parts, records, display, logger, place, save)
     except BaseException as ended:
         if parts.learner.batches and not is_full(ended):
             try:
-                _save(parts, records, "interrupted")
+                save("interrupted")
             except Exception as error:
                 display.say(f"the weights could not be saved: {one_line(error)}")
         raise
     if config.steps:
-        _save(parts, records, "final")
+        save("final")
 
 
 def _loop(
-    config: RunConfig, parts: Parts, records: Records, display: Display, logger: Logger
+    config: RunConfig,
+    parts: Parts,
+    records: Records,
+    display: Display,
+    logger: Logger,
+    place: Place,
+    save: Callable[[str], None],
 ) -> None:
+    measure = partial(_measure, config, parts, records, display, logger)
+    if place.row is not None:
+        measure(place.step, dict(place.row), time.monotonic())
+        place.note(parts, place.step, None)
+    elif not place.step:
+        _evaluate(0, config, parts, records, display)
+    for step in range(place.step + 1, config.steps + 1):
+        begin = time.monotonic()
+        row = _train_step(step, config, parts, display, place)
+        measure(step, row, begin)
+        place.note(parts, step, None)
+        every = config.train.checkpoint_every
+        if every and step % every == 0 and step < config.steps:
+            save(f"step-{step}")
+    if parts.rollouts.offline:
+        records.describe(offline=dict(parts.rollouts.offline.counts))
+
+
+def _train_step(
+    step: int, config: RunConfig, parts: Parts, display: Display, place: Place
+) -> dict[str, Any]:
+    """One batch: written, judged, learnt from; an interrupt waits for the weights → its row."""
     ledger, learner = parts.ledger, parts.learner
-    _evaluate(0, config, parts, records, display)
-    for step in range(1, config.steps + 1):
-        begin, before = time.monotonic(), ledger.counts.generated_tokens
-        row = {"step": step, "policy_lag": parts.writer.begin(step)}
-        if parts.monitor.due(step, row["policy_lag"]):
-            row |= _check(step, parts, display)
-        if parts.initial_values:
-            left = config.steps - step + 1
-            parts.initial_values.reference.look_ahead(parts.rollouts.coming, left)
-        samples = parts.rollouts.collect(step)
-        parts.writer.check(samples)
-        row |= _sample_metrics(samples, weights_version(learner.model))
+    before = ledger.counts.generated_tokens
+    row = {"step": step, "policy_lag": parts.writer.begin(step)}
+    if parts.monitor.due(step, row["policy_lag"]):
+        row |= _check(step, parts, display)
+    if parts.initial_values:
+        left = config.steps - step + 1
+        parts.initial_values.reference.look_ahead(parts.rollouts.coming, left)
+    samples = parts.rollouts.collect(step)
+    parts.writer.check(samples)
+    row |= _sample_metrics(samples, weights_version(learner.model))
+    row["generated_tokens"] = ledger.counts.generated_tokens - before
+    with held():
+        place.progress = None
         if samples:
             with ledger.phase("train"):
                 row |= learner.update(samples, config.train.group_size, parts.initial_values)
@@ -119,21 +191,31 @@ def _loop(
             ledger.counts.optimiser_steps = weights_version(learner.model)
         with ledger.phase("sync"):
             ledger.counts.weight_syncs += parts.writer.follow(step)
-        evaluated = step == config.steps or (config.eval.every and step % config.eval.every == 0)
-        row["eval/kl_ref"] = _kl(step, config, parts) if evaluated else float("nan")
-        parts.read_judge()
-        row["generated_tokens"] = ledger.counts.generated_tokens - before
-        row |= ledger.columns()
-        records.step(row)
-        logger.log(row, step)
-        display.step(step, row, time.monotonic() - begin)
-        if evaluated:
-            _evaluate(step, config, parts, records, display)
-            logger.log({f"eval/pass@{k}": score for k, score in display.pass_at.items()}, step)
-        if config.train.checkpoint_every and step % config.train.checkpoint_every == 0:
-            _save(parts, records, f"step-{step}")
-    if parts.rollouts.offline:
-        records.describe(offline=dict(parts.rollouts.offline.counts))
+        place.note(parts, step, row)
+    return row
+
+
+def _measure(
+    config: RunConfig,
+    parts: Parts,
+    records: Records,
+    display: Display,
+    logger: Logger,
+    step: int,
+    row: dict[str, Any],
+    begin: float,
+) -> None:
+    """What is known of a step once it is trained: its row, and at some an evaluation."""
+    evaluated = step == config.steps or (config.eval.every and step % config.eval.every == 0)
+    row["eval/kl_ref"] = _kl(step, config, parts) if evaluated else float("nan")
+    parts.read_judge()
+    row |= parts.ledger.columns()
+    records.step(row)
+    logger.log(row, step)
+    display.step(step, row, time.monotonic() - begin)
+    if evaluated:
+        _evaluate(step, config, parts, records, display)
+        logger.log({f"eval/pass@{k}": score for k, score in display.pass_at.items()}, step)
 
 
 def _evaluate(
@@ -204,8 +286,25 @@ def _sample_metrics(samples: Sequence[Sample], version: int) -> dict[str, Any]:
     }
 
 
-def _save(parts: Parts, records: Records, name: str) -> None:
-    """The weights of the last optimiser step; an interrupt waits until they are on disk."""
+def _save(
+    keep: int, parts: Parts, records: Records, display: Display, place: Place, name: str
+) -> None:
+    """A checkpoint; an interrupt waits until it is on disk.
+
+    Where an update was broken off half way, weights only: the run goes on from the one before.
+    """
     with held(), records.checkpoint(name, parts.learner.batches) as folder:
         parts.learner.model.save_pretrained(folder)
         parts.tokenizer.save_pretrained(folder)
+        if place.progress is not None:
+            state = {
+                "step": place.step,
+                "place": vars(place),
+                "pass_at": display.pass_at,
+                "config": parts.settings,
+                "base": {fact: records.info[fact] for fact in BASE},
+                "tensors": tensors_of(parts),
+            }
+            checkpoints.write(folder, state)
+    if place.progress is not None:
+        records.forget_checkpoints(keep)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 
@@ -77,6 +78,14 @@ class Monitor:
         if not self.every or policy_lag:
             return False
         return self._last is None or step - self._last >= self.every
+
+    def state_dict(self) -> dict[str, Any]:
+        """When it last checked."""
+        return {"last": self._last}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As if it had checked then."""
+        self._last = state["last"]
 
     def check(self, step: int) -> Mismatch:
         """Write fresh responses and score them."""

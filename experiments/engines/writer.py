@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from experiments.learner.weights import copy_weights, snapshot, weights_are, weights_version
+from experiments.learner.weights import as_module, copy_weights, snapshot, weights_version
 
 if TYPE_CHECKING:
     from torch import nn
@@ -66,15 +66,19 @@ class Writer:
         self.version = weights_version(weights)
 
     def state_dict(self) -> dict[str, Any]:
-        """What writes and what will; weights of the engine's own where it has some."""
-        own = snapshot(self.engine.model) if self.engine.model is not self.model else None
-        weights = {"writes": own, "coming": list(self._coming)}
-        return {"version": self.version, "wrote": dict(self._wrote), **weights}
+        """What writes, where the engine has weights of its own, and what will: no copies."""
+        own = self.engine.model is not self.model
+        coming = [(weights_version(held), list(held.parameters())) for held in self._coming]
+        return {
+            "version": self.version,
+            "wrote": dict(self._wrote),
+            "writes": list(self.engine.model.parameters()) if own else None,
+            "coming": coming,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As it was when `state_dict` was called; the learner's own weights are not part of it."""
         self.version, self._wrote = state["version"], dict(state["wrote"])
-        self._coming = deque(state["coming"])
+        self._coming = deque(as_module(weights, version) for version, weights in state["coming"])
         if state["writes"] is not None:
-            copy_weights(state["writes"], into=self.engine.model)
-            weights_are(self.engine.model, self.version)
+            copy_weights(as_module(state["writes"], self.version), into=self.engine.model)

@@ -7,6 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from experiments.errors import UserError
 from experiments.learner.models import frozen_copy
 from experiments.learner.optimiser import Float32AdamW
 from experiments.learner.scoring import Critic, Tokens, scalar_head, score
-from experiments.learner.weights import weights_changed
+from experiments.learner.weights import weights_are, weights_changed, weights_version
 from experiments.runs.interrupts import held
 from experiments.runs.ledger import Ledger
 from experiments.samples.initial_values import InitialValues
@@ -71,6 +72,24 @@ class Learner:
         self.rates = [rate for _, rate in groups]
         self.factor = learning_rate_factor(config, steps)
         self.batches = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that training has changed; the tensors are the learner's own, not copies."""
+        modules = {name: module.state_dict() for name, module in self._trained().items()}
+        counts = {"batches": self.batches, "version": weights_version(self.model)}
+        return {"modules": modules, "optimiser": self.optimiser.state_dict(), **counts}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Back to what `state_dict` held."""
+        for name, module in self._trained().items():
+            module.load_state_dict(state["modules"][name])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.batches = state["batches"]
+        weights_are(self.model, state["version"])
+
+    def _trained(self) -> dict[str, nn.Module]:
+        modules = {"model": self.model, "critic": self.critic, "value_head": self.value_head}
+        return {name: module for name, module in modules.items() if module is not None}
 
     def update(
         self,

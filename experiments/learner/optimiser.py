@@ -34,6 +34,18 @@ class Float32AdamW(torch.optim.AdamW):
         self.copies.append((parameter, copy))
         return copy
 
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's, with the copies: rounded parameters do not tell them."""
+        return super().state_dict() | {"copies": [copy for _, copy in self.copies]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Back to what `state_dict` held, over parameters of the same shapes."""
+        held = dict(state_dict)
+        with torch.no_grad():
+            for (_, copy), value in zip(self.copies, held.pop("copies"), strict=True):
+                copy.copy_(value)
+        super().load_state_dict(held)
+
     @torch.no_grad()
     def take_gradients(self) -> None:
         """After each backward pass: gradients go to the copies, where they add up in float32."""

@@ -6,10 +6,11 @@ by it which weights wrote it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 
 def weights_version(model: nn.Module) -> int:
@@ -42,11 +43,14 @@ def copy_weights(source: nn.Module, into: nn.Module) -> None:
 
 def snapshot(model: nn.Module) -> nn.Module:
     """A copy of the weights alone, in host memory, for `copy_weights` to take them from."""
+    copies = [parameter.detach().to("cpu", copy=True) for parameter in model.parameters()]
+    return as_module(copies, weights_version(model))
+
+
+def as_module(weights: Iterable[Tensor], version: int) -> nn.Module:
+    """Weights for `copy_weights` to take; the tensors are not copied."""
     from torch import nn
 
-    held = nn.ParameterList(
-        nn.Parameter(parameter.detach().to("cpu", copy=True), requires_grad=False)
-        for parameter in model.parameters()
-    )
-    weights_are(held, weights_version(model))
-    return held
+    module = nn.ParameterList(nn.Parameter(each, requires_grad=False) for each in weights)
+    weights_are(module, version)
+    return module

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from experiments.runs.peak_memory import PeakMemory
 
@@ -62,6 +63,22 @@ class Ledger:
         """Charge wall time that was spent at another time, to the phase and to the whole."""
         self.seconds[name] += seconds
         self.started -= seconds
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was spent so far."""
+        return {
+            "counts": asdict(self.counts),
+            "seconds": dict(self.seconds),
+            "judge_cpu_s": self.judge_cpu_s,
+            "elapsed": time.monotonic() - self.started,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what was spent; the time in between is nobody's."""
+        self.counts = Counts(**state["counts"])
+        self.seconds = dict(state["seconds"])
+        self.judge_cpu_s = state["judge_cpu_s"]
+        self.started = time.monotonic() - state["elapsed"]
 
     def columns(self) -> dict[str, float]:
         """The ledger as columns of metrics.parquet; time/ and memory/ depend on the machine."""

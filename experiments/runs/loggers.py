@@ -29,6 +29,8 @@ class WandbLogger:
         mode = os.environ.get("WANDB_MODE") or ("online" if keyed else "offline")
         self.run = wandb.init(
             project=config.logger.project,
+            id=folder.name,  # a run that goes on stays one run
+            resume="allow",
             name=folder.name,
             group=f"{config.name}/{config.algo.name}",
             dir=str(folder),

@@ -31,7 +31,7 @@ class Display:
         self.steps = steps
         self.pass_at: dict[int, float] = {}  # k → pass@k of the last evaluation
         self._last_line = time.monotonic()
-        self._begun: float | None = None
+        self._begun: tuple[float, int] | None = None  # when, and after which step
 
     def __enter__(self) -> Display:
         self.bars.start()
@@ -51,9 +51,10 @@ class Display:
         note = f"reward {row['reward_mean']:.3f}  pass@{k} {score:.3f}  {rate:,.0f} tokens/s"
         self.bars.update(self.training, completed=step, note=note)
         now = time.monotonic()
-        self._begun = self._begun or now - seconds
+        self._begun = self._begun or (now - seconds, step - 1)
         if self.bars.disable and (now - self._last_line > LINE_EVERY_S or step == self.steps):
-            left = (now - self._begun) / step * (self.steps - step)
+            begin, first = self._begun
+            left = (now - begin) / (step - first) * (self.steps - step)
             self.say(f"step {step}/{self.steps}  {note}  {left:,.0f} s left")
             self._last_line = now
 

@@ -4,8 +4,9 @@
 `metrics.jsonl`, line by line, so that a killed process loses none; at each evaluation and at the
 end they are written as `metrics.parquet`, and a run that ends by itself or by Ctrl-C removes the
 journal. Each evaluation is a file of its own in the folder `evals.parquet`. Files are replaced
-whole, never half. Only the last word of `run.json`, on a disk that is full by then, is written over
-the old one, in blanks that are kept there for it.
+whole, never half, and a run that goes on cuts what came after its checkpoint. Only the last word of
+`run.json`, on a disk that is full by then, is written over the old one, in blanks that are kept
+there for it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from omegaconf import OmegaConf
 
 from experiments.config import RunConfig
 from experiments.errors import UserError, one_line
+from experiments.runs.files import lock, sync, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,11 +39,22 @@ RESERVED = 2048  # bytes at the end of run.json: more than a last word takes
 
 
 class Records:
-    """Writes one new run folder; `finish` gives the last word on how the run ended."""
+    """Writes one run folder; `finish` gives the last word on how the run ended."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self.folder = _new_folder(config)
-        self.metrics: list[dict[str, Any]] = []
+    def __init__(self, config: RunConfig, folder: Path | None = None, recorded: int = 0) -> None:
+        """A new folder; or `folder`, of a run that goes on after its first `recorded` rows.
+
+        Raises UserError where that run is still going on, or lacks rows.
+        """
+        self.folder = folder or _new_folder(config)
+        self._lock = lock(self.folder)
+        self.metrics: list[dict[str, Any]] = _rows(self.folder)[:recorded] if folder else []
+        if [row["step"] for row in self.metrics] != list(range(1, recorded + 1)):
+            os.close(self._lock)
+            raise UserError(
+                f"{self.folder}: the metrics of its first {recorded} steps are not all there, "
+                "though its checkpoint is; begin a new run"
+            )
         self.info: dict[str, Any] = {
             "status": "running",
             "error": None,
@@ -56,21 +69,42 @@ class Records:
             "hardware": _hardware(),
             "pid": os.getpid(),
             "checkpoints": {},
+            "resumed": [],
         }
+        self._evals = self.folder / "evals.parquet"
         try:
-            (self.folder / "config.yaml").write_text(OmegaConf.to_yaml(asdict(config)))
+            if folder:
+                self._go_on(recorded)
+            with whole(self.folder / "config.yaml") as file:
+                file.write_text(OmegaConf.to_yaml(asdict(config)))
             self.describe()
-            self._evals = self.folder / "evals.parquet"
-            self._evals.mkdir()
+            self._evals.mkdir(exist_ok=True)
             self._journal: TextIO = (self.folder / "metrics.jsonl").open("a", buffering=1)
         except OSError:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            os.close(self._lock)
+            if not folder:
+                shutil.rmtree(self.folder, ignore_errors=True)
             raise
+
+    def _go_on(self, recorded: int) -> None:
+        """Cut what came after the checkpoint; say in run.json where the run went on, and how."""
+        before = json.loads((self.folder / "run.json").read_text())
+        now = {key: self.info[key] for key in ("started", "commit", "versions", "hardware")}
+        again = {"resumed": [*before.get("resumed", []), {"step": recorded, **now}]}
+        ended = {key: self.info[key] for key in ("status", "error", "ended", "pid")}
+        self.info = before | ended | again
+        with whole(self.folder / "metrics.jsonl") as file:
+            file.write_text("".join(json.dumps(row) + "\n" for row in self.metrics))
+        for part in self._evals.glob("step-*.parquet"):
+            if int(part.stem.removeprefix("step-")) > recorded:
+                part.unlink()
+        for unfinished in self.folder.glob("checkpoints/.*"):
+            shutil.rmtree(unfinished, ignore_errors=True)
 
     def describe(self, **facts: Any) -> None:
         """Add facts to run.json."""
         self.info |= facts
-        with _whole(self.folder / "run.json") as file:
+        with whole(self.folder / "run.json") as file:
             file.write_text(_as_json(self.info, " " * RESERVED))
 
     def step(self, row: dict[str, Any]) -> None:
@@ -87,17 +121,35 @@ class Records:
 
     @contextmanager
     def checkpoint(self, name: str, step: int) -> Iterator[Path]:
-        """A folder to write the weights of `step` into; it gets its `name` when they are whole."""
+        """A folder to write the weights of `step` into; it gets its `name` when they are whole.
+
+        One of that name from before is replaced.
+        """
         parent = self.folder / "checkpoints"
-        unfinished = parent / f".{name}"
+        unfinished, replaced = parent / f".{name}", parent / f".{name}-before"
         try:
             unfinished.mkdir(parents=True)
             yield unfinished
+            os.fsync(self._journal.fileno())  # the rows that the checkpoint counts on
+            for path in (*unfinished.iterdir(), unfinished):
+                sync(path)
+            if (parent / name).exists():
+                (parent / name).replace(replaced)
             unfinished.replace(parent / name)
+            sync(parent)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
+        shutil.rmtree(replaced, ignore_errors=True)
         self.describe(checkpoints={**self.info["checkpoints"], name: step})
+
+    def forget_checkpoints(self, keep: int) -> None:
+        """All but the last `keep` go."""
+        known = self.info["checkpoints"]
+        gone = sorted(known, key=known.get)[:-keep]
+        self.describe(checkpoints={name: known[name] for name in known if name not in gone})
+        for name in gone:
+            shutil.rmtree(self.folder / "checkpoints" / name, ignore_errors=True)
 
     def keep_traceback(self) -> Path:
         """The traceback of the error in hand, for whoever mends the code."""
@@ -128,7 +180,7 @@ class Records:
         last_word = {"status": status, "error": error, "ended": _now()}
         path = self.folder / "run.json"
         try:
-            with _whole(path) as file:
+            with whole(path) as file:
                 file.write_text(_as_json(self.info | last_word))
         except OSError:
             with path.open("r+b") as file:
@@ -136,6 +188,7 @@ class Records:
                 file.seek(0)
                 file.write(_as_json(json.loads(old) | last_word).encode().ljust(len(old)))
         self.info |= last_word
+        os.close(self._lock)
 
     def _write_metrics(self) -> None:
         import pandas as pd
@@ -150,20 +203,24 @@ def _as_json(info: dict[str, Any], blanks: str = "") -> str:
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:
-    with _whole(path) as file:
+    with whole(path) as file:
         table.to_parquet(file, index=False)
 
 
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A file to write that replaces `path` when it is whole; until then readers pass over it."""
-    unfinished = path.with_name(f".{path.name}")
-    try:
-        yield unfinished
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    """The metrics of a run that ended somehow; a line that a crash cut is left out."""
+    journal, table = folder / "metrics.jsonl", folder / "metrics.parquet"
+    if journal.exists():
+        rows = []
+        for line in journal.read_text().splitlines():
+            with suppress(json.JSONDecodeError):
+                rows.append(json.loads(line))
+        return rows
+    if not table.exists():
+        return []
+    import pandas as pd
+
+    return pd.read_parquet(table).to_dict("records")
 
 
 def _new_folder(config: RunConfig) -> Path:

@@ -1,5 +1,6 @@
 """A sweep's jobs: how each one ended, kept on disk as it ends, and the table at the end.
 
+The same command again finds the runs it made before, by their configuration, and does what is left.
 Jobs may run in other processes (Hydra's launchers), so they leave word in a folder of the sweep.
 """
 
@@ -9,10 +10,14 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omegaconf import OmegaConf
+
 if TYPE_CHECKING:
+    from experiments.config import RunConfig
     from experiments.trainer import Outcome
 
 
@@ -20,6 +25,35 @@ def new_folder(output_dir: str) -> Path:
     """Where the jobs of this sweep leave word."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return Path(output_dir).absolute() / ".sweeps" / f"{stamp}-{os.getpid()}"
+
+
+def begun(config: RunConfig) -> Path | None:
+    """The last run folder of just this configuration, whatever became of it."""
+    from experiments.learner.models import pick_device
+    from experiments.picks import pick
+
+    picked = pick(config, str(pick_device(config.model.device)))
+    wanted = OmegaConf.to_yaml(asdict(picked))
+    found = [
+        file.parent
+        for file in (Path(config.output_dir) / config.name).glob("*/config.yaml")
+        if file.read_text() == wanted and (file.parent / "run.json").is_file()
+    ]
+    return max(found, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
+
+
+def known(folder: Path) -> Outcome:
+    """The outcome of a run that finished before."""
+    from experiments.trainer import Outcome
+
+    scores = json.loads((folder / "run.json").read_text()).get("pass_at", {})
+    return Outcome(folder, "finished", pass_at={int(k): score for k, score in scores.items()})
+
+
+def provenance(folder: Path) -> str:
+    """When and from which code a run was made: a later edit of the code is not in it."""
+    info = json.loads((folder / "run.json").read_text())
+    return f"{folder}, of {info['ended']}, commit {info['commit']}; name=ANOTHER runs it anew"
 
 
 def keep(folder: Path, number: int, outcome: Outcome) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,17 @@ class InitialValues:
         self._recent: dict[str, deque[tuple[float, float]]] = defaultdict(
             lambda: deque(maxlen=RECENT)
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The recent responses, and what of the reference's was charged."""
+        recent = {problem: list(pairs) for problem, pairs in self._recent.items()}
+        return {"recent": recent, "reference": self.reference.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Back to what `state_dict` held."""
+        for problem, pairs in state["recent"].items():
+            self._recent[problem].extend(pairs)
+        self.reference.load_state_dict(state["reference"])
 
     def of(self, samples: Sequence[Sample], batch: Batch) -> Tensor:
         """(batch,) one value for each sample, equal within a group.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from analysis.normal_form import normal_form
 from envs.environment import Environment, JudgeStats, Submission
@@ -57,6 +58,16 @@ class OfflinePool:
         self.charged = JudgeStats()  # what judging them has cost, in this run or another
         self._pool: OrderedDict[str, list[_Program]] = OrderedDict()
         self._counted: set[str] = set()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this run was charged, and for which problems; judgements are on disk."""
+        problems = sorted(self._counted)
+        return {"counts": dict(self.counts), "charged": asdict(self.charged), "problems": problems}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Back to what `state_dict` held."""
+        self.counts, self._counted = Counter(state["counts"]), set(state["problems"])
+        self.charged = JudgeStats(**state["charged"])
 
     def draw(self, prompt: PromptedProblem, count: int, *seed: object) -> list[Sample]:
         """`count` samples, accepted and rejected ones in equal parts where both exist.

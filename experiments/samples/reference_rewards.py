@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,6 +58,14 @@ class ReferenceRewards:
         self.path = folder / f"{name}.jsonl"
         self._known = _read(self.path)
         self._charged: set[str] = set()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this run was charged; the rewards themselves are on disk."""
+        return {"charged": asdict(self.charged), "prompts": sorted(self._charged)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Back to what `state_dict` held."""
+        self.charged, self._charged = JudgeStats(**state["charged"]), set(state["prompts"])
 
     def look_ahead(self, coming: Callable[[int], Sequence[PromptedProblem]], left: int) -> None:
         """Before a batch: where its prompts are not known, draw for the next batches at once.

@@ -6,6 +6,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from envs.environment import Environment
 from experiments.config import RunConfig
@@ -32,31 +33,43 @@ class Rollouts:
     run: str  # the run folder's name, part of each sample's origin
 
     def __post_init__(self) -> None:
-        self._order = self._shuffled()
+        self._order, self._taken = self._shuffled(), 0
         self._drawn: deque[PromptedProblem] = deque()
         self.sampling = Sampling(
             max_tokens=self.config.task.max_response_tokens,
             temperature=self.config.train.temperature,
         )
 
-    def _shuffled(self) -> Iterator[PromptedProblem]:
+    def state_dict(self) -> dict[str, Any]:
+        """How many problems were taken, in their order."""
+        return {"taken": self._taken}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """On to the problem after those."""
+        self._taken = state["taken"]
+        self._order = itertools.islice(self._shuffled(), self._taken, None)
+
+    def _shuffled(self) -> Iterator[int]:
         epoch = 0
         while True:
             order = list(range(len(self.prompts)))
             stream(self.config.seed, "order", epoch).shuffle(order)
-            yield from (self.prompts[index] for index in order)
+            yield from order
             epoch += 1
 
     def _next(self, count: int) -> list[PromptedProblem]:
-        while len(self._drawn) < count:
-            self._drawn.append(next(self._order))
+        self._draw(count)
+        self._taken += count
         return [self._drawn.popleft() for _ in range(count)]
+
+    def _draw(self, count: int) -> None:
+        while len(self._drawn) < count:
+            self._drawn.append(self.prompts[next(self._order)])
 
     def coming(self, batches: int) -> list[PromptedProblem]:
         """The prompts of the next batches, which stay to be collected."""
         count = batches * self.config.train.prompts
-        while len(self._drawn) < count:
-            self._drawn.append(next(self._order))
+        self._draw(count)
         return list(itertools.islice(self._drawn, count))
 
     def collect(self, step: int) -> list[Sample]:

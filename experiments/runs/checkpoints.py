@@ -1,0 +1,103 @@
+"""What a run goes on from: written whole or not at all, checked before it is believed.
+
+Beside a checkpoint's weights, which any run can load, stand two files: `state.pt`, all that the
+loop needs to go on as if it had never stopped, and `state.json`, written last, with the hash of the
+first. A state is tensors and plain values: to read it runs no code of whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+
+from envs.problem import Judgement, Verdict
+
+STATE, SEAL = "state.pt", "state.json"
+PLAIN = [Judgement, Verdict]  # of ours, what a state may hold
+
+
+class Damaged(Exception):
+    """A state that is not as it was written; says how."""
+
+
+class _Hashed:
+    """Hashes what goes through it into a file, and remembers why that failed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.digest = file, hashlib.sha256()
+        self.failed: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        try:
+            self.file.write(data)
+        except OSError as error:
+            self.failed = error
+            raise
+        self.digest.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def write(folder: Path, state: dict[str, Any]) -> None:
+    """The state beside the weights in `folder`. Raises OSError, e.g. on a full disk."""
+    with (folder / STATE).open("wb") as file:
+        hashed = _Hashed(file)
+        try:
+            torch.save(state, hashed)
+        except RuntimeError:
+            if hashed.failed is None:
+                raise
+            raise hashed.failed from None  # torch's writer hides it behind an error of its own
+        os.fsync(file.fileno())
+    seal = {"step": state["step"], "sha256": hashed.digest.hexdigest()}
+    (folder / SEAL).write_text(json.dumps(seal) + "\n")
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The state in `folder`. Raises Damaged."""
+    try:
+        seal = json.loads((folder / SEAL).read_text())
+        with (folder / STATE).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != seal["sha256"]:
+            raise Damaged(f"{STATE} has not the hash that {SEAL} tells")
+        with torch.serialization.safe_globals(PLAIN):
+            return torch.load(folder / STATE, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise Damaged(f"there is no {Path(error.filename).name}") from error
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as bad:
+        raise Damaged(f"{type(bad).__name__}: {' '.join(str(bad).split())[:100]}") from bad
+
+
+def latest(run: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
+    """The last whole state in a run folder; None: there is none, the run begins anew.
+
+    `say` is told of each damaged one that was passed over.
+    """
+    for folder in sorted(_sealed(run), key=_step, reverse=True):
+        try:
+            return read(folder)
+        except Damaged as error:
+            say(f"{folder}: damaged ({error}); the checkpoint before it is taken")
+    return None
+
+
+def _sealed(run: Path) -> list[Path]:
+    """Checkpoints with a state; what is hidden is not whole."""
+    return [seal.parent for seal in run.glob(f"checkpoints/[!.]*/{SEAL}")]
+
+
+def _step(folder: Path) -> int:
+    try:
+        return int(json.loads((folder / SEAL).read_text())["step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0  # damaged: the last to be tried

@@ -1,0 +1,46 @@
+"""Files that are whole or not there, after a power cut too, and a folder that one process has."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from experiments.errors import UserError
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A file to write that replaces `path` when it is whole; until then readers pass over it."""
+    unfinished = path.with_name(f".{path.name}")
+    try:
+        yield unfinished
+        sync(unfinished)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Onto the disk, so that a file is whole after a power cut too."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def lock(folder: Path) -> int:
+    """An open handle of the folder, which no other process has locked; its end unlocks it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UserError(f"{folder}: this run is still going on; wait, or end it first") from None
+    except OSError:  # a file system without locks
+        pass
+    return handle
