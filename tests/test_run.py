@@ -177,6 +177,37 @@ def test_a_sweep_ends_with_one_table_and_writes_nowhere_else(tmp_path):
     assert done.stderr.count("sandbox: embedded") == 2  # once a job
 
 
+def test_the_same_sweep_again_does_only_what_is_left(tmp_path):
+    given = ["-m", "algo=grpo", *SMALL, "steps=2", "train.checkpoint_every=1"]
+    given += [f"output_dir={tmp_path}"]
+    assert call(*given, "seed=0,1").returncode == 0
+    first, second = sorted((tmp_path / "mini").iterdir())
+    kept = (first / "run.json").read_bytes()
+    info = json.loads((second / "run.json").read_text())
+    (second / "run.json").write_text(json.dumps(info | {"status": "running"}))  # it was killed
+    shutil.rmtree(second / "checkpoints" / "final")
+    again = call(*given, "seed=0,1,2")
+    assert again.returncode == 0, again.stderr
+    assert f"not run again: {first}" in again.stderr
+    assert f"going on after step 1 in {second}" in again.stderr
+    assert (first / "run.json").read_bytes() == kept
+    folders = sorted((tmp_path / "mini").iterdir())
+    assert [folder.name[:8] for folder in folders] == ["grpo-s0-", "grpo-s1-", "grpo-s2-"]
+    infos = [json.loads((folder / "run.json").read_text()) for folder in folders]
+    assert [info["status"] for info in infos] == ["finished"] * 3
+    assert [[at["step"] for at in info["resumed"]] for info in infos] == [[], [1], []]
+    for folder in folders:
+        assert list(pandas.read_parquet(folder / "metrics.parquet")["step"]) == [1, 2]
+    rows = [line.split("│") for line in again.stdout.splitlines() if line.startswith("│")]
+    assert all(float(row[3]) >= 0 for row in rows)  # pass@1 of all three
+
+    done = call(f"resume={first}")
+    assert (done.returncode, done.stdout.split(",")[0]) == (0, "finished already")
+    done = call(f"resume={first}", "seed=5")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: resume={first}: seed=5 (was 0) would be another run")
+
+
 def test_a_job_that_diverges_does_not_end_the_sweep(tmp_path):
     rates = "algo.learning_rate=1e20,1e-4"
     given = [*SMALL, "steps=3", "train.warmup_steps=0", f"output_dir={tmp_path}/out"]

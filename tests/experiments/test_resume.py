@@ -39,7 +39,7 @@ CASES = {
         *("algo=spo", "algo.q0=online", "algo.q0_samples=4"),
         *("train.offline_share=0.5", "train.sync_every=2"),
     ],
-    "ppo-stale": ["algo=ppo", "algo.critic=separate", "train.sync_every=4"],
+    "ppo-stale": ["algo=ppo", "algo.critic=separate", "train.lag=3", "train.epochs=2"],
     "grpo": ["algo=grpo"],
 }
 
