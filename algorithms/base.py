@@ -38,6 +38,7 @@ class Needs:
     groups: bool = False  # several responses to each prompt, compared with each other
     least_group: int = 2  # groups: at least so many
     behaviour: bool = False  # behaviour_logp of every token
+    anchored: bool = False  # behaviour_logp is where it is drawn to, and no ratio to be corrected
     off_policy: bool = False  # learns rightly from responses of any writer, the data set's too
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
     initial_value: str = "none"  # q0: "monte_carlo" or "online"
@@ -55,8 +56,10 @@ class Batch:
     keep: Tensor  # (batch,) bool: the rows that the loss is over
     online: Tensor  # (batch,) bool: written by a policy, not taken from the data set
     group_size: int
-    behaviour_logp: Tensor | None = None  # (batch, time), log-probs of the policy that wrote
+    # (batch, time), what the ratio is against: the policy that wrote; corrected, the proximal one
+    behaviour_logp: Tensor | None = None
     correction: Tensor | None = None  # (batch, time), weights of the ratio's terms
+    writer_logp: Tensor | None = None  # (batch, time), of the policy that wrote; 0 where unknown
     ref_logp: Tensor | None = None  # (batch, time)
     policy_logp: Tensor | None = None  # (batch, time), before the update
     values: Tensor | None = None  # (batch, time), the critic's before the update

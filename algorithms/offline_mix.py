@@ -74,6 +74,8 @@ class LUFFY(OfflineMix):
         c, mask = self.config, batch.mask
         p = policy.logp.masked_fill(~mask, 0.0).exp()
         own = log_ratio(policy.logp, batch.behaviour_logp, mask).exp()
+        if batch.correction is not None:
+            own = own * batch.correction
         ratio = torch.where(batch.online.unsqueeze(-1), own, p / (p + c.shaping))
         loss = aggregate(-batch.advantages * ratio, mask, "constant", c.constant_length)
         loss = loss * batch.sequence_share

@@ -61,7 +61,12 @@ class SquaredGroup(Algorithm):
     def needs(self) -> Needs:
         known = self.config.anchor == "reference"  # of anyone's responses
         return Needs(
-            reference=known, off_policy=known, behaviour=not known, groups=True, policy=True
+            reference=known,
+            off_policy=known,
+            behaviour=not known,
+            anchored=not known,
+            groups=True,
+            policy=True,
         )
 
     def prepare(self, batch: Batch) -> Batch:
@@ -140,7 +145,7 @@ class Kimi(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, behaviour=True)
+        return Needs(groups=True, behaviour=True, anchored=True)
 
     def prepare(self, batch: Batch) -> Batch:
         mean = group_mean(batch.rewards, batch.keep, batch.group_size)

@@ -74,13 +74,6 @@ def log_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
     return difference.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND)
 
 
-def truncated_ratio(logp: Tensor, sampler_logp: Tensor, mask: Tensor, bound: float) -> Tensor:
-    """min(π/μ, bound) per token, 1 where masked out: the weight that makes a mean over tokens of
-    the sampler μ one over tokens of π, where π/μ is below the bound (truncated importance
-    sampling: Ionides 2008; for an engine that differs from its trainer, Yao et al. 2025)."""
-    return log_ratio(logp, sampler_logp, mask).exp().clamp(max=bound)
-
-
 def clipped_terms(
     logp: Tensor,
     old_logp: Tensor,

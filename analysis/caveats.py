@@ -79,11 +79,15 @@ def _engines(groups: Sequence[Group]) -> Iterable[str]:
                 f"{group.label}: in {listed(wrong)} the engine's log-probs were not the learner's "
                 "(see mismatch/mean), so the responses came from another policy than was assumed."
             )
-        if group.settings.get("engine.correction") == "truncate":
-            bound = plain(group.settings["engine.correction_bound"])
+        if (kind := group.settings.get("train.correction", "none")) != "none":
             yield (
-                f"{group.label}: the ratio is corrected for what engine and learner differ by, "
-                f"with weights of at most {bound}."
+                f"{group.label}: the ratio is corrected for what wrote the responses "
+                f"(train.correction={kind})."
+            )
+        if (whose := group.settings.get("train.behaviour", "told")) != "told":
+            yield (
+                f"{group.label}: where nobody told a response's log-probs, its ratio takes others "
+                f"(train.behaviour={whose}), so the policy did not learn from who wrote it."
             )
 
 

@@ -22,6 +22,7 @@ from pydantic import (
     PositiveInt,
 )
 
+from algorithms.corrections import BOUNDS, Correction
 from envs.judge import JudgeConfig
 from envs.named import load
 from envs.sandbox.select import SandboxConfig
@@ -73,8 +74,6 @@ class EngineConfig:
     check_every: NonNegativeInt = 10
     check_samples: PositiveInt = 16  # fresh responses in a check
     check_bound: PositiveFloat | None = None  # nats; null: 0.001 in float32, 0.02 in bfloat16
-    correction: Literal["none", "truncate"] = "none"  # of the ratio, for what both differ by
-    correction_bound: Annotated[float, Field(ge=1)] = 2.0  # truncate: the largest weight of a token
 
 
 @dataclass
@@ -108,6 +107,13 @@ class TrainConfig:
     lag: NonNegativeInt = 0
     minibatches: PositiveInt = 1  # optimiser steps in a pass over a batch, each on whole groups
     epochs: PositiveInt = 1  # passes over a batch
+    # of the ratio on responses of older weights, or of an engine that differs from the learner
+    correction: Correction = "none"
+    # of its weights; null: algorithms/corrections.py says which
+    correction_low: NonNegativeFloat | None = None
+    correction_high: PositiveFloat | None = None
+    # log-probs of responses whose writer told none; told: what has a ratio refuses them
+    behaviour: Literal["told", "reference", "recomputed"] = "told"
     # groups whose rewards are all equal make way for further problems', and count in the budget
     resample_zero_variance: bool = False
     # responses cut at max_response_tokens
@@ -126,6 +132,13 @@ class TrainConfig:
     def stale(self) -> bool:
         """Whether the writing policy needs weights of its own."""
         return self.sync_every > 1 or self.lag > 0
+
+    @property
+    def correction_bounds(self) -> tuple[float, float]:
+        """Of the correction's weights, resolved."""
+        low, high = BOUNDS.get(self.correction, (0.0, float("inf")))
+        given_low, given_high = self.correction_low, self.correction_high
+        return low if given_low is None else given_low, high if given_high is None else given_high
 
     @property
     def greatest_lag(self) -> int:
@@ -249,14 +262,33 @@ def _check_combinations(c: RunConfig, needs: Any) -> None:
             f"train.offline_share={t.offline_share} of train.group_size={t.group_size} is no whole "
             f"number of responses; {offline / t.group_size:g} is near"
         )
-    if c.engine.correction != "none" and not needs.behaviour:
+    _check_ratio(c, needs, offline)
+
+
+def _check_ratio(c: RunConfig, needs: Any, offline: int) -> None:
+    t = c.train
+    if t.correction != "none" and (not needs.behaviour or needs.anchored):
         raise UserError(
-            f"engine.correction={c.engine.correction} under algo={c.algo.name}: it has no ratio to "
-            "correct; use engine.correction=none"
+            f"train.correction={t.correction} under algo={c.algo.name}: it has no ratio to "
+            "correct; use train.correction=none"
         )
-    if offline and not needs.off_policy:
+    if t.correction not in BOUNDS and (t.correction_low, t.correction_high) != (None, None):
+        raise UserError(
+            f"train.correction={t.correction} has no bounds; leave train.correction_low and "
+            f"train.correction_high at null, or use one of {', '.join(BOUNDS)}"
+        )
+    low, high = t.correction_bounds
+    if low > high:
+        raise UserError(f"train.correction_low={low:g} is above train.correction_high={high:g}")
+    with_ratio = needs.behaviour and needs.max_lag is None
+    if offline and not needs.off_policy and not (with_ratio and t.behaviour != "told"):
         raise UserError(
             f"train.offline_share={t.offline_share} under algo={c.algo.name}: it learns rightly "
             "only from what its own policy wrote, and the data set's programs lack even their "
             "writer's log-probs; use 0, or one that `python -m algorithms` says learns from anyone"
+            + (
+                "; train.behaviour=reference or =recomputed pretends who wrote them"
+                if with_ratio
+                else ""
+            )
         )

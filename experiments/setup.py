@@ -21,7 +21,7 @@ from experiments.engines.writer import Writer
 from experiments.errors import UserError
 from experiments.learner import models
 from experiments.learner.fit import check_memory
-from experiments.learner.learner import Correction, Learner
+from experiments.learner.learner import Learner
 from experiments.runs.ledger import Ledger
 from experiments.runs.records import Records
 from experiments.samples.environments import Environments, open_environments
@@ -82,9 +82,6 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         eval_prompts = _prompts(split, config.eval.split, task, tokenizer, config)
         ledger = Ledger()
         own_copy = models.frozen_copy(model) if config.train.stale else model
-        correction = None
-        if config.engine.correction == "truncate":
-            correction = Correction(own_copy, config.engine.correction_bound)
         learner = Learner(
             model,
             tokenizer.pad_token_id,
@@ -92,7 +89,6 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             config.train,
             config.steps,
             ledger,
-            correction,
             keep_reference=config.eval.kl_samples > 0,
             seed=config.seed,
         )

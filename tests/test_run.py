@@ -82,7 +82,12 @@ MISTAKES = {
     "a lag without a ratio": (["algo=rloo", "train.lag=2"], ["train.lag=2", "algo.max_lag=2"]),
     "two steps without a ratio": (["algo=rloo", "train.epochs=2"], ["epochs=2", "max_lag=1"]),
     "part of a group": (["train.minibatches=17"], ["train.minibatches=17", "train.prompts=16"]),
-    "no ratio to correct": (["engine.correction=truncate"], ["engine.correction", "algo=spo"]),
+    "no ratio to correct": (["train.correction=truncated"], ["train.correction", "algo=spo"]),
+    "bounds of nothing": (["algo=ppo", "train.correction_high=3"], ["correction_high", "masked"]),
+    "bounds crossed": (
+        ["algo=ppo", "train.correction=masked", "train.correction_low=3"],
+        ["train.correction_low=3", "train.correction_high=2"],
+    ),
     "part of a response": (["train.offline_share=0.3"], ["train.offline_share=0.3", "0.25"]),
     "fraction stopped early": (["task.reward.kind=fraction"], ["judge.early_stop=false"]),
     "no k within n": (["eval.samples=3", "eval.k=[5]"], ["eval.k=[5]", "eval.samples=3"]),

@@ -6,18 +6,20 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
-from algorithms.tensors import kl, masked_mean, masked_sum, truncated_ratio
+from algorithms.corrections import correction_weights
+from algorithms.tensors import masked_mean
 from experiments.config import TrainConfig
 from experiments.errors import UserError
+from experiments.learner.metrics import common_metrics, sample_size
 from experiments.learner.models import frozen_copy
-from experiments.learner.optimiser import Float32AdamW
+from experiments.learner.optimiser import Float32AdamW, learning_rate_factor
 from experiments.learner.scoring import Critic, Tokens, scalar_head, score
 from experiments.learner.weights import weights_are, weights_changed, weights_version
 from experiments.runs.interrupts import held
@@ -25,16 +27,6 @@ from experiments.runs.ledger import Ledger
 from experiments.samples.initial_values import InitialValues
 from experiments.samples.sample import PromptedProblem, Sample
 from experiments.seeds import stream
-
-NAN = float("nan")
-
-
-@dataclass(frozen=True)
-class Correction:
-    """How the ratio is made right where the engine's log-probs are not the learner's."""
-
-    writer: nn.Module  # holds the weights that the engine writes with
-    bound: float  # the largest weight of a token
 
 
 class Learner:
@@ -48,7 +40,6 @@ class Learner:
         config: TrainConfig,
         steps: int,
         ledger: Ledger,
-        correction: Correction | None = None,
         keep_reference: bool = False,
         seed: int = 0,
     ) -> None:
@@ -57,9 +48,10 @@ class Learner:
         `seed`: of the order in which a batch's groups come where it is used several times.
         """
         self.model, self.pad, self.algorithm, self.config = model, pad, algorithm, config
-        self.ledger, self.correction, self.seed = ledger, correction, seed
+        self.ledger, self.seed = ledger, seed
         needs = algorithm.needs
-        self.reference = frozen_copy(model) if needs.reference or keep_reference else None
+        keep_reference |= needs.reference or config.behaviour == "reference"
+        self.reference = frozen_copy(model) if keep_reference else None
         self.critic = self.value_head = None
         groups = [(model.parameters(), algorithm.config.learning_rate)]
         if needs.critic == "separate":
@@ -104,10 +96,10 @@ class Learner:
         values stay those of the start. The initial values come after the reference's log-probs,
         which the online estimate reads.
         """
-        tokens, batch = self._assemble(samples, group_size)
+        tokens, batch, metrics = self._assemble(samples, group_size)
         if initial_values is not None:
             batch = replace(batch, q0=initial_values.of(samples, batch))
-        metrics, steps, kept_rows = self._correction_metrics(batch), [], 0
+        steps, kept_rows = [], 0
         with held():
             for rows, part in self._mini_batches(tokens, batch):
                 kept = rows[part.keep]
@@ -150,7 +142,10 @@ class Learner:
                 stream(self.seed, "mini-batches", self.batches, epoch).shuffle(order)
             yield from torch.tensor(order).tensor_split(min(groups, self.config.minibatches))
 
-    def _assemble(self, samples: Sequence[Sample], group_size: int) -> tuple[Tokens, Batch]:
+    def _assemble(
+        self, samples: Sequence[Sample], group_size: int
+    ) -> tuple[Tokens, Batch, dict[str, float]]:
+        """The batch before `prepare`, and what was done to the writer's log-probs, as metrics."""
         device = self.model.device
         rows: dict[str, int] = {}
         prompts: list[PromptedProblem] = []
@@ -166,7 +161,7 @@ class Learner:
             device,
         )
         needs = self.algorithm.needs
-        behaviour_logp, correction = self._behaviour(samples, tokens)
+        written, metrics = self._written(samples, tokens)
         truncated = torch.tensor([sample.truncated for sample in samples], device=device)
         batch = Batch(
             mask=tokens.mask,
@@ -174,33 +169,38 @@ class Learner:
             keep=~truncated if self.config.truncation == "mask" else torch.ones_like(truncated),
             online=torch.tensor([not sample.offline for sample in samples], device=device),
             group_size=group_size,
-            behaviour_logp=behaviour_logp,
-            correction=correction,
+            **written,
             ref_logp=self.ref_logp(tokens) if needs.reference else None,
             policy_logp=self.logp(tokens) if needs.policy else None,
             values=self._values(tokens) if needs.critic != "none" else None,
         )
-        return tokens, batch
+        return tokens, batch, metrics
 
-    def _behaviour(self, samples: Sequence[Sample], tokens: Tokens) -> tuple[Tensor, Tensor | None]:
-        """Log-probs of the writer and the weights of the ratio's terms, (batch, time) both.
+    def _written(
+        self, samples: Sequence[Sample], tokens: Tokens
+    ) -> tuple[dict[str, Tensor | None], dict[str, float]]:
+        """The batch's fields on who wrote it, (batch, time) each, and metrics of their correction.
 
-        As the engine told them, and None; corrected, the ratio is against what the learner finds
-        for the writer's weights, and its terms weigh how much likelier that is than the engine's.
+        Where no writer told its log-probs they are 0, or `train.behaviour` says whose to take.
         """
-        told = pad_rows([sample.logps or () for sample in samples], tokens.mask)
-        if self.correction is None:
-            return told, None
-        found = self._frozen(self.correction.writer, tokens)
-        return found, truncated_ratio(found, told, tokens.mask, self.correction.bound)
-
-    def _correction_metrics(self, batch: Batch) -> dict[str, float]:
-        if self.correction is None:
-            return {}
-        cut = (batch.correction >= self.correction.bound).float()
-        return {
-            "mismatch/weight_mean": float(masked_mean(batch.correction, batch.mask)),
-            "mismatch/weight_cut": float(masked_mean(cut, batch.mask)),
+        mask, kind = tokens.mask, self.config.correction
+        told = pad_rows([sample.logps or () for sample in samples], mask)
+        unknown = torch.tensor([[sample.logps is None] for sample in samples], device=mask.device)
+        if unknown.any() and self.config.behaviour != "told":
+            recomputed = self.config.behaviour == "recomputed"
+            taken = self.logp(tokens) if recomputed else self.ref_logp(tokens)
+            told, unknown = torch.where(unknown, taken, told), unknown & False
+        fields = {"behaviour_logp": told, "correction": None, "writer_logp": told}
+        if kind == "none":
+            return fields, {}
+        proximal = self.logp(tokens)
+        bounds = self.config.correction_bounds
+        weights, cut = correction_weights(proximal, told, mask, kind, *bounds)
+        fields |= {"behaviour_logp": proximal, "correction": weights.masked_fill(unknown, 1.0)}
+        known = mask & ~unknown
+        return fields, {
+            "correction/weight_mean": float(masked_mean(weights, known)),
+            "correction/cut_share": float(masked_mean(cut.float(), known)),
         }
 
     def logp(self, tokens: Tokens) -> Tensor:
@@ -289,6 +289,7 @@ class Learner:
             )
         }
         result = {name: float(value) for name, value in (totals | norms).items()}
+        result |= sample_size(result)
         if not all(math.isfinite(result[name]) for name in ("loss", *norms)):
             raise UserError(
                 f"loss {result['loss']:g}, gradient norm {result['grad_norm']:g}: the run has "
@@ -316,43 +317,3 @@ def narrow(batch: Batch, time: int) -> Batch:
         if isinstance(value, Tensor) and value.dim() == 2
     }
     return replace(batch, **cut)
-
-
-@torch.no_grad()
-def common_metrics(
-    output: PolicyOutput, batch: Batch, online: int, offline: int
-) -> dict[str, Tensor]:
-    """What every algorithm logs: entropy, and the distance to the reference where there is one.
-
-    kl_ref is KL(π_θ ‖ π_ref) of whole responses in nats, by k3 summed over tokens; log_ratio_sum is
-    the mean of S(y) = Σ_t log π_θ − log π_ref. Both over the `online` responses of the whole batch,
-    whose writer may be some steps older than π_θ; offline_log_ratio_sum is the mean of S(y) over
-    its `offline` ones: how much more probable the data set's programs have become.
-    """
-    entropy = masked_sum(output.entropy, batch.mask).sum() / batch.mask.sum().clamp(min=1)
-    metrics = {"entropy": entropy * batch.token_share}
-    if batch.ref_logp is not None:
-        mask = batch.mask & batch.online.unsqueeze(-1)
-        logp, ref = output.logp.masked_fill(~mask, 0.0), batch.ref_logp.masked_fill(~mask, 0.0)
-        metrics["kl_ref"] = kl(logp, ref, "k3").sum() / max(1, online)
-        metrics["log_ratio_sum"] = (logp - ref).sum() / max(1, online)
-        if offline:
-            ratio = masked_sum(output.logp - batch.ref_logp, batch.mask & ~mask)
-            metrics["offline_log_ratio_sum"] = ratio.sum() / offline
-    return metrics
-
-
-def learning_rate_factor(config: TrainConfig, steps: int) -> Callable[[int], float]:
-    """Linear warm-up, then constant, or down to zero at the end linearly or as a half cosine."""
-
-    def factor(step: int) -> float:
-        if step < config.warmup_steps:
-            return (step + 1) / config.warmup_steps
-        done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
-        if config.schedule == "linear":
-            return max(0.0, 1 - done)
-        if config.schedule == "cosine":
-            return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
-        return 1.0
-
-    return factor

@@ -116,7 +116,7 @@ def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Est
     held["AdamW's moments"] = 8 * trained + 4 * tensors  # and a count for each
     if size < 4:
         held["float32 copies"] = 4 * copied
-    if needs.reference or config.eval.kl_samples:
+    if needs.reference or config.eval.kl_samples or config.train.behaviour == "reference":
         held["reference"] = weights
     if config.train.stale:
         held["the writer's copy"] = weights

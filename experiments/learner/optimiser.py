@@ -7,11 +7,15 @@ precision have a float32 copy, where gradients of micro-batches add up and steps
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from experiments.config import TrainConfig
 
 
 class Float32AdamW(torch.optim.AdamW):
@@ -62,3 +66,19 @@ class Float32AdamW(torch.optim.AdamW):
             for parameter, copy in self.copies:
                 parameter.copy_(copy)
         return result
+
+
+def learning_rate_factor(config: TrainConfig, steps: int) -> Callable[[int], float]:
+    """Linear warm-up, then constant, or down to zero at the end linearly or as a half cosine."""
+
+    def factor(step: int) -> float:
+        if step < config.warmup_steps:
+            return (step + 1) / config.warmup_steps
+        done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
+        if config.schedule == "linear":
+            return max(0.0, 1 - done)
+        if config.schedule == "cosine":
+            return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        return 1.0
+
+    return factor

@@ -14,7 +14,6 @@ from algorithms.tensors import (
     masked_mean,
     masked_sum,
     masked_whiten,
-    truncated_ratio,
 )
 
 
@@ -112,18 +111,6 @@ def test_entropy_has_a_graph_where_asked():
     _, entropy = chosen_logp(hidden, head, torch.zeros(3, dtype=torch.long), entropy_graph=True)
     entropy.sum().backward()
     assert hidden.grad.abs().sum() > 0
-
-
-def test_truncated_weights_turn_a_samplers_mean_into_the_policys():
-    policy = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    sampler = torch.tensor([0.3, 0.3, 0.4], dtype=torch.float64)
-    value = torch.tensor([1.0, -2.0, 5.0], dtype=torch.float64)
-    mask = torch.ones(3, dtype=torch.bool)
-    weights = truncated_ratio(policy.log(), sampler.log(), mask, bound=2.0)
-    torch.testing.assert_close((sampler * weights * value).sum(), (policy * value).sum())
-    assert truncated_ratio(policy.log(), sampler.log(), mask, bound=1.5).max() == 1.5
-    garbage = torch.full((3,), float("nan"), dtype=torch.float64)
-    assert truncated_ratio(garbage, sampler.log(), ~mask, bound=2.0).tolist() == [1, 1, 1]
 
 
 def test_weights_multiply_the_clipped_terms_and_garbage_in_padding_stays_out():

@@ -117,9 +117,10 @@ def test_an_engine_that_was_not_the_learner_is_told(tmp_path, make_run):
 
 
 def test_a_corrected_ratio_is_told(tmp_path, make_run):
-    config = {"engine.correction": "truncate", "engine.correction_bound": 2.0}
+    config = {"train.correction": "truncated", "train.behaviour": "reference"}
     notes = notes_of(make_run(tmp_path, "ppo", 0, config=config), make_run(tmp_path, "spo", 0))
-    told = [note for note in notes if "corrected" in note]
-    assert len(told) == 1
-    assert told[0].startswith("ppo: ")
-    assert "weights of at most 2" in told[0]
+    for word, setting in (("corrected", "train.correction=truncated"), ("log-probs", "=reference")):
+        told = [note for note in notes if word in note]
+        assert len(told) == 1
+        assert told[0].startswith("ppo: ")
+        assert setting in told[0]

@@ -58,7 +58,7 @@ CASES = {
     "ppo": ["algo=ppo"],
     "ppo-shared": ["algo=ppo", "algo.critic=shared", "train.truncation=mask"],
     "grpo": ["algo=grpo", "train.sync_every=2"],
-    "grpo-corrected": ["algo=grpo", "train.sync_every=2", "engine.correction=truncate"],
+    "grpo-corrected": ["algo=grpo", "train.sync_every=2", "train.correction=truncated"],
     "fraction": ["algo=grpo", "task.reward.kind=fraction", "judge.early_stop=false"],
 }
 

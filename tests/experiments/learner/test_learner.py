@@ -15,8 +15,9 @@ from experiments.config import TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
-from experiments.learner.learner import Correction, Learner, learning_rate_factor
+from experiments.learner.learner import Learner
 from experiments.learner.models import frozen_copy
+from experiments.learner.optimiser import learning_rate_factor
 from experiments.learner.weights import weights_version
 from experiments.runs.ledger import Ledger
 from experiments.samples.sample import Origin, PromptedProblem, Sample
@@ -116,7 +117,7 @@ def test_rewarded_responses_become_more_probable(tiny):
         first = sum(sum(s.logps) for s in samples if s.reward)
         for _ in range(5):
             learner.update(samples, GROUP, None)
-        tokens, _ = learner._assemble(samples, GROUP)
+        tokens, *_ = learner._assemble(samples, GROUP)
         logp = learner._frozen(learner.model, tokens).sum(-1)
         assert sum(logp[i].item() for i, s in enumerate(samples) if s.reward) > first
 
@@ -152,7 +153,7 @@ def test_a_prompt_is_read_in_one_micro_batch_unless_it_has_too_many_responses(ti
     samples = samples_from(tiny, REWARDS)
     for size, expected in ((4, [4, 4, 4]), (8, [8, 4]), (5, [4, 4, 4]), (3, [3, 3, 3, 1, 1, 1])):
         learner = learner_of(tiny, ALGORITHMS["grpo"], micro_batch=size)
-        tokens, _ = learner._assemble(samples, GROUP)
+        tokens, *_ = learner._assemble(samples, GROUP)
         parts = list(learner._micro_batches(tokens))
         assert sorted(map(len, parts), reverse=True) == expected or size == 3
         assert max(map(len, parts)) <= size
@@ -179,7 +180,7 @@ def test_a_critics_head_is_float32_whatever_the_models_precision(tiny):
         assert head.weight.dtype == torch.float32
         samples = samples_from(learner.model, REWARDS)
         learner.update(samples, GROUP, None)
-        tokens, _ = learner._assemble(samples, GROUP)
+        tokens, *_ = learner._assemble(samples, GROUP)
         values = learner._values(tokens)[tokens.mask]
         assert not torch.equal(values, values.bfloat16().float())
 
@@ -216,31 +217,73 @@ def shifted(samples, nats):
     return [replace(s, logps=tuple(logp + nats for logp in s.logps)) for s in samples]
 
 
-def test_a_correction_of_nothing_changes_nothing(tiny):
+CORRECTED = ("truncated", "masked", "sequence_mask", "decoupled")
+
+
+@pytest.mark.parametrize("kind", CORRECTED)
+def test_a_correction_of_nothing_changes_nothing(tiny, kind):
     samples = samples_from(tiny, REWARDS)
     gradients = []
-    for correct in (False, True):
-        learner = learner_of(tiny, ALGORITHMS["grpo"])
-        learner.correction = Correction(learner.model, 2.0) if correct else None
+    for correction in ("none", kind):
+        learner = learner_of(tiny, ALGORITHMS["grpo"], correction=correction)
         metrics = learner.update(samples, GROUP, None)
         gradients.append([p.grad for p in learner.model.parameters()])
-        assert metrics.get("mismatch/weight_mean", 1.0) == pytest.approx(1.0, abs=1e-5)
+        assert metrics.get("correction/weight_mean", 1.0) == pytest.approx(1.0, abs=1e-5)
+        assert metrics["ess"] == pytest.approx(1.0, abs=1e-6)
+        assert metrics["kl_writer"] == pytest.approx(0.0, abs=1e-6)
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
 
 
+UP = math.exp(0.5)
+
+
 @pytest.mark.parametrize("name", ["grpo", "ppo-separate"])
-def test_a_corrected_ratio_is_one_on_policy_and_weighs_the_difference(tiny, name):
+@pytest.mark.parametrize(
+    ("options", "weight", "cut"),
+    [
+        ({"correction": "truncated"}, UP, 0.0),
+        ({"correction": "truncated", "correction_high": 1.2}, 1.2, 1.0),
+        ({"correction": "decoupled"}, UP, 0.0),
+        ({"correction": "masked"}, UP, 0.0),
+        ({"correction": "masked", "correction_high": 1.2}, 0.0, 1.0),
+        ({"correction": "sequence_mask", "correction_high": 1.7}, UP, 0.0),
+        ({"correction": "sequence_mask"}, 0.0, 1.0),
+    ],
+)
+def test_a_corrected_ratio_is_one_at_the_start_and_weighs_the_difference(
+    tiny, name, options, weight, cut
+):
     told = shifted(samples_from(tiny, REWARDS), -0.5)  # π/μ = e^0.5 on every token
-    plain = learner_of(tiny, ALGORITHMS[name]).update(told, GROUP, None)
-    assert plain["clip_share"] > 0
-    for bound, weight, cut in ((2.0, math.exp(0.5), 0.0), (1.2, 1.2, 1.0)):
-        learner = learner_of(tiny, ALGORITHMS[name])
-        learner.correction = Correction(learner.model, bound)
-        metrics = learner.update(told, GROUP, None)
-        assert metrics["clip_share"] == 0
-        assert metrics["mismatch/weight_mean"] == pytest.approx(weight, abs=1e-4)
-        assert metrics["mismatch/weight_cut"] == cut
+    metrics = learner_of(tiny, ALGORITHMS[name], **options).update(told, GROUP, None)
+    assert metrics["clip_share"] == 0
+    assert metrics["correction/weight_mean"] == pytest.approx(weight, abs=1e-4)
+    assert metrics["correction/cut_share"] == cut
+
+
+def test_what_the_policy_differs_by_from_its_writer_is_measured(tiny):
+    samples = samples_from(tiny, REWARDS)
+    told = [*shifted(samples[:4], -0.5), *samples[4:]]
+    metrics = learner_of(tiny, ALGORITHMS["grpo"]).update(told, GROUP, None)
+    assert metrics["clip_share"] > 0
+    n, far = sum(len(s.tokens) for s in samples), sum(len(s.tokens) for s in samples[:4])
+    ess = (far * UP + n - far) ** 2 / (n * (far * UP**2 + n - far))
+    assert metrics["ess"] == pytest.approx(ess, abs=1e-4)
+    assert metrics["kl_writer"] == pytest.approx(far * (UP * 0.5 - UP + 1) / 12, abs=1e-4)
+
+
+@pytest.mark.parametrize("behaviour", ["reference", "recomputed"])
+def test_log_probs_that_nobody_told_are_taken_from_whom_one_asks(tiny, behaviour):
+    samples = samples_from(tiny, REWARDS)
+    learner = learner_of(tiny, ALGORITHMS["grpo"], behaviour=behaviour, correction="decoupled")
+    learner.update(samples, GROUP, None)
+    samples[1] = replace(samples[1], logps=None)
+    tokens, batch, _ = learner._assemble(samples, GROUP)
+    model = {"reference": learner.ref_logp, "recomputed": learner.logp}[behaviour](tokens)
+    assert torch.equal(batch.writer_logp[1], model[1])
+    assert (batch.correction[1][batch.mask[1]] == 1).all() == (behaviour == "recomputed")
+    told = torch.tensor(samples[0].logps)
+    assert torch.equal(batch.writer_logp[0, : len(told)], told)
 
 
 def watch(learner, monkeypatch):
@@ -294,7 +337,7 @@ def test_a_step_takes_whole_groups_in_an_order_of_its_own(tiny, monkeypatch):
         learner = learner_of(tiny, ALGORITHMS["grpo"], minibatches=2, epochs=3)
         learner.seed, taken = seed, []
         orders.append(taken)
-        tokens, batch = learner._assemble(samples, GROUP)
+        tokens, batch, _ = learner._assemble(samples, GROUP)
         for rows, part in learner._mini_batches(tokens, batch):
             assert len(rows) == len(part.mask)
             assert part.sequence_share == part.token_share == 1
