@@ -10,7 +10,12 @@ import torch
 import algorithms
 from tests.algorithms.batches import gradient, raw
 
-OPTIONS = {"pkpo": {"k": 2}, "passk": {"k": 2}, "clip_cov": {"share": 0.1, "cov_low": 0.01}}
+OPTIONS = {
+    "pkpo": {"k": 2},
+    "passk": {"k": 2},
+    "clip_cov": {"share": 0.1, "cov_low": 0.01},
+    "spo": {"q0": "monte_carlo"},  # the group's value is held fixed
+}
 HELD_FIXED = {"cispo", "topr", "chord", "srft", "dro"}
 
 
