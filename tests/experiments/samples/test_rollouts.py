@@ -42,7 +42,7 @@ def collected(monkeypatch):
         given = [f"train.{key}={value}" for key, value in train.items()]
         config = config_of(["algo=dapo", "train.prompts=2", "train.group_size=2", *given])
         writer, ledger = Writer(), Ledger()
-        drawn = Rollouts(config, PROBLEMS, writer, None, None, None, ledger)
+        drawn = Rollouts(config, PROBLEMS, writer, None, None, None, ledger, "run")
         samples = drawn.collect(1)
         names = [sample.prompt.problem.name for sample in samples[::2]]
         return names, ledger.counts.generated_tokens, writer.seeds
