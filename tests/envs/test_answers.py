@@ -3,6 +3,7 @@
 import inspect
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,5 +67,6 @@ def test_a_long_response_takes_no_long(text):
 def test_every_environment_has_the_doors_signature(kind):
     parameters = list(inspect.signature(kind.judge).parameters)
     assert parameters == list(inspect.signature(Environment.judge).parameters)
-    environment = kind(None) if kind is Judge else kind()
+    sandbox = SimpleNamespace(platform="none")
+    environment = kind(sandbox) if kind is Judge else kind()
     assert set(Environment.__annotations__) <= set(vars(environment))

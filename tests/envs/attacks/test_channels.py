@@ -90,6 +90,7 @@ def test_the_files_of_the_standard_streams_say_nothing_of_the_program_before(san
     )
     execute(sandbox, "pass")  # in a worker that has started by now
     start = f"START = {time.time()}\n"
+    time.sleep(0.05)  # the kernel dates files by ticks of a few milliseconds
     [before] = execute(sandbox, start + look)
     [left] = execute(sandbox, leave, "some input")
     assert left.outcome is Outcome.FINISHED, left.stderr

@@ -7,7 +7,7 @@ import hydra
 import pytest
 
 from experiments.config import parse
-from experiments.engines import vllm
+from experiments.engines import installed
 from experiments.errors import UserError
 
 
@@ -18,13 +18,13 @@ def parsed(*overrides):
 
 @pytest.mark.parametrize("found", [None, "0.33.0"])
 def test_a_missing_or_wrong_vllm_says_what_to_install(found, monkeypatch):
-    monkeypatch.setattr(vllm, "installed", lambda: found)
+    monkeypatch.setattr(installed, "installed", lambda: found)
     with pytest.raises(UserError) as raised:
         parsed("engine=vllm")
     text = str(raised.value)
     assert "\n" not in text
     assert f"vLLM {found} is installed" in text if found else "vLLM is not installed" in text
-    assert f"pip install vllm=={vllm.RELEASE}" in text
+    assert f"pip install vllm=={installed.RELEASE}" in text
     assert parsed("engine=hf").engine.name == "hf"
 
 
@@ -39,7 +39,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_names_the_key_and_what_would_be_right(mistake, monkeypatch):
-    monkeypatch.setattr(vllm, "installed", lambda: vllm.RELEASE)
+    monkeypatch.setattr(installed, "installed", lambda: installed.RELEASE)
     overrides, words = MISTAKES[mistake]
     with pytest.raises(UserError) as raised:
         parsed("engine=vllm", *overrides)
@@ -47,7 +47,7 @@ def test_a_mistake_names_the_key_and_what_would_be_right(mistake, monkeypatch):
 
 
 def test_what_is_right_passes(monkeypatch):
-    monkeypatch.setattr(vllm, "installed", lambda: vllm.RELEASE)
+    monkeypatch.setattr(installed, "installed", lambda: installed.RELEASE)
     parsed("engine=vllm")
     parsed("engine=vllm", "engine.colocate=false", "engine.device=cuda:1")
 
