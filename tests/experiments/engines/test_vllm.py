@@ -210,6 +210,7 @@ def test_a_tied_head_and_biases_follow_a_sync(tmp_path, prompts):
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.normal_(std=0.3)
+        weights_changed(model)
         engine.sync(model)
         assert differences(model, prompts[:8], write(engine, prompts[:8])).max() < 1e-4, number
 
