@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -12,6 +12,9 @@ from analysis.labels import listed
 from analysis.metrics import DISTINCT, TITLES
 from analysis.power import smallest_difference
 from analysis.sections import Section
+from analysis.stages import Stage
+
+MOST_SAID = 4  # sentences on who is above whom; the matrix has all
 
 
 def headlines(section: Section) -> list[str]:
@@ -20,9 +23,11 @@ def headlines(section: Section) -> list[str]:
 
 
 def answer(section: Section) -> list[str]:
-    """A sentence or three for each headline metric; none with fewer than two groups."""
-    if len(section.ends) < 2:
+    """A few sentences for each headline metric; with one group, how far it came from the base."""
+    if not section.ends:
         return []
+    if len(section.ends) == 1:
+        return _alone(section)
     if max(one.seeds for one in section.pairs) < 2:
         one = "No two groups share two seeds: a difference between algorithms cannot be told from "
         return [one + "the luck of one training, and no tiers are made."]
@@ -30,31 +35,89 @@ def answer(section: Section) -> list[str]:
     return [said for metric in headlines(section) if (said := _of_metric(section, tiers, metric))]
 
 
+def _alone(section: Section) -> list[str]:
+    end = section.ends[0]
+    bases = [stage for stage in section.stages if stage.step == 0]
+    ways = []
+    for metric in headlines(section):
+        before, after = (_mean(stage, metric) for stage in (*bases[:1], end)[-2:])
+        if len(bases) == 1 and before == before and after == after:
+            ways.append(f"{TITLES.get(metric, metric)} {before:.3f} → {after:.3f}")
+    went = f" From the base to its end: {', '.join(ways)}." if ways else ""
+    return [f"Only {end.label} was trained here, so there is nothing to compare it with.{went}"]
+
+
+def _mean(stage: Stage, metric: str) -> float:
+    grid = stage.grids.get(metric)
+    return float("nan") if grid is None else float(spread(grid.terms()).mean)
+
+
 def _of_metric(section: Section, tiers: pd.DataFrame, metric: str) -> str:
+    """Who is above whom, then the greatest differences, then tiers, then what was too small."""
     pairs = [one for one in section.pairs if one.metric == metric]
-    ranked = tiers[tiers["metric"] == metric]
-    if len(ranked) < 2:
+    order = list(tiers.loc[tiers["metric"] == metric, "label"])
+    if len(order) < 2:
         return ""
-    title = TITLES.get(metric, metric)
-    means = {
-        stage.label: float(spread(stage.grids[metric].terms()).mean)
-        for stage in section.ends
-        if metric in stage.grids
-    }
+    shown = {stage.label: f"{stage.label} ({_mean(stage, metric):.3f})" for stage in section.ends}
+    above = {a: tuple(b for b in order if _is_above(pairs, a, b)) for a in order}
+    said = [*_separated(order, above, shown), *_sizes(pairs, order, above)]
+    if len(order) > 2:
+        said.append(_tiers(tiers[tiers["metric"] == metric], above))
+    return f"{TITLES.get(metric, metric)}: {' '.join([*said, _seen(pairs)])}".rstrip()
+
+
+def _is_above(pairs: Sequence[Pair], a: str, b: str) -> bool:
+    one = between(pairs, a, b) if a != b else None
+    return one is not None and one.apart and one.difference.mean > 0
+
+
+def _separated(
+    order: Sequence[str], above: Mapping[str, tuple[str, ...]], shown: Mapping[str, str]
+) -> list[str]:
+    """A sentence for all groups that are above the same others, the best first."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for label in order:
+        if above[label]:
+            found.setdefault(above[label], []).append(label)
+    if not found:
+        names = listed([shown[label] for label in order])
+        return [f"the data separate no two of {names}." if len(order) > 2 else _both(order, shown)]
+    said = [
+        f"{listed([shown[label] for label in who])} {'are each' if len(who) > 1 else 'is'} above "
+        f"{listed([shown[label] for label in below])}."
+        for below, who in found.items()
+    ]
+    more = len(said) - MOST_SAID
+    rest = [f"{more} more such statements are in the matrix of differences."] if more > 0 else []
+    return said[:MOST_SAID] + rest
+
+
+def _both(order: Sequence[str], shown: Mapping[str, str]) -> str:
+    return f"the data do not separate {shown[order[0]]} from {shown[order[1]]}."
+
+
+def _sizes(
+    pairs: Sequence[Pair], order: Sequence[str], above: Mapping[str, tuple[str, ...]]
+) -> list[str]:
+    """The best's difference to the next, and to the best and worst that it is separated from."""
+    first, below = order[0], above[order[0]]
+    others = dict.fromkeys([order[1], *below[:1], *below[-1:]])
+    return [_difference(between(pairs, first, other)) for other in others]
+
+
+def _tiers(ranked: pd.DataFrame, above: Mapping[str, tuple[str, ...]]) -> str:
+    """Who shares the first tier, and why two of it may be separated all the same."""
     first = list(ranked.loc[ranked["tier"] == 1, "label"])
-    rest = list(ranked.loc[ranked["tier"] > 1, "label"])
-    shown = listed([f"{label} ({means[label]:.3f})" for label in first])
-    if not rest:
-        ends = between(pairs, first[0], first[-1])
-        said = f"{title}: the data do not separate {shown}. {_difference(ends)}"
-    elif len(first) == 1:
-        said = f"{title}: {shown} is in the first tier alone. "
-        said += _difference(between(pairs, first[0], rest[0]))
-    else:
-        said = f"{title}: {shown} share the first tier. "
-        said += _difference(between(pairs, first[0], first[-1])) + " "
-        said += _difference(between(pairs, first[0], rest[0]))
-    return f"{said} {_seen(pairs)}".rstrip()
+    if len(first) == 1:
+        return f"{first[0]} is in the first tier alone."
+    told = (
+        f"{listed(first)} share the first tier"
+        if len(first) < len(ranked)
+        else "One tier holds all"
+    )
+    if any(other in above[label] for label in first for other in first):
+        told += ": neighbours in this order are not separated, which links even the ends that are"
+    return told + "."
 
 
 def between(pairs: Sequence[Pair], a: str, b: str) -> Pair:

@@ -11,19 +11,25 @@ import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 
+MAX_CHARS = (
+    65_536  # the parser needs up to a kilobyte for each; no longer text is a contest program
+)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @lru_cache(maxsize=1 << 16)
 def normal_form(program: str) -> str | None:
-    """The program's text after parsing, canonical renaming and unparsing; None if it cannot parse.
+    """The program's text after parsing, canonical renaming and unparsing; None if it cannot parse
+    or has more than MAX_CHARS characters.
 
     Every name that the program binds (variables, parameters, functions, classes, imports) becomes
     v0, v1, … in the order of first appearance, scope by scope: two loops that share the name of
     their variable equal two loops that do not. Builtins and modules keep theirs, and so do
     attributes, methods and keywords of calls, of which the text alone does not tell whose they are.
     """
+    if len(program) > MAX_CHARS:
+        return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

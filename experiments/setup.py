@@ -106,6 +106,7 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
                 "decontaminated": task.decontaminated,
             },
         )
+        records.problems(_asked(eval_prompts, task))
         engine_of = open_engines(config, model, tokenizer)
         engine = engine_of(own_copy)
         records.describe(engine=engine.described)
@@ -181,6 +182,13 @@ def _prompts(
     if not kept and (config.steps or split != "train"):
         raise UserError(_empty(split, kept, task, config))
     return kept
+
+
+def _asked(prompts: Sequence[PromptedProblem], task: Task) -> Iterator[dict[str, str]]:
+    """Each problem's name and what the model is asked, which is its statement with its samples."""
+    for prompt in prompts:
+        problem = prompt.problem
+        yield {"problem": problem.name, "prompt": task.prompt(problem)}
 
 
 def _empty(split: str, prompts: Prompts, task: Task, config: RunConfig) -> str:

@@ -3,10 +3,10 @@
 `config.yaml` and `run.json` are there before anything heavy starts. Training rows go to a journal,
 `metrics.jsonl`, line by line, so that a killed process loses none; at each evaluation and at the
 end they are written as `metrics.parquet`, and a run that ends by itself or by Ctrl-C removes the
-journal. Each evaluation is a file of its own in the folder `evals.parquet`. Files are replaced
-whole, never half, and a run that goes on cuts what came after its checkpoint. Only the last word of
-`run.json`, on a disk that is full by then, is written over the old one, in blanks that are kept
-there for it.
+journal. Each evaluation is a file of its own in the folder `evals.parquet`; the problems that it
+asks are in `problems.parquet`. Files are replaced whole, never half, and a run that goes on cuts
+what came after its checkpoint. Only the last word of `run.json`, on a disk that is full by then, is
+written over the old one, in blanks that are kept there for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import platform
 import shutil
 import subprocess
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -111,6 +111,12 @@ class Records:
         """One training step."""
         self.metrics.append(row)
         self._journal.write(json.dumps(row) + "\n")
+
+    def problems(self, rows: Iterable[dict[str, Any]]) -> None:
+        """problems.parquet: what the evaluation asks, for whoever reads its samples later."""
+        import pandas as pd
+
+        _write_table(pd.DataFrame(rows), self.folder / "problems.parquet")
 
     def evaluation(self, step: int, rows: list[dict[str, Any]]) -> None:
         """One evaluation: a part of evals.parquet, which pandas reads as one table."""

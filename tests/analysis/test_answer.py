@@ -1,3 +1,7 @@
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
 from analysis.answer import answer, matrix
@@ -22,8 +26,8 @@ def section(tmp_path, make_run):
 def test_the_answer_names_who_is_first_and_by_how_much(section):
     said = answer(section)[0]
     best = section.pairs[0].turned()  # spo - ppo
-    assert said.startswith("pass@1: spo (0.")
-    assert "is in the first tier alone" in said
+    assert re.match(r"pass@1: spo \(0\.\d+\) is above ppo \(0\.\d+\)\. spo − ppo: ", said)
+    assert "tier" not in said  # of two groups it would say the same again
     assert f"spo − ppo: +{best.difference.mean:.3f} [+" in said
     assert "3 seeds, 30 problems" in said
 
@@ -43,6 +47,35 @@ def test_what_the_design_could_see_has_parts_that_add_up(section):
     assert table.loc["pass@1", parts].sum() == pytest.approx(1)
     assert table.loc["pass@1", "smallest_difference"] > 0.05
     assert table.loc["pass@1", "samples_needed"] > 10
+
+
+def test_separated_pairs_are_said_before_a_tier_that_holds_both(section):
+    """As three seeds leave it: the ends are far apart, and each is near a third in the middle."""
+    pairs = {("a", "b"): 0.4, ("a", "c"): 0.01, ("b", "c"): 0.4}
+    grid = next(stage for stage in section.ends if stage.label == "spo").grids["pass@1"]
+    ends = [
+        SimpleNamespace(label=label, grids={"pass@1": replace(grid, values=grid.values - less)})
+        for label, less in (("a", 0.0), ("b", 0.1), ("c", 0.2))
+    ]
+    one = section.pairs[0].turned()
+    chain = [replace(one, a=a, b=b, adjusted=p) for (a, b), p in pairs.items()]
+    made = SimpleNamespace(ends=ends, stages=ends, pairs=chain, ks=(1,))
+    (said,) = answer(made)
+    assert said.index("is above c (") < said.index("One tier holds all")
+    assert "the data do not separate" not in said and "separate no two" not in said
+    assert "links even the ends that are" in said
+    none = [replace(pair, adjusted=1.0) for pair in chain]
+    (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=none, ks=(1,)))
+    assert "the data separate no two of a (" in said and said.count("One tier holds all.") == 1
+    two = SimpleNamespace(ends=ends[:2], stages=ends[:2], pairs=none[:1], ks=(1,))
+    assert "the data do not separate a (" in answer(two)[0]
+
+
+def test_one_group_says_how_far_it_came(section):
+    alone = replace(section, stages=[s for s in section.stages if s.label in ("base", "spo")])
+    (said,) = answer(alone)
+    assert said.startswith("Only spo was trained here")
+    assert re.search(r"pass@1 0\.\d+ → 0\.\d+, pass@10 ", said)
 
 
 def test_one_seed_is_no_answer(tmp_path, make_run):

@@ -1,8 +1,9 @@
 import textwrap
+import time
 
 import pytest
 
-from analysis.normal_form import normal_form
+from analysis.normal_form import MAX_CHARS, normal_form
 
 SAME = {
     "names": ("n = int(input())\nprint(n)", "total = int(input())\nprint(total)"),
@@ -100,3 +101,18 @@ def test_normal_form_is_a_fixed_point_and_still_runs():
 @pytest.mark.parametrize("program", ["print(", "x = \0", "(" * 5000, "-" * 100_000 + "1"])
 def test_what_cannot_be_parsed_has_no_form(program):
     assert normal_form(program) is None
+
+
+def test_a_text_too_long_to_be_a_program_is_not_parsed():
+    line = "print(1)\n"
+    assert normal_form(line * (MAX_CHARS // len(line))) is not None
+    assert normal_form(line * (MAX_CHARS // len(line) + 1)) is None
+
+
+@pytest.mark.parametrize(
+    "unit", ["(", "[", "not ", "-", "a.", "lambda:", "x=", "f(", "1+", "if 1:"]
+)
+def test_deep_nesting_takes_neither_long_nor_the_process(unit):
+    begun = time.process_time()
+    normal_form(unit * (MAX_CHARS // len(unit)) + "1")
+    assert time.process_time() - begun < 3

@@ -83,6 +83,14 @@ def test_each_evaluation_is_a_part_of_its_own_and_all_are_one_table(config):
     assert list(table["program"]) == ["", "x"]
 
 
+def test_the_problems_that_are_asked_are_a_table_of_names_and_prompts(config):
+    records = Records(config)
+    records.problems({"problem": f"mini/{i}", "prompt": "Print <b>.\n"} for i in range(3))
+    table = pd.read_parquet(records.folder / "problems.parquet")
+    assert list(table["problem"]) == ["mini/0", "mini/1", "mini/2"]
+    assert set(table["prompt"]) == {"Print <b>.\n"}
+
+
 def test_a_checkpoint_is_there_when_it_is_whole(config):
     records = Records(config)
     with pytest.raises(OSError, match="No space"), records.checkpoint("step-5", 5) as folder:
