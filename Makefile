@@ -87,8 +87,8 @@ bench-generate: $(or $(wildcard $(VLLM_READY)),$(READY)) ## tokens per second: o
 bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start on it
 	$(PY) -m experiments.benchmarks.prepare
 
-bench-judge: $(READY) ## tests per second and CPU per test of every way to judge
-	$(PY) -m experiments.benchmarks.judge
+bench-judge: $(READY) ## what judging costs, by every way and as training does it (ARGS="--against COMMIT")
+	$(PY) -m experiments.benchmarks.judge $(ARGS)
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay
 	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache bench reports *.egg-info

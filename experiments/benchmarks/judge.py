@@ -1,8 +1,12 @@
-"""What a judged test costs: our backends against `docker exec`, a plain subprocess, and the floor.
+"""What judging costs: a test, by every way to run it, and a program, as training has them judged.
 
-`make bench-judge`, or `python -m experiments.benchmarks.judge [--rounds N] [--out FOLDER]`. All
-ways run the same programs on the same inputs, in turn, in one run, with one worker and with two;
-their outputs must agree.
+`make bench-judge`, or `python -m experiments.benchmarks.judge [--rounds N] [--out FOLDER]`. First
+our backends, `docker exec`, a plain subprocess and the floor run the same programs on the same
+inputs, in turn, with one worker and with two; their outputs must agree. Then the judge itself, with
+all its workers, gets what training gives it (`judging/training.py`), on every backend.
+
+`make bench-judge ARGS="--against COMMIT"` runs the second part alone, on this checkout and on that
+commit in turn, and prints the ratio of the two.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from envs.sandbox.base import Job
 from envs.sandbox.engine import connect, unavailable
+from experiments.benchmarks.judging import against
 from experiments.benchmarks.judging.meter import Meter
 from experiments.benchmarks.judging.ways import Way, ways
 from experiments.benchmarks.judging.workload import large, small
@@ -114,22 +119,32 @@ def plot(summary: pd.DataFrame, path: Path) -> None:
     plt.close(figure)
 
 
+def write(out: Path, name: str, table: pd.DataFrame, summary: pd.DataFrame) -> None:
+    """Two files, and the summary on the screen."""
+    out.mkdir(parents=True, exist_ok=True)
+    table.to_csv(out / f"{name}rounds.csv", index=False)
+    summary.to_csv(out / f"{name}summary.csv", index=False)
+    print(f"\n{summary.round(2).to_string(index=False)}\n\nwritten to {out}")
+
+
 def main() -> None:
-    """Measure, print, write `rounds.csv`, `summary.csv` and `cpu.png`."""
+    """Measure, print, write `rounds.csv`, `summary.csv` and `cpu.png`, and the same of training."""
     parser = argparse.ArgumentParser(description="Benchmark the ways of judging.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("bench/judge"))
+    parser.add_argument("--against", metavar="COMMIT", help="compare with that commit's judge")
+    parser.add_argument("--backends", nargs="+", default=against.BACKENDS, help="of the judge")
     arguments = parser.parse_args()
     reason = unavailable()
     if reason:
         print(f"without the Docker half: {reason}")
-    table = run(arguments.rounds, docker=reason is None)
-    summary = summarise(table)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    table.to_csv(arguments.out / "rounds.csv", index=False)
-    summary.to_csv(arguments.out / "summary.csv", index=False)
-    plot(summary, arguments.out / "cpu.png")
-    print(f"\n{summary.round(2).to_string(index=False)}\n\nwritten to {arguments.out}")
+    if arguments.against is None:
+        table = run(arguments.rounds, docker=reason is None)
+        summary = summarise(table)
+        write(arguments.out, "", table, summary)
+        plot(summary, arguments.out / "cpu.png")
+    table = against.run(arguments.rounds, arguments.against, arguments.backends)
+    write(arguments.out, "training-", table, against.summarise(table))
 
 
 if __name__ == "__main__":

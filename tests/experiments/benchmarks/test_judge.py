@@ -8,8 +8,12 @@ import pandas as pd
 import pytest
 
 from envs.sandbox.base import Job
+from envs.sandbox.embedded import strongest_form
 from experiments.benchmarks.judge import measure, plot, summarise
+from experiments.benchmarks.judging import against
+from experiments.benchmarks.judging.against import HERE, ProbeProcess, checkout
 from experiments.benchmarks.judging.meter import Meter, processes
+from experiments.benchmarks.judging.training import Cell, cells
 from experiments.benchmarks.judging.ways import FloorWay, SubprocessWay
 from experiments.benchmarks.judging.workload import large, small
 
@@ -70,3 +74,62 @@ def test_ratios(tmp_path):
     assert docker["times_exec_rate"] == pytest.approx(20.0)
     plot(summary, tmp_path / "cpu.png")
     assert (tmp_path / "cpu.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_training_workload_is_the_same_every_time_and_no_program_comes_twice():
+    made = cells()
+    assert [cell.plain() for cell in cells()] == [cell.plain() for cell in made]
+    training = made[0]
+    programs = [program for _, program, _ in training.responses]
+    assert len(set(programs)) == len(programs)
+    assert 0.05 < sum(right for *_, right in training.responses) / len(programs) < 0.15
+    assert {len(tests) for tests in training.problems} == set(range(1, 11))
+
+
+def test_a_checkout_has_the_commit_and_this_benchmark():
+    with checkout("HEAD") as folder:
+        assert (folder / "envs" / "judge.py").exists()
+        ours = HERE / "experiments" / "benchmarks" / "judging" / "probe.py"
+        theirs = folder / "experiments" / "benchmarks" / "judging" / "probe.py"
+        assert theirs.read_text() == ours.read_text()
+    assert not folder.exists()
+
+
+def test_a_probe_judges_and_tells_what_it_costs():
+    form = strongest_form(i_accept_no_isolation=False)
+    right, wrong = (1, "n = int(input())\nprint(n + 1)", True), (0, "print(-1)", False)
+    tests = [("1", "2"), ("5", "6")]
+    probe = ProbeProcess(HERE, form, [Cell("two", [tests, tests], [right, wrong])])
+    try:
+        row = probe.measure("two")
+        assert (row["programs"], row["tests"]) == (2, 3)
+        assert row["wall_s"] > 0
+        assert row["host_cpu_s"] > 0
+        assert probe.measure("two")["tests"] >= 3  # not from the judge's cache
+    finally:
+        probe.close()
+
+
+def test_a_probe_refuses_another_verdict_than_expected(capfd):
+    form = strongest_form(i_accept_no_isolation=False)
+    probe = ProbeProcess(HERE, form, [Cell("one", [[("1", "2")]], [(0, "print(3)", True)])])
+    with pytest.raises(RuntimeError, match="ended"):
+        probe.measure("one")
+    probe.close()
+    assert "WRONG_ANSWER" in capfd.readouterr().err
+
+
+def test_ratios_are_taken_within_a_round():
+    rows = [
+        {"round": number, "backend": "namespaces", "cell": "training", "checkout": checkout}
+        | {"programs": 10, "tests": 20, "wall_s": load * cost, "host_cpu_s": 0.0}
+        | {"engine_cpu_s": 0.0, "sandbox_cpu_s": load * cost}
+        for number, load in enumerate((1.0, 7.0, 3.0))
+        for checkout, cost in (("before", 0.1), ("now", 0.05))
+    ]
+    (row,) = against.summarise(pd.DataFrame(rows)).to_dict("records")
+    assert row["cpu_ms before"] == pytest.approx(30)
+    assert row["sandbox_ms now"] == pytest.approx(15)
+    assert row["wall ratio"] == row["cpu least"] == row["cpu most"] == pytest.approx(0.5)
+    alone = pd.DataFrame([row for row in rows if row["checkout"] == "now"])
+    assert "cpu ratio" not in against.summarise(alone)
