@@ -12,9 +12,8 @@ last note and the weights, which nothing has changed since.
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -23,13 +22,11 @@ from typing import Any
 
 import torch
 
-from analysis.pass_at_k import pass_at_k
-from envs.problem import Verdict
 from experiments.config import RunConfig
 from experiments.errors import is_expected, is_full, one_line
 from experiments.evaluation.base_evaluation import evaluate_base
 from experiments.evaluation.divergence import kl_to_base
-from experiments.evaluation.evaluate import evaluate
+from experiments.evaluation.evaluate import evaluate, pass_at_each
 from experiments.learner.models import pick_device
 from experiments.learner.weights import weights_version
 from experiments.picks import dropped, in_a_line, pick
@@ -40,7 +37,7 @@ from experiments.runs.loggers import Logger, open_logger
 from experiments.runs.progress import Display
 from experiments.runs.records import Records
 from experiments.runs.state import BASE, check_base, progress_of, restore, tensors_of
-from experiments.samples.sample import Sample
+from experiments.samples.metrics import sample_metrics
 from experiments.setup import Parts, build
 
 
@@ -179,7 +176,7 @@ def _train_step(
         parts.initial_values.reference.look_ahead(parts.rollouts.coming, left)
     samples = parts.rollouts.collect(step)
     parts.writer.check(samples)
-    row |= _sample_metrics(samples, weights_version(learner.model))
+    row |= sample_metrics(samples, weights_version(learner.model))
     row["generated_tokens"] = ledger.counts.generated_tokens - before
     with held():
         place.progress = None
@@ -232,21 +229,7 @@ def _evaluate(
             rows = evaluate(config, step, *given, advance)
     end()
     records.evaluation(step, rows)
-    display.evaluated(step, _pass_at(config.eval.k, rows), known)
-
-
-def _pass_at(ks: Sequence[int], rows: Sequence[dict[str, Any]]) -> dict[int, float]:
-    """k → mean pass@k of the problems with k samples; a failure of the judge is no sample."""
-    by_problem: dict[str, list[bool]] = {}
-    for row in rows:
-        if row["verdict"] != Verdict.INFRA_ERROR:
-            right = row["verdict"] == Verdict.ACCEPTED
-            by_problem.setdefault(row["problem"], []).append(right)
-    scores = {}
-    for k in ks:
-        estimates = [pass_at_k(len(v), sum(v), k) for v in by_problem.values() if len(v) >= k]
-        scores[k] = statistics.fmean(estimates) if estimates else float("nan")
-    return scores
+    display.evaluated(step, pass_at_each(config.eval.k, rows), known)
 
 
 def _kl(step: int, config: RunConfig, parts: Parts) -> float:
@@ -263,27 +246,6 @@ def _check(step: int, parts: Parts, display: Display) -> dict[str, float]:
         found = parts.monitor.check(step)
     display.say(f"step {step}: {parts.monitor.verdict(found)}")
     return found.metrics()
-
-
-def _sample_metrics(samples: Sequence[Sample], version: int) -> dict[str, Any]:
-    """Rewards and lengths of the responses that a policy wrote; NaN where there are none.
-
-    `version`: of the weights that are about to learn from them.
-    """
-    online = [sample for sample in samples if not sample.offline]
-    nan = float("nan")
-    rewards = [sample.reward for sample in online]
-    lags = [version - s.origin.version for s in samples if s.origin.version is not None]
-    return {
-        "reward_mean": statistics.fmean(rewards) if online else nan,
-        "reward_std": statistics.pstdev(rewards) if online else nan,
-        "accepted_share": statistics.fmean(s.accepted for s in online) if online else nan,
-        "response_tokens_mean": statistics.fmean(len(s.tokens) for s in online) if online else nan,
-        "truncated_share": statistics.fmean(s.truncated for s in online) if online else nan,
-        "offline_share": 1 - len(online) / len(samples) if samples else nan,
-        "sample_lag_mean": statistics.fmean(lags) if lags else nan,
-        "sample_lag_max": max(lags, default=nan),
-    }
 
 
 def _save(

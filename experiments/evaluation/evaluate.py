@@ -6,10 +6,13 @@ base policy is the same in every run of a seed.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from analysis.pass_at_k import pass_at_k
 from envs.environment import Environment
+from envs.problem import Verdict
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.samples.sample import Origin, PromptedProblem, judge_completions
@@ -59,3 +62,17 @@ def evaluate(
         }
         for i, (sample, completion) in enumerate(zip(samples, flat, strict=True))
     ]
+
+
+def pass_at_each(ks: Sequence[int], rows: Sequence[dict[str, Any]]) -> dict[int, float]:
+    """k → mean pass@k of the problems with k samples; a failure of the judge is no sample."""
+    by_problem: dict[str, list[bool]] = {}
+    for row in rows:
+        if row["verdict"] != Verdict.INFRA_ERROR:
+            right = row["verdict"] == Verdict.ACCEPTED
+            by_problem.setdefault(row["problem"], []).append(right)
+    scores = {}
+    for k in ks:
+        estimates = [pass_at_k(len(v), sum(v), k) for v in by_problem.values() if len(v) >= k]
+        scores[k] = statistics.fmean(estimates) if estimates else float("nan")
+    return scores

@@ -17,6 +17,7 @@ from algorithms.corrections import correction_weights
 from algorithms.tensors import masked_mean
 from experiments.config import TrainConfig
 from experiments.errors import UserError
+from experiments.learner.assemble import micro_batches, narrow, pack, pad_rows
 from experiments.learner.metrics import common_metrics, sample_size
 from experiments.learner.models import frozen_copy
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor
@@ -25,7 +26,7 @@ from experiments.learner.weights import weights_are, weights_changed, weights_ve
 from experiments.runs.interrupts import held
 from experiments.runs.ledger import Ledger
 from experiments.samples.initial_values import InitialValues
-from experiments.samples.sample import PromptedProblem, Sample
+from experiments.samples.sample import Sample
 from experiments.seeds import stream
 
 
@@ -147,19 +148,7 @@ class Learner:
     ) -> tuple[Tokens, Batch, dict[str, float]]:
         """The batch before `prepare`, and what was done to the writer's log-probs, as metrics."""
         device = self.model.device
-        rows: dict[str, int] = {}
-        prompts: list[PromptedProblem] = []
-        for sample in samples:
-            if sample.prompt.problem.name not in rows:
-                rows[sample.prompt.problem.name] = len(prompts)
-                prompts.append(sample.prompt)
-        tokens = Tokens.pack(
-            [prompt.tokens for prompt in prompts],
-            [rows[sample.prompt.problem.name] for sample in samples],
-            [sample.tokens for sample in samples],
-            self.pad,
-            device,
-        )
+        tokens = pack(samples, self.pad, device)
         needs = self.algorithm.needs
         written, metrics = self._written(samples, tokens)
         truncated = torch.tensor([sample.truncated for sample in samples], device=device)
@@ -228,31 +217,10 @@ class Learner:
 
     def _by_parts(self, of_rows: Callable[[Tensor], Tensor], tokens: Tokens) -> Tensor:
         whole = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
-        for rows in self._micro_batches(tokens):
+        for rows in micro_batches(tokens, self.config.micro_batch):
             part = of_rows(rows)
             whole[rows, : part.shape[1]] = part
         return whole
-
-    def _micro_batches(self, tokens: Tokens) -> Iterator[Tensor]:
-        """Rows of at most `train.micro_batch` responses: whole prompts, of like length together.
-
-        A prompt is read once in each micro-batch that has responses to it, and padding is paid for:
-        so a prompt's responses are not cut apart unless they are too many.
-        """
-        lengths = tokens.mask.sum(-1)
-        longest = torch.zeros(len(tokens.prompts), dtype=lengths.dtype, device=lengths.device)
-        longest = longest.scatter_reduce(0, tokens.prompt_of, lengths, "amax")
-        part: list[Tensor] = []
-        for prompt in longest.argsort(stable=True):
-            rows = (tokens.prompt_of == prompt).nonzero().squeeze(-1)
-            if part and sum(map(len, part)) + len(rows) > self.config.micro_batch:
-                yield torch.cat(part)
-                part = []
-            *whole, last = rows.split(self.config.micro_batch)
-            yield from whole
-            part.append(last)
-        if part:
-            yield torch.cat(part)
 
     def _output(self, tokens: Tokens) -> PolicyOutput:
         """The policy's output on these rows, with the values of whichever critic there is."""
@@ -271,7 +239,7 @@ class Learner:
         online = int(batch.online.sum())
         offline = len(batch.online) - online
         self.optimiser.zero_grad(set_to_none=True)
-        for rows in self._micro_batches(tokens.rows(kept)):
+        for rows in micro_batches(tokens.rows(kept), self.config.micro_batch):
             part = tokens.rows(kept[rows])
             micro = narrow(batch.rows(rows), part.mask.shape[1])
             output = self._output(part)
@@ -301,19 +269,3 @@ class Learner:
         self.optimiser.step()
         weights_changed(self.model)
         return result
-
-
-def pad_rows(rows: Sequence[Sequence[float]], mask: Tensor) -> Tensor:
-    """Ragged rows → (batch, time) as `mask`, zero beyond each row's end."""
-    width = mask.shape[1]
-    return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows], device=mask.device)
-
-
-def narrow(batch: Batch, time: int) -> Batch:
-    """The batch cut to its first `time` tokens, which hold all of its mask."""
-    cut = {
-        name: value[:, :time]
-        for name, value in vars(batch).items()
-        if isinstance(value, Tensor) and value.dim() == 2
-    }
-    return replace(batch, **cut)

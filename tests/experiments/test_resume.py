@@ -93,7 +93,7 @@ def interrupt_at(monkeypatch, target, name, call):
 
 INTERRUPTS = {
     "before a step": (Rollouts, "collect", 4),
-    "in a step, after judging": (trainer, "_sample_metrics", 4),
+    "in a step, after judging": (trainer, "sample_metrics", 4),
     "before an evaluation": (trainer, "_kl", 1),
     "in an evaluation": (trainer, "evaluate", 1),
 }

@@ -15,6 +15,7 @@ from experiments.config import TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
+from experiments.learner.assemble import micro_batches
 from experiments.learner.learner import Learner
 from experiments.learner.models import frozen_copy
 from experiments.learner.optimiser import learning_rate_factor
@@ -154,7 +155,7 @@ def test_a_prompt_is_read_in_one_micro_batch_unless_it_has_too_many_responses(ti
     for size, expected in ((4, [4, 4, 4]), (8, [8, 4]), (5, [4, 4, 4]), (3, [3, 3, 3, 1, 1, 1])):
         learner = learner_of(tiny, ALGORITHMS["grpo"], micro_batch=size)
         tokens, *_ = learner._assemble(samples, GROUP)
-        parts = list(learner._micro_batches(tokens))
+        parts = list(micro_batches(tokens, learner.config.micro_batch))
         assert sorted(map(len, parts), reverse=True) == expected or size == 3
         assert max(map(len, parts)) <= size
         assert torch.cat(parts).sort().values.tolist() == list(range(12))

@@ -1,0 +1,68 @@
+"""Samples become tensors, and tensors micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from algorithms.base import Batch
+from experiments.learner.scoring import Tokens
+from experiments.samples.sample import PromptedProblem, Sample
+
+
+def pack(samples: Sequence[Sample], pad: int, device: torch.device) -> Tokens:
+    """Each problem's prompt once, and all responses, in the samples' order."""
+    rows: dict[str, int] = {}
+    prompts: list[PromptedProblem] = []
+    for sample in samples:
+        if sample.prompt.problem.name not in rows:
+            rows[sample.prompt.problem.name] = len(prompts)
+            prompts.append(sample.prompt)
+    return Tokens.pack(
+        [prompt.tokens for prompt in prompts],
+        [rows[sample.prompt.problem.name] for sample in samples],
+        [sample.tokens for sample in samples],
+        pad,
+        device,
+    )
+
+
+def micro_batches(tokens: Tokens, size: int) -> Iterator[Tensor]:
+    """Rows of at most `size` responses: whole prompts, of like length together.
+
+    A prompt is read once in each micro-batch that has responses to it, and padding is paid for:
+    so a prompt's responses are not cut apart unless they are too many.
+    """
+    lengths = tokens.mask.sum(-1)
+    longest = torch.zeros(len(tokens.prompts), dtype=lengths.dtype, device=lengths.device)
+    longest = longest.scatter_reduce(0, tokens.prompt_of, lengths, "amax")
+    part: list[Tensor] = []
+    for prompt in longest.argsort(stable=True):
+        rows = (tokens.prompt_of == prompt).nonzero().squeeze(-1)
+        if part and sum(map(len, part)) + len(rows) > size:
+            yield torch.cat(part)
+            part = []
+        *whole, last = rows.split(size)
+        yield from whole
+        part.append(last)
+    if part:
+        yield torch.cat(part)
+
+
+def pad_rows(rows: Sequence[Sequence[float]], mask: Tensor) -> Tensor:
+    """Ragged rows → (batch, time) as `mask`, zero beyond each row's end."""
+    width = mask.shape[1]
+    return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows], device=mask.device)
+
+
+def narrow(batch: Batch, time: int) -> Batch:
+    """The batch cut to its first `time` tokens, which hold all of its mask."""
+    cut = {
+        name: value[:, :time]
+        for name, value in vars(batch).items()
+        if isinstance(value, Tensor) and value.dim() == 2
+    }
+    return replace(batch, **cut)
