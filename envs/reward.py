@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
+from pydantic import PositiveFloat, PositiveInt
+
 from envs.named import code_digest, load
 from envs.problem import Judgement, Verdict
 
@@ -24,7 +26,19 @@ class RewardConfig:
         0.1  # shaped only: how far below `low` a response without program is
     )
 
+    # [tokens from which on a response is paid less, tokens at which it is overlong_penalty less],
+    # linearly in between (DAPO's soft punishment: the last 4096 of 20480); null: length is free
+    overlong: list[PositiveInt] | None = None
+    overlong_penalty: PositiveFloat = 0.5  # in units of reward; DAPO's is half of its range too
+
     def __post_init__(self) -> None:
+        if self.overlong is not None and (
+            len(self.overlong) != 2 or self.overlong[0] >= self.overlong[1]
+        ):
+            raise ValueError(
+                f"reward.overlong={self.overlong}: two lengths in tokens, the first below the "
+                "second, which is task.max_response_tokens as published; e.g. [48,64]"
+            )
         if "." in self.kind:
             load(self.kind, "task.reward.kind")
         elif self.kind not in KINDS:
@@ -45,6 +59,14 @@ class RewardConfig:
         """Another string wherever a judgement may be paid otherwise, for keeping rewards by it."""
         code = code_digest(self.kind.rpartition(".")[0]) if "." in self.kind else ""
         return repr((sorted(asdict(self).items()), code))
+
+
+def length_penalty(tokens: int, config: RewardConfig) -> float:
+    """What a response of so many tokens, EOS included, is paid less (DAPO, 2503.14476, eq. 13)."""
+    if config.overlong is None:
+        return 0.0
+    free, whole = config.overlong
+    return config.overlong_penalty * min(1.0, max(0.0, (tokens - free) / (whole - free)))
 
 
 class RewardError(ValueError):

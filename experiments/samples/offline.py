@@ -84,11 +84,11 @@ class OfflinePool:
         offset = rng.randrange(len(pools))
         drawn = [rng.choice(pools[(offset + i) % len(pools)]) for i in range(count)]
         return [
-            Sample(
-                prompt, p.tokens, None, p.judgement, pay(p.judgement, self.reward), False, DATASET
-            )
-            for p in drawn
+            Sample(prompt, p.tokens, None, p.judgement, self._pay(p), False, DATASET) for p in drawn
         ]
+
+    def _pay(self, program: _Program) -> float | None:
+        return pay(program.judgement, self.reward, len(program.tokens))
 
     def _of(self, problem: Problem) -> list[_Program]:
         if problem.name not in self._pool:

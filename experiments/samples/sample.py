@@ -8,7 +8,7 @@ from typing import Literal
 
 from envs.environment import Environment, Submission
 from envs.problem import Judgement, Problem, Verdict
-from envs.reward import RewardConfig, RewardError, reward
+from envs.reward import RewardConfig, RewardError, length_penalty, reward
 from experiments.engines.base import Completion
 from experiments.errors import UserError
 
@@ -75,7 +75,7 @@ def judge_completions(
             c.tokens,
             c.logps,
             judgement,
-            pay(judgement, config),
+            pay(judgement, config, len(c.tokens)),
             c.truncated,
             replace(origin, version=c.version),
         )
@@ -83,11 +83,11 @@ def judge_completions(
     ]
 
 
-def pay(judgement: Judgement, config: RewardConfig) -> float | None:
-    """The reward, or None where the judge failed: that is never a reward."""
+def pay(judgement: Judgement, config: RewardConfig, tokens: int) -> float | None:
+    """The reward of a response of `tokens`, or None where the judge failed: that is no reward."""
     if judgement.verdict is Verdict.INFRA_ERROR:
         return None
     try:
-        return reward(judgement, config)
+        return reward(judgement, config) - length_penalty(tokens, config)
     except RewardError as error:
         raise UserError(str(error)) from error

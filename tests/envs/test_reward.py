@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from envs.problem import Judgement, Verdict
-from envs.reward import RewardConfig, RewardError, reward
+from envs.reward import RewardConfig, RewardError, length_penalty, reward
 
 
 def judged(verdict, passed=0, run=4, total=4, program="print(1)"):
@@ -66,6 +66,8 @@ def test_a_share_of_tests_needs_all_of_them(kind):
         ({"kind": "envs.problem.pay"}, "has no function pay"),
         ({"low": 1.0}, "low"),
         ({"no_program_penalty": -1}, "penalty"),
+        ({"overlong": [64, 64]}, r"overlong=\[64, 64\]: two lengths"),
+        ({"overlong": [64]}, "overlong"),
     ],
 )
 def test_impossible_settings_are_refused(wrong, names):
@@ -117,3 +119,12 @@ def test_rewards_are_kept_apart_by_all_that_they_depend_on(tmp_path, monkeypatch
     known = {RewardConfig().identity, RewardConfig(high=2.0).identity, config.identity}
     file.write_text("def pay(judgement):\n    return 0.25\n")
     assert len(known | {config.identity}) == 4
+
+
+@pytest.mark.parametrize(
+    ("tokens", "dapos"), [(1, 0.0), (16384, 0.0), (18432, -0.5), (20480, -1.0), (30000, -1.0)]
+)
+def test_overlong_responses_are_paid_less_as_in_dapo(tokens, dapos):
+    ours = RewardConfig(overlong=[16384, 20480])  # 0 to 1 where DAPO pays −1 to 1
+    assert -length_penalty(tokens, ours) == pytest.approx(dapos / 2)
+    assert length_penalty(tokens, RewardConfig()) == 0

@@ -138,3 +138,11 @@ def test_what_memory_forgets_is_read_again(pool_of, monkeypatch):
     pool.draw(other, 8, 0)
     assert pool.draw(prompted(), 8, 0) == samples
     assert pool.counts["used"] == 8
+
+
+def test_overlong_programs_are_paid_less_like_anyone(pool_of):
+    pool = pool_of(reward=RewardConfig(overlong=[1, 1001], overlong_penalty=1.0))
+    for sample in pool.draw(prompted(), 8, 0, 1):
+        lost = (len(sample.tokens) - 1) / 1000
+        assert 0 < lost < 1
+        assert sample.reward == pytest.approx(sample.accepted - lost)
