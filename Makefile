@@ -14,8 +14,8 @@ OUT ?= reports/latest
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run resume sweep report compare test test-slow test-vllm lint nano sandbox-image \
-	doctor bench-generate bench-judge bench-prepare clean
+.PHONY: help install run resume sweep study atlas report compare test test-slow test-vllm lint nano \
+	sandbox-image doctor bench-generate bench-judge bench-prepare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -40,6 +40,12 @@ resume: $(READY) ## go on with a run that was stopped, or further (RUN=outputs/.
 sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=value ...")
 	@$(PY) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS); status=$$?; \
 		test $$status -gt 1 || $(MAKE) report; exit $$status  # 1: some jobs failed
+
+study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (ARGS=plan=true: how long)
+	$(PY) -m experiments.studies.run study=mini $(ARGS)
+
+atlas: $(READY) ## every objective, stale, on two seeds, then the report (ARGS=plan=true: how long)
+	$(PY) -m experiments.studies.run study=atlas $(ARGS)
 
 report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT=reports/latest)
 	$(PY) -m analysis.report runs=$(RUNS) out=$(OUT)

@@ -1,0 +1,112 @@
+"""How long a study will take: by the runs of it that have finished, else by a few timed steps."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments.config import RunConfig
+from experiments.errors import UserError
+from experiments.studies.jobs import End, Job
+from experiments.studies.processes import last_words, start
+
+TIMED = 4  # steps; the first and the last do more than others
+
+
+@dataclass
+class Clock:
+    """Seconds of a step of each arm, and of an evaluation, as far as they are known."""
+
+    steps: dict[str, list[float]] = field(default_factory=dict)  # arm → of its runs
+    evaluations: list[float] = field(default_factory=list)
+
+    def learn(self, arm: str, folder: Path, config: RunConfig) -> None:
+        """What a finished run took, the evaluations apart."""
+        import pandas as pd
+
+        rows = pd.read_parquet(
+            folder / "metrics.parquet", columns=["time/total_s", "time/evaluate_s"]
+        )
+        if not len(rows):
+            return
+        last = rows.iloc[-1]
+        spent = float(last["time/total_s"] - last["time/evaluate_s"])
+        self.steps.setdefault(arm, []).append(spent / len(rows))
+        # the last one is made after the last row
+        self.evaluations.append(float(last["time/evaluate_s"]) / max(evaluations(config) - 1, 1))
+
+    def seconds(self, job: Job, config: RunConfig, begun: End) -> float:
+        """What is left of a job; of an arm that never ran, as much as the others' mean."""
+        means = [statistics.fmean(found) for found in self.steps.values()]
+        step = statistics.fmean(self.steps.get(job.arm) or means)
+        whole = config.steps * step + evaluations(config) * statistics.fmean(self.evaluations)
+        return whole * (1 - _done(begun, config))
+
+
+def evaluations(config: RunConfig) -> int:
+    """How many a run makes, the one before training included."""
+    every, steps = config.eval.every, config.steps
+    between = (steps - 1) // every if every and steps else 0
+    return 1 + between + (steps > 0)
+
+
+def _done(begun: End, config: RunConfig) -> float:
+    """The share of a run that lies behind its last checkpoint."""
+    if begun.folder is None or not config.steps:
+        return 0.0
+    known = json.loads((begun.folder / "run.json").read_text())["checkpoints"]
+    return min(max(known.values(), default=0) / config.steps, 1.0)
+
+
+def timed(job: Job, overrides: Sequence[str], config: RunConfig, clock: Clock) -> None:
+    """Take the time of a few steps of a job, in a run that is thrown away. Raises UserError.
+
+    Its evaluation of the base is kept for the runs to come, as any is.
+    """
+    name = f"{config.name}-timing"
+    folder = Path(config.output_dir) / name
+    shutil.rmtree(folder, ignore_errors=True)
+    few = (f"name={name}", f"steps={TIMED}", "eval.every=0", "train.checkpoint_every=0")
+    process = start([*overrides, f"seed={job.seed}", *few], log := folder / "log")
+    try:
+        if process.wait():
+            raise UserError(f"{job.label}: {last_words(log)}")
+        clock.steps[job.arm], clock.evaluations = _times(next(folder.glob("*/metrics.parquet")))
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _times(file: Path) -> tuple[list[float], list[float]]:
+    """Seconds of a step, without the first and the last, and of the evaluation before training."""
+    import pandas as pd
+
+    rows = pd.read_parquet(file)
+    between = rows["time/total_s"].iloc[-2] - rows["time/total_s"].iloc[0]
+    return [float(between) / (len(rows) - 2)], [float(rows["time/evaluate_s"].iloc[0])]
+
+
+def whole_time(jobs: dict[Job, float], workers: int) -> float:
+    """Seconds until all are done, so many at a time; no chain of them takes less than its sum."""
+    if not jobs:
+        return 0.0
+
+    def chain(job: Job) -> float:
+        return jobs.get(job, 0.0) + max((chain(needed) for needed in job.needs), default=0.0)
+
+    return max(sum(jobs.values()) / workers, max(map(chain, jobs)))
+
+
+def in_words(seconds: float) -> str:
+    """Hours and minutes, as one would say them."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return "a minute at most"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest:02} min" if hours else f"{minutes} min"

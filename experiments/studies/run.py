@@ -1,0 +1,190 @@
+"""Run a study: all its runs in parallel, resumable, then its report.
+
+python -m experiments.studies.run study=mini
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.errors import UserError
+from experiments.runs.interrupts import catch, end_at_once
+
+HELP = """\
+Run a study: every arm on every seed, so many runs at a time, then the report.
+
+  python -m experiments.studies.run study=NAME [jobs=N] [seeds=0,1] [arms=A,B] [plan=true]
+                                    [KEY=VALUE ...]
+
+  study   a file of experiments/studies/ (mini, atlas), or FILE.yaml
+  jobs    runs at a time (default: one for each core)
+  seeds   of the study's, only these
+  arms    of the study's, only these, and those that they begin with
+  plan    say what there is to do and how long it will take, and end
+  KEY     overrides of every run, as of run.py
+
+The same command again leaves finished runs as they are, goes on with those that were stopped, and
+begins the others. Ctrl-C ends it with a checkpoint of each run. In output_dir/NAME-OF-THE-STUDY/
+stand the run folders, logs/ (what each run said), arms.json (which run belongs to which arm), and
+report/.
+"""
+OWN = ("study", "jobs", "seeds", "arms", "plan")
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns the exit status."""
+    if not arguments or any(argument in ("-h", "--help", "help") for argument in arguments):
+        print(HELP)
+        return 0
+    end_at_once()
+    try:
+        return _run(arguments)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return MISUSED
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on")
+        return INTERRUPTED
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from experiments.studies.jobs import jobs_of
+    from experiments.studies.runner import Runner
+    from experiments.studies.study import read
+
+    own, given = _split(arguments)
+    study = read(own.get("study", "mini"))
+    seeds = _some("seeds", own, study.seeds, int)
+    arms = _some("arms", own, list(study.arms), str)
+    workers = _whole_number(own.get("jobs", str(len(os.sched_getaffinity(0)))))
+    print(f"{study.name}: {study.question}")
+    for what, why in study.left_out.items():
+        print(f"left out: {what}: {why}")
+    runner = Runner(jobs_of(study, seeds, arms, given), workers, _say)
+    folder = runner.log(runner.jobs[-1]).parents[1]
+    folder.mkdir(parents=True, exist_ok=True)
+    held = _lock(folder)
+    runner.look()
+    catch()
+    _announce(runner)
+    if own.get("plan") == "true":
+        return 0
+    runner.run()
+    os.close(held)
+    return _end(runner, folder)
+
+
+def _announce(runner) -> None:
+    """How much there is to do, and for how long."""
+    from experiments.studies.estimate import in_words, timed
+
+    left = runner.left()
+    going_on = sum(found.folder is not None for found in runner.found.values())
+    _say(
+        f"{len(runner.jobs)} runs: {len(runner.jobs) - len(left)} finished, {going_on} to go on "
+        f"with, {len(left) - going_on} to begin; {runner.workers} at a time"
+    )
+    if not left:
+        return
+    known = "by the runs that have finished"
+    if not runner.clock.steps:
+        first = left[0]
+        known = f"by a few timed steps of {first.label}"
+        _say(f"timing a few steps of {first.label} …")
+        timed(first, runner.overrides(first), runner.config(first), runner.clock)
+    seconds = runner.seconds_left()
+    end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+    _say(f"about {in_words(seconds)}, till {end}, {known}")
+
+
+def _end(runner, folder: Path) -> int:
+    """The last table, which run belongs to which arm, and the report."""
+    _keep_arms(runner, folder)
+    failed = [job for job, end in runner.ended.items() if end.status != "finished"]
+    for job in failed:
+        print(f"{runner.ended[job].status}: {job.label}: {runner.ended[job].error}")
+    report = [sys.executable, "-m", "analysis.report", f"runs={folder}", f"out={folder / 'report'}"]
+    print(f"report: python {' '.join(report[1:])}", flush=True)
+    status = subprocess.run(report, cwd=Path.cwd(), env=_with_this_tree()).returncode
+    return FAILED if failed or status else 0
+
+
+def _keep_arms(runner, folder: Path) -> None:
+    """arms.json: a list of {arm, seed, trial, status, run, overrides}."""
+    kept = [
+        {
+            "arm": job.arm,
+            "seed": job.seed,
+            "trial": job.trial,
+            "status": end.status,
+            "run": str(end.folder) if end.folder else None,
+            "overrides": [*runner.overrides(job), f"seed={job.seed}"],
+        }
+        for job, end in runner.ended.items()
+    ]
+    (folder / "arms.json").write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def _with_this_tree() -> dict[str, str]:
+    from experiments.studies.processes import ROOT
+
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    }
+
+
+def _lock(folder: Path) -> int:
+    from experiments.runs.files import lock
+
+    try:
+        return lock(folder)
+    except UserError:
+        raise UserError(f"{folder}: this study is still going on; wait, or end it first") from None
+
+
+def _split(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Our own keys, and overrides of the runs."""
+    own: dict[str, str] = {}
+    given = []
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals:
+            raise UserError(f"{argument!r}: write key=value (see --help)")
+        if key == "seed":
+            raise UserError(f"{argument}: a study runs on its own seeds; seeds={value} takes some")
+        if key in OWN:
+            own[key] = value
+        else:
+            given.append(argument)
+    return own, given
+
+
+def _some(key: str, own: dict[str, str], known: list, kind: type) -> list:
+    """The study's values that are asked for, in the study's order; all where none are."""
+    if key not in own:
+        return known
+    asked = own[key].split(",")
+    if unknown := [value for value in asked if value not in map(str, known)]:
+        raise UserError(f"{key}={unknown[0]}: the study has {', '.join(map(str, known))}")
+    return [value for value in known if str(value) in asked]
+
+
+def _whole_number(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise UserError(f"jobs={value}; it must be at least 1")
+    return int(value)
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

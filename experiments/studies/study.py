@@ -1,0 +1,90 @@
+"""What a study compares: a written matrix of arms and seeds, read from a YAML file.
+
+Each arm is a list of overrides, as on the command line of run.py. An arm may begin with the final
+weights of another (`weights_of`), and all may take one value from short runs of their own
+(`choice`). What was left out stands in the file too, with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, NonNegativeInt
+
+from envs.typed import did_you_mean, typed
+from experiments.errors import UserError
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass
+class Arm:
+    """One setting that is compared, run on every seed."""
+
+    overrides: list[str] = field(default_factory=list)
+    weights_of: str | None = None  # the arm whose final weights of the same seed it begins with
+
+
+@dataclass
+class Choice:
+    """One key whose value each arm takes from short runs of its own: the same values for all."""
+
+    key: str
+    values: Annotated[list[float], Field(min_length=2)]
+    overrides: list[str]  # of the short runs, beside the study's and the arm's
+    seed: NonNegativeInt  # of the short runs
+
+
+@dataclass
+class Study:
+    """A study as its file says it."""
+
+    question: str
+    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
+    arms: dict[str, Any]  # name → Arm
+    name: str = ""  # of the experiment; empty: study-FILE
+    overrides: list[str] = field(default_factory=list)  # of every arm
+    choice: Choice | None = None
+    left_out: dict[str, str] = field(default_factory=dict)  # what is not in it → why
+
+
+def read(name: str) -> Study:
+    """The study of that name beside this file, or of a YAML file of one's own. Raises UserError."""
+    file = Path(name) if name.endswith((".yaml", ".yml")) else HERE / f"{name}.yaml"
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        there = ", ".join(sorted(path.stem for path in HERE.glob("*.yaml")))
+        raise UserError(
+            f"study={name}: {error.strerror}; it is one of {there}, or FILE.yaml"
+        ) from error
+    except yaml.YAMLError as error:
+        raise UserError(f"study={name}: no YAML ({' '.join(str(error).split())})") from error
+    try:
+        study = typed(Study, values if isinstance(values, dict) else {})
+        arms = {str(arm): typed(Arm, held or {}, f"arms.{arm}") for arm, held in study.arms.items()}
+    except ValueError as error:
+        raise UserError(f"study={name}: {error}") from error
+    _check_parents(name, arms, study.choice)
+    return replace(study, arms=arms, name=study.name or f"study-{file.stem}")
+
+
+def _check_parents(name: str, arms: dict[str, Arm], choice: Choice | None) -> None:
+    for arm, held in arms.items():
+        parent = held.weights_of
+        if parent is None:
+            continue
+        if parent not in arms or arms[parent].weights_of:
+            near = did_you_mean(parent, list(arms))
+            raise UserError(
+                f"study={name}: arms.{arm}.weights_of={parent}; {near}it names an arm of the study "
+                "that itself begins with the model's weights"
+            )
+        if choice:
+            raise UserError(
+                f"study={name}: arms.{arm}.weights_of={parent} with a choice: short runs would "
+                "begin elsewhere; leave one of them out"
+            )

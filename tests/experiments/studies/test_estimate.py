@@ -1,0 +1,46 @@
+"""How long a study takes, before it starts."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from experiments.studies.estimate import Clock, evaluations, in_words, whole_time
+from experiments.studies.jobs import End, Job
+from tests.experiments.compose import config
+
+A, B = Job("a", 0, ()), Job("b", 0, ())
+
+
+def test_evaluations_are_counted_as_the_loop_makes_them():
+    found = [
+        evaluations(config(f"steps={s}", f"eval.every={e}"))
+        for s, e in [(0, 50), (200, 50), (201, 50), (60, 0)]
+    ]
+    assert found == [1, 5, 6, 2]
+
+
+def test_a_finished_run_tells_a_step_and_an_evaluation(tmp_path):
+    rows = {"time/total_s": [30.0, 60.0, 110.0], "time/evaluate_s": [10.0, 10.0, 20.0]}
+    pd.DataFrame(rows).to_parquet(tmp_path / "metrics.parquet")
+    clock, settings = Clock(), config("steps=3", "eval.every=2")
+    clock.learn("a", tmp_path, settings)
+    assert (clock.steps, clock.evaluations) == ({"a": [30.0]}, [10.0])
+    assert clock.seconds(A, settings, End("not begun")) == 3 * 30 + 3 * 10
+    assert clock.seconds(B, settings, End("not begun")) == 120  # as the others
+    (tmp_path / "run.json").write_text(json.dumps({"checkpoints": {"step-1": 1, "step-2": 2}}))
+    left = clock.seconds(A, settings, End("interrupted", tmp_path))
+    assert left == pytest.approx(40)
+
+
+def test_the_whole_is_the_share_of_a_worker_but_no_less_than_a_chain():
+    after = Job("c", 0, (), weights_of=A)
+    assert whole_time({A: 60, B: 60}, 2) == 60
+    assert whole_time({A: 60, B: 60}, 1) == 120
+    assert whole_time({A: 60, after: 60}, 2) == 120
+    assert whole_time({after: 60}, 2) == 60
+    assert whole_time({}, 2) == 0
+
+
+def test_in_words():
+    assert [in_words(s) for s in (10, 240, 7260)] == ["a minute at most", "4 min", "2 h 01 min"]

@@ -1,0 +1,77 @@
+"""Which runs a study stands for, in which order, and how each is found again."""
+
+import json
+from pathlib import Path
+
+from experiments.learner.models import pick_device
+from experiments.picks import pick
+from experiments.runs.records import Records
+from experiments.studies.jobs import (
+    End,
+    config_with_seed,
+    end_of,
+    full_overrides,
+    is_lost,
+    is_ready,
+    jobs_of,
+)
+from experiments.studies.study import Arm, Choice, Study
+
+ARMS = {
+    "after": Arm(["algo=grpo"], weights_of="sft"),
+    "sft": Arm(["algo=sft", "train.offline_share=1"]),
+}
+STUDY = Study("q", [0, 1], ARMS, name="s", overrides=["task=mini", "steps=4"])
+
+
+def study_jobs(*given):
+    return jobs_of(STUDY, STUDY.seeds, list(ARMS), given)
+
+
+def test_seed_by_seed_and_what_others_need_first():
+    assert [job.label for job in study_jobs()] == ["sft-s0", "after-s0", "sft-s1", "after-s1"]
+
+
+def test_an_arm_begins_with_the_final_weights_of_another_of_its_seed():
+    sft, after, *_ = study_jobs()
+    assert after.needs == (sft,)
+    assert not is_ready(after, {})
+    ended = {sft: End("finished", Path("o (1)/s/sft-s0-x"))}
+    assert is_ready(after, ended) and not is_lost(after, ended)
+    config = config_with_seed(full_overrides(after, ended), after.seed)
+    assert config.model.path == "o (1)/s/sft-s0-x/checkpoints/final"
+    assert config.model.name == "nano-after-sft"
+    assert (config.algo.name, config.steps, config.name) == ("grpo", 4, "s")
+    assert is_lost(after, {sft: End("failed")})
+
+
+def test_the_best_of_the_short_runs_gives_the_value_and_one_that_failed_none():
+    choice = Choice("algo.learning_rate", [1e-4, 1e-3, 1e-2], ["steps=2"], 9)
+    study = Study("q", [0], {"grpo": Arm(["algo=grpo"])}, "s", ["steps=4"], choice)
+    *tried, final = jobs_of(study, [0], ["grpo"], [])
+    assert [job.label for job in tried] == ["grpo-s9-0.0001", "grpo-s9-0.001", "grpo-s9-0.01"]
+    configs = [config_with_seed(job.overrides, job.seed) for job in tried]
+    assert [(c.steps, c.seed, c.name) for c in configs] == [(2, 9, "s-choice")] * 3
+    scores = dict(zip(tried, (0.2, 0.3), strict=False))
+    ended = {job: End("finished", Path("x"), None, score) for job, score in scores.items()}
+    assert not is_ready(final, ended)
+    ended[tried[2]] = End("failed")
+    config = config_with_seed(full_overrides(final, ended), final.seed)
+    assert (config.algo.learning_rate, config.steps, config.name) == (1e-3, 4, "s")
+    assert not is_lost(final, ended)
+    assert is_lost(final, dict.fromkeys(tried, End("failed")))
+
+
+def test_a_run_is_found_by_its_configuration_and_how_it_ended(tmp_path):
+    sft = study_jobs(f"output_dir={tmp_path}")[0]
+    config = config_with_seed(sft.overrides, sft.seed)
+    assert end_of(config).status == "not begun"
+    records = Records(pick(config, str(pick_device(config.model.device))))
+    assert (end_of(config).status, end_of(config).folder) == ("running", records.folder)
+    records.describe(pass_at={10: 0.5, 1: 0.25})
+    records.finish("finished")
+    assert end_of(config) == End("finished", records.folder, None, 0.25)
+    assert end_of(config_with_seed(sft.overrides, 1)).status == "not begun"
+    info = json.loads((records.folder / "run.json").read_text())
+    (records.folder / "run.json").write_text(json.dumps(info | {"status": "failed", "error": "e"}))
+    assert end_of(config) == End("failed", records.folder, "e")

@@ -1,0 +1,121 @@
+"""A whole study: stopped, killed, and gone on with; real runs, a report at its end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.studies.run import MISUSED, main
+
+ROOT = Path(__file__).resolve().parents[3]
+STUDY = """
+question: whether it goes on
+seeds: [0, 1]
+overrides: [task=mini, steps=6, eval.every=0, eval.samples=2, "eval.k=[1,2]", train.prompts=2,
+  train.group_size=2, task.train_problems=4, task.validation_problems=2, task.test_problems=2,
+  sandbox=embedded, sandbox.workers=1, train.checkpoint_every=1]
+arms:
+  grpo_after_sft: {overrides: [algo=grpo], weights_of: sft}
+  sft: {overrides: [algo=sft, train.offline_share=1]}
+"""
+MISTAKES = {
+    "no such study": (["study=nimi"], "study=nimi"),
+    "no such arm": (["study=mini", "arms=sof"], "arms=sof: the study has sft"),
+    "no such seed": (["study=mini", "seeds=9"], "seeds=9: the study has 0, 1"),
+    "no jobs": (["study=mini", "jobs=0"], "jobs=0; it must be at least 1"),
+    "a seed": (["study=mini", "seed=3"], "seeds=3"),
+    "no value": (["study"], "write key=value"),
+    "a run's key": (["study=mini", "arms=sft", "stps=3"], "did you mean 'steps'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line(mistake, tmp_path, capsys, monkeypatch):
+    arguments, words = MISTAKES[mistake]
+    monkeypatch.chdir(tmp_path)
+    before = [signal.getsignal(sent) for sent in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        assert main(arguments) == MISUSED
+    finally:
+        for sent, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(sent, handler)
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and told.count("\n") == 1 and words in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_study_that_is_interrupted_and_then_killed_goes_on_and_does_nothing_twice(tmp_path):
+    (tmp_path / "s.yaml").write_text(STUDY)
+    folder = tmp_path / "out" / "study-s"
+
+    begun = start(tmp_path)
+    wait_for(lambda: rows(folder) >= 2, begun)
+    begun.send_signal(signal.SIGINT)
+    assert begun.wait(120) == 130
+    assert "the same command goes on" in begun.stdout.read()
+    assert all(info["status"] in ("interrupted", "finished") for info in infos(folder))
+
+    killed = start(tmp_path)
+    before = rows(folder)
+    wait_for(lambda: rows(folder) >= before + 3, killed)
+    killed.kill()
+    killed.wait()
+
+    last = start(tmp_path)
+    said = last.communicate(timeout=600)[0]
+    assert last.returncode == 0, said
+    known = infos(folder)
+    assert [info["status"] for info in known] == ["finished"] * 4
+    assert any(info["resumed"] for info in known)
+    for file in folder.glob("*/metrics.parquet"):
+        assert list(pd.read_parquet(file)["step"]) == [1, 2, 3, 4, 5, 6]
+    assert (folder / "report" / "report.html").is_file()
+    arms = json.loads((folder / "arms.json").read_text())
+    assert {(one["arm"], one["seed"], one["status"]) for one in arms} == {
+        (arm, seed, "finished") for arm in ("sft", "grpo_after_sft") for seed in (0, 1)
+    }
+    weights = {Path(one["run"]).name: infos_of(one["run"])["weights"] for one in arms}
+    assert len(set(weights.values())) == 3  # the bundled model's, and each seed's after sft
+
+
+def start(folder):
+    arguments = [f"study={folder}/s.yaml", f"output_dir={folder}/out", "jobs=2"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "experiments.studies.run", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+    )
+
+
+def wait_for(happened, process):
+    end = time.monotonic() + 600
+    while not happened():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def rows(folder):
+    """Steps behind, of all runs."""
+    journals = folder.glob("*/metrics.jsonl")
+    ended = folder.glob("*/metrics.parquet")
+    going = {file.parent: len(file.read_text().splitlines()) for file in journals}
+    return sum(({f.parent: len(pd.read_parquet(f)) for f in ended} | going).values())
+
+
+def infos(folder):
+    return [json.loads(file.read_text()) for file in sorted(folder.glob("*/run.json"))]
+
+
+def infos_of(run):
+    return json.loads((Path(run) / "run.json").read_text())

@@ -1,0 +1,59 @@
+"""Studies are read whole or refused in a line."""
+
+import pytest
+
+from experiments.errors import UserError
+from experiments.studies.jobs import jobs_of
+from experiments.studies.study import HERE, read
+
+SOUND = "question: q\nseeds: [0]\narms:\n  a: {overrides: [algo=sft]}\n"
+
+MISTAKES = {
+    "no arms": ("question: q\nseeds: [0]\n", ["arms=... is missing"]),
+    "no mapping": ("- a\n", ["is missing"]),
+    "no YAML": ("a: [\n", ["no YAML"]),
+    "unknown key": (SOUND + "seed: 3\n", ["unknown key 'seed'", "did you mean 'seeds'?"]),
+    "unknown key of an arm": (SOUND + "  b: {override: [x=1]}\n", ["'arms.b.override'"]),
+    "no seeds": (SOUND.replace("[0]", "[]"), ["seeds"]),
+    "no such parent": (SOUND + "  b: {weights_of: c}\n", ["arms.b.weights_of=c"]),
+    "two generations": (
+        SOUND + "  b: {weights_of: a}\n  c: {weights_of: b}\n",
+        ["arms.c.weights_of=b"],
+    ),
+    "a choice from other weights": (
+        SOUND + "  b: {weights_of: a}\nchoice: {key: k, values: [1, 2], overrides: [], seed: 0}\n",
+        ["arms.b.weights_of=a with a choice"],
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line(mistake, tmp_path):
+    text, words = MISTAKES[mistake]
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(UserError) as error:
+        read(f"{tmp_path}/s.yaml")
+    assert "\n" not in str(error.value)
+    assert all(word in str(error.value) for word in [f"study={tmp_path}/s.yaml", *words])
+
+
+def test_an_unknown_study_is_told_the_known_ones():
+    with pytest.raises(UserError, match=r"study=nimi: .* it is one of .*mini"):
+        read("nimi")
+
+
+def test_an_arm_that_cannot_run_is_named(tmp_path):
+    (tmp_path / "s.yaml").write_text(SOUND + "  b: {overrides: [algo=ppo, train.lg=2]}\n")
+    study = read(f"{tmp_path}/s.yaml")
+    with pytest.raises(UserError, match=r"arm b: unknown key 'train.lg'; did you mean 'train.lag'"):
+        jobs_of(study, [0], list(study.arms), [])
+
+
+@pytest.mark.parametrize("name", [file.stem for file in HERE.glob("*.yaml")])
+def test_every_study_here_composes(name):
+    study = read(name)
+    jobs = jobs_of(study, study.seeds[:1], list(study.arms), [])
+    assert {job.arm for job in jobs} == set(study.arms)
+    assert len({job.label for job in jobs}) == len(jobs)
+    commented = (HERE / f"{name}.yaml").read_text().splitlines()[0]
+    assert commented == f"# make {'study' if name == 'mini' else name}"
