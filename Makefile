@@ -14,8 +14,8 @@ OUT ?= reports/latest
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run resume sweep study atlas report compare test test-slow test-vllm lint nano \
-	sandbox-image doctor bench-generate bench-judge bench-prepare clean
+.PHONY: help install run resume export sweep study atlas report compare test test-slow test-vllm lint \
+	nano sandbox-image doctor bench-generate bench-judge bench-prepare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -36,6 +36,10 @@ run: $(READY) ## the main job: SPO on MiniContests with the bundled model (ARGS=
 resume: $(READY) ## go on with a run that was stopped, or further (RUN=outputs/... ARGS="steps=N")
 	@test -n "$(RUN)" || { echo "make resume RUN=FOLDER"; exit 2; }
 	$(PY) run.py resume=$(RUN) $(ARGS)
+
+export: $(READY) ## whole weights from a run that trained an adapter (RUN=outputs/... OUT=FOLDER)
+	@test -n "$(RUN)" || { echo "make export RUN=FOLDER"; exit 2; }
+	$(PY) -m experiments.export run=$(RUN) $(if $(filter file,$(origin OUT)),,out=$(OUT))
 
 sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=value ...")
 	@$(PY) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS); status=$$?; \

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 def check(config: RunConfig, needs: Needs) -> None:
     """Raises UserError, which names the key, the value and what would be right."""
     _check_engine(config.engine)
+    if config.model.adapter != "none":
+        from experiments.learner.installed import check_peft
+
+        check_peft()
     _check_combinations(config, needs)
 
 

@@ -56,6 +56,11 @@ class ModelConfig:
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"  # auto: bfloat16 on a GPU
     device: str = "auto"  # auto | cpu | cuda | cuda:N
     chat_args: dict[str, Any] = field(default_factory=dict)  # for the model's chat template
+    # lora: the weights stay as they are, and low-rank matrices beside all linear layers are trained
+    adapter: Literal["none", "lora"] = "none"
+    adapter_rank: PositiveInt = 32
+    adapter_alpha: PositiveFloat = 32.0  # the adapter counts alpha/rank
+    adapter_rate: PositiveFloat = 10.0  # times the learning rates of algo
     # CPU threads of torch; set it deliberately, two that compete are slower
     threads: PositiveInt = 1
 

@@ -16,7 +16,7 @@ from envs.tasks.task import Task
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.mismatch import Monitor
-from experiments.engines.select import open_engines
+from experiments.engines.select import open_engines, written_from
 from experiments.engines.writer import Writer
 from experiments.errors import UserError
 from experiments.learner import models
@@ -81,9 +81,11 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         split = getattr(task, config.eval.split)
         eval_prompts = _prompts(split, config.eval.split, task, tokenizer, config)
         ledger = Ledger()
-        own_copy = models.frozen_copy(model) if config.train.stale else model
+        policy = models.policy_of(model, config)
+        trained = written_from(config, model, policy)
+        behaviour = models.own_copy(trained) if config.train.stale else trained
         learner = Learner(
-            model,
+            policy,
             tokenizer.pad_token_id,
             algorithm,
             config.train,
@@ -108,13 +110,13 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         )
         records.problems(_asked(eval_prompts, task))
         engine_of = open_engines(config, model, tokenizer)
-        engine = engine_of(own_copy)
+        engine = engine_of(behaviour)
         records.describe(engine=engine.described)
         offline = _offline_pool(config, task, tokenizer, environments, ledger)
         yield Parts(
             learner=learner,
-            writer=Writer(engine, model, config.train),
-            eval_engine=engine_of(model),
+            writer=Writer(engine, policy, config.train),
+            eval_engine=engine_of(trained),
             tokenizer=tokenizer,
             sandbox=environments,
             rollouts=Rollouts(

@@ -27,7 +27,7 @@ from experiments.errors import is_expected, is_full, one_line
 from experiments.evaluation.base_evaluation import evaluate_base
 from experiments.evaluation.divergence import kl_to_base
 from experiments.evaluation.evaluate import evaluate, pass_at_each
-from experiments.learner.models import pick_device
+from experiments.learner import models
 from experiments.learner.weights import weights_version
 from experiments.picks import dropped, in_a_line, pick
 from experiments.resume import check_same
@@ -80,7 +80,7 @@ def train(config: RunConfig, folder: Path | None = None) -> Outcome:
     catch()
     torch.set_num_threads(config.model.threads)
     torch.manual_seed(config.seed)
-    device = str(pick_device(config.model.device))
+    device = str(models.pick_device(config.model.device))
     given, config = config, pick(config, device)
     display = Display(config.steps)
     state = checkpoints.latest(folder, display.say) if folder else None
@@ -204,6 +204,9 @@ def _measure(
 ) -> None:
     """What is known of a step once it is trained: its row, and at some an evaluation."""
     evaluated = step == config.steps or (config.eval.every and step % config.eval.every == 0)
+    if evaluated:
+        with parts.ledger.phase("sync"):
+            parts.eval_engine.sync(parts.learner.model)
     row["eval/kl_ref"] = _kl(step, config, parts) if evaluated else float("nan")
     parts.read_judge()
     row |= parts.ledger.columns()
@@ -256,7 +259,7 @@ def _save(
     Where an update was broken off half way, weights only: the run goes on from the one before.
     """
     with held(), records.checkpoint(name, parts.learner.batches) as folder:
-        parts.learner.model.save_pretrained(folder)
+        models.save(parts.learner.model, folder)
         parts.tokenizer.save_pretrained(folder)
         if place.progress is not None:
             state = {

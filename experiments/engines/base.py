@@ -67,6 +67,6 @@ class Engine(ABC):
         """Take over the weights of `model`, and their version."""
 
     def _copy(self, model: nn.Module) -> None:
-        """Bring the engine's own module, where it has one, to the weights of `model`."""
+        """Bring the engine's own module, where it has one, to the plain weights of `model`."""
         if model is not self.model:
             copy_weights(model, into=self.model)

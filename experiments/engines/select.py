@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from experiments.config import RunConfig
 
 
+def written_from(config: RunConfig, base: nn.Module, trained: nn.Module) -> nn.Module:
+    """The module that an engine writes the trained weights from: a copy where it takes no adapter.
+
+    vLLM takes an adapter's weights as they are computed, one by one.
+    """
+    if config.engine.name == "hf" and config.model.adapter != "none":
+        return models.frozen_copy(base)
+    return trained
+
+
 def open_engines(
     config: RunConfig, model: nn.Module, tokenizer: object
 ) -> Callable[[nn.Module], Engine]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from experiments.engines.base import Completion, Engine, Sampling
 from experiments.engines.installed import RELEASE, check_installed
 from experiments.errors import UserError
-from experiments.learner.weights import weights_version
+from experiments.learner.weights import plain_weights, weights_version
 
 if TYPE_CHECKING:
     from torch import nn
@@ -90,8 +90,7 @@ class Host:
             return
         self._wake()
         self._holds = None  # half-loaded weights are nobody's
-        named = model.named_parameters(remove_duplicate=False)
-        weights = ((name, parameter.detach()) for name, parameter in named)
+        weights = plain_weights(model, remove_duplicate=False)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM kept the prefix cache of the weights before")

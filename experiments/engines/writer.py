@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from experiments.learner.weights import as_module, copy_weights, snapshot, weights_version
+from experiments.learner.adapters import is_adapted
+from experiments.learner.weights import (
+    copy_weights,
+    from_tensors,
+    snapshot,
+    tensors_of,
+    weights_version,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,6 +36,7 @@ class Writer:
         """`model` is the learner's; the engine's may be the same one where it is never stale."""
         self.engine, self.model, self.config = engine, model, config
         self.version = weights_version(model)
+        self._given = snapshot(model) if config.stale and is_adapted(model) else None
         self._wrote: dict[int, int] = {}  # batch → version of the weights that wrote it
         self._coming: deque[nn.Module] = deque()  # weights of the last `lag` batches, oldest first
 
@@ -64,21 +73,28 @@ class Writer:
     def _take(self, weights: nn.Module) -> None:
         self.engine.sync(weights)
         self.version = weights_version(weights)
+        if self._given is not None:
+            self._given = snapshot(weights)
 
     def state_dict(self) -> dict[str, Any]:
-        """What writes, where the engine has weights of its own, and what will: no copies."""
-        own = self.engine.model is not self.model
-        coming = [(weights_version(held), list(held.parameters())) for held in self._coming]
+        """What writes, where it is not what was trained last, and what will: no copies."""
+        writes = self._given or self.engine.model
+        coming = [(weights_version(held), tensors_of(held)) for held in self._coming]
         return {
             "version": self.version,
             "wrote": dict(self._wrote),
-            "writes": list(self.engine.model.parameters()) if own else None,
+            "writes": tensors_of(writes) if self.config.stale else None,
             "coming": coming,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As it was when `state_dict` was called; the learner's own weights are not part of it."""
         self.version, self._wrote = state["version"], dict(state["wrote"])
-        self._coming = deque(as_module(weights, version) for version, weights in state["coming"])
+        held = partial(from_tensors, self.model)
+        self._coming = deque(held(weights, version) for version, weights in state["coming"])
         if state["writes"] is not None:
-            copy_weights(as_module(state["writes"], self.version), into=self.engine.model)
+            copy_weights(held(state["writes"], self.version), into=self.engine.model)
+            if self._given is not None:
+                self._given = held(state["writes"], self.version)
+        elif self.engine.model is not self.model:
+            self.engine.sync(self.model)

@@ -74,9 +74,12 @@ def _variants(
 ) -> Iterator[tuple[list[str], RunConfig, Shape]]:
     """(overrides, the run with them, its model's shape), the least change first."""
     yield [], config, shape
-    if config.model.dtype == "float32":  # activations halve; what is held does not
-        halved = replace(config, model=replace(config.model, dtype="bfloat16"))
+    model = config.model
+    if model.dtype == "float32":  # activations halve; what is held does not
+        halved = replace(config, model=replace(model, dtype="bfloat16"))
         yield ["model.dtype=bfloat16"], halved, shape
+    if config.model.adapter == "none":
+        yield ["model.adapter=lora"], replace(config, model=replace(model, adapter="lora")), shape
     for model, smaller in _smaller_models(shape, device):
         yield [f"model={model.name}"], replace(config, model=model), smaller
 

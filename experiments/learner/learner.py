@@ -17,9 +17,10 @@ from algorithms.corrections import correction_weights
 from algorithms.tensors import masked_mean
 from experiments.config import TrainConfig
 from experiments.errors import UserError
+from experiments.learner.adapters import load_trained, rate_of, trained, trained_state
 from experiments.learner.assemble import micro_batches, narrow, pack, pad_rows
 from experiments.learner.metrics import common_metrics, sample_size
-from experiments.learner.models import frozen_copy
+from experiments.learner.models import critic_of, reference_of
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor
 from experiments.learner.scoring import Critic, Tokens, scalar_head, score
 from experiments.learner.weights import weights_are, weights_changed, weights_version
@@ -52,12 +53,13 @@ class Learner:
         self.ledger, self.seed = ledger, seed
         needs = algorithm.needs
         keep_reference |= needs.reference or config.behaviour == "reference"
-        self.reference = frozen_copy(model) if keep_reference else None
+        self.reference = reference_of(model) if keep_reference else None
         self.critic = self.value_head = None
-        groups = [(model.parameters(), algorithm.config.learning_rate)]
+        groups = [(trained(model), algorithm.config.learning_rate * rate_of(model))]
         if needs.critic == "separate":
-            self.critic = Critic(frozen_copy(model).requires_grad_(True))
-            groups.append((self.critic.parameters(), algorithm.config.critic_rate))
+            self.critic = Critic(critic_of(model))
+            rate = algorithm.config.critic_rate * rate_of(model)
+            groups.append((trained(self.critic), rate))
         elif needs.critic == "shared":
             self.value_head = scalar_head(model)
             groups.append((self.value_head.parameters(), algorithm.config.critic_rate))
@@ -68,14 +70,14 @@ class Learner:
 
     def state_dict(self) -> dict[str, Any]:
         """All that training has changed; the tensors are the learner's own, not copies."""
-        modules = {name: module.state_dict() for name, module in self._trained().items()}
+        modules = {name: trained_state(module) for name, module in self._trained().items()}
         counts = {"batches": self.batches, "version": weights_version(self.model)}
         return {"modules": modules, "optimiser": self.optimiser.state_dict(), **counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Back to what `state_dict` held."""
         for name, module in self._trained().items():
-            module.load_state_dict(state["modules"][name])
+            load_trained(module, state["modules"][name])
         self.optimiser.load_state_dict(state["optimiser"])
         self.batches = state["batches"]
         weights_are(self.model, state["version"])

@@ -40,10 +40,15 @@ class Shape:
     heads: int
     normed_heads: bool  # queries and keys are normalised, as in Qwen3
     vocabulary: int
+    linear: tuple[tuple[int, int], ...]  # (in, out) of every linear layer but the head
 
     @property
     def parameters(self) -> int:
         return sum(self.tensors)
+
+    def adapter(self, rank: int) -> tuple[int, ...]:
+        """The sizes of an adapter's tensors."""
+        return tuple(rank * width for pair in self.linear for width in pair)
 
 
 @dataclass(frozen=True)
@@ -93,43 +98,57 @@ def shape_of(model_config: Any) -> Shape:
         heads=text.num_attention_heads,
         normed_heads=any(name.endswith("q_norm") for name, _ in model.named_modules()),
         vocabulary=text.vocab_size,
+        linear=tuple((m.in_features, m.out_features) for m in model.modules() if _adapts(m, model)),
     )
+
+
+def _adapts(module: Any, model: Any) -> bool:
+    from torch import nn
+
+    return isinstance(module, nn.Linear) and module is not model.get_output_embeddings()
 
 
 def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Estimate:
     """The memory of this run, whose lengths and dtype are resolved."""
     size = BYTES[config.model.dtype]
     weights = shape.parameters * size
-    trained, tensors = shape.parameters, len(shape.tensors)
-    copied = shape.parameters
+    adapter = shape.adapter(config.model.adapter_rank) if config.model.adapter == "lora" else ()
+    moved = adapter or shape.tensors  # by the optimiser
+    trained, tensors, copied = sum(moved), len(moved), sum(moved)
+    backbone = weights if not adapter else 0  # an adapted one shares the policy's
     head = 4 * (shape.width + 1)  # of a critic, always in float32
-    held = {"policy": weights}
+    held = {"policy": weights + sum(adapter) * size}
     if needs.critic == "shared":
         held["critic"] = head
         trained, tensors = trained + shape.width + 1, tensors + 2
     elif needs.critic == "separate":
-        held["critic"] = weights + head
-        trained += shape.parameters - shape.output + shape.width + 1  # its logits are not used
-        tensors += len(shape.tensors) - bool(shape.output) + 2
-        copied += shape.parameters
+        held["critic"] = backbone + sum(adapter) * size + head
+        unused = 0 if adapter else shape.output  # its logits are not used
+        trained += sum(moved) - unused + shape.width + 1
+        tensors += len(moved) - bool(unused) + 2
+        copied += sum(moved)
     held["gradients"] = 4 * trained  # these and all that the optimiser holds are in float32
     held["AdamW's moments"] = 8 * trained + 4 * tensors  # and a count for each
     if size < 4:
         held["float32 copies"] = 4 * copied
     if needs.reference or config.eval.kl_samples or config.train.behaviour == "reference":
-        held["reference"] = weights
+        held["reference"] = backbone
+    if adapter and config.engine.name == "hf":
+        held["the engine's weights"] = weights
+    asleep = config.engine.name == "vllm" and config.engine.colocate and on_gpu
     if config.train.stale:
-        held["the writer's copy"] = weights
+        by_adapter = adapter and config.engine.name == "vllm"
+        held["the writer's copy"] = sum(adapter) * size if by_adapter else weights
     if config.train.lag and not on_gpu:  # they wait in the host's memory
-        held["the weights of train.lag batches"] = config.train.lag * weights
-    if config.engine.name == "vllm":
+        held["the weights of train.lag batches"] = config.train.lag * sum(moved) * size
+    if config.engine.name == "vllm" and not asleep:
         held["vLLM's weights"] = weights
     # The step keeps one copy of all it moves on a GPU, and works tensor by tensor on a CPU.
-    step = 4 * trained if on_gpu else 8 * max(shape.tensors)
+    step = 4 * trained if on_gpu else 8 * max(moved)
     fresh = trained * size if size < 4 else 0  # gradients of one backward pass, before they move
     phases = {
         ACTIVATIONS: _train(shape, config, needs) + fresh,
-        WRITING: _write(shape, config, needs),
+        WRITING: weights if asleep else _write(shape, config, needs),
         "the optimiser's step": step,
     }
     return Estimate(shape.parameters, held, phases)
@@ -152,16 +171,20 @@ def saved_bytes(shape: Shape, config: RunConfig, rows: int, prompts: int) -> int
 
     Per token: each norm's float32 input, its normalised form and its output; queries and what
     attention returns; four tensors of the feed-forward block; three numbers for each norm and head.
+    Beside an adapter norms are frozen and need no normalised form; each A returns `rank` numbers.
     Per slot of a row's context: keys and values, repeated for every head. The mask, in every layer.
     """
     task, size = config.task, BYTES[config.model.dtype]
     width, time = task.max_prompt_tokens, task.max_response_tokens
     tokens = prompts * width + rows * time
-    norm = 2 * size + 4
+    frozen = config.model.adapter == "lora"
+    norm = (size if frozen else 2 * size) + 4
     token = 2 * norm * shape.width + (2 * shape.query + 4 * shape.inner) * size
     token += 4 * (2 + shape.heads)
+    if frozen:
+        token += config.model.adapter_rank * size * len(shape.linear) / shape.layers
     if shape.normed_heads:
-        token += (size + 4) * (shape.query + shape.key) + 8 * shape.heads
+        token += ((0 if frozen else size) + 4) * (shape.query + shape.key) + 8 * shape.heads
     slots = prompts * width + rows * (width + time)
     mask = (prompts * width**2 + rows * time * (width + time)) * size
     return shape.layers * (tokens * token + slots * 2 * shape.query * size + mask)

@@ -14,8 +14,10 @@ import torch
 from torch import nn
 
 from envs.hub_errors import explain
-from experiments.config import ModelConfig
+from experiments.config import ModelConfig, RunConfig
 from experiments.errors import UserError
+from experiments.learner.adapters import adapted, base_of, beside, is_adapted, with_own_adapter
+from experiments.learner.adapters import save as save_adapter
 
 ROOT = Path(__file__).resolve().parents[2]
 HUB_TIMEOUT_S = 10
@@ -117,6 +119,38 @@ def end_tokens(model: nn.Module, tokenizer: object) -> set[int]:
 def frozen_copy(model: nn.Module) -> nn.Module:
     """A copy that never changes: the reference, or the engine's own weights."""
     return copy.deepcopy(model).requires_grad_(False).eval()
+
+
+def policy_of(base: nn.Module, config: RunConfig) -> nn.Module:
+    """What is trained: the model itself, or an adapter over it."""
+    if config.model.adapter == "none":
+        return base
+    return adapted(base, config.model, config.seed)
+
+
+def own_copy(model: nn.Module) -> nn.Module:
+    """For an engine whose weights are not the last ones: of an adapted model the adapter alone."""
+    return with_own_adapter(model) if is_adapted(model) else frozen_copy(model)
+
+
+def reference_of(model: nn.Module) -> nn.Module:
+    """What the model was before training: the base of an adapted one itself, else a copy."""
+    return base_of(model).eval() if is_adapted(model) else frozen_copy(model)
+
+
+def critic_of(model: nn.Module) -> nn.Module:
+    """A backbone that begins as the model: a second adapter, or a second copy."""
+    if is_adapted(model):
+        return beside(model, "critic")
+    return frozen_copy(model).requires_grad_(True)
+
+
+def save(model: nn.Module, folder: Path) -> None:
+    """What training has changed, in files: all weights as transformers has them, or the adapter."""
+    if is_adapted(model):
+        save_adapter(model, folder)
+    else:
+        model.save_pretrained(folder)
 
 
 def fingerprint(model: nn.Module) -> str:

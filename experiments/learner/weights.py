@@ -1,16 +1,20 @@
 """Which weights a module holds: how many optimiser steps they have seen, wherever they are copied.
 
 Engines know by it that a model's weights are others than those they hold, and every response says
-by it which weights wrote it.
+by it which weights wrote it. What engines take are plain weights, whatever the learner's module is
+made of: an adapter is added to its base out of place, in float32, and rounded once. Merging it in
+place and taking it out again would change the base a little each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+LAYER = ".base_layer"  # peft's name for the layer under an adapter
 
 
 def weights_version(model: nn.Module) -> int:
@@ -31,20 +35,76 @@ def weights_are(model: nn.Module, version: int) -> None:
     model._weights_version = version
 
 
+def plain_weights(model: nn.Module, remove_duplicate: bool = True) -> Iterator[tuple[str, Tensor]]:
+    """(name, tensor) of each weight as a model without an adapter has them, one at a time."""
+    layers = dict(model.named_modules(remove_duplicate=False))
+    for name, parameter in model.named_parameters(remove_duplicate=remove_duplicate):
+        if ".lora_" in name:
+            continue
+        owner, _, kind = name.rpartition(".")
+        value = parameter.detach()
+        if owner.endswith(LAYER):
+            owner = owner.removesuffix(LAYER)
+            name = f"{owner}.{kind}"
+            if kind == "weight":
+                value = _with_adapter(value, layers[owner])
+        yield name, value
+
+
+def _with_adapter(weight: Tensor, layer: nn.Module) -> Tensor:
+    """W + scale·BA of a linear layer, a tensor of its own."""
+    (name,) = layer.active_adapters
+    a, b = (part[name].weight.detach().float() for part in (layer.lora_A, layer.lora_B))
+    return (weight.float() + layer.scaling[name] * (b @ a)).to(weight.dtype)
+
+
 def copy_weights(source: nn.Module, into: nn.Module) -> None:
-    """The weights of `source` and their version; both list their parameters in the same order."""
+    """The weights of `source` and their version; both list them in the same order.
+
+    Plain weights, unless `into` has an adapter too: then the adapter's, the base being the same.
+    """
     import torch
 
+    own, new = tensors_of(into), (weight for _, weight in plain_weights(source))
+    if own[0] is not next(into.parameters()):
+        new = iter(tensors_of(source))
     with torch.no_grad():
-        for own, new in zip(into.parameters(), source.parameters(), strict=True):
-            own.copy_(new)
+        for mine, value in zip(own, new, strict=True):
+            mine.copy_(value)
     weights_are(into, weights_version(source))
 
 
 def snapshot(model: nn.Module) -> nn.Module:
-    """A copy of the weights alone, in host memory, for `copy_weights` to take them from."""
-    copies = [parameter.detach().to("cpu", copy=True) for parameter in model.parameters()]
+    """A copy for `copy_weights` to take later: the weights in host memory, or the adapter alone."""
+    from experiments.learner.adapters import is_adapted, with_own_adapter
+
+    if is_adapted(model):
+        return with_own_adapter(model)
+    copies = [weight.to("cpu", copy=True) for _, weight in plain_weights(model)]
     return as_module(copies, weights_version(model))
+
+
+def tensors_of(held: nn.Module) -> list[Tensor]:
+    """What tells one snapshot of a model from another."""
+    named = held.named_parameters()
+    adapters = [parameter for name, parameter in named if ".lora_" in name]
+    return adapters or list(held.parameters())
+
+
+def from_tensors(model: nn.Module, weights: Sequence[Tensor], version: int) -> nn.Module:
+    """The snapshot of `model` whose `tensors_of` these are."""
+    import torch
+
+    from experiments.learner.adapters import is_adapted
+
+    if not is_adapted(model):
+        return as_module(weights, version)
+    held = snapshot(model)
+    with torch.no_grad():
+        for own, new in zip(tensors_of(held), weights, strict=True):
+            own.copy_(new)
+    weights_are(held, version)
+    return held
 
 
 def as_module(weights: Iterable[Tensor], version: int) -> nn.Module:

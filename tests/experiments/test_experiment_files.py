@@ -1,9 +1,14 @@
 """Every file in conf/experiment/ composes, and those of the paper say what is known of it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from envs.named import load
+from experiments.benchmarks.fits import shape
+from experiments.learner.memory import estimate
+from experiments.picks import pick
 from tests.experiments.compose import config
 
 FILES = sorted((Path(__file__).resolve().parents[2] / "conf" / "experiment").glob("*.yaml"))
@@ -25,6 +30,18 @@ def test_the_papers_setting(file):
     assert (c.steps, c.train.sync_every) == (100_000, 10)
     assert (c.eval.samples, c.eval.temperature, c.eval.top_p) == (20, 0.4, 0.95)
     assert 10 in c.eval.k and "# ours" in file.read_text()
+
+
+@pytest.mark.parametrize("file", PAPER, ids=lambda file: file.stem)
+def test_with_an_adapter_the_papers_setting_fits_a_gpu_of_80_gb(file):
+    alone = "model.adapter=lora train.micro_batch=1"
+    assert f"80 GB: the same with {alone}" in file.read_text()
+    c = pick(config(f"experiment={file.stem}", *alone.split(), "engine.name=hf"), "cuda")
+    c.engine.name = "vllm"  # picked on a GPU where it is installed
+    needs = load(c.algo.core, "algo.core")(c.algo, 1.0).needs
+    with_adapter = estimate(shape("8 B"), c, needs, on_gpu=True).total
+    whole = replace(c, model=replace(c.model, adapter="none"))
+    assert with_adapter < 0.95 * 80e9 < estimate(shape("8 B"), whole, needs, on_gpu=True).total
 
 
 def test_the_papers_four_runs_differ_in_nothing_but_the_algorithm_and_its_data():

@@ -21,6 +21,7 @@ from envs.tasks.config import TaskConfig
 from experiments.config import EvalConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import draw
+from experiments.learner.adapters import adapted
 from experiments.learner.learner import Learner
 from experiments.learner.memory import (
     ACTIVATIONS,
@@ -89,6 +90,31 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
     assert stale.total == found.total + allocated["policy"]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["spo", "ppo-separate"])
+def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtype):
+    samples = samples_from(tiny, REWARDS)
+    base = tiny.to(getattr(torch, dtype))
+    config = run_config(dtype)
+    config.model = ModelConfig(dtype=dtype, adapter="lora", adapter_rank=3)
+    learner = Learner(
+        adapted(base, config.model, 0), 0, ALGORITHMS[name], TrainConfig(), 10, Ledger()
+    )
+    learner.update(samples, GROUP, None)
+    own = [p for group in learner.optimiser.param_groups for p in group["params"]]
+    states = [t for state in learner.optimiser.state.values() for t in state.values()]
+    modules = [learner.model, learner.reference, *filter(None, [learner.critic])]
+    weights = {id(p): p for module in modules for p in module.parameters()}.values()
+    needs = ALGORITHMS[name].needs
+    held = estimate(shape_of(tiny.config), config, needs, on_gpu=False).held
+    assert held["policy"] + held.get("critic", 0) + held["reference"] == size(weights)
+    assert held["reference"] == 0
+    assert held["gradients"] == size(p.grad for p in own)
+    assert held["AdamW's moments"] == size(states)
+    assert held.get("float32 copies", 0) == size(copy for _, copy in learner.optimiser.copies)
+    assert held["the engine's weights"] == size(base.parameters())
+
+
 ARCHITECTURES = {
     "llama": (LlamaConfig, LlamaForCausalLM, 8),
     "llama-grouped": (LlamaConfig, LlamaForCausalLM, 2),
@@ -97,14 +123,19 @@ ARCHITECTURES = {
 }
 
 
+@pytest.mark.parametrize("adapter", ["none", "lora"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_what_autograd_saves_is_foreseen_within_3_percent(name, dtype):
+def test_what_autograd_saves_is_foreseen_within_3_percent(name, dtype, adapter):
     config_class, model_class, key_heads = ARCHITECTURES[name]
     widths = {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4}
     heads = {"num_attention_heads": 8, "num_key_value_heads": key_heads}
     model_config = config_class(vocab_size=64, **widths, **heads)
     model = model_class(model_config).to(getattr(torch, dtype)).eval()
+    config = run_config(dtype)
+    config.model = ModelConfig(dtype=dtype, adapter=adapter)
+    if adapter == "lora":
+        model = adapted(model, config.model, 0)
     prompts = [[3] * 100] * 3 + [[3] * 90]  # one is padded: attention needs a mask
     tokens = Tokens.pack(
         prompts, [i // 4 for i in range(16)], [[4] * 60] * 16, 0, torch.device("cpu")
@@ -120,7 +151,7 @@ def test_what_autograd_saves_is_foreseen_within_3_percent(name, dtype):
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         response_hidden(model, tokens)
-    found = saved_bytes(shape_of(model_config), run_config(dtype), rows=16, prompts=4)
+    found = saved_bytes(shape_of(model_config), config, rows=16, prompts=4)
     assert found == pytest.approx(sum(s.nbytes() for s in saved.values()), rel=0.03)
 
 
@@ -173,3 +204,7 @@ def test_vllm_brings_its_own_weights_and_plans_its_cache_itself(tiny):
     found = estimate(shape_of(tiny.config), config, ALGORITHMS["spo"].needs, on_gpu=True)
     assert found.held["vLLM's weights"] == found.held["policy"]
     assert found.phases[WRITING] == 0
+    config.engine.colocate = True  # it sleeps in the host's memory while the learner works
+    asleep = estimate(shape_of(tiny.config), config, ALGORITHMS["spo"].needs, on_gpu=True)
+    assert "vLLM's weights" not in asleep.held
+    assert asleep.phases[WRITING] == found.held["policy"]

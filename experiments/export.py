@@ -1,0 +1,61 @@
+"""Whole weights from a run that trained an adapter: `python -m experiments.export run=FOLDER`.
+
+Its last checkpoint's adapter is added to the base as engines get it: in float32, rounded once. What
+is written loads as `model.path=OUT`, in transformers and in vLLM.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from experiments.config import ModelConfig
+from experiments.errors import UserError
+from experiments.learner.weights import copy_weights
+
+
+def export(run: Path, out: Path | None = None) -> Path:
+    """Write model and tokenizer into `out` (default: RUN/exported) → where. Raises UserError."""
+    if not (run / "run.json").is_file():
+        raise UserError(f"run={run}: no run folder; `outputs/NAME/` holds some")
+    checkpoint = _last_checkpoint(run)
+    if (checkpoint / "model.safetensors.index.json").exists() or list(checkpoint.glob("model*")):
+        raise UserError(f"run={run}: its weights are whole already; model.path={checkpoint}")
+    from experiments.learner import adapters, models
+
+    config = ModelConfig(**OmegaConf.load(run / "config.yaml").model)
+    base, tokenizer = models.load(config)
+    policy = adapters.adapted(base, config, seed=0)
+    adapters.load(policy, checkpoint)
+    merged = models.frozen_copy(base)
+    copy_weights(policy, into=merged)
+    out = out or run / "exported"
+    merged.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return out
+
+
+def _last_checkpoint(run: Path) -> Path:
+    steps = json.loads((run / "run.json").read_text())["checkpoints"]
+    if not steps:
+        raise UserError(f"run={run}: it has no checkpoint yet")
+    return run / "checkpoints" / max(steps, key=steps.get)
+
+
+def main() -> None:
+    given = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
+    if "run" not in given or given.keys() - {"run", "out"}:
+        raise SystemExit("usage: python -m experiments.export run=FOLDER [out=FOLDER]")
+    try:
+        out = export(Path(given["run"]), Path(given["out"]) if given.get("out") else None)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    print(f"model.path={out}")
+
+
+if __name__ == "__main__":
+    main()

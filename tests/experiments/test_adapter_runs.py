@@ -1,0 +1,72 @@
+"""Whole runs with an adapter: they learn, go on after a stop to the same bits, and are exported."""
+
+import json
+
+import pandas as pd
+import pytest
+import torch
+
+from experiments import resume, trainer
+from experiments.errors import UserError
+from experiments.export import export
+from experiments.learner import adapters, models
+from tests.experiments.compose import config as config_of
+from tests.experiments.test_resume import SMALL
+
+LORA = ["model.adapter=lora", "model.adapter_rank=8"]
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits_and_is_exported(tmp_path):
+    few = [*SMALL, *LORA, "task=sums", "train.sync_every=2", "steps=4"]
+    whole = trainer.train(config_of(*few, f"output_dir={tmp_path / 'whole'}"))
+    assert whole.status == "finished", whole.error
+    half = trainer.train(config_of(*few, f"output_dir={tmp_path / 'half'}", "steps=3"))
+    went_on = trainer.train(resume.config_of(half.folder, ["steps=4"]), half.folder)
+    assert went_on.status == "finished", went_on.error
+    assert pd.read_parquet(half.folder / "metrics.parquet")["step"].tolist() == [1, 2, 3, 4]
+    metrics = [pd.read_parquet(f / "metrics.parquet") for f in (whole.folder, half.folder)]
+    learnt = ["loss", "grad_norm", "reward_mean", "sample_lag_max", "mismatch/mean"]
+    pd.testing.assert_frame_equal(metrics[0][learnt], metrics[1][learnt], check_exact=True)
+    assert metrics[0]["mismatch/mean"].max() < 1e-4
+    files = {file.name for file in (whole.folder / "checkpoints" / "final").iterdir()}
+    assert "adapter_model.safetensors" in files and "model.safetensors" not in files
+
+    out = export(whole.folder)
+    config = config_of(*few).model
+    base, _ = models.load(config)
+    policy = adapters.adapted(base, config, seed=0)
+    adapters.load(policy, whole.folder / "checkpoints" / "final")
+    merged, _ = models.load(config_of(f"model.path={out}").model)
+    ids = torch.arange(5, 60).unsqueeze(0)
+    with torch.no_grad():
+        assert (merged(ids).logits - policy(ids).logits).abs().max() < 1e-4
+        assert (merged(ids).logits - base(ids).logits).abs().max() > 1e-2
+    assert json.loads((whole.folder / "run.json").read_text())["status"] == "finished"
+
+
+def test_whole_weights_need_no_export(tmp_path):
+    outcome = trainer.train(config_of(*SMALL, "task=sums", f"output_dir={tmp_path}", "steps=1"))
+    with pytest.raises(UserError, match="its weights are whole already"):
+        export(outcome.folder)
+    with pytest.raises(UserError, match="no run folder"):
+        export(tmp_path)
+
+
+@pytest.mark.slow
+def test_twenty_steps_of_spo_learn(tmp_path):
+    outcome = trainer.train(
+        config_of(
+            *("algo=spo", "model.adapter=lora", "steps=20", "eval.every=0", "eval.samples=10"),
+            *(
+                "eval.k=[1]",
+                "eval.kl_samples=1",
+                "task.test_problems=30",
+                "train.schedule=constant",
+            ),
+            *("sandbox=embedded", f"output_dir={tmp_path}"),
+        )
+    )
+    assert outcome.status == "finished", outcome.error
+    rewards = pd.read_parquet(outcome.folder / "metrics.parquet")["reward_mean"]
+    print(rewards.tolist(), outcome.pass_at)
+    assert rewards[15:].mean() > rewards[:5].mean() + 0.05
