@@ -46,6 +46,7 @@ def needs(n: Needs) -> str:
         "writer's log-probs": n.behaviour,
         "reference": n.reference,
         f"critic ({n.critic})": n.critic != "none",
+        "moving average of the weights": n.average is not None,
         "a forward pass before the update": n.policy,
         f"soft value of the prompt ({n.initial_value})": n.initial_value != "none",
         "gradient of the entropy": n.entropy_graph,

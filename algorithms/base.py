@@ -35,6 +35,7 @@ class Needs:
 
     reference: bool = False  # ref_logp: log-probs of the frozen initial model
     critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)
+    critic_warmup: int = 0  # the first batches train the critic alone
     groups: bool = False  # several responses to each prompt, compared with each other
     least_group: int = 2  # groups: at least so many
     behaviour: bool = False  # behaviour_logp of every token
@@ -44,6 +45,7 @@ class Needs:
     initial_value: str = "none"  # q0: "monte_carlo" or "online"
     initial_value_beta: float = 0.0  # q0 is β log E exp(r/β) for this β
     max_lag: int | None = None  # optimiser steps that the writer may lie behind; None: any number
+    average: float | None = None  # proximal_logp: of weights averaged over steps with this decay
     entropy_graph: bool = False  # the loss differentiates through the entropy
 
 
@@ -61,6 +63,7 @@ class Batch:
     correction: Tensor | None = None  # (batch, time), weights of the ratio's terms
     writer_logp: Tensor | None = None  # (batch, time), of the policy that wrote; 0 where unknown
     ref_logp: Tensor | None = None  # (batch, time)
+    proximal_logp: Tensor | None = None  # (batch, time), of the averaged weights before the step
     policy_logp: Tensor | None = None  # (batch, time), before the update
     values: Tensor | None = None  # (batch, time), the critic's before the update
     q0: Tensor | None = None  # (batch,) soft value of the prompt under the reference

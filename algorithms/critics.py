@@ -1,16 +1,19 @@
-"""Other objectives with a critic: APA and VAPO. PPO's own is `ppo.py`."""
+"""Other objectives with a critic: APA, VAPO and PPO-EWMA. PPO's own is `ppo.py`."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
+from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, PolicyOutput
 from algorithms.ppo import (
     PPO,
     CriticOptions,
+    PPOConfig,
     Share,
     clipped_surrogate,
     gae,
@@ -63,6 +66,7 @@ class APA(PPO):
 class VAPOOptions(CriticOptions):
     """Options of VAPO."""
 
+    critic_warmup: NonNegativeInt = 50  # first batches, of which the critic learns alone
     clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
     clip_high: PositiveFloat = 0.28
     length_factor: PositiveFloat = 0.05  # α of the policy's λ = 1 − 1/(α T)
@@ -72,12 +76,12 @@ class VAPOOptions(CriticOptions):
 
 
 class VAPO(Algorithm):
-    """Value-augmented PPO (Yue et al., arXiv 2504.05118), without its pretrained critic.
+    """Value-augmented PPO (Yue et al., arXiv 2504.05118).
 
-    Two λ: 1 for what the critic learns, and 1 − 1/(α T) for the policy's advantage of a response of
-    T tokens, 0 where that is negative (T < 20 for α = 0.05). Clip-higher, mean over tokens, no KL,
-    and maximum likelihood of the accepted responses. The critic starts as it is, where the paper
-    first fits it to the frozen policy's returns.
+    The critic is first fitted to the returns of the policy as it is (2503.01491), for 50 steps as
+    public codes quote the paper. Two λ: 1 for what the critic learns, and 1 − 1/(α T) for the
+    policy's advantage of a response of T tokens, 0 where that is negative (T < 20 for α = 0.05).
+    Clip-higher, mean over tokens, no KL, and maximum likelihood of the accepted responses.
     """
 
     Config = VAPOOptions
@@ -85,7 +89,8 @@ class VAPO(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(critic=self.config.critic, behaviour=True)
+        c = self.config
+        return Needs(critic=c.critic, critic_warmup=c.critic_warmup, behaviour=True)
 
     def prepare(self, batch: Batch) -> Batch:
         rewards, length = terminal_rewards(batch.rewards, batch.mask), batch.mask.sum(-1)
@@ -107,3 +112,35 @@ class VAPO(Algorithm):
         value = value_loss(policy.values, batch.values, batch.returns, mask, clip=c.value_clip)
         loss = surrogate + c.imitation_coef * imitation + c.value_coef * value
         return loss * share, {"ppo/value_loss": value.detach() * share}
+
+
+@dataclass
+class PPOEWMAOptions(PPOConfig):
+    """Options of PPO-EWMA: PPO's, and"""
+
+    # of the proximal policy, β_prox: it is 1/(1 − decay) − 1 steps old on average
+    decay: Annotated[float, Field(ge=0, lt=1)] = 0.889
+    ratio_cap: PositiveFloat = 100.0  # of π/μ
+
+
+class PPOEWMA(PPO):
+    """PPO-EWMA (Hilton et al., arXiv 2110.00641, and its code).
+
+    The clip is against a proximal policy, whose weights are an exponentially weighted average of
+    the policy's over its steps, and what it leaves of the term is weighed by π_prox/μ. So neither
+    the size of a batch nor the age of its writer says how far a step may go.
+    """
+
+    Config = PPOEWMAOptions
+    config: PPOEWMAOptions
+
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, average=self.config.decay)
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        least = policy.logp.detach() - math.log(self.config.ratio_cap)
+        writer = torch.maximum(batch.behaviour_logp, least)
+        weights = log_ratio(batch.proximal_logp, writer, batch.mask).exp()
+        decoupled = replace(batch, behaviour_logp=batch.proximal_logp, correction=weights)
+        return super().loss(policy, decoupled)

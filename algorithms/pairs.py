@@ -8,17 +8,20 @@ the loss in h at the present policy, which is the policy of the step, and each r
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pydantic import PositiveFloat
+from pydantic import PositiveFloat, PositiveInt
 
 from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.tensors import masked_sum
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 
@@ -95,15 +98,58 @@ class IPO(Pairs):
         return (won - lost - 0.5 / self.config.beta).square()
 
 
-class RSO(Pairs):
-    """The hinge of RSO (Liu et al., arXiv 2309.06657): max(0, 1 − β (h_w − h_l)).
+@dataclass
+class RSOOptions(PairOptions):
+    """Options of RSO."""
 
-    Its rejection sampling, which draws the pairs' responses as from the optimum, is not done: all
-    of a group are paired.
+    beta: PositiveFloat = 0.05  # the paper's γ
+    samples: PositiveInt = 8  # drawn from each group by rejection; the paper's groups have 64
+    sampling_beta: PositiveFloat = 0.5  # the paper's β: that of the optimum they are drawn as from
+
+
+class RSO(Pairs):
+    """Statistical rejection sampling optimisation (Liu et al., arXiv 2309.06657).
+
+    The hinge max(0, 1 − γ (h_w − h_l)) on pairs of `samples` responses, drawn from the group as
+    from π_ref e^{R/β} (its algorithm 1). A group of no more than that is paired whole. All pairs
+    of what was drawn, where the paper ranks half as many. The paper's candidates are the
+    reference's; here they are the writer's. Equal responses stand or fall together.
     """
+
+    Config = RSOOptions
+    config: RSOOptions
+
+    def prepare(self, batch: Batch) -> Batch:
+        c, shape = self.config, (-1, batch.group_size)
+        # A response's own log-prob decides: as good as random, however the batch is laid out.
+        number = 1e3 * masked_sum(batch.ref_logp, batch.mask).double().view(shape)
+        lots = [(number * math.sqrt(i * i + 1)).frac().abs() for i in range(c.samples)]
+        rows = (batch.rewards.view(shape), batch.keep.view(shape))
+        drawn = rejection_sample(*rows, lots, c.samples, c.sampling_beta)
+        return super().prepare(replace(batch, keep=drawn.flatten()))
 
     def pair(self, won: Tensor, lost: Tensor) -> Tensor:
         return torch.relu(1 - self.config.beta * (won - lost))
+
+
+def rejection_sample(
+    rewards: Tensor, kept: Tensor, lots: Sequence[Tensor], count: int, beta: float
+) -> Tensor:
+    """`count` of each group's kept rows, or all if no more → (groups, size) bool, as all given.
+
+    In each round one of those left is accepted with probability e^{(R − the best R left)/β}, where
+    its lot in [0, 1) is below that; the best always is, so that `count` rounds are enough. Of more
+    than there is room for those stay whose lots were farthest below: a random choice.
+    """
+    taken = torch.zeros_like(kept)
+    for lot in lots:
+        left = kept & ~taken
+        best = rewards.masked_fill(~left, -torch.inf).amax(-1, keepdim=True)
+        place = lot / ((rewards - best) / beta).exp()  # uniform in [0, 1) among those accepted
+        place = torch.where(left & (place < 1), place, torch.inf)
+        before = (place.unsqueeze(-2) < place.unsqueeze(-1)).sum(-1)
+        taken = taken | ((place < 1) & (before < count - taken.sum(-1, keepdim=True)))
+    return taken
 
 
 class LiPO(Pairs):

@@ -44,8 +44,8 @@ class CPPOOptions(GRPOConfig):
 class CPPO(GRPO):
     """Completion pruning (arXiv 2503.22342, and its code): GRPO on the greatest |A| of each group.
 
-    With rewards of 0 and 1 the rarer of the two is kept. The places are not refilled with further
-    prompts, as they are there.
+    With rewards of 0 and 1 the rarer of the two is kept. The paper fills the places with further
+    prompts' responses: so many more prompts to a batch, `train.prompts` / (1 − prune).
     """
 
     Config = CPPOOptions

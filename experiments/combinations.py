@@ -95,6 +95,11 @@ def _check_ratio(c: RunConfig, needs: Needs, offline: int) -> None:
             f"train.correction={t.correction} under algo={c.algo.name}: it has no ratio to "
             "correct; use train.correction=none"
         )
+    if t.correction != "none" and needs.average is not None:
+        raise UserError(
+            f"train.correction={t.correction} under algo={c.algo.name}: it has a correction of its "
+            "own, against the average of its weights; use train.correction=none"
+        )
     if t.correction not in BOUNDS and (t.correction_low, t.correction_high) != (None, None):
         raise UserError(
             f"train.correction={t.correction} has no bounds; leave train.correction_low and "

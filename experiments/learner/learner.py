@@ -19,6 +19,7 @@ from experiments.config import TrainConfig
 from experiments.errors import UserError
 from experiments.learner.adapters import load_trained, rate_of, trained, trained_state
 from experiments.learner.assemble import micro_batches, narrow, pack, pad_rows
+from experiments.learner.average import MovingAverage
 from experiments.learner.metrics import common_metrics, sample_size
 from experiments.learner.models import critic_of, reference_of
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor
@@ -64,6 +65,8 @@ class Learner:
             self.value_head = scalar_head(model)
             groups.append((self.value_head.parameters(), algorithm.config.critic_rate))
         self.optimiser = Float32AdamW(groups, config.weight_decay)
+        decay = needs.average
+        self.average = None if decay is None else MovingAverage(model, decay)
         self.rates = [rate for _, rate in groups]
         self.factor = learning_rate_factor(config, steps)
         self.batches = 0
@@ -72,13 +75,16 @@ class Learner:
         """All that training has changed; the tensors are the learner's own, not copies."""
         modules = {name: trained_state(module) for name, module in self._trained().items()}
         counts = {"batches": self.batches, "version": weights_version(self.model)}
-        return {"modules": modules, "optimiser": self.optimiser.state_dict(), **counts}
+        average = {"average": self.average.state_dict()} if self.average else {}
+        return {"modules": modules, "optimiser": self.optimiser.state_dict(), **average, **counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Back to what `state_dict` held."""
         for name, module in self._trained().items():
             load_trained(module, state["modules"][name])
         self.optimiser.load_state_dict(state["optimiser"])
+        if self.average:
+            self.average.load_state_dict(state["average"])
         self.batches = state["batches"]
         weights_are(self.model, state["version"])
 
@@ -131,11 +137,16 @@ class Learner:
             rows = rows.to(batch.mask.device)
             cut = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
             if anew and number:
-                now = torch.zeros_like(cut.policy_logp)
-                found = self.logp(tokens.rows(rows))
-                now[:, : found.shape[1]] = found
-                cut = replace(cut, policy_logp=now)
+                cut = replace(cut, policy_logp=self._before_step(self.model, tokens, rows))
+            if self.average:
+                proximal = self._before_step(self.average.model, tokens, rows)
+                cut = replace(cut, proximal_logp=proximal)
             yield rows, self.algorithm.prepare(cut) if anew else cut
+
+    def _before_step(self, model: nn.Module, tokens: Tokens, rows: Tensor) -> Tensor:
+        """Log-probs of these rows, (rows, time) as the whole batch is wide."""
+        found = self._frozen(model, tokens.rows(rows))
+        return nn.functional.pad(found, (0, tokens.mask.shape[1] - found.shape[1]))
 
     def _orders(self, groups: int) -> Iterator[Tensor]:
         """The groups of each optimiser step: in order where one step takes all of them."""
@@ -268,6 +279,11 @@ class Learner:
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.factor(self.batches)
         result["learning_rate"] = self.optimiser.param_groups[0]["lr"]
+        if self.batches < self.algorithm.needs.critic_warmup:
+            for parameter in self.optimiser.param_groups[0]["params"]:
+                parameter.grad = None  # the policy stays as it is
         self.optimiser.step()
         weights_changed(self.model)
+        if self.average:
+            self.average.follow(self.model)
         return result

@@ -136,6 +136,9 @@ def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Est
     if adapter and config.engine.name == "hf":
         held["the engine's weights"] = weights
     asleep = config.engine.name == "vllm" and config.engine.colocate and on_gpu
+    if needs.average is not None:
+        exact = 4 * sum(moved) if size < 4 else 0
+        held["the weights' moving average"] = backbone + sum(adapter) * size + exact
     if config.train.stale:
         by_adapter = adapter and config.engine.name == "vllm"
         held["the writer's copy"] = sum(adapter) * size if by_adapter else weights

@@ -49,6 +49,9 @@ def gradient(
     `online` (rows,) bool; without it, an algorithm that takes the data set's programs has one in
     each group. Only what is needed is given.
     """
+    if "proximal_logp" not in given:
+        middle = (given["behaviour_logp"] + given["ref_logp"]) / 2
+        given = {**given, "proximal_logp": middle}
     leaves = {k: given[k].clone().requires_grad_(True) for k in ("logp", "new_values")}
     tensors = {k: padded(v, lengths, *layout)[0] for k, v in {**given, **leaves}.items()}
     mask = padded(given["logp"], lengths, *layout)[1]
@@ -59,6 +62,7 @@ def gradient(
         "behaviour_logp": needs.behaviour,
         "ref_logp": needs.reference,
         "policy_logp": needs.policy,
+        "proximal_logp": needs.average is not None,
         "values": needs.critic != "none",
     }
     if online is None:

@@ -8,6 +8,7 @@ import torch
 
 import algorithms
 from algorithms.adaptive_clip import second_moment_bound
+from algorithms.pairs import rejection_sample
 from algorithms.pass_at_k import pass_at_k_rewards
 from algorithms.spo import SPO, SPOConfig
 from algorithms.tensors import masked_sum
@@ -180,6 +181,38 @@ def test_lipo_weighs_dpos_pair_by_gain_and_rank():
     lipo, dpo = (pull(make(n, beta=BETA), case, group=2) for n in ("lipo", "dpo"))
     for one, other in zip(lipo, dpo, strict=True):
         same(one, other, weight)
+
+
+def drawn(rewards, count, beta, seed=0):
+    """Which of each group rejection sampling takes, by real lots."""
+    generator = torch.Generator().manual_seed(seed)
+    kept = torch.ones_like(rewards, dtype=torch.bool)
+    kept[:, 0] = False
+    lots = torch.rand(count, *rewards.shape, generator=generator, dtype=torch.float64)
+    return rejection_sample(rewards, kept, list(lots), count, beta)
+
+
+def test_rso_draws_as_from_the_optimum():
+    rewards = torch.tensor([9.0] + [1.0] * 32 + [0.0] * 32).double().expand(1000, -1)
+    taken = drawn(rewards, 8, beta=0.5)
+    assert (taken.sum(-1) == 8).all()
+    assert not taken[:, 0].any()  # it is not kept
+    share = taken[:, 1:33].sum() / taken.sum()
+    assert float(share) == pytest.approx(1 / (1 + math.exp(-2)), abs=0.01)
+    few = drawn(rewards[:, 30:38], 4, beta=0.01)  # two of the best but one that is not kept
+    assert few[:, 1:3].all()
+    assert (few.sum(-1) == 4).all()
+
+
+def test_rso_pairs_what_it_has_drawn():
+    tensors, lengths, _ = raw(40, rows=64)
+    rewards = torch.tensor([1.0, 0.0] * 32, dtype=torch.float64)
+    given = {"keep": torch.ones(64, dtype=torch.bool), "group": 32}
+    own = {"online": torch.ones(64, dtype=torch.bool), **given}
+    grad = pull(make("rso", samples=8), (tensors, lengths, rewards), **own)[1]
+    assert (grad != 0).any(-1).view(2, 32).sum(-1).tolist() == [8, 8]
+    whole = pull(make("rso", samples=32), (tensors, lengths, rewards), **own)[1]
+    assert (whole != 0).any(-1).all()
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(6, 2, 3), (6, 5, 3), (5, 0, 2), (5, 5, 5), (4, 1, 1)])
@@ -434,6 +467,26 @@ def test_vapo_of_endless_responses_without_imitation_is_ppo():
     torch.testing.assert_close(got, ppo, rtol=1e-6, atol=1e-9)
     imitating = pull(make("vapo", length_factor=1e12, imitation_coef=2.0, clip_high=0.2), case)[1]
     same(imitating, got + 2 * pull(make("sft"), case)[1])
+
+
+def test_ppo_ewma_is_ppo_where_the_average_wrote_and_unclipped_where_it_is_the_policy():
+    (tensors, *rest), options = raw(38), {"kl_coef": 0.0}
+    ewma, ppo = make("ppo_ewma", **options), make("ppo", **options)
+    case = ({**tensors, "proximal_logp": tensors["behaviour_logp"]}, *rest)
+    for one, other in zip(pull(ewma, case), pull(ppo, case), strict=True):
+        same(one, other)
+    case = ({**tensors, "proximal_logp": tensors["logp"]}, *rest)
+    wide = make("ppo", clip_low=0.999, clip_high=1e9, **options)
+    unclipped = pull(wide, case)[1]
+    assert (unclipped - pull(ppo, case)[1]).abs().max() > 1e-3
+    same(pull(ewma, case)[1], unclipped)
+
+
+def test_ppo_ewma_caps_the_ratio_and_leaves_a_gradient():
+    (tensors, *rest), options = raw(39), {"kl_coef": 0.0, "ratio_cap": 1e-6}
+    case = ({**tensors, "proximal_logp": tensors["logp"]}, *rest)
+    free = pull(make("ppo_ewma", kl_coef=0.0), case, given=fresh)[1]
+    same(pull(make("ppo_ewma", **options), case)[1], free, 1e-6)
 
 
 def test_luffy_without_demonstrations_is_dr_grpo_without_a_clip():

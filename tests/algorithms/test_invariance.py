@@ -19,6 +19,7 @@ OPTIONS = {
     "opmd": [{"baseline": "log_mean_exp", "aggregate": "sequence_mean"}],
     "rec": [{"side": "ring", "importance": True}],
     "gvpo": [{"anchor": "behaviour"}],
+    "rso": [{"samples": 2}],
     "pkpo": [{"k": 2}],
     "passk": [{"k": 2}],
     "kl_cov": [{"share": 0.2}],

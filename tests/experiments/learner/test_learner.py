@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import algorithms
 from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
@@ -27,6 +28,7 @@ ALGORITHMS = {
     "spo": SPO(SPOConfig(q0="group"), 1.0),
     "ppo-separate": PPO(PPOConfig(), 1.0),
     "ppo-shared": PPO(PPOConfig(critic="shared", entropy_coef=0.01), 1.0),
+    "ppo-ewma": algorithms.make("ppo_ewma"),
     "grpo": GRPO(GRPOConfig(), 1.0),
     "grpo-drop": GRPO(GRPOConfig(zero_variance="drop", aggregate="token_mean"), 1.0),
 }

@@ -13,6 +13,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+import algorithms
 from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
@@ -41,6 +42,7 @@ ALGORITHMS = {
     "spo": SPO(SPOConfig(q0="group"), 1.0),
     "ppo-separate": PPO(PPOConfig(), 1.0),
     "ppo-shared": PPO(PPOConfig(critic="shared"), 1.0),
+    "ppo-ewma": algorithms.make("ppo_ewma", critic="shared"),
     "grpo-bare": GRPO(GRPOConfig(kl_coef=0.0), 1.0),
 }
 
@@ -77,6 +79,10 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
     }
     if copies:
         allocated["float32 copies"] = size(copies)
+    if learner.average:
+        held = [*learner.average.model.parameters(), *learner.average.held]
+        once = {tensor.data_ptr(): tensor for tensor in held}.values()
+        allocated["the weights' moving average"] = size(once)
     for key, module in {
         "reference": learner.reference,
         "critic": learner.critic or learner.value_head,
@@ -91,7 +97,7 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", ["spo", "ppo-separate"])
+@pytest.mark.parametrize("name", ["spo", "ppo-separate", "ppo-ewma"])
 def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtype):
     samples = samples_from(tiny, REWARDS)
     base = tiny.to(getattr(torch, dtype))
@@ -104,10 +110,16 @@ def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtyp
     own = [p for group in learner.optimiser.param_groups for p in group["params"]]
     states = [t for state in learner.optimiser.state.values() for t in state.values()]
     modules = [learner.model, learner.reference, *filter(None, [learner.critic])]
-    weights = {id(p): p for module in modules for p in module.parameters()}.values()
+    weights = {id(p): p for module in modules for p in module.parameters()}
     needs = ALGORITHMS[name].needs
     held = estimate(shape_of(tiny.config), config, needs, on_gpu=False).held
-    assert held["policy"] + held.get("critic", 0) + held["reference"] == size(weights)
+    if learner.average:
+        theirs = [*learner.average.model.parameters(), *learner.average.held]
+        once = {p.data_ptr(): p for p in theirs if id(p) not in weights}.values()
+        assert held["the weights' moving average"] == size(once)
+    if learner.value_head:
+        weights |= {id(p): p for p in learner.value_head.parameters()}
+    assert held["policy"] + held.get("critic", 0) + held["reference"] == size(weights.values())
     assert held["reference"] == 0
     assert held["gradients"] == size(p.grad for p in own)
     assert held["AdamW's moments"] == size(states)
