@@ -56,8 +56,9 @@ class Batch:
     mask: Tensor  # (batch, time) bool, true on response tokens including EOS
     rewards: Tensor  # (batch,) one terminal reward for each response
     keep: Tensor  # (batch,) bool: the rows that the loss is over
-    online: Tensor  # (batch,) bool: written by a policy, not taken from the data set
+    online: Tensor  # (batch,) bool: written by a policy that told its log-probs
     group_size: int
+    fresh: Tensor | None = None  # (batch,) bool: online and not replayed; for metrics alone
     # (batch, time), what the ratio is against: the policy that wrote; corrected, the proximal one
     behaviour_logp: Tensor | None = None
     correction: Tensor | None = None  # (batch, time), weights of the ratio's terms

@@ -5,6 +5,7 @@ They are made before anything heavy starts, for every job of a sweep before the 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from algorithms.corrections import BOUNDS
@@ -23,6 +24,14 @@ def check(config: RunConfig, needs: Needs) -> None:
 
         check_peft()
     _check_combinations(config, needs)
+    _check_replay(config)
+    _check_lag(config, needs)
+
+
+def takes_unknown(config: RunConfig, needs: Needs) -> bool:
+    """Whether it may learn from responses whose writer told no log-probs."""
+    with_ratio = needs.behaviour and needs.max_lag is None
+    return needs.off_policy or (with_ratio and config.train.behaviour != "told")
 
 
 def _check_engine(e: EngineConfig) -> None:
@@ -66,29 +75,82 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
             f"train.minibatches={t.minibatches} of train.prompts={t.prompts}: a step takes at "
             "least one prompt's whole group; use as many or fewer"
         )
-    if needs.max_lag is not None and t.greatest_lag > needs.max_lag:
-        keys = {"lag": 0, "sync_every": 1, "minibatches": 1, "epochs": 1}
-        given = [f"train.{key}={getattr(t, key)}" for key in keys if getattr(t, key) != keys[key]]
-        raise UserError(
-            f"{' with '.join(given)} under algo={c.algo.name}: it takes the writer for the policy "
-            f"itself, at most {needs.max_lag} optimiser steps behind, and here it is up to "
-            f"{t.greatest_lag}; lower it, or allow more with algo.max_lag={t.greatest_lag}"
-        )
     if t.resample_zero_variance and t.group_size < 2:
         raise UserError(
             "train.resample_zero_variance=true with train.group_size=1: a group of one never has a "
             "spread; use false, or a larger group"
         )
-    offline = round(t.group_size * t.offline_share)
-    if abs(offline - t.group_size * t.offline_share) > 1e-9:
+    for key in ("offline_share", "replay_share"):
+        share = getattr(t, key)
+        count = round(t.group_size * share)
+        if abs(count - t.group_size * share) > 1e-9:
+            raise UserError(
+                f"train.{key}={share} of train.group_size={t.group_size} is no whole number of "
+                f"responses; {count / t.group_size:g} is near"
+            )
+    _check_ratio(c, needs)
+
+
+def _check_lag(c: RunConfig, needs: Needs) -> None:
+    """What has no ratio takes the writer for the policy itself."""
+    t, lag = c.train, c.train.greatest_lag
+    keys = {"lag": 0, "sync_every": 1, "minibatches": 1, "epochs": 1, "replay_share": 0.0}
+    given = [f"train.{key}={getattr(t, key)}" for key in keys if getattr(t, key) != keys[key]]
+    r, whole = c.replay, c.steps * t.minibatches * t.epochs  # steps of the run
+    if t.replay_share or r.frozen:
+        others = bool(r.from_runs or r.files)
+        given += [f"replay.max_age={r.max_age}"] if not others else ["responses of other weights"]
+        within = t.minibatches * t.epochs - 1
+        aged = whole if others or r.max_age is None else r.max_age + within
+        lag = max(lag, min(aged, whole))
+    if needs.max_lag is not None and lag > needs.max_lag:
         raise UserError(
-            f"train.offline_share={t.offline_share} of train.group_size={t.group_size} is no whole "
-            f"number of responses; {offline / t.group_size:g} is near"
+            f"{' with '.join(given)} under algo={c.algo.name}: it takes the writer for the policy "
+            f"itself, at most {needs.max_lag} optimiser steps behind, and here it is up to "
+            f"{lag}; lower it, or allow more with algo.max_lag={lag}"
         )
-    _check_ratio(c, needs, offline)
 
 
-def _check_ratio(c: RunConfig, needs: Needs, offline: int) -> None:
+def _check_replay(c: RunConfig) -> None:
+    t, r = c.train, c.replay
+    listed = [
+        *(f"replay.from_runs=[{run}]" for run in r.from_runs),
+        *(f"replay.files=[{file}]" for file in r.files),
+    ]
+    if r.frozen:
+        if len(r.from_runs) != 1 or r.files or t.replay_share or t.offline_share:
+            raise UserError(
+                "replay.frozen=true takes whole batches of one run, as they are: give one folder, "
+                "replay.from_runs=[FOLDER], no replay.files, train.replay_share=0 and "
+                "train.offline_share=0"
+            )
+    elif listed and not t.replay_share:
+        raise UserError(
+            f"{listed[0]} with train.replay_share=0: nothing would be taken from it; say which "
+            "share of each group, e.g. train.replay_share=0.5"
+        )
+    if t.replay_share and not (r.own or listed):
+        raise UserError(
+            f"train.replay_share={t.replay_share} with replay.own=false: there is nothing to "
+            "replay; give replay.from_runs or replay.files, or replay.own=true"
+        )
+    if t.offline_share + t.replay_share > 1:
+        raise UserError(
+            f"train.offline_share={t.offline_share} and train.replay_share={t.replay_share} are "
+            "more than the whole of a group; lower one"
+        )
+    for run in r.from_runs:
+        if not any(Path(run).glob("samples/step-*.arrow")):
+            raise UserError(
+                f"replay.from_runs=[{run}]: no samples there; a run folder has some where "
+                "train.keep_samples=true was set"
+            )
+    for file in r.files:
+        if not Path(file).is_file():
+            raise UserError(f"replay.files=[{file}]: there is no such file")
+
+
+def _check_ratio(c: RunConfig, needs: Needs) -> None:
     t = c.train
     if t.correction != "none" and (not needs.behaviour or needs.anchored):
         raise UserError(
@@ -108,8 +170,8 @@ def _check_ratio(c: RunConfig, needs: Needs, offline: int) -> None:
     low, high = t.correction_bounds
     if low > high:
         raise UserError(f"train.correction_low={low:g} is above train.correction_high={high:g}")
-    with_ratio = needs.behaviour and needs.max_lag is None
-    if offline and not needs.off_policy and not (with_ratio and t.behaviour != "told"):
+    if t.offline_share and not takes_unknown(c, needs):
+        with_ratio = needs.behaviour and needs.max_lag is None
         raise UserError(
             f"train.offline_share={t.offline_share} under algo={c.algo.name}: it learns rightly "
             "only from what its own policy wrote, and the data set's programs lack even their "

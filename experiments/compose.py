@@ -49,7 +49,10 @@ def config_of(overrides: Sequence[str]) -> RunConfig:
     except MissingConfigException as error:
         group, _, name = error.missing_cfg_file.rpartition("/")
         there = ", ".join(error.options or ())
-        raise UserError(f"{group}={name}: no such choice; {group} is one of {there}") from error
+        told = f"{group}={name}: no such choice; {group} is one of {there}"
+        if group == "hydra/launcher":
+            told += "; `pip install -e '.[launch]'` brings others"
+        raise UserError(told) from error
     except (HydraException, OmegaConfBaseException) as error:
         text = str(error)
         if text.startswith(UNKNOWN):

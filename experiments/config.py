@@ -107,6 +107,7 @@ class TrainConfig:
     offline_share: Share = 0.0  # share of each group taken from the data set's own programs
     # of a problem's correct programs, and of its incorrect ones
     offline_per_problem: PositiveInt = 8
+    replay_share: Share = 0.0  # share of each group taken from the replay store; the rest is fresh
     # the writing policy takes the trained weights once in so many batches
     sync_every: PositiveInt = 1
     # the writing policy is the trained one of so many batches before; with sync_every=1
@@ -133,6 +134,7 @@ class TrainConfig:
     weight_decay: NonNegativeFloat = 0.0
     checkpoint_every: NonNegativeInt = 20  # steps; 0: only at the end, and at an interrupt
     keep_checkpoints: PositiveInt = 2  # the last ones
+    keep_samples: bool = False  # every training sample stays in the run folder, for replay
 
     @property
     def stale(self) -> bool:
@@ -150,6 +152,23 @@ class TrainConfig:
     def greatest_lag(self) -> int:
         """Optimiser steps that the writer lies behind at most when its responses are used."""
         return max(self.lag + 1, self.sync_every) * self.minibatches * self.epochs - 1
+
+
+@dataclass
+class ReplayConfig:
+    """Samples that are used again, or that others wrote; train.replay_share says how many."""
+
+    own: bool = True  # this run's responses, from the batch after theirs on
+    from_runs: list[str] = field(default_factory=list)  # folders, kept with train.keep_samples
+    files: list[str] = field(default_factory=list)  # JSON lines of programs; docs/data.md
+    capacity: PositiveInt = 100_000  # samples; the oldest make way
+    # optimiser steps since weights of this run wrote one; null: any
+    max_age: NonNegativeInt | None = None
+    max_uses: PositiveInt | None = None  # batches that one may be in; null: any
+    # balanced: as many of each reward as there are
+    sampling: Literal["uniform", "recent", "balanced"] = "uniform"
+    # batches are those that the run in from_runs kept, in their order; nothing is written or judged
+    frozen: bool = False
 
 
 @dataclass
@@ -179,6 +198,7 @@ class RunConfig:
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     name: FolderName = "mini"  # the experiment: its runs stand together in output_dir/name
     seed: NonNegativeInt = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +23,18 @@ from experiments.errors import UserError
 from experiments.learner import models
 from experiments.learner.fit import check_memory
 from experiments.learner.learner import Learner
+from experiments.learner.weights import weights_version
 from experiments.runs.ledger import Ledger
 from experiments.runs.records import Records
 from experiments.samples.environments import Environments, open_environments
 from experiments.samples.initial_values import InitialValues
-from experiments.samples.offline import OfflinePool
+from experiments.samples.kept import KeptSamples
 from experiments.samples.prompts import Prompts, encode_prompts
+from experiments.samples.recorded import Recorded
 from experiments.samples.reference_rewards import ReferenceRewards
 from experiments.samples.rollouts import Rollouts
 from experiments.samples.sample import PromptedProblem
+from experiments.samples.sources import open_batches
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,7 +49,8 @@ class Parts:
     eval_engine: Engine  # the trained weights
     tokenizer: object
     sandbox: Environments  # its sandbox, by name and strength
-    rollouts: Rollouts
+    rollouts: Rollouts | Recorded
+    kept: KeptSamples | None
     monitor: Monitor  # of the behaviour policy's engine against the learner
     judge: Environment  # of training responses; the budget counts its work
     eval_judge: Environment
@@ -57,9 +62,7 @@ class Parts:
 
     def read_judge(self) -> None:
         """Take the judge's counters into the ledger."""
-        spent, counts = [self.judge.stats], self.ledger.counts
-        if self.rollouts.offline:
-            spent.append(self.rollouts.offline.charged)
+        spent, counts = [self.judge.stats, *self.rollouts.charged], self.ledger.counts
         if self.initial_values:
             spent.append(self.initial_values.reference.charged)
         counts.judged_programs = sum(stats.programs_judged for stats in spent)
@@ -112,16 +115,26 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
         engine_of = open_engines(config, model, tokenizer)
         engine = engine_of(behaviour)
         records.describe(engine=engine.described)
-        offline = _offline_pool(config, task, tokenizer, environments, ledger)
         yield Parts(
             learner=learner,
             writer=Writer(engine, policy, config.train),
             eval_engine=engine_of(trained),
             tokenizer=tokenizer,
             sandbox=environments,
-            rollouts=Rollouts(
-                config, train, engine, judge, tokenizer, offline, ledger, records.folder.name
+            rollouts=open_batches(
+                config,
+                task,
+                train,
+                engine,
+                judge,
+                environments,
+                tokenizer,
+                ledger,
+                records.folder.name,
+                algorithm.needs,
+                partial(weights_version, model),
             ),
+            kept=KeptSamples(records.folder, judge.version) if config.train.keep_samples else None,
             monitor=Monitor(config, engine, learner, train),
             judge=judge,
             eval_judge=eval_judge,
@@ -133,23 +146,6 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             settings=asdict(config),
             problems=_in_a_line(task, len(train), len(eval_prompts)),
         )
-
-
-def _offline_pool(
-    config: RunConfig, task: Task, tokenizer: object, environments: Environments, ledger: Ledger
-) -> OfflinePool | None:
-    if not config.train.offline_share:
-        return None
-    return OfflinePool(
-        folder=Path(config.output_dir) / ".cache" / "offline",
-        tokenizer=tokenizer,
-        judge=environments.make(),  # what the disk saves is not in the counters
-        reward=config.task.reward,
-        max_tokens=config.task.max_response_tokens,
-        per_problem=config.train.offline_per_problem,
-        format_response=task.response,
-        ledger=ledger,
-    )
 
 
 def _open_task(config: RunConfig) -> Task:

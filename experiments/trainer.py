@@ -36,7 +36,8 @@ from experiments.runs.interrupts import catch, held
 from experiments.runs.loggers import Logger, open_logger
 from experiments.runs.progress import Display
 from experiments.runs.records import Records
-from experiments.runs.state import BASE, check_base, progress_of, restore, tensors_of
+from experiments.runs.state import BASE, check_base, progress_of, restore, tables_of, tensors_of
+from experiments.samples import kept
 from experiments.samples.metrics import sample_metrics
 from experiments.setup import Parts, build
 
@@ -59,6 +60,7 @@ class Place:
     step: int = 0
     row: dict[str, Any] | None = None  # of a step that is trained, not yet measured
     progress: dict[str, Any] | None = None  # None: there is no going on from here
+    tables: dict[str, Any] = field(default_factory=dict)
 
     @property
     def recorded(self) -> int:
@@ -68,12 +70,12 @@ class Place:
     def note(self, parts: Parts, step: int, row: dict[str, Any] | None) -> None:
         """`step` is trained; its row is given where that is all."""
         self.step, self.row = step, None if row is None else dict(row)
-        self.progress = progress_of(parts)
+        self.progress, self.tables = progress_of(parts), tables_of(parts)
 
 
-def train(config: RunConfig, folder: Path | None = None) -> Outcome:
+def train(config: RunConfig, folder: Path | None = None, label: str = "") -> Outcome:
     """Run it; with `folder`, go on with the run in there. Ctrl-C and errors end it cleanly: with
-    its rows, its weights and its status on disk.
+    its rows, its weights and its status on disk. `label`: of its lines, beside other runs'.
 
     Raises UserError, and OSError on a full disk, where no run folder could be made or gone on with.
     """
@@ -82,12 +84,13 @@ def train(config: RunConfig, folder: Path | None = None) -> Outcome:
     torch.manual_seed(config.seed)
     device = str(models.pick_device(config.model.device))
     given, config = config, pick(config, device)
-    display = Display(config.steps)
+    display = Display(config.steps, label)
     state = checkpoints.latest(folder, display.say) if folder else None
     place = Place(**state["place"]) if state else Place()
     if state:
         check_same(state["config"], asdict(config), f"{folder}: its checkpoint")
     records = Records(config, folder, place.recorded)
+    kept.cut(records.folder, place.step)
     try:
         with build(config, records) as parts, display:
             display.say(in_a_line(config, device))
@@ -97,7 +100,7 @@ def train(config: RunConfig, folder: Path | None = None) -> Outcome:
             display.say(f"sandbox: {parts.sandbox.name} ({parts.sandbox.strength})")
             if state:
                 check_base(records.info, state["base"])
-                restore(parts, place.progress, state["tensors"])
+                restore(parts, place.progress, state["tensors"], state["tables"])
                 display.pass_at = state["pass_at"]
                 display.say(f"going on after step {place.step} in {records.folder}")
             del state
@@ -158,8 +161,7 @@ def _loop(
         every = config.train.checkpoint_every
         if every and step % every == 0 and step < config.steps:
             save(f"step-{step}")
-    if parts.rollouts.offline:
-        records.describe(offline=dict(parts.rollouts.offline.counts))
+    records.describe(**parts.rollouts.described)
 
 
 def _train_step(
@@ -176,7 +178,9 @@ def _train_step(
         parts.initial_values.reference.look_ahead(parts.rollouts.coming, left)
     samples = parts.rollouts.collect(step)
     parts.writer.check(samples)
-    row |= sample_metrics(samples, weights_version(learner.model))
+    if parts.kept:
+        parts.kept.write(step, samples)
+    row |= sample_metrics(samples, weights_version(learner.model)) | parts.rollouts.metrics()
     row["generated_tokens"] = ledger.counts.generated_tokens - before
     with held():
         place.progress = None
@@ -264,12 +268,12 @@ def _save(
         if place.progress is not None:
             state = {
                 "step": place.step,
-                "place": vars(place),
+                "place": {"step": place.step, "row": place.row, "progress": place.progress},
                 "pass_at": display.pass_at,
                 "config": parts.settings,
                 "base": {fact: records.info[fact] for fact in BASE},
                 "tensors": tensors_of(parts),
             }
-            checkpoints.write(folder, state)
+            checkpoints.write(folder, state, place.tables)
     if place.progress is not None:
         records.forget_checkpoints(keep)

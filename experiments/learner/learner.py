@@ -170,6 +170,7 @@ class Learner:
             rewards=torch.tensor([sample.reward for sample in samples], device=device),
             keep=~truncated if self.config.truncation == "mask" else torch.ones_like(truncated),
             online=torch.tensor([not sample.offline for sample in samples], device=device),
+            fresh=torch.tensor([sample.fresh for sample in samples], device=device),
             group_size=group_size,
             **written,
             ref_logp=self.ref_logp(tokens) if needs.reference else None,
@@ -249,8 +250,8 @@ class Learner:
     def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
         """Gradients over micro-batches, then one step of the optimiser."""
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
-        online = int(batch.online.sum())
-        offline = len(batch.online) - online
+        online, fresh = int(batch.online.sum()), int(batch.fresh.sum())
+        counts = (online, fresh, len(batch.online) - online)
         self.optimiser.zero_grad(set_to_none=True)
         for rows in micro_batches(tokens.rows(kept), self.config.micro_batch):
             part = tokens.rows(kept[rows])
@@ -259,7 +260,7 @@ class Learner:
             loss, metrics = self.algorithm.loss(output, micro)
             loss.backward()
             self.optimiser.take_gradients()
-            metrics |= common_metrics(output, micro, online, offline)
+            metrics |= common_metrics(output, micro, *counts)
             metrics["loss"] = loss.detach()
             for name, value in metrics.items():
                 totals[name] += value.detach()

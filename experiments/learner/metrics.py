@@ -13,14 +13,15 @@ WEIGHTS, SQUARES, COUNT = "ρ", "ρ²", "tokens"  # sums over a step, of which `
 
 @torch.no_grad()
 def common_metrics(
-    output: PolicyOutput, batch: Batch, online: int, offline: int
+    output: PolicyOutput, batch: Batch, online: int, fresh: int, offline: int
 ) -> dict[str, Tensor]:
     """What every algorithm logs: entropy, and the distance to the reference where there is one.
 
     kl_ref is KL(π_θ ‖ π_ref) of whole responses in nats, by k3 summed over tokens; log_ratio_sum is
-    the mean of S(y) = Σ_t log π_θ − log π_ref. Both over the `online` responses of the whole batch,
+    the mean of S(y) = Σ_t log π_θ − log π_ref. Both over the `fresh` responses of the whole batch,
     whose writer may be some steps older than π_θ; offline_log_ratio_sum is the mean of S(y) over
-    its `offline` ones: how much more probable the data set's programs have become. kl_writer is
+    its `offline` ones, whose writer told no log-probs: how much more probable the data set's
+    programs have become. Over its `online` ones, fresh and replayed, kl_writer is
     KL(π_θ ‖ μ) of a response in nats, a sum over its tokens of ρ log ρ − (ρ − 1), ρ = π_θ/μ.
     """
     entropy = masked_sum(output.entropy, batch.mask).sum() / batch.mask.sum().clamp(min=1)
@@ -33,9 +34,10 @@ def common_metrics(
     metrics[SQUARES] = masked_sum(rho.square(), mask).sum()
     metrics[COUNT] = mask.sum()
     if batch.ref_logp is not None:
-        logp, ref = output.logp.masked_fill(~mask, 0.0), batch.ref_logp.masked_fill(~mask, 0.0)
-        metrics["kl_ref"] = kl(logp, ref, "k3").sum() / max(1, online)
-        metrics["log_ratio_sum"] = (logp - ref).sum() / max(1, online)
+        new = batch.mask & batch.fresh.unsqueeze(-1)
+        logp, ref = output.logp.masked_fill(~new, 0.0), batch.ref_logp.masked_fill(~new, 0.0)
+        metrics["kl_ref"] = kl(logp, ref, "k3").sum() / max(1, fresh)
+        metrics["log_ratio_sum"] = (logp - ref).sum() / max(1, fresh)
         if offline:
             ratio = masked_sum(output.logp - batch.ref_logp, batch.mask & ~mask)
             metrics["offline_log_ratio_sum"] = ratio.sum() / offline

@@ -1,8 +1,9 @@
 """What a run goes on from: written whole or not at all, checked before it is believed.
 
-Beside a checkpoint's weights, which any run can load, stand two files: `state.pt`, all that the
-loop needs to go on as if it had never stopped, and `state.json`, written last, with the hash of the
-first. A state is tensors and plain values: to read it runs no code of whoever wrote it.
+Beside a checkpoint's weights, which any run can load, stand `state.pt`, all that the loop needs to
+go on as if it had never stopped, the replay store's rows in `replay.arrow` where there is one, and
+`state.json`, written last, with the hashes of the others. A state is tensors, tables and plain
+values: to read it runs no code of whoever wrote it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ import hashlib
 import json
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 
 from envs.problem import Judgement, Verdict
+from experiments.runs.files import read_arrow, sync, write_arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STATE, SEAL = "state.pt", "state.json"
 PLAIN = [Judgement, Verdict]  # of ours, what a state may hold
@@ -47,8 +52,14 @@ class _Hashed:
         self.file.flush()
 
 
-def write(folder: Path, state: dict[str, Any]) -> None:
+def write(folder: Path, state: dict[str, Any], tables: Mapping[str, pa.Table]) -> None:
     """The state beside the weights in `folder`. Raises OSError, e.g. on a full disk."""
+    hashes = {}
+    for name, table in tables.items():
+        file = folder / f"{name}.arrow"
+        write_arrow(table, file)
+        sync(file)
+        hashes[file.name] = _hash(file)
     with (folder / STATE).open("wb") as file:
         hashed = _Hashed(file)
         try:
@@ -58,24 +69,31 @@ def write(folder: Path, state: dict[str, Any]) -> None:
                 raise
             raise hashed.failed from None  # torch's writer hides it behind an error of its own
         os.fsync(file.fileno())
-    seal = {"step": state["step"], "sha256": hashed.digest.hexdigest()}
+    seal = {"step": state["step"], "sha256": hashed.digest.hexdigest(), "tables": hashes}
     (folder / SEAL).write_text(json.dumps(seal) + "\n")
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The state in `folder`. Raises Damaged."""
+    """The state in `folder`, with its `tables`. Raises Damaged."""
     try:
         seal = json.loads((folder / SEAL).read_text())
-        with (folder / STATE).open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != seal["sha256"]:
-            raise Damaged(f"{STATE} has not the hash that {SEAL} tells")
+        told = {STATE: seal["sha256"]} | seal.get("tables", {})
+        for name, digest in told.items():
+            if _hash(folder / name) != digest:
+                raise Damaged(f"{name} has not the hash that {SEAL} tells")
         with torch.serialization.safe_globals(PLAIN):
-            return torch.load(folder / STATE, map_location="cpu", weights_only=True)
+            state = torch.load(folder / STATE, map_location="cpu", weights_only=True)
+        files = [folder / name for name in seal.get("tables", {})]
+        return state | {"tables": {file.stem: read_arrow(file) for file in files}}
     except FileNotFoundError as error:
         raise Damaged(f"there is no {Path(error.filename).name}") from error
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as bad:
         raise Damaged(f"{type(bad).__name__}: {' '.join(str(bad).split())[:100]}") from bad
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def latest(run: Path, say: Callable[[str], None]) -> dict[str, Any] | None:

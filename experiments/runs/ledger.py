@@ -1,8 +1,8 @@
 """The budget ledger: what a run has spent so far, so that any curve can be drawn against it.
 
-Counts are cumulative and do not depend on the machine. Reference responses (SPO's initial values)
-and the data set's own programs are charged to the run that uses them even where what is known of
-them comes from the cache on disk.
+Counts are cumulative and do not depend on the machine. Reference responses (SPO's initial values),
+the data set's own programs and those of other runs and models are charged to the run that uses them
+even where what is known of them comes from disk.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Counts:
     offline_programs: int = 0  # of those judged, the data set's own
     infra_errors: int = 0
     reference_programs: int = 0  # of those judged, the reference's, for initial values
+    replayed_programs: int = 0  # of those judged, what others wrote, when it is first used
     optimiser_steps: int = 0
     weight_syncs: int = 0
 

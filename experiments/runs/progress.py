@@ -16,8 +16,12 @@ LINE_EVERY_S = 15.0  # between lines where there is no terminal
 class Display:
     """Training and evaluation progress on stderr."""
 
-    def __init__(self, steps: int) -> None:
-        self.console = Console(stderr=True, highlight=False)
+    def __init__(self, steps: int, label: str = "") -> None:
+        """With a `label` others write there too: each line begins with it, and nothing moves."""
+        self.label = label
+        self.console = Console(
+            stderr=True, highlight=False, force_terminal=False if label else None
+        )
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -42,7 +46,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self.console.print(text, soft_wrap=True)
+        self.console.print(f"{self.label}{text}", soft_wrap=True)
 
     def step(self, step: int, row: dict[str, Any], seconds: float) -> None:
         """One training step of `seconds` ended with these metrics."""

@@ -29,6 +29,12 @@ def progress_of(parts: Parts) -> dict[str, Any]:
     return {"parts": known, "stats": stats, "random": random}
 
 
+def tables_of(parts: Parts) -> dict[str, Any]:
+    """The replay store's rows, in Arrow tables, which never change in place; no copies."""
+    replay = parts.rollouts.replay
+    return {} if replay is None else replay.tables()
+
+
 def tensors_of(parts: Parts) -> dict[str, Any]:
     """The learner's state and the writer's, which change with each update alone; no copies."""
     return {"learner": parts.learner.state_dict(), "writer": parts.writer.state_dict()}
@@ -44,12 +50,15 @@ def check_base(info: dict[str, Any], base: dict[str, Any]) -> None:
             )
 
 
-def restore(parts: Parts, progress: dict[str, Any], tensors: dict[str, Any]) -> None:
-    """Bring all parts to where `progress_of` and `tensors_of` found theirs."""
+def restore(
+    parts: Parts, progress: dict[str, Any], tensors: dict[str, Any], tables: dict[str, Any]
+) -> None:
+    """Bring all parts to where `progress_of`, `tensors_of` and `tables_of` found theirs."""
     parts.learner.load_state_dict(tensors["learner"])
     parts.writer.load_state_dict(tensors["writer"])
     for name, part in _remembering(parts).items():
-        part.load_state_dict(progress["parts"][name])
+        held = (tables,) if part is parts.rollouts.replay else ()
+        part.load_state_dict(progress["parts"][name], *held)
     for name, judge in _judges(parts).items():
         vars(judge.stats).update(progress["stats"][name])
     torch.set_rng_state(progress["random"]["cpu"])
@@ -66,7 +75,8 @@ def _remembering(parts: Parts) -> dict[str, Any]:
     everyone = {
         "ledger": parts.ledger,
         "rollouts": parts.rollouts,
-        "offline": parts.rollouts.offline,
+        "offline": getattr(parts.rollouts, "offline", None),
+        "replay": parts.rollouts.replay,
         "monitor": parts.monitor,
         "initial_values": parts.initial_values,
         **_judges(parts),

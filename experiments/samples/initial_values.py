@@ -63,6 +63,6 @@ class InitialValues:
     def _remember(self, samples: Sequence[Sample], batch: Batch) -> None:
         log_weights = masked_sum(batch.ref_logp - batch.behaviour_logp, batch.mask).tolist()
         for sample, log_weight in zip(samples, log_weights, strict=True):
-            if not sample.offline:
+            if sample.fresh:
                 pair = (sample.reward, log_weight)
                 self._recent[sample.prompt.problem.name].append(pair)

@@ -7,21 +7,18 @@ disk and shared by all runs.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from analysis.normal_form import normal_form
-from envs.environment import Environment, JudgeStats, Submission
+from envs.environment import Environment, JudgeStats
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
-from envs.tasks.cache import replace_file
 from experiments.runs.ledger import Ledger
+from experiments.samples.judged import JudgedPrograms
 from experiments.samples.sample import Origin, PromptedProblem, Sample, pay
 from experiments.seeds import stream
 
@@ -51,7 +48,7 @@ class OfflinePool:
         format_response: Callable[[str], str],
         ledger: Ledger,
     ) -> None:
-        self.folder, self.tokenizer, self.judge = folder / judge.version, tokenizer, judge
+        self.judged, self.tokenizer = JudgedPrograms(folder, judge, ledger), tokenizer
         self.reward, self.max_tokens, self.per_problem = reward, max_tokens, per_problem
         self.format_response, self.ledger = format_response, ledger
         self.counts: Counter[str] = Counter()  # of programs: used, and why others are not
@@ -102,7 +99,7 @@ class OfflinePool:
         chosen: dict[str, tuple[int, ...]] = {}
         for kind in (problem.solutions, problem.incorrect_solutions):
             chosen |= self._choose(problem, kind, counts)
-        judgements = self._judged(problem, list(chosen))
+        judgements = self.judged.of(problem, {p: self.format_response(p) for p in chosen})
         programs = [
             _Program(tokens, judgements[program])
             for program, tokens in chosen.items()
@@ -151,37 +148,3 @@ class OfflinePool:
         text = self.format_response(program)
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return (*ids, self.tokenizer.eos_token_id)
-
-    def _judged(self, problem: Problem, programs: list[str]) -> dict[str, Judgement]:
-        """What the judge says of each, from disk where it is known."""
-        file = self.folder / f"{problem.hash}.json"
-        known = dict(_on_disk(file))
-        missing = [program for program in programs if _key(program) not in known]
-        if missing:
-            with self.ledger.phase("judge"):
-                submissions = [Submission(problem, self.format_response(p)) for p in missing]
-                fresh = self.judge.judge(submissions)
-            known |= {_key(p): judgement for p, judgement in zip(missing, fresh, strict=True)}
-            kept = {
-                key: asdict(judgement) | {"program": bool(judgement.program)}
-                for key, judgement in known.items()
-                if judgement.verdict is not Verdict.INFRA_ERROR
-            }
-            file.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(file, json.dumps(kept))
-        said = {program: known[_key(program)] for program in programs}
-        return {
-            p: replace(judgement, program=p if judgement.program else "")
-            for p, judgement in said.items()
-        }
-
-
-def _on_disk(file: Path) -> Iterator[tuple[str, Judgement]]:
-    """What is kept; a file that is missing or broken keeps nothing."""
-    with suppress(FileNotFoundError, json.JSONDecodeError):
-        for key, held in json.loads(file.read_text()).items():
-            yield key, Judgement(**held | {"verdict": Verdict(held["verdict"])})
-
-
-def _key(program: str) -> str:
-    return hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()[:24]

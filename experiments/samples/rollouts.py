@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from envs.environment import Environment
+from envs.environment import Environment, JudgeStats
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.runs.ledger import Ledger
 from experiments.samples.offline import OfflinePool
+from experiments.samples.replay import ReplayStore
 from experiments.samples.sample import Origin, PromptedProblem, Sample, judge_completions
 from experiments.seeds import seed_for, stream
 
@@ -31,6 +32,7 @@ class Rollouts:
     offline: OfflinePool | None
     ledger: Ledger
     run: str  # the run folder's name, part of each sample's origin
+    replay: ReplayStore | None = None
 
     def __post_init__(self) -> None:
         self._order, self._taken = self._shuffled(), 0
@@ -73,7 +75,7 @@ class Rollouts:
         return list(itertools.islice(self._drawn, count))
 
     def collect(self, step: int) -> list[Sample]:
-        """Judged samples, each prompt's group adjacent.
+        """Judged samples, each prompt's group adjacent: fresh ones, replayed, offline.
 
         A group in which the judge itself failed is left out whole: its mean would be another. With
         `train.resample_zero_variance`, groups whose rewards are all equal make way for further
@@ -89,17 +91,44 @@ class Rollouts:
                     break
                 further = self._next(train.prompts - len(groups))
                 groups += self._groups(further, step, row * train.prompts)
-        return [sample for group in groups for sample in group]
+        samples = [sample for group in groups for sample in group]
+        if self.replay is not None:
+            self.replay.take_in(samples, step)
+        return samples
+
+    @property
+    def charged(self) -> list[JudgeStats]:
+        """What judging others' programs has cost."""
+        offline = [] if self.offline is None else [self.offline.charged]
+        return offline if self.replay is None else [*offline, self.replay.charges.stats]
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What became of others' samples, for run.json."""
+        found: dict[str, Any] = {}
+        if self.offline is not None:
+            found["offline"] = dict(self.offline.counts)
+        if self.replay is not None:
+            left_out = {str(s): dict(s.left_out) for s in self.replay.sources}
+            found["replay"] = dict(self.replay.counts) | {"left_out": left_out}
+        return found
+
+    def metrics(self) -> dict[str, float]:
+        """Of the replay store, where there is one."""
+        return {} if self.replay is None else self.replay.metrics()
 
     def _groups(
         self, prompts: list[PromptedProblem], step: int, first_row: int
     ) -> list[list[Sample]]:
         """The groups that the judge did not fail in; `first_row` keeps their seeds apart."""
         size = self.config.train.group_size
-        offline = [self._offline(prompt, step) for prompt in prompts]
-        counts = [size - len(samples) for samples in offline]
-        online = self._online(prompts, counts, step, first_row)
-        groups = [[*on, *off] for on, off in zip(online, offline, strict=True)]
+        others = [
+            [*self._replayed(prompt, step, row), *self._offline(prompt, step)]
+            for row, prompt in enumerate(prompts, first_row)
+        ]
+        counts = [size - len(samples) for samples in others]
+        fresh = self._fresh(prompts, counts, step, first_row)
+        groups = [[*own, *other] for own, other in zip(fresh, others, strict=True)]
         return [g for g in groups if all(sample.reward is not None for sample in g)]
 
     def _offline(self, prompt: PromptedProblem, step: int) -> list[Sample]:
@@ -108,7 +137,13 @@ class Rollouts:
         count = round(self.config.train.group_size * self.config.train.offline_share)
         return self.offline.draw(prompt, count, self.config.seed, step)
 
-    def _online(
+    def _replayed(self, prompt: PromptedProblem, step: int, row: int) -> list[Sample]:
+        if self.replay is None:
+            return []
+        count = round(self.config.train.group_size * self.config.train.replay_share)
+        return self.replay.draw(prompt, count, self.config.seed, step, row)
+
+    def _fresh(
         self, prompts: list[PromptedProblem], counts: list[int], step: int, first_row: int
     ) -> list[list[Sample]]:
         seeds = [

@@ -25,8 +25,9 @@ class PromptedProblem:
 class Origin:
     """Who wrote a response, and when."""
 
-    source: Literal["policy", "reference", "dataset"]  # policy: that of this run
-    run: str | None = None  # the run folder's name
+    # policy: that of this run; run: another run's; file: who knows
+    source: Literal["policy", "reference", "dataset", "run", "file"]
+    run: str | None = None  # the run folder's name, or the file's
     step: int | None = None  # the batch that it was written for
     version: int | None = None  # optimiser steps that the writer's weights had seen
 
@@ -42,10 +43,16 @@ class Sample:
     reward: float | None  # None: the judge itself failed, the sample is left out
     truncated: bool
     origin: Origin
+    replayed: int | None = None  # its number in the replay store, where it comes from there
 
     @property
     def offline(self) -> bool:
         return self.logps is None
+
+    @property
+    def fresh(self) -> bool:
+        """Written by a policy for the batch that it is in."""
+        return not self.offline and self.replayed is None
 
     @property
     def accepted(self) -> bool:

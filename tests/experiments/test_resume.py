@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from experiments import resume, trainer
@@ -35,12 +36,12 @@ SMALL = [
     "algo.learning_rate=1e-3",
 ]
 CASES = {
-    "spo-half-online": [
-        *("algo=spo", "algo.q0=online", "algo.q0_samples=4"),
-        *("train.offline_share=0.5", "train.sync_every=2"),
+    "spo-half-online-replay": [
+        *("algo=spo", "algo.q0=online", "algo.q0_samples=4", "train.sync_every=2"),
+        *("train.offline_share=0.5", "train.replay_share=0.25", "replay.max_uses=1"),
     ],
-    "ppo-stale": ["algo=ppo", "algo.critic=separate", "train.lag=3", "train.epochs=2"],
-    "grpo": ["algo=grpo"],
+    "ppo-stale": ["algo=ppo", "algo.critic=separate", "train.lag=3", "train.keep_samples=true"],
+    "grpo": ["algo=grpo", "train.epochs=2"],
 }
 
 
@@ -57,6 +58,12 @@ def assert_same(folder, undisturbed):
         frames = [pd.read_parquet(run / f"{table}.parquet") for run in (folder, undisturbed)]
         varying = [c for c in frames[1] if c.startswith(("time/", "memory/")) or c == "cpu_s"]
         pd.testing.assert_frame_equal(*(f.drop(columns=varying) for f in frames), check_exact=True)
+    parts = [sorted(run.glob("samples/*.arrow")) for run in (folder, undisturbed)]
+    assert len(parts[0]) == len(parts[1])
+    for one, other in zip(*parts, strict=True):
+        tables = [pa.ipc.open_file(part).read_all() for part in (one, other)]
+        free = ["cpu_s", "run"]  # time, and the folder's name
+        assert tables[0].drop(free).equals(tables[1].drop(free)), one
     weights = Path("checkpoints", "final", "model.safetensors")
     assert (folder / weights).read_bytes() == (undisturbed / weights).read_bytes()
 
@@ -162,6 +169,8 @@ def test_a_run_that_was_killed_three_times_ends_in_the_same_bits(case, undisturb
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_that_was_killed_twenty_times_ends_in_the_same_bits(case, tmp_path):
     longer = ["steps=40", "eval.every=10", "train.checkpoint_every=3"]
+    if case == "ppo-stale":
+        longer += ["train.lag=10"]
     begun = time.monotonic()
     outcome = begin(tmp_path / "whole", *CASES[case], *longer)
     seconds = (time.monotonic() - begun) / 40

@@ -3,6 +3,7 @@
 import errno
 import json
 
+import pyarrow as pa
 import pytest
 import torch
 
@@ -18,7 +19,8 @@ def saved(run, step):
     folder.mkdir(parents=True)
     weights = torch.full((50_000,), step / 3)
     known = {("hash", "digest"): JUDGEMENT}
-    checkpoints.write(folder, {"step": step, "weights": weights, "known": known, "row": None})
+    state = {"step": step, "weights": weights, "known": known, "row": None}
+    checkpoints.write(folder, state, {"replay": pa.table({"step": [step]})})
     return folder
 
 
@@ -26,6 +28,7 @@ def test_what_is_read_is_what_was_written(tmp_path):
     state = checkpoints.read(saved(tmp_path, 4))
     assert state["known"] == {("hash", "digest"): JUDGEMENT}
     assert torch.equal(state["weights"], torch.full((50_000,), 4 / 3))
+    assert state["tables"]["replay"]["step"].to_pylist() == [4]
 
 
 def cut(folder):
@@ -43,6 +46,8 @@ def flip(folder):
 DAMAGES = {
     "cut in half": (cut, "state.pt has not the hash"),
     "one bit": (flip, "state.pt has not the hash"),
+    "no table": (lambda folder: (folder / "replay.arrow").unlink(), "there is no replay.arrow"),
+    "another table": (lambda folder: (folder / "replay.arrow").write_text(""), "replay.arrow has"),
     "no state": (lambda folder: (folder / "state.pt").unlink(), "there is no state.pt"),
     "seal cut": (lambda folder: (folder / "state.json").write_text('{"st'), "JSONDecodeError"),
 }
@@ -82,7 +87,7 @@ def test_a_state_runs_no_code_of_whoever_wrote_it(tmp_path):
 
     folder = tmp_path / "checkpoints" / "step-1"
     folder.mkdir(parents=True)
-    checkpoints.write(folder, {"step": 1, "code": Code()})
+    checkpoints.write(folder, {"step": 1, "code": Code()}, {})
     with pytest.raises(checkpoints.Damaged, match="UnpicklingError"):
         checkpoints.read(folder)
 
@@ -90,7 +95,7 @@ def test_a_state_runs_no_code_of_whoever_wrote_it(tmp_path):
 def test_a_full_disk_is_called_that_and_leaves_no_seal(tmp_path):
     (tmp_path / "state.pt").symlink_to("/dev/full")
     with pytest.raises(OSError) as full:
-        checkpoints.write(tmp_path, {"step": 1, "weights": torch.zeros(50_000)})
+        checkpoints.write(tmp_path, {"step": 1, "weights": torch.zeros(50_000)}, {})
     assert full.value.errno == errno.ENOSPC
     assert one_line(full.value).startswith("the disk is full")
     assert not (tmp_path / "state.json").exists()

@@ -1,0 +1,111 @@
+"""Frozen rollouts: the batches that an earlier run kept, in their order, instead of new ones.
+
+The same responses and rewards, bit for bit, whatever the algorithm: what differs between two runs
+is the loss alone. Nothing is written and nothing is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from envs.environment import JudgeStats
+from experiments.config import RunConfig
+from experiments.errors import UserError
+from experiments.samples import kept
+from experiments.samples.charges import Charges
+from experiments.samples.columns import samples_of
+from experiments.samples.earlier import as_another_runs, why_other
+from experiments.samples.sample import PromptedProblem, Sample
+
+
+class Recorded:
+    """Stands where `Rollouts` stands. Raises UserError where the run's batches do not fit."""
+
+    replay = None
+
+    def __init__(
+        self,
+        config: RunConfig,
+        prompts: Sequence[PromptedProblem],
+        judge_version: str,
+        charges: Charges,
+        takes_unknown: bool,
+    ) -> None:
+        """`takes_unknown`: the algorithm learns from responses without log-probs as well."""
+        self.config, self.judge_version, self.charges = config, judge_version, charges
+        self.takes_unknown = takes_unknown
+        self.run = Path(config.replay.from_runs[0])
+        self.digest = kept.digest(self.run)
+        there = len(kept.steps(self.run))
+        if config.steps > there:
+            self._refuse(f"it kept {there} batches; use steps={there} or fewer")
+        names = set(kept.read_all(self.run)["problem"].unique().to_pylist())
+        self._prompts = {p.problem.name: p for p in prompts if p.problem.name in names}
+        if missing := sorted(names - self._prompts.keys()):
+            self._refuse(f"{missing[0]} is no problem of this run's train split; use its task")
+        self._step = 0
+
+    def _refuse(self, told: str) -> None:
+        raise UserError(f"replay.from_runs=[{self.run}]: {told}")
+
+    def collect(self, step: int) -> list[Sample]:
+        """The batch that the recorded run trained on at `step`."""
+        table, self._step = kept.read(self.run, step), step
+        names = table["problem"].to_pylist()
+        self._check_groups(names, step)
+        prompts = [self._prompts[name] for name in names]
+        for row, prompt in zip(table.to_pylist(), prompts, strict=True):
+            if why := why_other(row, prompt, self.judge_version):
+                self._refuse(f"batch {step}, {row['problem']}: {why}")
+            if row["logps"] is None and not self.takes_unknown:
+                self._refuse(
+                    f"batch {step} has responses without their writer's log-probs, which "
+                    f"algo={self.config.algo.name} does not learn from"
+                )
+        samples = samples_of(table, prompts, self.config.task.reward)
+        samples = [as_another_runs(sample) for sample in samples]
+        self.charges.charge(samples)
+        return samples
+
+    def _check_groups(self, names: Sequence[str], step: int) -> None:
+        size = self.config.train.group_size
+        whole = [names[i : i + size] for i in range(0, len(names), size)]
+        if any(len(group) < size or len(set(group)) > 1 for group in whole):
+            self._refuse(
+                f"batch {step} is not made of groups of train.group_size={size}; use the recorded "
+                "run's"
+            )
+
+    def coming(self, batches: int) -> list[PromptedProblem]:
+        """The prompts of the next batches."""
+        steps = range(self._step + 1, min(self._step + batches, self.config.steps) + 1)
+        tables = [kept.read(self.run, step) for step in steps]
+        names = [name for table in tables for name in table["problem"].to_pylist()]
+        return [self._prompts[name] for name in dict.fromkeys(names)]
+
+    @property
+    def charged(self) -> list[JudgeStats]:
+        """What judging the batches has cost."""
+        return [self.charges.stats]
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """For run.json."""
+        return {"frozen": {"run": str(self.run), "digest": self.digest}}
+
+    def metrics(self) -> dict[str, float]:
+        """None of its own."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far it came, and what was charged."""
+        return {"step": self._step, "digest": self.digest, "charges": self.charges.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Back to what `state_dict` held."""
+        if state["digest"] != self.digest:
+            self._refuse("it has changed since the checkpoint; bring it back")
+        self._step = state["step"]
+        self.charges.load_state_dict(state["charges"])

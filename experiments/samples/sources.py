@@ -1,0 +1,113 @@
+"""Where a run's batches come from: a policy, with others' programs beside its own; or a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from algorithms.base import Needs
+from envs.environment import Environment
+from envs.tasks.task import Task
+from experiments.combinations import takes_unknown
+from experiments.config import RunConfig
+from experiments.engines.base import Engine
+from experiments.errors import UserError
+from experiments.runs.ledger import Ledger
+from experiments.samples.charges import Charges
+from experiments.samples.earlier import EarlierRun
+from experiments.samples.environments import Environments
+from experiments.samples.judged import JudgedPrograms
+from experiments.samples.offline import OfflinePool
+from experiments.samples.program_files import ProgramFile
+from experiments.samples.recorded import Recorded
+from experiments.samples.replay import ReplayStore
+from experiments.samples.rollouts import Rollouts
+from experiments.samples.sample import PromptedProblem
+
+
+def open_batches(
+    config: RunConfig,
+    task: Task,
+    prompts: Sequence[PromptedProblem],
+    engine: Engine,
+    judge: Environment,
+    environments: Environments,
+    tokenizer: object,
+    ledger: Ledger,
+    run: str,
+    needs: Needs,
+    version: Callable[[], int],
+) -> Rollouts | Recorded:
+    """`version`: optimiser steps that the weights to be trained have seen. Raises UserError."""
+    if config.replay.frozen:
+        unknown = takes_unknown(config, needs)
+        return Recorded(config, prompts, judge.version, Charges(ledger), unknown)
+    offline = _offline_pool(config, task, tokenizer, environments, ledger)
+    replay = None
+    if config.train.replay_share:
+        sources = _sources(config, task, prompts, environments, tokenizer, ledger, needs)
+        reward = config.task.reward
+        replay = ReplayStore(config.replay, reward, version, Charges(ledger), sources)
+    return Rollouts(config, prompts, engine, judge, tokenizer, offline, ledger, run, replay)
+
+
+def _offline_pool(
+    config: RunConfig, task: Task, tokenizer: object, environments: Environments, ledger: Ledger
+) -> OfflinePool | None:
+    if not config.train.offline_share:
+        return None
+    return OfflinePool(
+        folder=_cache(config) / "offline",
+        tokenizer=tokenizer,
+        judge=environments.make(),  # what the disk saves is not in the counters
+        reward=config.task.reward,
+        max_tokens=config.task.max_response_tokens,
+        per_problem=config.train.offline_per_problem,
+        format_response=task.response,
+        ledger=ledger,
+    )
+
+
+def _sources(
+    config: RunConfig,
+    task: Task,
+    prompts: Sequence[PromptedProblem],
+    environments: Environments,
+    tokenizer: object,
+    ledger: Ledger,
+    needs: Needs,
+) -> list[EarlierRun | ProgramFile]:
+    reward, judge = config.task.reward, environments.make()
+    judged = JudgedPrograms(_cache(config) / "offline", judge, ledger)
+    sources: list[EarlierRun | ProgramFile] = [
+        EarlierRun(Path(run), judge.version, reward) for run in config.replay.from_runs
+    ]
+    sources += [
+        ProgramFile(
+            Path(file),
+            judged,
+            tokenizer,
+            reward,
+            config.task.max_response_tokens,
+            task.response,
+            needs_logps=not takes_unknown(config, needs),
+        )
+        for file in config.replay.files
+    ]
+    for source in sources:
+        _check_fits(source, prompts)
+    return sources
+
+
+def _check_fits(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:
+    """Raises UserError where nothing in it is of use: at the first problem that both have."""
+    names = source.problems
+    known = next((prompt for prompt in prompts if prompt.problem.name in names), None)
+    if known is None:
+        raise UserError(f"{source}: none of its problems is in this run's train split")
+    if isinstance(source, EarlierRun) and (why := source.refused(known)):
+        raise UserError(f"{source}: {known.problem.name}: {why}")
+
+
+def _cache(config: RunConfig) -> Path:
+    return Path(config.output_dir) / ".cache"

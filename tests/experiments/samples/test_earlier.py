@@ -1,0 +1,66 @@
+"""What a run keeps of its samples, and what another makes of them."""
+
+from dataclasses import replace
+
+import pytest
+
+from envs.reward import RewardConfig
+from experiments.samples import kept
+from experiments.samples.columns import samples_of
+from experiments.samples.earlier import EarlierRun
+from tests.experiments.samples.stored import prompt, sample
+
+P, Q = prompt("p"), prompt("q")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two batches; the second replays a response of the first, beside a program of a file."""
+    writer = kept.KeptSamples(tmp_path, "judge 1")
+    first = [sample(P, 1, step=1), sample(P, 2, 0.0, step=1), sample(Q, 3, step=1)]
+    writer.write(1, first)
+    theirs = sample(P, 9, source="file", logps=None)
+    writer.write(2, [sample(P, 4, step=2), replace(first[0], replayed=0), theirs])
+    return tmp_path
+
+
+def test_what_is_read_is_what_was_written(run):
+    samples = samples_of(kept.read(run, 1), [P, P, Q], RewardConfig())
+    assert samples == [sample(P, 1), sample(P, 2, 0.0), sample(Q, 3)]
+    assert kept.steps(run) == [1, 2]
+    assert len(kept.read_all(run)) == 6
+
+
+def test_an_earlier_run_gives_what_its_policy_wrote_once_each(run):
+    earlier = EarlierRun(run, "judge 1", RewardConfig())
+    assert earlier.problems == {"p", "q"}
+    found = earlier.of(P)
+    assert [s.tokens[0] for s in found] == [1, 2, 4]
+    assert {(s.origin.source, s.origin.run) for s in found} == {("run", "run-a")}
+    assert earlier.of(prompt("r")) == []
+    assert not earlier.left_out
+
+
+def test_it_pays_by_its_own_reward(run):
+    found = EarlierRun(run, "judge 1", RewardConfig(low=-1.0, high=2.0)).of(P)
+    assert [s.reward for s in found] == [2.0, -1.0, 2.0]
+
+
+def test_what_its_reward_hangs_on_must_be_as_it_was(run):
+    assert EarlierRun(run, "judge 2", RewardConfig()).refused(P) == "judged by another judge"
+    other = replace(P, tokens=(1, 2, 3))
+    earlier = EarlierRun(run, "judge 1", RewardConfig())
+    assert "another prompt" in earlier.refused(other)
+    assert earlier.of(other) == []
+    assert sum(earlier.left_out.values()) == 3
+    assert earlier.refused(P) is None
+    tests = replace(P, problem=replace(P.problem, time_limit_s=9.0))
+    assert earlier.refused(tests) == "the problem has other tests"
+
+
+def test_batches_after_a_checkpoint_are_cut(run):
+    before = kept.digest(run)
+    kept.cut(run, 1)
+    assert kept.steps(run) == [1]
+    assert kept.digest(run) != before
+    kept.cut(run / "nowhere", 0)

@@ -1,0 +1,87 @@
+"""The batches of a run that kept them, through other algorithms: the loss is all that differs."""
+
+import pandas as pd
+import pytest
+
+from experiments.engines.hf import HFEngine
+from experiments.errors import UserError
+from experiments.runs.ledger import Ledger
+from experiments.samples import kept
+from experiments.samples.charges import Charges
+from experiments.samples.recorded import Recorded
+from experiments.trainer import train
+from tests.experiments.compose import config as config_of
+from tests.experiments.test_resume import SMALL, assert_same
+
+FEW = [*SMALL, "steps=2", "eval.every=0", "eval.kl_samples=0"]
+
+
+def run(root, *overrides):
+    outcome = train(config_of(*FEW, f"output_dir={root}", *overrides))
+    assert outcome.status == "finished", outcome.error
+    return outcome.folder
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run whose batches hold the data set's programs beside its own responses."""
+    given = ("algo=spo", "train.offline_share=0.25", "train.keep_samples=true")
+    return run(tmp_path_factory.mktemp("recorded"), *given)
+
+
+def test_two_passes_are_the_same_bits_and_write_and_judge_nothing(recorded, tmp_path, monkeypatch):
+    written = []
+    generate = HFEngine.generate
+
+    def counted(engine, prompts, *given):
+        written.append(len(prompts))
+        return generate(engine, prompts, *given)
+
+    monkeypatch.setattr(HFEngine, "generate", counted)
+    frozen = ["experiment=frozen", "algo=spo", f"replay.from_runs=[{recorded}]"]
+    first, second = (run(tmp_path / n, *frozen, "engine.check_every=0") for n in "ab")
+    assert_same(second, first)
+    assert written == [2] * 4  # the evaluations at both ends of both
+    metrics, before = (pd.read_parquet(r / "metrics.parquet") for r in (first, recorded))
+    told = ["reward_mean", "offline_share", "response_tokens_mean", "loss"]
+    pd.testing.assert_frame_equal(metrics[told], before[told])  # the same algorithm: the same run
+    assert metrics["budget/generated_tokens"].tolist() == [0, 0]
+    charged = metrics["budget/judged_programs"]
+    assert charged.tolist() == metrics["budget/replayed_programs"].tolist()
+    assert charged.iloc[-1] > 0
+
+
+def open_recorded(recorded, *overrides, prompts=(), takes_unknown=True):
+    given = ("experiment=frozen", f"replay.from_runs=[{recorded}]", *overrides)
+    config = config_of(*FEW, *given)
+    return Recorded(config, prompts, "judge", Charges(Ledger()), takes_unknown)
+
+
+def test_what_does_not_fit_is_refused_in_a_line(recorded):
+    with pytest.raises(UserError, match="it kept 2 batches; use steps=2"):
+        open_recorded(recorded, "steps=3")
+    with pytest.raises(UserError, match="no problem of this run's train split"):
+        open_recorded(recorded)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["algo=grpo"], "without their writer's log-probs, which algo=grpo does not"),
+        (["algo=spo", "train.group_size=8"], "not made of groups of train.group_size=8"),
+        (["algo=spo", "judge.output_limit_mb=5"], "judged by another judge"),
+    ],
+)
+def test_so_is_what_shows_in_a_batch(recorded, tmp_path, overrides, told):
+    frozen = ["experiment=frozen", f"replay.from_runs=[{recorded}]", "engine.check_every=0"]
+    config = config_of(*FEW, *frozen, f"output_dir={tmp_path}", "eval.samples=1", *overrides)
+    outcome = train(config)
+    assert (outcome.status, outcome.expected) == ("failed", True)
+    assert told in outcome.error
+
+
+def test_every_training_sample_is_kept(recorded):
+    table = kept.read_all(recorded)
+    assert table["step"].to_pylist() == [1] * 8 + [2] * 8
+    assert table["source"].to_pylist()[:4] == ["policy"] * 3 + ["dataset"]
+    assert set(table["run"].to_pylist()) == {recorded.name, None}
