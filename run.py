@@ -64,13 +64,17 @@ def resume(arguments: list[str]) -> None:
 
 
 def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> None:
-    """All jobs one after the other, then a table of them, whatever became of each."""
-    from experiments.runs import sweeps
+    """All jobs, one after the other or several at once, then a table, whatever became of each."""
+    from contextlib import nullcontext
+
+    from experiments.runs import parallel, sweeps
 
     folder = sweeps.new_folder(output_dir)
+    together = parallel.waiting(folder) if parallel.is_parallel(sys.argv) else nullcontext()
     sys.argv.append(f'hydra.sweep.dir="{folder}"')
     try:
-        run()
+        with together:
+            run()
     finally:
         failed = sweeps.show(folder, jobs)
     if failed:
@@ -112,24 +116,37 @@ def start(composed: DictConfig) -> None:
     job, config = HydraConfig.get(), parse(composed)
     if job.mode != RunMode.MULTIRUN:
         return finish(run_one(config))
-    from experiments.resume import is_finished
-    from experiments.runs import sweeps
+    name, folder = f"job {job.job.num + 1}: ", Path(job.sweep.dir)
+    print(f"{name}{' '.join(job.overrides.task)}", file=sys.stderr)
+    if "n_jobs" not in job.launcher:  # one after the other
+        if one_of_sweep(config, folder, job.job.num).status == "interrupted":
+            raise KeyboardInterrupt
+        return None
+    from experiments.runs import parallel
 
-    print(f"job {job.job.num + 1}: {' '.join(job.overrides.task)}", file=sys.stderr)
-    begun = sweeps.begun(config)
-    if begun and is_finished(begun, config):
-        print(f"not run again: {sweeps.provenance(begun)}", file=sys.stderr)
-        outcome = sweeps.known(begun)
-    else:
-        outcome = run_one(config, begun)
-    sweeps.keep(Path(job.sweep.dir), job.job.num, outcome)
-    print(f"{outcome.status}: {outcome.error or outcome.folder}", file=sys.stderr)
-    if outcome.status == "interrupted":
-        raise KeyboardInterrupt
+    with parallel.job(folder, job.job.num, job.launcher.n_jobs) as wanted:
+        if wanted:
+            one_of_sweep(config, folder, job.job.num, name)
     return None
 
 
-def run_one(config: RunConfig, folder: Path | None = None) -> Outcome:
+def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -> Outcome:
+    """A job of a sweep: left as it is, gone on with or begun; how it ended is kept in `sweep`."""
+    from experiments.resume import is_finished
+    from experiments.runs import sweeps
+
+    begun = sweeps.begun(config)
+    if begun and is_finished(begun, config):
+        print(f"{label}not run again: {sweeps.provenance(begun)}", file=sys.stderr)
+        outcome = sweeps.known(begun)
+    else:
+        outcome = run_one(config, begun, label)
+    sweeps.keep(sweep, number, outcome)
+    print(f"{label}{outcome.status}: {outcome.error or outcome.folder}", file=sys.stderr)
+    return outcome
+
+
+def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> Outcome:
     """Train, or go on in `folder`; also what fails before there is a run folder is an outcome."""
     import traceback
 
@@ -137,7 +154,7 @@ def run_one(config: RunConfig, folder: Path | None = None) -> Outcome:
     from experiments.trainer import Outcome, train
 
     try:
-        return train(config, folder)
+        return train(config, folder, label)
     except Exception as error:
         if not is_expected(error):
             traceback.print_exc()

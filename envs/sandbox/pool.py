@@ -30,8 +30,11 @@ log = logging.getLogger(__name__)
 
 
 def default_workers() -> int:
-    """All cores that this process may use: it needs little of them while programs run."""
-    return len(os.sched_getaffinity(0))
+    """All cores that this process may use: it needs little of them while programs run.
+
+    SPO_BENCH_CORES says how many, where it shares them with others.
+    """
+    return int(os.environ.get("SPO_BENCH_CORES", 0)) or len(os.sched_getaffinity(0))
 
 
 class Pool(Sandbox):

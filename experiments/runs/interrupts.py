@@ -5,11 +5,13 @@ Until the run proper begins they end the process at once: there is nothing to sa
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+PR_SET_PDEATHSIG = 1
 _state = {"held": 0, "waiting": False}
 
 
@@ -21,6 +23,11 @@ def end_at_once() -> None:
 def catch() -> None:
     """From now on either signal is a KeyboardInterrupt."""
     _handle(_arrived)
+
+
+def end_with_parent() -> None:
+    """From now on the end of the parent process, whatever it is, is a SIGTERM."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _handle(handler: Callable[..., None]) -> None:

@@ -6,7 +6,6 @@ is and one that was stopped goes on. It dies with its runner, whatever ends that
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -15,9 +14,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.runs.interrupts import end_with_parent
+
 ROOT = Path(__file__).resolve().parents[2]
-PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
 
 
 def start(overrides: Sequence[str], log: Path) -> subprocess.Popen:
@@ -31,12 +30,8 @@ def start(overrides: Sequence[str], log: Path) -> subprocess.Popen:
             stderr=subprocess.STDOUT,
             env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             start_new_session=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
         )
-
-
-def _end_with_parent() -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def end(running: Sequence[subprocess.Popen]) -> None:
