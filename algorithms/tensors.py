@@ -115,8 +115,11 @@ def kl(logp: Tensor, ref_logp: Tensor, kind: KLKind) -> Tensor:
     k2 = 0.5 * d.square()
     if kind == "k2":
         return k2
-    bounded = (-d).clamp(max=LOG_RATIO_BOUND)
-    k3 = torch.expm1(bounded) - bounded + math.expm1(LOG_RATIO_BOUND) * (-d - bounded)
+    # Two branches, not one sum with a term that is zero nearby: in float32 its slope of e^20 would
+    # swallow the other's.
+    near, slope = (-d).clamp(max=LOG_RATIO_BOUND), math.expm1(LOG_RATIO_BOUND)
+    line = slope * (-d - LOG_RATIO_BOUND) + slope - LOG_RATIO_BOUND
+    k3 = torch.where(-d > LOG_RATIO_BOUND, line, torch.expm1(near) - near)
     if kind == "k3":
         return k3
     if kind == "k3+":

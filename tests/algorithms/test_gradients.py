@@ -48,3 +48,24 @@ def test_the_gradient_is_the_slope_of_the_loss(name):
     slope = float(at(1)[0] - at(-1)[0]) / (2 * step)
     assert slope == pytest.approx(along, rel=1e-5, abs=1e-8)
     assert along != 0
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_in_float32_it_is_the_same_gradient(name):
+    """What models train in: a term that cancels in float64 may swallow the others there."""
+    algorithm, (given, lengths, rewards) = (
+        algorithms.make(name, **OPTIONS.get(name, {})),
+        raw(seed=42),
+    )
+    rounded = {key: value.float() for key, value in given.items()}  # lots see the same numbers
+    exact = {key: value.double() for key, value in rounded.items()}
+    exact["policy_logp"], rounded["policy_logp"] = exact["logp"], rounded["logp"]
+    pairs = zip(
+        gradient(algorithm, rounded, lengths, rewards.float()),
+        gradient(algorithm, exact, lengths, rewards),
+        strict=True,
+    )
+    for one, other in pairs:
+        if other is not None:
+            close = 1e-5 * other.abs().max().item()
+            torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=close)
