@@ -1,0 +1,83 @@
+"""One model, one batch and TRL's trainers over them, for the tests against TRL."""
+
+import torch
+import trl
+from datasets import Dataset
+from tokenizers import Tokenizer, models
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from experiments.learner.scoring import Tokens, score
+
+PROMPTS = [[4, 5, 6], [7, 8, 9, 10, 11]]
+GROUP = 4
+REWARDS = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0])
+
+
+def tiny_model():
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=50, **sizes, **heads, pad_token_id=0))
+
+
+def tokenizer():
+    vocabulary = {f"t{i}": i for i in range(50)}
+    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="t3"))
+    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="t0", eos_token="t1")
+
+
+def tokens_of(lengths):
+    """Two prompts with four responses each, of these lengths."""
+    generator = torch.Generator().manual_seed(1)
+    responses = [torch.randint(4, 50, (n,), generator=generator).tolist() for n in lengths]
+    return Tokens.pack(PROMPTS, [0] * GROUP + [1] * GROUP, responses, 0, torch.device("cpu"))
+
+
+def scored(model, tokens, noise=0.3):
+    """(the policy's output with gradient, an older policy's and a reference's log-probs)."""
+    output = score(model, tokens, temperature=1.0)
+    generator = torch.Generator().manual_seed(2)
+    drift = noise * torch.randn(2, *tokens.mask.shape, generator=generator)
+    old, ref = (output.logp.detach() + drift).masked_fill(~tokens.mask, 0.0)
+    return output, old, ref
+
+
+def trainer(kind, model, folder, dataset, **options):
+    """TRL's trainer `kind`, e.g. GRPO, with nothing switched on that its paper lacks."""
+    arguments = {"output_dir": str(folder), "use_cpu": True, "bf16": False, "report_to": []}
+    arguments |= {"gradient_checkpointing": False, **options}
+    if kind == "DPO":
+        given = {"ref_model": tiny_model()}  # else it would look for one by name
+    else:
+        given = {"reward_funcs": lambda completions, **_: [0.0] * len(completions)}
+    return getattr(trl, f"{kind}Trainer")(
+        model=model,
+        args=getattr(trl, f"{kind}Config")(**arguments),
+        train_dataset=Dataset.from_dict(dataset),
+        processing_class=tokenizer(),
+        **given,
+    )
+
+
+def padded(tokens):
+    """What TRL's trainers with rewards call their inputs, before the log-probs."""
+    return {
+        "prompt_ids": tokens.prompts[tokens.prompt_of],
+        "prompt_mask": tokens.prompt_mask[tokens.prompt_of].long(),
+        "completion_ids": tokens.responses,
+        "completion_mask": tokens.mask.long(),
+    }
+
+
+def gradients(loss, model):
+    """Of every weight of the model, which has none left afterwards."""
+    model.zero_grad()
+    loss.backward()
+    found = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    return found
+
+
+def same(ours, theirs, factor=1.0):
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, factor * other, rtol=1e-4, atol=1e-6)
