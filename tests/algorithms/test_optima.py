@@ -11,16 +11,22 @@ from tests.algorithms.test_spo import (
     RESPONSES,
     ROWS,
     fit,
+    table_logp,
     total_variation,
     world,  # noqa: F401
 )
 
+SQUARED = {"loss": "squared", "beta": BETA}
 OPTIMAL = {
     "gvpo": {"beta": BETA},
     "tba": {"beta": BETA},
     "copg": {"beta": BETA},
     "dro": {"beta": BETA},
     "astar_po": {"beta": BETA, "value_beta": BETA},
+    "spo": {**SQUARED, "q0": "group"},
+    "spo with its value": {**SQUARED, "q0": "monte_carlo"},
+    "spo, advantage": {**SQUARED, "q0": "monte_carlo", "loss": "advantage"},
+    "spo, cross entropy": {**SQUARED, "q0": "monte_carlo", "loss": "cross_entropy"},
 }
 
 
@@ -53,31 +59,84 @@ def optimal_table(world):  # noqa: F811
     return flat.view_as(world["reference"]).log()
 
 
-def pull_at_optimum(name, world, writer, **options):  # noqa: F811
-    from tests.algorithms.test_spo import table_logp
+def made(name, **options):
+    return algorithms.make(name.split()[0].rstrip(","), reward_high=0.0, **options)
 
-    generator = torch.Generator().manual_seed(1)
-    drawn = torch.multinomial(writer, 40, replacement=True, generator=generator)
+
+def pull_at_optimum(algorithm, world, drawn):  # noqa: F811
+    """Norm of the gradient there, `drawn` being one prompt's responses."""
     table = optimal_table(world).requires_grad_(True)
-    loss_of(algorithms.make(name, **options), world, table_logp(table), drawn).backward()
+    loss_of(algorithm, world, table_logp(table), drawn).backward()
     return table.grad.norm().item()
+
+
+def writers(world):  # noqa: F811
+    """Who may have written: the optimum itself, anyone, the reference."""
+    anyone = torch.ones(len(RESPONSES)) / len(RESPONSES)
+    return {
+        "optimum": world["optimum"],
+        "anyone": anyone,
+        "reference": world["ref_logp"].sum(-1).exp(),
+    }
 
 
 @pytest.mark.parametrize("name", OPTIMAL)
 def test_at_the_optimum_nobodys_responses_have_a_pull(name, world):  # noqa: F811
-    uniform = torch.ones(len(RESPONSES)) / len(RESPONSES)
-    for writer in (world["optimum"], uniform, world["ref_logp"].sum(-1).exp()):
-        assert pull_at_optimum(name, world, writer, **OPTIMAL[name]) < 1e-9
+    for writer in writers(world).values():
+        generator = torch.Generator().manual_seed(1)
+        drawn = torch.multinomial(writer, 40, replacement=True, generator=generator)
+        assert pull_at_optimum(made(name, **OPTIMAL[name]), world, drawn) < 1e-9
+
+
+ON_POLICY = {
+    "rloo": {"kl_coef": BETA, "max_lag": 0},
+    "ppo": {"kl_coef": BETA, "critic": "separate"},
+    "reinforce_pp": {"kl_coef": BETA},
+}
+
+
+def mean_pull(name, world, writer, size=4, prompts=40_000):  # noqa: F811
+    """Norm of the mean gradient at the optimum over so many groups, in one batch."""
+    generator = torch.Generator().manual_seed(2)
+    drawn = torch.multinomial(writer, size * prompts, replacement=True, generator=generator)
+    table = optimal_table(world).requires_grad_(True)
+    logp = table_logp(table)
+    ones = torch.ones(len(drawn), dtype=torch.bool)
+    value = world["q0"].expand(len(drawn))
+    values = value.unsqueeze(-1).expand(MASK[drawn].shape)
+    batch = Batch(
+        mask=MASK[drawn],
+        rewards=world["rewards"][drawn],
+        keep=ones,
+        online=ones,
+        group_size=size,
+        behaviour_logp=logp.detach()[drawn],
+        ref_logp=world["ref_logp"][drawn],
+        values=values,
+    )
+    algorithm = made(name, **ON_POLICY[name])
+    output = PolicyOutput(logp=logp[drawn], entropy=logp[drawn], values=values)
+    algorithm.loss(output, algorithm.prepare(batch))[0].backward()
+    return table.grad.norm().item()
+
+
+@pytest.mark.parametrize("name", ON_POLICY)
+def test_with_the_kl_in_the_reward_fresh_responses_have_no_pull_on_average(name, world):  # noqa: F811
+    """RLOO's: none at all, since R − β log π/π_ref is the same for every response there."""
+    everyone = writers(world)
+    assert mean_pull(name, world, everyone["optimum"]) < (1e-9 if name == "rloo" else 0.01)
+    if name != "rloo":  # which takes foreign ones for its own
+        assert mean_pull(name, world, everyone["anyone"]) > 0.03
 
 
 def test_kimis_fixed_point_is_another_on_foreign_responses(world):  # noqa: F811
-    uniform = torch.ones(len(RESPONSES)) / len(RESPONSES)
-    assert pull_at_optimum("kimi", world, uniform, tau=BETA) > 1e-2
+    every = torch.arange(len(RESPONSES))
+    assert pull_at_optimum(made("kimi", tau=BETA), world, every) > 1e-2
 
 
-@pytest.mark.parametrize("name", ["gvpo", "dro"])
+@pytest.mark.parametrize("name", ["gvpo", "dro", "astar_po"])
 def test_frozen_foreign_responses_lead_to_it(name, world):  # noqa: F811
-    algorithm, every = algorithms.make(name, **OPTIMAL[name]), torch.arange(len(RESPONSES))
+    algorithm, every = made(name, **OPTIMAL[name]), torch.arange(len(RESPONSES))
     table = fit(world, lambda logp: loss_of(algorithm, world, logp, every), steps=60)
     assert total_variation(world["reference"], world["optimum"]) > 0.05
     assert total_variation(table, world["optimum"]) < 1e-3
