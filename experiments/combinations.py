@@ -54,6 +54,12 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
         raise UserError(
             f"eval.k={c.eval.k}; at least one lies between 1 and eval.samples={c.eval.samples}"
         )
+    if t.keep_best and c.eval.split != "validation":
+        raise UserError(
+            f"train.keep_best=true with eval.split={c.eval.split}: what chooses the weights cannot "
+            "judge them as well; set eval.split=validation, and evaluate the checkpoint afterwards "
+            "with model.path=RUN/checkpoints/best steps=0"
+        )
     judged = c.task.environment is None  # by the judge, whose tests these are
     if judged and c.task.reward.needs_all_tests and c.judge.early_stop:
         raise UserError(

@@ -134,6 +134,8 @@ class TrainConfig:
     weight_decay: NonNegativeFloat = 0.0
     checkpoint_every: NonNegativeInt = 20  # steps; 0: only at the end, and at an interrupt
     keep_checkpoints: PositiveInt = 2  # the last ones
+    # also the one that did best, by pass@k of the least eval.k; needs eval.split=validation
+    keep_best: bool = False
     keep_samples: bool = False  # every training sample stays in the run folder, for replay
 
     @property

@@ -30,6 +30,7 @@ MAY_CHANGE = (
     "train.micro_batch",
     "train.checkpoint_every",
     "train.keep_checkpoints",
+    "train.keep_best",
 )
 
 

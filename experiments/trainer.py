@@ -35,7 +35,7 @@ from experiments.runs import checkpoints
 from experiments.runs.interrupts import catch, held
 from experiments.runs.loggers import Logger, open_logger
 from experiments.runs.progress import Display
-from experiments.runs.records import Records
+from experiments.runs.records import BEST, Records
 from experiments.runs.state import BASE, check_base, progress_of, restore, tables_of, tensors_of
 from experiments.samples import kept
 from experiments.samples.metrics import sample_metrics
@@ -59,6 +59,7 @@ class Place:
 
     step: int = 0
     row: dict[str, Any] | None = None  # of a step that is trained, not yet measured
+    best: float = float("-inf")  # pass@k of the best evaluation of trained weights
     progress: dict[str, Any] | None = None  # None: there is no going on from here
     tables: dict[str, Any] = field(default_factory=dict)
 
@@ -147,17 +148,22 @@ def _loop(
     place: Place,
     save: Callable[[str], None],
 ) -> None:
-    measure = partial(_measure, config, parts, records, display, logger)
+    def measure(step: int, row: dict[str, Any], begin: float) -> None:
+        evaluated = _measure(config, parts, records, display, logger, step, row, begin)
+        place.note(parts, step, None)
+        score = display.pass_at[min(display.pass_at)]
+        if evaluated and config.train.keep_best and score > place.best:
+            place.best = score
+            save(BEST)
+
     if place.row is not None:
         measure(place.step, dict(place.row), time.monotonic())
-        place.note(parts, place.step, None)
     elif not place.step:
         _evaluate(0, config, parts, records, display)
     for step in range(place.step + 1, config.steps + 1):
         begin = time.monotonic()
         row = _train_step(step, config, parts, display, place)
         measure(step, row, begin)
-        place.note(parts, step, None)
         every = config.train.checkpoint_every
         if every and step % every == 0 and step < config.steps:
             save(f"step-{step}")
@@ -205,8 +211,8 @@ def _measure(
     step: int,
     row: dict[str, Any],
     begin: float,
-) -> None:
-    """What is known of a step once it is trained: its row, and at some an evaluation."""
+) -> bool:
+    """What is known of a step once it is trained: its row, and → whether it was evaluated."""
     evaluated = step == config.steps or (config.eval.every and step % config.eval.every == 0)
     if evaluated:
         with parts.ledger.phase("sync"):
@@ -220,6 +226,7 @@ def _measure(
     if evaluated:
         _evaluate(step, config, parts, records, display)
         logger.log({f"eval/pass@{k}": score for k, score in display.pass_at.items()}, step)
+    return bool(evaluated)
 
 
 def _evaluate(
@@ -268,7 +275,7 @@ def _save(
         if place.progress is not None:
             state = {
                 "step": place.step,
-                "place": {"step": place.step, "row": place.row, "progress": place.progress},
+                "place": {name: value for name, value in vars(place).items() if name != "tables"},
                 "pass_at": display.pass_at,
                 "config": parts.settings,
                 "base": {fact: records.info[fact] for fact in BASE},

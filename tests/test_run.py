@@ -100,6 +100,7 @@ MISTAKES = {
         ["algo=rloo", "train.replay_share=0.5"],
         ["train.replay_share=0.5", "replay.max_age=None", "algo.max_lag=200"],
     ),
+    "chosen by the test": (["train.keep_best=true"], ["eval.split=test", "eval.split=validation"]),
     "fraction stopped early": (["task.reward.kind=fraction"], ["judge.early_stop=false"]),
     "no k within n": (["eval.samples=3", "eval.k=[5]"], ["eval.k=[5]", "eval.samples=3"]),
     "missing value": (["model=local"], ["model.path"]),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PACKAGES = ("torch", "transformers", "hydra-core", "pandas", "docker", "numpy")
+BEST = "best"  # the checkpoint that did best by validation
 RESERVED = 2048  # bytes at the end of run.json: more than a last word takes
 
 
@@ -150,9 +151,9 @@ class Records:
         self.describe(checkpoints={**self.info["checkpoints"], name: step})
 
     def forget_checkpoints(self, keep: int) -> None:
-        """All but the last `keep` go."""
+        """All but the last `keep` and the best go."""
         known = self.info["checkpoints"]
-        gone = sorted(known, key=known.get)[:-keep]
+        gone = sorted(known.keys() - {BEST}, key=known.get)[:-keep]
         self.describe(checkpoints={name: known[name] for name in known if name not in gone})
         for name in gone:
             shutil.rmtree(self.folder / "checkpoints" / name, ignore_errors=True)

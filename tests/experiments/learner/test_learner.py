@@ -16,7 +16,7 @@ from experiments.config import TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
-from experiments.learner.assemble import micro_batches
+from experiments.learner.assemble import micro_batches, narrow
 from experiments.learner.learner import Learner
 from experiments.learner.models import frozen_copy
 from experiments.learner.optimiser import learning_rate_factor
@@ -74,6 +74,32 @@ def test_accumulated_gradients_equal_the_full_batchs(tiny, name):
         assert metrics == pytest.approx(results[0][0], abs=1e-5)
         for one, other in zip(gradients, results[0][1], strict=True):
             assert (one - other).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS.keys() - {"ppo-ewma"}))
+def test_by_default_a_batch_is_one_plain_step(tiny, name):
+    """To the bit: several steps from a batch, corrections and staleness are off and do nothing."""
+    samples = samples_from(tiny, REWARDS)
+    learner, plain = (learner_of(tiny, copy.deepcopy(ALGORITHMS[name])) for _ in "ab")
+    metrics = learner.update(samples, GROUP, None)
+    tokens, batch, _ = plain._assemble(samples, GROUP)
+    batch = plain.algorithm.prepare(batch)
+    kept = batch.keep.nonzero().squeeze(-1)
+    (rows,) = micro_batches(tokens.rows(kept), 64)
+    part = tokens.rows(kept[rows])
+    micro = narrow(batch.only_kept().rows(rows), part.mask.shape[1])
+    loss, _ = plain.algorithm.loss(plain._output(part), micro)
+    loss.backward()
+    for group in plain.optimiser.param_groups:
+        torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
+    assert metrics["loss"] == float(loss.detach())
+    for ours, theirs in zip(trained(learner), trained(plain), strict=True):
+        assert torch.equal(ours.grad, theirs.grad)
+
+
+def trained(learner):
+    parameters = [p for group in learner.optimiser.param_groups for p in group["params"]]
+    return [parameter for parameter in parameters if parameter.grad is not None]
 
 
 def test_an_algorithm_gets_just_what_it_needs(tiny):
