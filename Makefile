@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install run resume export sweep study atlas report compare test test-slow test-vllm lint \
-	nano sandbox-image doctor bench-generate bench-judge bench-prepare clean
+	nano sandbox-image doctor bench-generate bench-judge bench-prepare bench-report clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -93,6 +93,9 @@ doctor: $(READY) ## what this machine can do for the sandbox
 
 bench-generate: $(or $(wildcard $(VLLM_READY)),$(READY)) ## tokens per second: our loop, transformers' generate, vLLM where it is
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.generate $(ARGS)
+
+bench-report: $(READY) ## a report of 1,000 runs and of a million evaluation rows: seconds, memory, page
+	$(PY) -m experiments.benchmarks.report $(ARGS)
 
 bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start on it
 	$(PY) -m experiments.benchmarks.prepare

@@ -17,7 +17,7 @@ from analysis.labels import plain
 from analysis.metrics import bounds, judged, metrics, pass_scores
 from analysis.robust import interquartile_mean, performance_profile
 from analysis.runs import Run
-from analysis.stages import Stage, samples_per_problem
+from analysis.stages import Stage
 
 BUDGET = {
     "generated_tokens": "budget/generated_tokens",
@@ -76,7 +76,7 @@ def _result_row(stage: Stage) -> dict[str, object]:
         "seeds": len(stage.runs),
         "step": stage.step,
         "problems": max(samples["problem"].nunique() for samples in stage.samples),
-        "samples": max(map(samples_per_problem, stage.samples)),
+        "samples": max(stage.sizes),
     }
     for metric in metrics(stage.ks):
         row |= named(grid_interval(stage.grids.get(metric.name), metric.name), metric.name)
@@ -156,10 +156,11 @@ def pass_at_k_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
     """Columns label, k, mean, low, high for every k up to the samples that a problem has."""
     rows = []
     for stage in all_stages:
-        at = range(1, max(map(samples_per_problem, stage.samples)) + 1)
+        at = range(1, max(stage.sizes) + 1)
         per_run = [pass_scores(samples, at) for samples in stage.samples]
+        by_metric = grids(range(len(per_run)), per_run)
         for k in at:
-            found = interval_of(per_run, f"pass@{k}")
+            found = grid_interval(by_metric.get(f"pass@{k}"), f"pass@{k}")
             if not np.isnan(found.mean):
                 rows.append((stage.label, k, found.mean, found.low, found.high))
     return pd.DataFrame(rows, columns=["label", "k", "mean", "low", "high"])

@@ -7,7 +7,6 @@ extrapolated. Between two evaluations of a run each problem's score is taken to 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from analysis.aggregate import AREA, grid_interval, named
 from analysis.curves import X_AXES, spent_at
 from analysis.differences import Pair, difference_table, pairs, tier_table
 from analysis.groups import Group
-from analysis.metrics import curve_scores
+from analysis.metrics import evaluated
 from analysis.runs import Run
 from analysis.stages import Scored
 
@@ -30,11 +29,6 @@ class AtBudget(Scored):
     def __init__(self, group: Group, x: str, budget: float, ks: Sequence[int]) -> None:
         self.label, self.seeds = group.label, tuple(run.seed for run in group.complete)
         self.scores = [scores_at(run, x, budget, tuple(ks)) for run in group.complete]
-
-
-@cache
-def _scores(run: Run, step: int, ks: tuple[int, ...]) -> pd.DataFrame:
-    return curve_scores(run.evaluation(step), ks)
 
 
 def way(run: Run, x: str) -> tuple[list[int], np.ndarray]:
@@ -59,10 +53,10 @@ def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> pd.DataFr
     steps, at = way(run, x)
     after = int(np.searchsorted(at, budget).clip(1, len(at) - 1))
     share = _share(at[after - 1], at[after], budget)
-    found = _mixed(*(_scores(run, steps[i], ks) for i in (after - 1, after)), share)
+    found = _mixed(*(evaluated(run, steps[i], ks) for i in (after - 1, after)), share)
     values = [
         part[part["metric"] == "pass@1"].set_index("problem")["value"]
-        for part in (*(_scores(run, step, ks) for step in steps[:after]), found)
+        for part in (*(evaluated(run, step, ks) for step in steps[:after]), found)
     ]
     places = np.append(at[:after], budget)
     means = pd.concat(values, axis=1, join="inner")
@@ -126,18 +120,20 @@ def _first(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return whole[["axis", "budget", *whole.columns.drop(["axis", "budget"])]]
 
 
-def threshold_table(groups: Sequence[Group]) -> pd.DataFrame:
+def threshold_table(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.DataFrame:
     """thresholds.csv: axis, label, threshold, seeds, reached, budget.
 
     The threshold is the least pass@1 at which a group ended, which all are so to be asked for;
     `reached` is how many seeds came there, `budget` what these had spent when they first did.
     """
     groups = [group for group in groups if group.last_step > 0]
-    ends = [np.mean([_pass(run, group.last_step) for run in group.complete]) for group in groups]
+    ends = [
+        np.mean([_pass(run, group.last_step, ks) for run in group.complete]) for group in groups
+    ]
     rows = []
     for x in X_AXES:
         for group in groups:
-            spent = [first_at(run, x, min(ends)) for run in group.complete]
+            spent = [first_at(run, x, min(ends), ks) for run in group.complete]
             reached = [one for one in spent if not np.isnan(one)]
             mean = np.mean(reached) if reached else np.nan
             rows.append((x, group.label, min(ends), len(spent), len(reached), mean))
@@ -145,10 +141,10 @@ def threshold_table(groups: Sequence[Group]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def first_at(run: Run, x: str, threshold: float) -> float:
+def first_at(run: Run, x: str, threshold: float, ks: Sequence[int] = (1,)) -> float:
     """What the run had spent when pass@1 first was `threshold`; NaN where it never was."""
     steps, at = way(run, x)
-    values = [_pass(run, step) for step in steps]
+    values = [_pass(run, step, ks) for step in steps]
     for i, value in enumerate(values):
         if value >= threshold:
             if i == 0:
@@ -158,6 +154,6 @@ def first_at(run: Run, x: str, threshold: float) -> float:
     return float("nan")
 
 
-def _pass(run: Run, step: int) -> float:
-    scores = _scores(run, step, (1,))
+def _pass(run: Run, step: int, ks: Sequence[int]) -> float:
+    scores = evaluated(run, step, tuple(ks))
     return float(scores.loc[scores["metric"] == "pass@1", "value"].mean())

@@ -11,7 +11,7 @@ from analysis.groups import Group
 from analysis.labels import differing_keys, listed, plain
 from analysis.metrics import DISTINCT, TITLES
 from analysis.runs import Run
-from analysis.stages import Stage, samples_per_problem
+from analysis.stages import Stage
 
 FEW_SEEDS = 5
 FEW_PROBLEMS = 10
@@ -208,7 +208,7 @@ def _problems(stage: Stage) -> frozenset[str]:
 
 
 def _samples(stage: Stage) -> int:
-    return max(map(samples_per_problem, stage.samples))
+    return max(stage.sizes)
 
 
 def _range(amounts: dict[str, float]) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.aggregate import interval_of, named
+from analysis.aggregate import grid_interval, named
+from analysis.grid import grids
 from analysis.groups import Group
-from analysis.metrics import DISTINCT, curve_scores
+from analysis.metrics import DISTINCT, evaluated
 from analysis.runs import Run
 
 # Each axis is the sum of those of its columns that were recorded. What the reference writes for
@@ -22,27 +23,34 @@ X_AXES = {
 }
 NOT_CHARGED = {"wall_time": "time/evaluate_s"}
 KL_STEPS = 10
-MEASURED = ("pass@1", DISTINCT)
 
 
-def evaluation_curve(groups: Sequence[Group]) -> pd.DataFrame:
-    """Every evaluation: label, seeds, the X_AXES, kl_ref, and MEASURED with _low and _high.
+def window(groups: Sequence[Group]) -> int:
+    """Over how many steps rewards are averaged, a twentieth of the longest run."""
+    longest = max((len(run.metrics) for group in groups for run in group.runs), default=0)
+    return max(1, longest // 20)
+
+
+def evaluation_curve(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.DataFrame:
+    """Every evaluation: label, seeds, the X_AXES, kl_ref, and pass@1, pass@k for the greatest k and
+    DISTINCT with _low and _high.
 
     An evaluation is averaged over the runs that have it, and placed at their mean budget and KL.
     """
     rows = []
+    measured = dict.fromkeys(["pass@1", f"pass@{ks[-1]}", DISTINCT])
     for group in groups:
         for step in sorted({step for run in group.runs for step in run.evaluated_steps}):
             runs = [run for run in group.runs if step in run.evaluated_steps]
             row = {"label": group.label, "seeds": len(runs)}
             row |= {x: np.mean([spent_at(run, step, x) for run in runs]) for x in X_AXES}
             row["kl_ref"] = np.mean([kl_at(run, step) for run in runs])
-            per_run = [curve_scores(run.evaluation(step)) for run in runs]
-            for metric in MEASURED:
-                row |= named(interval_of(per_run, metric), metric)
+            found = grids(range(len(runs)), [evaluated(run, step, tuple(ks)) for run in runs])
+            for metric in measured:
+                row |= named(grid_interval(found.get(metric), metric), metric)
             rows.append(row)
-    measured = [f"{metric}{end}" for metric in MEASURED for end in ("", "_low", "_high")]
-    return pd.DataFrame(rows, columns=["label", "seeds", *X_AXES, "kl_ref", *measured])
+    columns = [f"{metric}{end}" for metric in measured for end in ("", "_low", "_high")]
+    return pd.DataFrame(rows, columns=["label", "seeds", *X_AXES, "kl_ref", *columns])
 
 
 def spent(run: Run, x: str) -> pd.Series:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.differences import Pair
 from analysis.power import Noise, needed, noise, sampling_variance, smallest_difference
-from analysis.stages import Stage, samples_per_problem
+from analysis.stages import Stage
 
 WISH = 0.05  # the difference for which the report says what would be needed
 
@@ -28,7 +28,7 @@ def design_table(groups: Sequence[Stage], found: Sequence[Pair], wish: float) ->
             continue
         a, b = by_label[one.a], by_label[one.b]
         parts = noise_of(one, a, b)
-        samples = min(samples_per_problem(part) for part in (*a.samples, *b.samples))
+        samples = min(*a.sizes, *b.sizes)
         row: dict[str, object] = {"a": one.a, "b": one.b, "metric": one.metric}
         row["smallest_difference"] = float(smallest_difference(one.spread))
         row |= {f"of_{name}": share for name, share in parts.shares().items()}

@@ -8,7 +8,7 @@ difference is not that of the two groups' own means, which rest on other problem
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
 
 import numpy as np
@@ -41,7 +41,6 @@ class Pair:
     improvement: float
     seeds: int
     problems: int
-    p: float
     spread: Spread | None = None
     adjusted: float = NAN
 
@@ -60,7 +59,7 @@ class Pair:
 
 def pair(a: str, b: str, metric: str, of_a: Grid | None, of_b: Grid | None) -> Pair:
     """The paired difference of two groups' grids; None where a group has none of the metric."""
-    nothing = Pair(a, b, metric, Interval(NAN, NAN, NAN), NAN, 0, 0, NAN)
+    nothing = Pair(a, b, metric, Interval(NAN, NAN, NAN), NAN, 0, 0)
     if of_a is None or of_b is None:
         return nothing
     of_a, of_b = shared(of_a, of_b)
@@ -70,13 +69,13 @@ def pair(a: str, b: str, metric: str, of_a: Grid | None, of_b: Grid | None) -> P
     found = spread(of_a.terms() - of_b.terms())
     most = bounds(metric)[1]
     seeds, problems = int(both.any(axis=1).sum()), int(both.any(axis=0).sum())
-    difference, p = ends(found, (-most, most)), float(found.p_value())
+    difference = ends(found, (-most, most))
     if seeds == 1:
-        difference, p = Interval(difference.mean, NAN, NAN), NAN
+        difference = Interval(difference.mean, NAN, NAN)
     improvement = probability_of_improvement(
         np.where(both, of_a.values, NAN), np.where(both, of_b.values, NAN)
     )
-    return Pair(a, b, metric, difference, improvement, seeds, problems, p, found)
+    return Pair(a, b, metric, difference, improvement, seeds, problems, found)
 
 
 def pairs(groups: Sequence[Scored], metrics: Iterable[str]) -> list[Pair]:
@@ -87,9 +86,20 @@ def pairs(groups: Sequence[Scored], metrics: Iterable[str]) -> list[Pair]:
             pair(a.label, b.label, metric, a.grids.get(metric), b.grids.get(metric))
             for a, b in combinations(groups, 2)
         ]
-        adjusted = holm([one.p for one in family])
+        adjusted = holm(p_values(family))
         found += [replace(one, adjusted=p) for one, p in zip(family, adjusted, strict=True)]
     return found
+
+
+def p_values(found: Sequence[Pair]) -> list[float]:
+    """Two-sided, of each difference against 0, all at once; NaN with one seed or nothing shared."""
+    p = np.full(len(found), NAN)
+    tested = [i for i, one in enumerate(found) if one.seeds > 1]
+    if tested:
+        spreads = [found[i].spread for i in tested]
+        parts = (np.array([getattr(one, f.name) for one in spreads]) for f in fields(Spread))
+        p[tested] = Spread(*parts).p_value()
+    return p.tolist()
 
 
 def difference_table(found: Iterable[Pair]) -> pd.DataFrame:

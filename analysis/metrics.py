@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from analysis.diversity import (
@@ -21,6 +22,8 @@ from analysis.pass_at_k import KS, pass_at_k
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from analysis.runs import Run
 
 DRAWN = 5  # accepted programs per problem that distinct_of_5 draws
 DISTINCT = f"distinct_of_{DRAWN}"
@@ -134,15 +137,16 @@ def diversity_scores(samples: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows: list[tuple[str, str, float, float]] = []
-    for problem, group in judged(samples).groupby("problem"):
-        forms = accepted_forms(group)
+    of_problem = accepted_forms(samples)
+    for problem, programs in _by_problem(judged(samples)).items():
+        forms = of_problem.get(problem, [])
         if forms:
             rows.append((problem, "distinct_ratio", distinct_ratio(forms), float(len(forms))))
         if len(forms) >= 2:
             rows.append((problem, "edit_distance", mean_edit_distance(forms), 1.0))
         if len(forms) >= DRAWN:
             rows.append((problem, DISTINCT, distinct_share(forms, DRAWN), 1.0))
-        if (share := distinct_n(list(group["program"]), 2)) is not None:
+        if (share := distinct_n(programs, 2)) is not None:
             rows.append((problem, "distinct_2", share, 1.0))
     table = pd.DataFrame(rows, columns=["problem", "metric", "value", "weight"])
     return pd.concat([table, entropy_scores(samples)], ignore_index=True)
@@ -178,14 +182,31 @@ def curve_scores(samples: pd.DataFrame, ks: Sequence[int] = (1,)) -> pd.DataFram
 
     rows = [
         (problem, DISTINCT, distinct_share(forms, DRAWN), 1.0)
-        for problem, group in judged(samples).groupby("problem")
-        if len(forms := accepted_forms(group)) >= DRAWN
+        for problem, forms in accepted_forms(samples).items()
+        if len(forms) >= DRAWN
     ]
     table = pd.DataFrame(rows, columns=["problem", "metric", "value", "weight"])
     return pd.concat([pass_scores(samples, sorted({1, *ks})), table], ignore_index=True)
 
 
-def accepted_forms(samples: pd.DataFrame) -> list[str]:
-    """The normal forms of the accepted programs, without those that this Python cannot parse."""
-    accepted = samples.loc[samples["verdict"] == "ACCEPTED", "program"]
-    return [form for program in accepted if (form := normal_form(program)) is not None]
+@cache
+def evaluated(run: Run, step: int, ks: tuple[int, ...]) -> pd.DataFrame:
+    """`curve_scores` of one evaluation of a run, found once."""
+    return curve_scores(run.evaluation(step), ks)
+
+
+def accepted_forms(samples: pd.DataFrame) -> dict[str, list[str]]:
+    """Problem → normal forms of its accepted programs, without those that cannot be parsed."""
+    accepted = _by_problem(samples[samples["verdict"] == "ACCEPTED"])
+    return {
+        problem: [form for program in programs if (form := normal_form(program)) is not None]
+        for problem, programs in accepted.items()
+    }
+
+
+def _by_problem(samples: pd.DataFrame) -> dict[str, list[str]]:
+    """Problem → its programs in their order; the problems sorted."""
+    found: dict[str, list[str]] = {}
+    for problem, program in zip(samples["problem"], samples["program"], strict=True):
+        found.setdefault(problem, []).append(program)
+    return dict(sorted(found.items()))

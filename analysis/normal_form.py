@@ -7,18 +7,21 @@ constants, and the names that it uses from Python and its libraries stay.
 from __future__ import annotations
 
 import ast
+import os
 import warnings
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
+from multiprocessing import get_context
 
-MAX_CHARS = (
-    65_536  # the parser needs up to a kilobyte for each; no longer text is a contest program
-)
+# The parser needs up to a kilobyte for each, and no contest program is longer.
+MAX_CHARS = 65_536
+MANY = 5_000  # new programs for which it pays to start processes
+_prepared: dict[str, str | None] = {}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-@lru_cache(maxsize=1 << 16)
 def normal_form(program: str) -> str | None:
     """The program's text after parsing, canonical renaming and unparsing; None if it cannot parse
     or has more than MAX_CHARS characters.
@@ -28,6 +31,27 @@ def normal_form(program: str) -> str | None:
     their variable equal two loops that do not. Builtins and modules keep theirs, and so do
     attributes, methods and keywords of calls, of which the text alone does not tell whose they are.
     """
+    return _prepared[program] if program in _prepared else _found(program)
+
+
+def prepare(programs: Iterable[str]) -> None:
+    """Find the normal forms of these programs ahead and keep them; of many on all cores."""
+    new = [program for program in dict.fromkeys(programs) if program not in _prepared]
+    cores = len(os.sched_getaffinity(0))
+    if len(new) < MANY or cores == 1:
+        _prepared.update((program, normal_form(program)) for program in new)
+        return
+    size = len(new) // (8 * cores) + 1
+    with ProcessPoolExecutor(cores, get_context("forkserver")) as pool:
+        _prepared.update(zip(new, pool.map(_find, new, chunksize=size), strict=True))
+
+
+@lru_cache(maxsize=1 << 16)
+def _found(program: str) -> str | None:
+    return _find(program)
+
+
+def _find(program: str) -> str | None:
     if len(program) > MAX_CHARS:
         return None
     try:

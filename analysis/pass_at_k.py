@@ -6,11 +6,13 @@ closed form below averages over all choices of k samples.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import comb
 
 KS = (1, 5, 10)  # where nobody asks for others
 
 
+@lru_cache(maxsize=1 << 16)
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Unbiased estimate of pass@k from n samples, c of them accepted (a number in [0, 1]).
 

@@ -96,7 +96,20 @@ def needed(pair: Spread, parts: Noise, samples: int, wish: float) -> dict[str, f
 def _enough(
     pair: Spread, parts: Noise, wish: float, tried: np.ndarray, what: str, samples: int = 1
 ) -> float:
-    """The least of `tried` with which `wish` can be seen."""
+    """The least of `tried` with which `wish` can be seen; more of anything lets one see more."""
+    coarse = tried[:: max(1, int(np.sqrt(len(tried))))]
+    seen = _sees(pair, parts, wish, coarse, what, samples)
+    place = int(seen.argmax()) if seen.any() else len(coarse)
+    ends = (coarse[place - 1] if place else 0, coarse[place] if seen.any() else tried[-1])
+    fine = tried[(tried > ends[0]) & (tried <= ends[1])]
+    found = fine[_sees(pair, parts, wish, fine, what, samples)]
+    return float(found.min()) if found.size else float("inf")
+
+
+def _sees(
+    pair: Spread, parts: Noise, wish: float, tried: np.ndarray, what: str, samples: int
+) -> np.ndarray:
+    """Whether `wish` could be seen with so many of `what`, the rest as it is."""
     now = {"seeds": pair.seeds, "samples": samples, "problems": pair.problems}[what]
     less = now / tried
     sampling = np.nan_to_num(parts.sampling)
@@ -111,5 +124,4 @@ def _enough(
         tried if what == "seeds" else np.full_like(tried, pair.seeds),
         tried if what == "problems" else np.full_like(tried, pair.problems),
     )
-    seen = tried[smallest_difference(then) <= wish]
-    return float(seen.min()) if seen.size else float("inf")
+    return smallest_difference(then) <= wish

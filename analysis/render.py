@@ -1,16 +1,16 @@
-"""Tables for people: Markdown, terminal and HTML forms of what `analysis.aggregate` computed."""
+"""Tables for people: what `analysis.aggregate` computed as cells, Markdown and terminal tables."""
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.aggregate import AREA
 from analysis.answer import answer, headlines, matrix
+from analysis.costs import PHASES
 from analysis.metrics import DISTINCT, TITLES, Metric, metrics
+from analysis.readable import readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from analysis.sections import Section
 
-TEMPLATE = Path(__file__).with_name("report.html.j2")
 NOTHING = "–"
 MATRIX_LABELS = 12
 AXIS_WORDS = {
@@ -163,13 +162,13 @@ def equal_budget_cells(table: pd.DataFrame, shown: Sequence[str]) -> list[tuple[
     """Title and cells of equal_budget.csv, for each axis; these metrics and what they average."""
     found = []
     for (axis, budget), part in table.groupby(["axis", "budget"], sort=False) if len(table) else ():
-        names = [name for name in part["metric"].unique() if name in shown or name == AREA]
+        names = [name for name in (*shown, AREA) if name in set(part["metric"])]
         rows = []
         for label in part["label"].unique():
             own = part[part["label"] == label].set_index("metric")
             rows.append([label, *(_with_tier(own, name) for name in names)])
         spent = f"{minutes(budget)} minutes" if axis == "wall_time" else count(budget)
-        title = f"{spent}: {AXIS_WORDS[axis]}"
+        title = f"{AXIS_WORDS[axis]}: {spent}"
         found.append((title, (["", *(TITLES.get(name, name) for name in names)], rows)))
     return found
 
@@ -180,6 +179,29 @@ def _with_tier(own: pd.DataFrame, name: str) -> str:
     row = own.loc[name]
     shown = f"{number(row['mean'])} [{number(row['low'], 2)}, {number(row['high'], 2)}]"
     return shown if missing(row["tier"]) else f"{shown} tier {row['tier']:.0f}"
+
+
+def cost_cells(table: pd.DataFrame) -> Cells:
+    """Heading and rows of costs.csv: minutes by phase, seconds a step, peak memory."""
+    if not len(table):
+        return [], []
+    spent = {f"{phase}_s": words for phase, words in PHASES.items()}
+    spent |= {"trained_s": "all of training", "evaluate_s": "evaluating (not charged)"}
+    shown = [name for name in spent if table[name].notna().any() and (table[name] > 0).any()]
+    memory = [name for name in ("peak_mb", "gpu_peak_mb") if table[name].notna().any()]
+    titles = {"peak_mb": "peak memory, MB", "gpu_peak_mb": "peak GPU memory, MB"}
+    heading = ["", *(spent[name] for name in shown), "seconds a step", "judge CPU, min"]
+    rows = [
+        [
+            row["label"],
+            *(minutes(row[name]) for name in shown),
+            number(row["step_s"], 2),
+            minutes(row["judge_cpu_s"]),
+            *(count(row[name]) for name in memory),
+        ]
+        for row in table.to_dict("records")
+    ]
+    return [*heading, *(titles[name] for name in memory)], rows
 
 
 def verdict_cells(table: pd.DataFrame) -> Cells:
@@ -238,7 +260,7 @@ def markdown(parts: Sequence[tuple[Section, pd.DataFrame]], skipped: Sequence[st
         if section.notes:
             notes = "\n".join(f"- {sentence}" for sentence in section.notes)
             written += ["To bear in mind:", notes]
-    return "\n\n".join(written) + "\n"
+    return readable("\n\n".join(written)) + "\n"
 
 
 def terminal_table(results: pd.DataFrame, ks: Sequence[int]) -> Table:
@@ -273,26 +295,3 @@ def terminal_table(results: pd.DataFrame, ks: Sequence[int]) -> Table:
         counts = [str(row["step"])] * steps + [str(row["seeds"])]
         table.add_row(Text(row["label"]), *counts, *cells, number(row.get("gain"), 2))
     return table
-
-
-def data_uri(svg: Path) -> str:
-    """The image itself, so that the page needs no second file."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode()
-
-
-def html(context: Mapping[str, Any]) -> str:
-    """Fill the page's template; everything that comes from a run folder is escaped."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.globals |= {
-        "number": number,
-        "count": count,
-        "minutes": minutes,
-        "interval": interval,
-        "missing": missing,
-        "plural": plural,
-    }
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(context)

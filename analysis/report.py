@@ -123,7 +123,8 @@ def report(runs: Sequence[Run], skipped: Sequence[str], out: Path) -> None:
     from rich.console import Console
 
     from analysis.answer import answer
-    from analysis.page import write
+    from analysis.page.write import write
+    from analysis.readable import readable
     from analysis.render import terminal_table
     from analysis.sections import sections
 
@@ -136,13 +137,13 @@ def report(runs: Sequence[Run], skipped: Sequence[str], out: Path) -> None:
         if len(parts) > 1:
             console.rule(section.name, align="left", style="dim")
         for sentence in answer(section):
-            console.print(sentence, markup=False)
+            console.print(readable(sentence), markup=False)
         if len(results):
             console.print(terminal_table(results, section.ks))
         for sentence in section.notes:
-            console.print(f"note: {sentence}", markup=False)
+            console.print(f"note: {readable(sentence)}", markup=False)
     for sentence in skipped:
-        console.print(f"note: {sentence}", markup=False)
+        console.print(f"note: {readable(sentence)}", markup=False)
     print(f"report: {out / 'report.html'}")
 
 

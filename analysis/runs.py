@@ -71,6 +71,11 @@ class Run:
         """The samples of the evaluation at `step`."""
         return self.evals[self.evals["step"] == step]
 
+    def prompts(self) -> dict[str, str]:
+        """Problem → what the model was asked; empty where the run folder does not say."""
+        table = _table(self.path, "problems.parquet", ("problem", "prompt"), required=False)
+        return dict(zip(table["problem"], table["prompt"], strict=True))
+
     @property
     def evaluated_steps(self) -> list[int]:
         return sorted(int(step) for step in self.evals["step"].unique())
@@ -181,7 +186,8 @@ def _table(path: Path, name: str, columns: tuple[str, ...], required: bool) -> p
 def _empty(columns: tuple[str, ...]) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame(columns=list(columns)).astype({"step": "int64"})
+    table = pd.DataFrame(columns=list(columns))
+    return table.astype({"step": "int64"}) if "step" in columns else table
 
 
 def _journal(path: Path) -> pd.DataFrame | None:

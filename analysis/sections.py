@@ -10,6 +10,7 @@ from analysis.caveats import caveats
 from analysis.differences import Pair, pairs
 from analysis.groups import Group, group_runs
 from analysis.metrics import metrics
+from analysis.normal_form import prepare
 from analysis.runs import Run
 from analysis.stages import Stage, ks_of, stages
 
@@ -41,6 +42,8 @@ class Section:
 
 def sections(runs: Sequence[Run]) -> list[Section]:
     """The runs by experiment, sorted by its name; labels say what differs within it."""
+    accepted = (run.evals.loc[run.evals["verdict"] == "ACCEPTED", "program"] for run in runs)
+    prepare(program for programs in accepted for program in programs.unique())
     by_name: dict[str, list[Run]] = {}
     for run in runs:
         by_name.setdefault(run.experiment, []).append(run)

@@ -58,6 +58,11 @@ class Stage(Scored):
         return [counts(samples) for samples in self.samples]
 
     @cached_property
+    def sizes(self) -> list[int]:
+        """The most samples that a problem has, for each run."""
+        return [samples_per_problem(samples) for samples in self.samples]
+
+    @cached_property
     def samples(self) -> list[pd.DataFrame]:
         """The evaluation's samples, one frame per run."""
         return [run.evaluation(self.step) for run in self.runs]

@@ -135,7 +135,7 @@ def info_of(algo, seed, status, changes):
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run():
     """A function that writes a run folder and returns its path."""
 

@@ -14,19 +14,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Page(html.parser.HTMLParser):
-    """Collects the text, the image sources and the tags left open."""
+    """Collects the text, the panels of figures, the tags left open and what lies outside."""
 
     def __init__(self, text):
         super().__init__()
-        self.words, self.images, self.open, self.outside = [], [], [], []
+        self.words, self.panels, self.open, self.outside = [], [], [], []
         self.links, self.places = set(), set()
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         named = dict(attrs)
-        if tag == "img":
-            self.images.append(named["src"])
-        if tag in ("script", "link", "iframe"):
+        if tag == "svg" and named["class"] == "panel":
+            self.panels.append(named["aria-label"])
+        if tag in ("link", "iframe", "img") or "src" in named:
             self.outside.append(tag)
         if "href" in named:
             self.links.add(named["href"])
@@ -39,7 +39,7 @@ class Page(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.open[-1:] != ["style"]:
+        if self.open[-1:] not in (["style"], ["script"]):
             self.words.append(data)
 
 
@@ -80,8 +80,10 @@ def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
     page = Page((out / "report.html").read_text())
     assert page.open == []
     assert page.outside == []
-    assert len(page.images) == 7
-    assert all(source.startswith("data:image/svg+xml;base64,") for source in page.images)
+    # Two of the headline; reward, pass@1, pass@10 and diversity on four axes, less the reward
+    # against the KL; one of pass@k.
+    assert len(page.panels) == 2 + 4 * 4 + 3 + 1
+    assert all("spo" in said for said in page.panels)
     text = " ".join(page.words)
     for words in ("spo-1", "0123abc", "d4ta", "Fewer than 5 seeds", "distinct of 5"):
         assert words in text
@@ -111,8 +113,8 @@ def test_each_experiment_has_a_section_and_labels_that_can_be_read(tmp_path, mak
     page = Page((out / "report.html").read_text())
     assert page.open == page.outside == []
     assert page.links == page.places
-    assert len(page.links) == 3
-    assert len(page.images) == 2 * 7
+    assert page.places == {"#content", "#words", "#a-b", "#a-b-1", "#broken"}
+    assert len(page.panels) == 2 * (2 + 4 * 4 + 3 + 1)
     table = pd.read_csv(out / "table.csv")
     assert table["step"].dtype == int
     assert set(table["experiment"]) == {"a b", "a/b"}
@@ -146,8 +148,36 @@ def test_text_from_run_folders_is_escaped(tmp_path, make_run):
     make_run(tmp_path / "outputs", status="failed", info={"error": error, "sandbox": error})
     assert main([f"runs={tmp_path}/outputs", f"out={tmp_path}/report"]) == 0
     page = (tmp_path / "report" / "report.html").read_text()
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_control_characters_are_shown_and_do_nothing(tmp_path, make_run, capsys):
+    error = "\x1b[2J \u202e back \x00"
+    make_run(tmp_path / "outputs", status="failed", info={"error": error})
+    out = tmp_path / "report"
+    assert main([f"runs={tmp_path}/outputs", f"out={out}"]) == 0
+    texts = [(out / name).read_text() for name in ("report.html", "table.md")]
+    for text in (*texts, capsys.readouterr().out):
+        assert "⟨U+001B⟩[2J ⟨U+202E⟩ back ⟨U+0000⟩" in " ".join(text.split())
+        assert not set(error) & set(text) - set(" [2J back")
+
+
+def test_every_table_is_there_as_csv_and_parquet_and_the_main_ones_as_latex(tmp_path, make_run):
+    for algo in ("ppo", "spo"):
+        for seed in (0, 1):
+            make_run(tmp_path / "outputs", algo, seed, problems=6)
+    out = tmp_path / "report"
+    assert main([f"runs={tmp_path}/outputs", f"out={out}"]) == 0
+    tables = sorted(out.glob("*.csv"))
+    assert len(tables) == 15
+    for table in tables:
+        there = pd.read_parquet(table.with_suffix(".parquet"))
+        read = pd.read_csv(table)
+        assert list(there.columns) == list(read.columns) and len(there) == len(read)
+    tex = (out / "table.tex").read_text()
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 4
+    assert r"95 \% intervals" in tex and "−" not in tex
 
 
 def test_a_damaged_run_ends_it_before_anything_is_written(tmp_path, make_run, capsys):

@@ -1,0 +1,93 @@
+"""What the page shows of a section: tables as text, figures as SVG, programs packed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis import curves, render
+from analysis.answer import answer, headlines
+from analysis.facts import facts, settings_that_differ
+from analysis.metrics import DISTINCT, TITLES
+from analysis.page import figures, samples
+from analysis.sections import Section
+
+
+def section_context(
+    section: Section, tables: Mapping[str, pd.DataFrame], place: str, share: float
+) -> dict[str, Any]:
+    """The template's names; `share` of the page's room for programs is this section's."""
+    results = tables["table.csv"]
+    context = {
+        "name": section.name,
+        "place": place,
+        "groups": section.groups,
+        "notes": section.notes,
+        "answer": [_titled(sentence, section) for sentence in answer(section)],
+        "least": section.ks[0],
+        "most": section.ks[-1],
+        "matrices": [],
+        "facts": facts(section.runs),
+        "settings": settings_that_differ(section.groups),
+        "runs": tables["runs.csv"].to_dict("records"),
+        "results": results.to_dict("records"),
+        "figures": [],
+        "way": "–",
+    }
+    if not section.stages:
+        return context
+    explored, kept = samples.explorer(section, share)
+    return (
+        context
+        | _figures(section, tables)
+        | {
+            "equal": render.equal_budget_cells(tables["equal_budget.csv"], headlines(section)),
+            "matrices": render.matrices(section),
+            "power": render.power_cells(tables["power.csv"], headlines(section)),
+            "way": render.way(results, section.ks),
+            "evaluated": render.evaluated(results),
+            "metrics": render.measured_metrics(results, section.ks),
+            "budgets": render.budget_cells(results),
+            "costs": render.cost_cells(tables["costs.csv"]),
+            "health": tables["health.csv"].to_dict("records"),
+            "difficulties": render.difficulty_cells(tables["difficulty.csv"]),
+            "verdicts": render.verdict_cells(tables["verdicts.csv"].set_index("label")),
+            "packed": samples.packed({"matrix": samples.matrix(section), "explorer": explored}),
+            "kept": kept,
+        }
+    )
+
+
+def _titled(sentence: str, section: Section) -> tuple[str, str]:
+    """The metric that a sentence is about, "" where it is about none, and the rest."""
+    for metric in headlines(section):
+        title = f"{TITLES.get(metric, metric)}: "
+        if sentence.startswith(title):
+            return title.removesuffix(": "), sentence.removeprefix(title)
+    return "", sentence
+
+
+def _figures(section: Section, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """The figures, how each group is drawn, and how many of how many groups are."""
+    results, curve, ks = tables["table.csv"], tables["curve.csv"], section.ks
+    shown = figures.drawn(results, ks)
+    bases = set(results.loc[results["step"] == 0, "label"])
+    style = figures.styles(shown, bases & set(shown))
+    window = curves.window(section.groups)
+    metrics = list(dict.fromkeys(["pass@1", f"pass@{ks[-1]}", DISTINCT]))
+    drawn = (
+        figures.headline(results, ks, style),
+        figures.learning(
+            curves.reward_curve(section.groups, window), curve, metrics, style, window
+        ),
+        figures.pass_at_k(tables["pass_at_k.csv"], style),
+    )
+    trained = int((results["step"] > 0).sum())
+    fewer = trained > figures.MOST_DRAWN
+    return {
+        "figures": [figure for figure in drawn if figure],
+        "style": style,
+        "undrawn": (figures.MOST_DRAWN, trained) if fewer else None,
+    }

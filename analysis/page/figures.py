@@ -1,0 +1,202 @@
+"""The page's figures: what is drawn, against what, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.metrics import DISTINCT, TITLES
+from analysis.page.svg import Axis, Series, Style, panel, short, span
+
+MOST_DRAWN = 12  # groups; more lines than that cannot be told apart
+MOST_POINTS = 120  # of a line; a longer one is thinned evenly
+AXES = {
+    "step": "training steps",
+    "generated_tokens": "tokens written in training",
+    "judged_programs": "programs judged in training",
+    "wall_time": "wall time in minutes, without evaluations",
+    "kl_ref": "distance from the base: KL in nats per response",
+}
+SHORT_AXES = {
+    "step": "steps",
+    "generated_tokens": "tokens",
+    "judged_programs": "judged programs",
+    "wall_time": "wall time",
+    "kl_ref": "distance from the base",
+}
+REWARD = "training reward"
+Styles = dict[str, Style]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: its caption, whom it shows, and its panels for each choice of an axis, if any."""
+
+    name: str
+    title: str
+    caption: str
+    labels: set[str]
+    choices: list[tuple[str, list[str]]]
+
+
+def styles(labels: Iterable[str], bases: Iterable[str]) -> Styles:
+    """How each label is drawn, in all figures of a section."""
+    bases = set(bases)
+    groups = [label for label in labels if label not in bases]
+    return {label: Style(i) for i, label in enumerate(groups)} | {
+        label: Style(i, base=True) for i, label in enumerate(sorted(bases))
+    }
+
+
+def drawn(results: pd.DataFrame, ks: Sequence[int]) -> list[str]:
+    """The labels that are drawn: bases, and of many groups the MOST_DRAWN with the best pass@k."""
+    bases = list(results.loc[results["step"] == 0, "label"])[:3]
+    ends = results[results["step"] > 0]
+    best = set(ends.nlargest(MOST_DRAWN, f"pass@{ks[0]}")["label"])
+    return bases + [label for label in ends["label"] if label in best]
+
+
+def headline(results: pd.DataFrame, ks: Sequence[int], style: Styles) -> Figure | None:
+    """pass@1 against pass@10 and against diversity, a point for each group."""
+    x = f"pass@{ks[0]}"
+    others = [name for name in (f"pass@{ks[-1]}", DISTINCT) if name != x]
+    rows = results[results["label"].isin(list(style))].to_dict("records")
+    panels = [panel_of(rows, x, y, style) for y in others if any(r[y] == r[y] for r in rows)]
+    if not panels:
+        return None
+    caption = (
+        "One point for each group at the end of training, and for the base, the model before it. "
+        "Right is better in one try, up is better in several tries, or more different right "
+        "programs. The bars are 95 % intervals."
+    )
+    labels = {row["label"] for row in rows}
+    return Figure("headline", "At a glance", caption, labels, [("", panels)])
+
+
+def panel_of(rows: Sequence[dict], x: str, y: str, style: Styles) -> str:
+    """Groups as points with intervals along both axes."""
+    series = [
+        Series(
+            row["label"],
+            style[row["label"]],
+            *([row[name]] for name in (x, y, f"{y}_low", f"{y}_high", f"{x}_low", f"{x}_high")),
+        )
+        for row in rows
+        if row[x] == row[x] and row[y] == row[y]
+    ]
+    ends = [[row[f"{name}_high"] for row in rows] for name in (x, y)]
+    axes = [Axis(_title(name), *_share(high)) for name, high in zip((x, y), ends, strict=True)]
+    said = "; ".join(f"{one.label} {one.x[0]:.3f}, {one.y[0]:.3f}" for one in series)
+    return _framed(f"{_title(y)} against {_title(x)}", panel(y, *axes, series, said))
+
+
+def _share(values: Sequence[float]) -> tuple[float, float]:
+    """An axis of shares: from 0, and not beyond 1 but by a hair."""
+    low, high = span(values)
+    return low, min(high, 1.02)
+
+
+def _title(metric: str) -> str:
+    return TITLES.get(metric, metric)
+
+
+def _framed(title: str, svg: str) -> str:
+    from html import escape
+
+    return f'<div class="frame"><p class="panel-title">{escape(title)}</p>{svg}</div>'
+
+
+def learning(
+    rewards: pd.DataFrame, curve: pd.DataFrame, metrics: Sequence[str], style: Styles, window: int
+) -> Figure | None:
+    """Reward and evaluations on the way, against each axis that was recorded."""
+    known = [label for label in style if label in set(curve["label"])]
+    curve = curve[curve["label"].isin(known)]
+    rewards = rewards[rewards["label"].isin(known)]
+    choices = []
+    for x in AXES:
+        there = curve.dropna(subset=[x])
+        if not (there["step"] > 0).any():
+            continue
+        panels = [
+            _way(there, x, metric, style) for metric in metrics if there[metric].notna().any()
+        ]
+        if x in rewards and rewards[x].notna().any():
+            panels.insert(0, _reward(rewards.dropna(subset=[x]), x, style, window))
+        choices.append((SHORT_AXES[x], panels))
+    if not choices:
+        return None
+    caption = (
+        "The way from the base (left) to the end of training. Choose what it is measured against: "
+        "two algorithms that took equally many steps may have spent very different amounts. "
+        "Shaded: 95 % intervals; of the reward, which is what training itself saw, the range over "
+        "seeds. Tokens and programs include those that an algorithm asked of the base model."
+    )
+    return Figure("learning", "On the way", caption, set(known), choices)
+
+
+def _scale(values: pd.Series, x: str) -> np.ndarray:
+    return values.to_numpy(float) / (60 if x == "wall_time" else 1)
+
+
+def _way(curve: pd.DataFrame, x: str, metric: str, style: Styles) -> str:
+    series = [
+        Series(
+            label,
+            style[label],
+            _scale(part[x], x),
+            *(part[f"{metric}{end}"].to_numpy(float) for end in ("", "_low", "_high")),
+        )
+        for label, part in curve.groupby("label", sort=False)
+    ]
+    return _lines(_title(metric), x, series)
+
+
+def _reward(rewards: pd.DataFrame, x: str, style: Styles, window: int) -> str:
+    series = []
+    for label, whole in rewards.groupby("label", sort=False):
+        part = whole.iloc[np.unique(np.linspace(0, len(whole) - 1, MOST_POINTS).astype(int))]
+        values = (part[name].to_numpy(float) for name in ("mean", "low", "high"))
+        series.append(Series(label, style[label], _scale(part[x], x), *values, markers=False))
+    smooth = f", mean of {window} steps" if window > 1 else ""
+    return _lines(f"{REWARD}{smooth}", x, series)
+
+
+def _lines(title: str, x: str, series: Sequence[Series]) -> str:
+    along = Axis(AXES[x], *span([v for one in series for v in one.x]), whole=x == "step")
+    low, high = span([v for one in series for part in (one.low, one.high, one.y) for v in part])
+    up = Axis(title, low, min(high, 1.02) if title != REWARD else high)
+    said = "; ".join(
+        f"{one.label} from {one.y[0]:.3f} to {one.y[-1]:.3f} at {short(float(f'{one.x[-1]:.3g}'))}"
+        for one in series
+        if len(one.x)
+    )
+    return _framed(title, panel(title, along, up, series, said))
+
+
+def pass_at_k(table: pd.DataFrame, style: Styles) -> Figure | None:
+    """pass@k against k, with the base."""
+    table = table[table["label"].isin(list(style))]
+    if not len(table):
+        return None
+    series = [
+        Series(
+            label, style[label], *(part[c].to_numpy(float) for c in ("k", "mean", "low", "high"))
+        )
+        for label, part in table.groupby("label", sort=False)
+    ]
+    last = int(table["k"].max())
+    title = "pass@k: at least one of k programs is right"
+    up = Axis("pass@k", *_share(list(table["high"])))
+    said = "; ".join(f"{one.label} {one.y[0]:.3f} to {one.y[-1]:.3f} at {last}" for one in series)
+    drawing = panel(title, Axis("k, programs per problem", 0.5, last + 0.5, True), up, series, said)
+    caption = (
+        "How often at least one of k programs solves a problem. A steep line gains from more "
+        "tries; where a trained model's line meets the base's, training only moved what the base "
+        "could already do to the front. Shaded: 95 % intervals."
+    )
+    panels = [_framed(title, drawing)]
+    return Figure("pass_at_k", "More tries", caption, {one.label for one in series}, [("", panels)])
