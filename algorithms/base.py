@@ -58,7 +58,7 @@ class Batch:
     keep: Tensor  # (batch,) bool: the rows that the loss is over
     online: Tensor  # (batch,) bool: written by a policy that told its log-probs
     group_size: int
-    fresh: Tensor | None = None  # (batch,) bool: online and not replayed; for metrics alone
+    fresh: Tensor | None = None  # (batch,) bool: online and not replayed
     # (batch, time), what the ratio is against: the policy that wrote; corrected, the proximal one
     behaviour_logp: Tensor | None = None
     correction: Tensor | None = None  # (batch, time), weights of the ratio's terms

@@ -42,6 +42,7 @@ def gradient(
     cut=None,
     keep=None,
     online=None,
+    fresh=None,
     group=GROUP,
 ):
     """(loss, gradient of every row's own log-probs and values) for one way to lay the batch out.
@@ -67,11 +68,13 @@ def gradient(
     }
     if online is None:
         online = (torch.arange(len(mask)) % group != 1) | (not needs.off_policy)
+    fresh = online if fresh is None else fresh
     batch = Batch(
         mask=mask[order],
         rewards=rewards[order],
         keep=keep[order],
         online=online[order],
+        fresh=fresh[order],
         group_size=group,
         q0=torch.full_like(rewards, 0.3) if needs.initial_value != "none" else None,
         **{k: tensors[k][order].detach() for k, wanted in told.items() if wanted},

@@ -118,7 +118,7 @@ def test_no_objective_with_a_ratio_leaves_the_weights_out(name):
     algorithm, shape = algorithms.make(name), (8, 5)
     mask, online = torch.ones(shape, dtype=torch.bool), torch.ones(8, dtype=torch.bool)
     old = -torch.rand(shape, dtype=F64)
-    given = {"mask": mask, "keep": online, "online": online, "group_size": 8}
+    given = {"mask": mask, "keep": online, "online": online, "fresh": online, "group_size": 8}
     given["rewards"] = torch.tensor([1.0] + [0.0] * 7, dtype=F64)
     for field in ("behaviour_logp", "ref_logp", "policy_logp", "values"):
         given[field] = old

@@ -497,6 +497,22 @@ def test_luffy_without_demonstrations_is_dr_grpo_without_a_clip():
         same(one, other)
 
 
+def test_repo_compares_fresh_and_replayed_responses_with_their_own_kind():
+    tensors, lengths, _ = raw(43)
+    rewards = torch.tensor([1.0, 0.0, 1.0, 1.0] * 3, dtype=torch.float64)
+    fresh, case = torch.tensor([True, True, False, False] * 3), (tensors, lengths, rewards)
+    live = (torch.arange(6) < lengths.unsqueeze(-1)).double()
+    wide = {"clip_low": 0.999, "clip_high": 1e9, "scale_by_std": False}
+    split = pull(make("repo", **wide), case, given=at_start, fresh=fresh)[1]
+    expected = torch.tensor([-0.5, 0.5, 0.0, 0.0] * 2).double()  # the replayed are all right
+    same(split[:8], expected.unsqueeze(-1) * (live / lengths.unsqueeze(-1))[:8] / 8)
+    mixed = pull(make("repo", baseline="mixed"), case, fresh=fresh)[1]
+    grpo = pull(make("grpo", kl_coef=0.0), case)[1]
+    same(mixed, grpo)
+    weighed = pull(make("repo", baseline="mixed", replay_coef=0.25), case, fresh=fresh)[1]
+    same(weighed, grpo * torch.where(fresh, 1.0, 0.25).unsqueeze(-1))
+
+
 def mixed(seed):
     """Row 1 of each group is an accepted program of the data set, row 2 a failed one."""
     tensors, lengths, rewards = raw(seed)
