@@ -135,8 +135,8 @@ class ReplayStore:
 
     def take_in(self, samples: Sequence[Sample], step: int) -> None:
         """A batch is about to be trained on: count what it uses, and hold what is new in it."""
-        used = np.array([s.replayed for s in samples if s.replayed is not None], np.int64)
-        np.add.at(self._uses, np.searchsorted(self._ids, used), 1)
+        used = [s.replayed for s in samples if s.replayed is not None]
+        self._uses += np.isin(self._ids, used)  # some may have made way since they were drawn
         self.charges.charge([s for s in samples if s.origin.source in ("run", "file")])
         if self.config.max_uses is not None:
             self._drop("used_up", self._uses >= self.config.max_uses)
