@@ -28,7 +28,7 @@ BUDGET_NAMES = {
 def caveats(groups: Sequence[Group], stages: Sequence[Stage]) -> list[str]:
     """One sentence or two for each thing that limits what the tables show; most weighty first."""
     found: list[str] = []
-    for check in (_unfinished, _left_out, _engines, _seeds, _budgets, _provenance):
+    for check in (_unfinished, _left_out, _engines, _others, _seeds, _budgets, _provenance):
         found.extend(check(groups))
     found.extend(_evaluations(stages))
     found.extend(_thin(stages))
@@ -88,6 +88,21 @@ def _engines(groups: Sequence[Group]) -> Iterable[str]:
             yield (
                 f"{group.label}: where nobody told a response's log-probs, its ratio takes others "
                 f"(train.behaviour={whose}), so the policy did not learn from who wrote it."
+            )
+
+
+def _others(groups: Sequence[Group]) -> Iterable[str]:
+    """Where a run learned from what no budget of its own paid for."""
+    for group in groups:
+        taken = [
+            f"{key}=[{','.join(given)}]"
+            for key in ("replay.from_runs", "replay.files")
+            if (given := group.settings.get(key))
+        ]
+        if taken:
+            yield (
+                f"{group.label}: it learned from what others wrote ({listed(taken)}); the judging "
+                "of that is in its budget, the writing, and training who wrote it, is not."
             )
 
 

@@ -7,8 +7,10 @@ label shows it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from analysis.labels import Settings, distinguish, natural, spelling
@@ -16,6 +18,8 @@ from analysis.runs import Run
 
 # What names, places, shows or measures a run without changing what it learns.
 NOT_SETTINGS = ("seed", "output_dir", "name", "logger", "eval.k", "eval.kl_samples")
+KEPT = ("keep_samples", "keep_best", "keep_checkpoints", "checkpoint_every")  # of train
+RUN_NAME = re.compile(r"-s\d+-\d{8}-\d{6}(-\d+)?$")  # what a run folder adds to its algorithm
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ def flatten(config: dict[str, Any], prefix: str = "") -> Settings:
 def settings_of(run: Run) -> Settings:
     """What a run computed with: its flat config without NOT_SETTINGS, plus the data's hash.
 
-    Values that are paths inside the run's own output folder differ from run to run and are dropped.
+    Values that are paths inside the run's own output folder differ from run to run and are dropped;
+    of the runs whose samples it took, what they are stays, and neither seed nor time.
     """
     home = str(run.config.get("output_dir") or run.path)
     flat = {
@@ -65,8 +70,16 @@ def settings_of(run: Run) -> Settings:
         if key not in NOT_SETTINGS
         and key.split(".")[0] not in NOT_SETTINGS
         and not (isinstance(value, str) and value.startswith((home + "/", str(run.path))))
+        and key not in {f"train.{kept}" for kept in KEPT}
     }
+    if taken := flat.get("replay.from_runs"):
+        flat["replay.from_runs"] = ["/".join(_named(Path(folder))) for folder in taken]
     return flat | {"data_hash": run.info.get("data_hash")}
+
+
+def _named(folder: Path) -> tuple[str, str]:
+    """A run folder's experiment and algorithm."""
+    return folder.parent.name, RUN_NAME.sub("", folder.name)
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:

@@ -116,6 +116,14 @@ def test_an_engine_that_was_not_the_learner_is_told(tmp_path, make_run):
     assert told[0].startswith("grpo: in compare/grpo-0 the engine's log-probs were not")
 
 
+def test_samples_of_others_are_told(tmp_path, make_run):
+    config = {"replay.from_runs": ["outputs/first/ppo-s0-20260101-000000"], "replay.files": []}
+    notes = notes_of(make_run(tmp_path, "spo", 0, config=config), make_run(tmp_path, "ppo", 0))
+    (told,) = [note for note in notes if "others wrote" in note]
+    assert told.startswith("spo: ")
+    assert "(replay.from_runs=[first/ppo])" in told
+
+
 def test_a_corrected_ratio_is_told(tmp_path, make_run):
     config = {"train.correction": "truncated", "train.behaviour": "reference"}
     notes = notes_of(make_run(tmp_path, "ppo", 0, config=config), make_run(tmp_path, "spo", 0))

@@ -33,6 +33,16 @@ def test_any_other_difference_separates_and_names_itself(tmp_path, make_run, cha
     assert sorted(groups_of(a, b)) == labels
 
 
+def test_seeds_that_learned_from_seeds_of_one_kind_are_one_group(tmp_path, make_run):
+    def run(seed, whose):
+        folder = f"outputs/first/{whose}-s{seed}-20260101-00000{seed}"
+        config = {"replay.from_runs": [folder], "train.keep_samples": bool(seed)}
+        return make_run(tmp_path / f"{whose}{seed}", "spo", seed, config=config)
+
+    groups = groups_of(*(run(seed, whose) for seed in (0, 1) for whose in ("ppo", "grpo")))
+    assert [len(group.runs) for group in groups.values()] == [2, 2]
+
+
 def test_another_data_set_is_another_group(tmp_path, make_run):
     a = make_run(tmp_path / "a", "spo", 0)
     b = make_run(tmp_path / "b", "spo", 1, info={"data_hash": "other"})
