@@ -39,7 +39,7 @@ class Needs:
     groups: bool = False  # several responses to each prompt, compared with each other
     least_group: int = 2  # groups: at least so many
     behaviour: bool = False  # behaviour_logp of every token
-    anchored: bool = False  # behaviour_logp is where it is drawn to, and no ratio to be corrected
+    anchored: bool = False  # behaviour_logp is in no ratio that could be corrected
     off_policy: bool = False  # learns rightly from responses of any writer, the data set's too
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
     initial_value: str = "none"  # q0: "monte_carlo" or "online"
