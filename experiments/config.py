@@ -90,11 +90,19 @@ class RuntimeConfig:
 
 
 @dataclass
-class LoggerConfig:
-    """Where metrics go besides the run folder."""
+class WandbConfig:
+    """Weights & Biases."""
 
-    name: Literal["none", "wandb"] = "none"
     project: str = "spo-bench"
+    entity: str | None = None  # user or team; null: your own
+
+
+@dataclass
+class LoggerConfig:
+    """Where metrics go besides the run folder; logger=[wandb,tensorboard] takes both."""
+
+    wandb: WandbConfig | None = None
+    tensorboard: bool = False
 
 
 @dataclass

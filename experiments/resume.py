@@ -69,9 +69,10 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
 
 
 def _set(composed: DictConfig, before: dict[str, Any], key: str, value: Any) -> None:
-    choice = CONF / key / f"{value}.yaml"
-    if "." not in key and choice.is_file():
-        composed[key] = OmegaConf.load(choice)
+    names = value if isinstance(value, list) else [value]  # logger=[wandb,tensorboard]
+    choices = [CONF / key / f"{name}.yaml" for name in names]
+    if "." not in key and choices and all(choice.is_file() for choice in choices):
+        composed[key] = OmegaConf.merge(*map(OmegaConf.load, choices))
         return
     known = list(leaves(before))
     if key not in known:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,7 +32,7 @@ from experiments.picks import dropped, in_a_line, pick
 from experiments.resume import check_same
 from experiments.runs import checkpoints
 from experiments.runs.interrupts import catch, held
-from experiments.runs.loggers import Logger, open_logger
+from experiments.runs.loggers import Loggers, open_loggers
 from experiments.runs.progress import Display
 from experiments.runs.records import BEST, Records
 from experiments.runs.state import BASE, check_base, progress_of, restore, tables_of, tensors_of
@@ -125,16 +124,21 @@ def _loop_and_save(
 ) -> None:
     """However the loop ends, the weights of its last whole optimiser step are saved."""
     save = partial(_save, config.train.keep_checkpoints, parts, records, display, place)
+    given = (records.folder, parts.settings, place.recorded, display.say)
+    loggers, status = open_loggers(config, *given), "failed"
     try:
-        with closing(open_logger(config, records.folder, parts.settings)) as logger:
-            _loop(config, parts, records, display, logger, place, save)
+        _loop(config, parts, records, display, loggers, place, save)
+        status = "finished"
     except BaseException as ended:
+        status = "interrupted" if isinstance(ended, KeyboardInterrupt) else "failed"
         if parts.learner.batches and not is_full(ended):
             try:
                 save("interrupted")
             except Exception as error:
                 display.say(f"the weights could not be saved: {one_line(error)}")
         raise
+    finally:
+        loggers.close(status)
     if config.steps:
         save("final")
 
@@ -144,12 +148,12 @@ def _loop(
     parts: Parts,
     records: Records,
     display: Display,
-    logger: Logger,
+    loggers: Loggers,
     place: Place,
     save: Callable[[str], None],
 ) -> None:
     def measure(step: int, row: dict[str, Any], begin: float) -> None:
-        evaluated = _measure(config, parts, records, display, logger, step, row, begin)
+        evaluated = _measure(config, parts, records, display, loggers, step, row, begin)
         place.note(parts, step, None)
         score = display.pass_at[min(display.pass_at)]
         if evaluated and config.train.keep_best and score > place.best:
@@ -159,7 +163,7 @@ def _loop(
     if place.row is not None:
         measure(place.step, dict(place.row), time.monotonic())
     elif not place.step:
-        _evaluate(0, config, parts, records, display)
+        _evaluate(0, config, parts, records, display, loggers)
     for step in range(place.step + 1, config.steps + 1):
         begin = time.monotonic()
         row = _train_step(step, config, parts, display, place)
@@ -207,7 +211,7 @@ def _measure(
     parts: Parts,
     records: Records,
     display: Display,
-    logger: Logger,
+    loggers: Loggers,
     step: int,
     row: dict[str, Any],
     begin: float,
@@ -221,16 +225,20 @@ def _measure(
     parts.read_judge()
     row |= parts.ledger.columns()
     records.step(row)
-    logger.log(row, step)
+    loggers.step(row)
     display.step(step, row, time.monotonic() - begin)
     if evaluated:
-        _evaluate(step, config, parts, records, display)
-        logger.log({f"eval/pass@{k}": score for k, score in display.pass_at.items()}, step)
+        _evaluate(step, config, parts, records, display, loggers)
     return bool(evaluated)
 
 
 def _evaluate(
-    step: int, config: RunConfig, parts: Parts, records: Records, display: Display
+    step: int,
+    config: RunConfig,
+    parts: Parts,
+    records: Records,
+    display: Display,
+    loggers: Loggers,
 ) -> None:
     """Evaluate the trained weights; every sample is recorded, pass@k is shown."""
     advance, end = display.evaluating(step, len(parts.eval_prompts) * config.eval.samples)
@@ -244,6 +252,7 @@ def _evaluate(
     end()
     records.evaluation(step, rows)
     display.evaluated(step, pass_at_each(config.eval.k, rows), known)
+    loggers.evaluation(step, rows, config.eval.k, parts.ledger.columns())
 
 
 def _kl(step: int, config: RunConfig, parts: Parts) -> float:

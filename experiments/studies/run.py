@@ -113,6 +113,13 @@ def _end(runner, folder: Path) -> int:
     report = [sys.executable, "-m", "analysis.report", f"runs={folder}", f"out={folder / 'report'}"]
     print(f"report: python {' '.join(report[1:])}", flush=True)
     status = subprocess.run(report, cwd=Path.cwd(), env=_with_this_tree()).returncode
+    wandb = runner.config(runner.jobs[-1]).logger.wandb
+    if wandb and not status:
+        told = [f"report={folder / 'report'}", f"name={folder.name}", f"project={wandb.project}"]
+        told += [f"entity={wandb.entity}"] if wandb.entity else []
+        subprocess.run(
+            [sys.executable, "-m", "experiments.runs.publish", *told], env=_with_this_tree()
+        )
     return FAILED if failed or status else 0
 
 

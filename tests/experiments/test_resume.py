@@ -239,7 +239,7 @@ def test_what_changes_no_result_may_change(tmp_path):
     overrides = ["steps=9", "eval.every=0", "logger=wandb", "sandbox=docker", "output_dir=there"]
     config = resume.config_of(kept(tmp_path), [*overrides, "train.micro_batch=8"])
     assert (config.steps, config.eval.every, config.train.micro_batch) == (9, 0, 8)
-    assert (config.logger.name, config.sandbox.kind) == ("wandb", "docker")
+    assert (config.logger.wandb.project, config.sandbox.kind) == ("spo-bench", "docker")
 
 
 def test_a_schedule_with_an_end_keeps_it(tmp_path):
