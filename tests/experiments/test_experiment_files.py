@@ -16,8 +16,13 @@ PAPER = [file for file in FILES if file.stem.startswith("paper")]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_it_composes_and_names_its_command(file):
-    config(f"experiment={file.stem}")
+def test_it_composes_and_names_its_command(file, tmp_path):
+    given = []
+    if file.stem == "frozen":  # it takes a run that kept its samples
+        (tmp_path / "samples").mkdir()
+        (tmp_path / "samples" / "step-00000001.arrow").touch()
+        given = [f"replay.from_runs=[{tmp_path}]"]
+    config(f"experiment={file.stem}", *given)
     command = file.read_text().splitlines()[1]
     assert command.startswith("# ") and ("make run" in command or file.stem in command)
 
