@@ -11,19 +11,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from envs.checker import comparable
 from envs.environment import JudgeStats, Submission
-from envs.extract import extract_program
-from envs.grading import Grade, Summary, grade, judgement, summarize
 from envs.problem import Judgement, Problem, Verdict
-from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
+from envs.sandbox.base import Job, Limits, Sandbox
+from envs.sitting import Plan, Sitting
 
 RULES_VERSION = 3  # raise it with every change to extraction, checkers, limits or verdicts
 CACHED_JUDGEMENTS = 100_000  # the oldest go first
@@ -42,22 +42,6 @@ class JudgeConfig:
     default_memory_limit_mb: PositiveInt = 512  # where the problem names no limit
     min_memory_limit_mb: PositiveInt = 256  # the interpreter itself needs address space
     output_limit_mb: PositiveInt = 4  # of stdout; raised where twice the expected output needs more
-
-
-@dataclass(slots=True)
-class _Plan:
-    """One program to run, and every submission that waits for it."""
-
-    problem: Problem
-    program: str
-    order: list[int]  # the problem's tests in the order in which they run
-    limit_s: float
-    job: Job
-    waiting: list[int]
-    cpu_s: float = 0.0
-    grades: dict[int, Grade] = field(default_factory=dict)  # by position in `order`
-    judgement: Judgement | None = None
-    failed_test: int | None = None
 
 
 class Judge:
@@ -111,47 +95,30 @@ class Judge:
         self, submissions: Sequence[Submission]
     ) -> Generator[tuple[int, Judgement], None, None]:
         """Yield (index, judgement) as programs end, every index once. Raises as `judge` does."""
-        plans: dict[tuple[str, str], _Plan] = {}
-        known: list[tuple[int, Judgement]] = []
-        for index, submission in enumerate(submissions):
-            self._admit(index, submission, plans, known)
-        try:
-            yield from known
-            for plan in self._run(list(plans.values())):
-                for index in plan.waiting:
-                    yield index, plan.judgement
-        finally:
-            self._settle(plans)
+        with closing(self.sit()) as sitting:
+            yield from sitting.take(enumerate(submissions))
+            yield from sitting.rest()
 
-    def _admit(
-        self,
-        index: int,
-        submission: Submission,
-        plans: dict[tuple[str, str], _Plan],
-        known: list[tuple[int, Judgement]],
-    ) -> None:
-        """Answer from the cache, join an equal program's plan, or make a new plan."""
-        problem = submission.problem
+    def sit(self) -> Sitting:
+        """For submissions that come in pieces: what `judge` does, in steps; one at a time."""
+        return Sitting(self)
+
+    def abandon(self) -> None:
+        """From another thread: have what runs now end with a SandboxError."""
+        self.sandbox.abandon()
+
+    def known(self, key: tuple[str, str]) -> Judgement | None:
+        """Of an equal program, judged in an earlier sitting; the key is two hashes."""
+        return self._cache.get(key)
+
+    def require_judgeable(self, problem: Problem) -> None:
+        """Raise ValueError for a problem that cannot be judged."""
         if problem.hash not in self._judgeable:
             _require_judgeable(problem)
             self._judgeable.add(problem.hash)
-        self.stats.submissions += 1
-        program = extract_program(submission.response)
-        if program is None:
-            self.stats.without_program += 1
-            known.append((index, self._no_program(problem)))
-            return
-        key = (problem.hash, hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest())
-        if key in self._cache:
-            self.stats.programs_cached += 1
-            known.append((index, self._cache[key]))
-        elif key in plans:
-            self.stats.programs_cached += 1
-            plans[key].waiting.append(index)
-        else:
-            plans[key] = self._plan(index, problem, program)
 
-    def _no_program(self, problem: Problem) -> Judgement:
+    def no_program(self, problem: Problem) -> Judgement:
+        """Of a response that holds none."""
         return Judgement(
             verdict=Verdict.SYNTAX_ERROR,
             passed=0,
@@ -163,7 +130,8 @@ class Judge:
             judge_version=self.version,
         )
 
-    def _plan(self, index: int, problem: Problem, program: str) -> _Plan:
+    def plan(self, index: int, problem: Problem, program: str) -> Plan:
+        """How a program is to be run: the tests that failed most often first, and its limits."""
         order = list(range(len(problem.tests)))
         if self.config.early_stop and problem.hash in self._failures:
             failures = self._failures[problem.hash]
@@ -171,7 +139,7 @@ class Judge:
         limit_s, limits = self._limits(problem)
         inputs = tuple(problem.tests[test].input for test in order)
         job = Job(program, inputs, limits, problem.fn_name)
-        return _Plan(problem, program, order, limit_s, job, [index])
+        return Plan(problem, program, order, limit_s, job, [index])
 
     def _limits(self, problem: Problem) -> tuple[float, Limits]:
         """(the CPU limit of a verdict, what the sandbox enforces: the limit plus its margin)."""
@@ -189,61 +157,21 @@ class Judge:
         )
         return limit_s, limits
 
-    def _run(self, plans: list[_Plan]) -> Iterator[_Plan]:
-        """Run all plans; those in doubt run once more at the end, each alone in the sandbox."""
-        doubtful: list[int] = []
-        for at, executions in self._execute(plans):
-            if self._conclude(plans[at], executions).doubtful:
-                doubtful.append(at)
-                plans[at].judgement = None
-            else:
-                yield plans[at]
-        for at in sorted(doubtful):
-            self.stats.judged_again += 1
-            for _, executions in self._execute([plans[at]]):
-                self._conclude(plans[at], executions)
-            yield plans[at]
+    def learn(self, key: tuple[str, str], plan: Plan) -> None:
+        """Count and remember a program that was judged."""
+        self.stats.programs_judged += 1
+        self.stats.tests_run += plan.judgement.run
+        self.stats.cpu_s += plan.cpu_s
+        if plan.judgement.verdict is Verdict.INFRA_ERROR:
+            self.stats.infra_errors += 1
+            return
+        self._cache[key] = plan.judgement
+        if plan.failed_test is not None:
+            failures = self._failures.setdefault(plan.problem.hash, [0] * len(plan.order))
+            failures[plan.failed_test] += 1
 
-    def _execute(self, plans: list[_Plan]) -> Iterator[tuple[int, list[Execution]]]:
-        def keep_going(at: int, position: int, execution: Execution) -> bool:
-            if execution.outcome in (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR):
-                return False
-            passed = _graded(plans[at], position, execution).verdict is Verdict.ACCEPTED
-            return passed or not self.config.early_stop
-
-        if plans:
-            yield from self.sandbox.run([plan.job for plan in plans], keep_going)
-
-    def _conclude(self, plan: _Plan, executions: list[Execution]) -> Summary:
-        plan.cpu_s += sum(execution.cpu_s for execution in executions)
-        grades = [_graded(plan, *item) for item in enumerate(executions)]
-        summary = summarize(grades, len(plan.order), early_stop=self.config.early_stop)
-        plan.failed_test = None
-        if summary.failed_position is not None:
-            plan.failed_test = plan.order[summary.failed_position]
-        plan.judgement = replace(
-            judgement(plan.problem, plan.program, summary, plan.failed_test),
-            cpu_s=plan.cpu_s,
-            judge_version=self.version,
-        )
-        plan.grades.clear()
-        return summary
-
-    def _settle(self, plans: dict[tuple[str, str], _Plan]) -> None:
-        """Count and remember what was judged, in the order of submission."""
-        for key, plan in plans.items():
-            if plan.judgement is None:
-                continue
-            self.stats.programs_judged += 1
-            self.stats.tests_run += plan.judgement.run
-            self.stats.cpu_s += plan.cpu_s
-            if plan.judgement.verdict is Verdict.INFRA_ERROR:
-                self.stats.infra_errors += 1
-                continue
-            self._cache[key] = plan.judgement
-            if plan.failed_test is not None:
-                failures = self._failures.setdefault(plan.problem.hash, [0] * len(plan.order))
-                failures[plan.failed_test] += 1
+    def forget(self) -> None:
+        """Keep CACHED_JUDGEMENTS: the oldest go."""
         while len(self._cache) > CACHED_JUDGEMENTS:
             del self._cache[next(iter(self._cache))]
 
@@ -259,12 +187,3 @@ def _require_judgeable(problem: Problem) -> None:
         why = "an expected value is not JSON"
     if why is not None:
         raise ValueError(f"problem {problem.name} cannot be judged: {why}")
-
-
-def _graded(plan: _Plan, position: int, execution: Execution) -> Grade:
-    """Grade an execution, once, and let its output go: many of them would fill the memory."""
-    if position not in plan.grades:
-        expected = plan.problem.tests[plan.order[position]].output
-        plan.grades[position] = grade(plan.problem.checker, expected, plan.limit_s, execution)
-        execution.stdout = b""
-    return plan.grades[position]

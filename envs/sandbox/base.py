@@ -91,6 +91,9 @@ class Sandbox(ABC):
         last execution is an INFRA_ERROR. Nothing is lost and nothing hangs.
         """
 
+    def abandon(self) -> None:  # noqa: B027  where runs are short there is no need to
+        """From another thread: have a `run` that goes on now end soon, with a SandboxError."""
+
     @abstractmethod
     def close(self) -> None:
         """End all workers and leave nothing behind; safe to call twice."""

@@ -1,8 +1,14 @@
-"""The talk with one worker: which job it has, what was sent ahead, what is still to come."""
+"""The talk with one worker: which jobs it has, what was sent ahead, what is still to come.
+
+Most programs of a training run fail their first test. So a job begins with a shot: the program and
+its first input, for one process. Several can be on their way to a worker, which then never waits
+for the host. What passes has its other tests from a process that compiles the program once more.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass, field
 
 from envs.sandbox import protocol
@@ -10,17 +16,22 @@ from envs.sandbox.base import Execution, Job, KeepGoing, Limits, Outcome
 from envs.sandbox.handle import WorkerHandle
 from envs.sandbox.inside.channel import patience_s
 
-# Inputs sent before their results. Few at first, since most wrong programs fail early and what was
-# sent ahead is then run in vain; more with each result, since the worker answers in batches.
-FIRST_WINDOW, LARGEST_WINDOW = 2, 8
+# Inputs sent before their results: one at first, since what is sent ahead of a wrong program is run
+# in vain; more with each result, since the worker answers in batches.
+LARGEST_WINDOW = 8
 WINDOW_BYTES = 1 << 20  # beyond which two are enough
+SHOT_BYTES = 1 << 14  # of a program; what compiling it takes is then far below any memory limit
 START_S = 30.0  # a worker's time to report READY
 SEND_BYTES = 1 << 18  # at a time
 GRACE_S = 10.0  # on top of a test's own limits, before its worker counts as stuck
 
 
 class WorkerLost(RuntimeError):
-    """The worker is gone, stuck or talks nonsense."""
+    """The worker is gone, stuck or talks nonsense; `left` are the tasks that it had done before."""
+
+    def __init__(self, reason: str, left: list[Task] | None = None) -> None:
+        super().__init__(reason)
+        self.left = left or []
 
 
 @dataclass(eq=False)
@@ -31,6 +42,19 @@ class Task:
     job: Job
     executions: list[Execution] = field(default_factory=list)
     losses: float = 0
+    done: bool = False
+
+    @property
+    def is_shot(self) -> bool:
+        """Whether it begins with one; where importing takes long, once is enough."""
+        inputs, program = self.job.inputs, self.job.program
+        dear = len(inputs) > 1 and "numpy" in program
+        return bool(inputs) and not (self.executions or dear or len(program) > SHOT_BYTES)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it may wait at a worker."""
+        return self.is_shot and len(self.job.inputs[0]) <= WINDOW_BYTES
 
     def order(self) -> float:
         """Sorts the jobs that may take longest first, so that none of them ends alone."""
@@ -38,19 +62,20 @@ class Task:
 
 
 class Conversation:
-    """One worker with its streams framed. At most one job at a time."""
+    """One worker with its streams framed. One job at a time, or several shots."""
 
     def __init__(self, handle: WorkerHandle) -> None:
         self.handle = handle
-        self.task: Task | None = None
         self.ready = False
-        self.stale = False  # what comes belongs to a job that is over, until ENDED
+        self.suspect = False  # an out-of-memory kill may have hit more than the test itself
         self.deadline: float | None = None
-        self.compiled = False  # the present task's program may have run
+        self._shots: deque[Task] = deque()  # on their way, in this order
+        self._task: Task | None = None
+        self._compiled = False  # the present task's program may have run
+        self._stale = False  # what comes belongs to a job that is over, until ENDED
         self._decoder = protocol.FrameDecoder()
         self._outbox = bytearray()
         self._sent = 0  # inputs of the task sent so far, dropped ones not counted
-        self._suspect = False
         self._stale_limits: list[Limits] = []  # of the job that is over: one input may still run
 
         self._await_ready()
@@ -60,8 +85,20 @@ class Conversation:
             self.deadline = time.monotonic() + START_S
 
     @property
-    def idle(self) -> bool:
-        return self.ready and self.task is None
+    def tasks(self) -> list[Task]:
+        """What it has, the one that is running first."""
+        return [self._task] if self._task else list(self._shots)
+
+    @property
+    def may_have_run(self) -> bool:
+        """Whether the first of its tasks can be what ended the worker."""
+        return bool(self._shots) or self._compiled
+
+    def takes(self, task: Task, ahead: int) -> bool:
+        """Whether a task may begin, or wait behind at most `ahead` others."""
+        if not self.ready or self._task is not None or len(self._shots) > ahead:
+            return False
+        return not self._shots or task.is_small
 
     @property
     def unsent(self) -> bool:
@@ -72,13 +109,19 @@ class Conversation:
 
     def exhausted(self) -> bool:
         """True if the worker should go before its next job."""
-        return self._suspect or self.handle.worn_out()
+        return self.suspect or self.handle.worn_out()
 
     def begin(self, task: Task) -> None:
         """Send a job's program and its first inputs (those not yet executed)."""
-        self.task, self._sent, self.compiled = task, len(task.executions), False
-        self._post(protocol.encode_program(task.job))
-        self._post_inputs()
+        if task.is_shot:
+            self._shots.append(task)
+            self._post(protocol.encode_shot(task.job))
+            if len(self._shots) > 1:
+                return
+        else:
+            self._task, self._sent, self._compiled = task, len(task.executions), False
+            self._post(protocol.encode_program(task.job))
+            self._post_inputs()
         self._extend()
 
     def flush(self) -> None:
@@ -92,8 +135,8 @@ class Conversation:
                 return
             del self._outbox[:count]
 
-    def listen(self, keep_going: KeepGoing) -> Task | None:
-        """Take in what the worker says; return the task if it ended.
+    def listen(self, keep_going: KeepGoing) -> list[Task]:
+        """Take in what the worker says; return the tasks that it has no more, done or not.
 
         Raises WorkerLost.
         """
@@ -103,73 +146,81 @@ class Conversation:
             raise WorkerLost(f"it cannot be heard: {error}") from error
         self._await_ready()
         if data is None:
-            return None
+            return []
         if not data:
             raise WorkerLost("it ended")
-        ended = None
+        left = []
         try:
             for frame in self._decoder.feed(data):
-                ended = self._hear(frame, keep_going) or ended
+                task = self._hear(frame, keep_going)
+                left += [task] if task else []
         except protocol.ProtocolError as error:
-            raise WorkerLost(str(error)) from error
-        return ended
+            raise WorkerLost(str(error), left) from error
+        except WorkerLost as error:
+            raise WorkerLost(str(error), left) from error
+        return left
 
     def _post(self, data: bytes) -> None:
         self._outbox += data
 
     def _post_inputs(self) -> None:
-        task = self.task
+        task = self._task
         inputs, done = task.job.inputs, len(task.executions)
-        window = min(FIRST_WINDOW + done, LARGEST_WINDOW)
+        window = min(1 + 2 * done, LARGEST_WINDOW)
         while self._sent < min(len(inputs), done + window):
             ahead = inputs[done : self._sent]
-            if len(ahead) >= FIRST_WINDOW and sum(map(len, ahead)) > WINDOW_BYTES:
+            if len(ahead) >= 2 and sum(map(len, ahead)) > WINDOW_BYTES:
                 break
             self._post(protocol.encode_input(inputs[self._sent]))
             self._sent += 1
 
     def _extend(self) -> None:
         """Set the hard deadline: the worker has to say something before."""
-        limits = [self.task.job.limits, *self._stale_limits]
-        slowest = max(patience_s(limit.wall_s) + limit.cpu_s for limit in limits)
+        limits = [task.job.limits for task in self.tasks[:1]] + self._stale_limits
+        if not limits:
+            self.deadline = None
+            return
+        slowest = max(patience_s(limit.wall_s) + 2 * limit.cpu_s for limit in limits)
         self.deadline = time.monotonic() + slowest + GRACE_S
 
     def _hear(self, frame: protocol.Frame, keep_going: KeepGoing) -> Task | None:
+        """The task that the worker has no more after this frame."""
         if frame.kind == protocol.READY:
             self.ready, self.deadline = True, None
-        elif self.stale:
+        elif self._stale:
             if frame.kind == protocol.ENDED:
-                self.stale, self._stale_limits = False, []
-            if self.task is not None:
+                self._stale, self._stale_limits = False, []
+            if self.tasks:
                 self._extend()
-        elif self.task is None:
+        elif not self.tasks:
             raise WorkerLost(f"a frame of kind {frame.kind} that nobody asked for")
         elif frame.kind == protocol.COMPILED:
-            return self._compiled(protocol.execution(frame))
+            return self._on_compiled(protocol.execution(frame))
         elif frame.kind == protocol.RESULT:
-            return self._executed(protocol.execution(frame), keep_going)
+            return self._on_executed(protocol.execution(frame), keep_going)
         return None
 
-    def _compiled(self, execution: Execution) -> Task | None:
-        self._extend()
-        self.compiled = True
+    def _on_compiled(self, execution: Execution) -> Task | None:
+        self._compiled = True
         if execution.outcome is not Outcome.FINISHED:
-            self.task.executions.append(execution)
-            return self._end()
-        return None if self.task.job.inputs else self._end()
+            self.tasks[0].executions.append(execution)
+            return self._end(done=True)
+        self._extend()
+        return None if self._task.job.inputs else self._end(done=True)
 
-    def _executed(self, execution: Execution, keep_going: KeepGoing) -> Task | None:
+    def _on_executed(self, execution: Execution, keep_going: KeepGoing) -> Task | None:
         if execution.outcome is Outcome.INFRA_ERROR:
             raise WorkerLost(f"it could not run a test: {execution.stderr}")
-        task = self.task
-        # An out-of-memory kill may have hit more than the test itself.
+        task = self.tasks[0]
         out_of_memory = execution.outcome is Outcome.MEMORY_LIMIT
-        self._suspect |= out_of_memory and execution.exit_code == -9
+        self.suspect |= out_of_memory and execution.exit_code == -9
         task.executions.append(execution)
         number = len(task.executions)
         more = keep_going(task.index, number - 1, execution)
         if not more or number >= len(task.job.inputs):
-            return self._end()
+            return self._end(done=True)
+        if self._task is None:
+            return self._end(done=False)
         if execution.outcome is not Outcome.FINISHED:
             self._sent = number  # the worker dropped what was sent ahead
             self._post(protocol.encode(protocol.RESUME))
@@ -177,10 +228,17 @@ class Conversation:
         self._extend()
         return None
 
-    def _end(self) -> Task:
-        """Close the job on both sides; the worker's ENDED tells when what it says is new."""
-        task, self.task = self.task, None
-        self._post(protocol.encode(protocol.END))
-        self.stale, self.deadline = True, None
-        self._stale_limits = [task.job.limits]
+    def _end(self, done: bool) -> Task:
+        """Close the first job; ENDED then tells when what a worker says is new."""
+        if self._task is None:
+            task = self._shots.popleft()
+        else:
+            task, self._task = self._task, None
+            self._post(protocol.encode(protocol.END))
+            self._stale, self._stale_limits = True, [task.job.limits]
+        task.done = done
+        if self.tasks:
+            self._extend()
+        else:
+            self.deadline = None
         return task

@@ -6,6 +6,7 @@ closing the iterator or an interrupt leaves no thread behind. A backend provides
 
 from __future__ import annotations
 
+import bisect
 import logging
 import os
 import selectors
@@ -25,6 +26,7 @@ ATTEMPTS = 2  # a job that loses two workers is given up
 INNOCENT_LOSSES = 10  # count as one loss if the program had not begun to run
 FAILED_STARTS = 3  # in a row, after which no further worker is tried
 POLL_S = 1.0
+AHEAD = 2  # shots that wait at a worker behind the one that runs, as long as there are plenty
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ class Pool(Sandbox):
         self._crew: dict[Conversation, int] = {}  # each with its descriptor in the selector
         self._waiting: deque[Task] = deque()
         self._ended: list[Task] = []
-        self._closed = self._running = False
+        self._closed = self._running = self._abandoned = False
 
     def run(
         self, jobs: Sequence[Job], keep_going: KeepGoing
@@ -64,9 +66,11 @@ class Pool(Sandbox):
         self.fit(jobs)
         tasks = sorted((Task(i, job) for i, job in enumerate(jobs)), key=Task.order)
         self._waiting, self._ended, left = deque(tasks), [], len(tasks)
-        self._running = True
+        self._running, self._abandoned = True, False
         try:
             while left:
+                if self._abandoned:
+                    raise SandboxError("what ran here was abandoned")
                 self._hire(left)
                 self._assign()
                 self._exchange(keep_going)
@@ -76,8 +80,12 @@ class Pool(Sandbox):
                     yield task.index, task.executions
         finally:
             self._running = False
-            for worker in [worker for worker in self._crew if worker.task]:
+            for worker in [worker for worker in self._crew if worker.tasks]:
                 self._dismiss(worker)
+
+    def abandon(self) -> None:
+        """See Sandbox: at the latest after POLL_S."""
+        self._abandoned = True
 
     def fit(self, jobs: Sequence[Job]) -> None:
         """Make ready for jobs, before any of them runs."""
@@ -117,8 +125,8 @@ class Pool(Sandbox):
         worker.handle.kill()
 
     def _replace(self, worker: Conversation, reason: str) -> None:
-        """Dismiss a lost worker; put its task back, or give it up."""
-        task = worker.task
+        """Dismiss a lost worker; put its tasks back, or give up the one that it was running."""
+        tasks = worker.tasks
         cause = worker.handle.cause_of_death()
         self._dismiss(worker)
         self.replaced += 1
@@ -128,25 +136,35 @@ class Pool(Sandbox):
             self._failed_starts += 1
             if self._failed_starts >= FAILED_STARTS:
                 raise SandboxError(f"{self.name} sandbox: workers do not start: {text}")
-        if task is None:
+        if not tasks:
             return
         # Before its program has run, a job cannot be what ended the worker.
-        task.losses += 1 if worker.compiled else 1 / INNOCENT_LOSSES
-        if task.losses < ATTEMPTS:
-            self._waiting.appendleft(task)
-        else:
-            task.executions.append(Execution(Outcome.INFRA_ERROR, stderr=text[-STDERR_TAIL:]))
-            self._ended.append(task)
+        tasks[0].losses += 1 if worker.may_have_run else 1 / INNOCENT_LOSSES
+        if tasks[0].losses >= ATTEMPTS:
+            first = tasks.pop(0)
+            first.executions.append(Execution(Outcome.INFRA_ERROR, stderr=text[-STDERR_TAIL:]))
+            self._ended.append(first)
+        for task in tasks:
+            self._put_back(task)
+
+    def _put_back(self, task: Task) -> None:
+        """Among those that wait, before its equals."""
+        bisect.insort_left(self._waiting, task, key=Task.order)
 
     def _assign(self) -> None:
-        """Give each idle worker a job."""
-        for worker in [worker for worker in self._crew if worker.idle]:
-            if not self._waiting:
-                break
-            if worker.exhausted():
-                self._dismiss(worker)  # the next round hires another
-            else:
-                worker.begin(self._waiting.popleft())
+        """Give each worker that has none a job; while there are plenty, some more to come."""
+        for ahead in range(AHEAD + 1):
+            for worker in list(self._crew):
+                if len(self._waiting) <= (len(self._crew) if ahead else 0):
+                    break
+                if not worker.takes(self._waiting[0], ahead):
+                    continue
+                if not worker.exhausted():
+                    worker.begin(self._waiting.popleft())
+                elif worker.suspect or not worker.tasks:
+                    for task in worker.tasks:
+                        self._put_back(task)
+                    self._dismiss(worker)  # the next round hires another
 
     # ---- the talk ----
 
@@ -176,15 +194,20 @@ class Pool(Sandbox):
         left = (w.deadline - now for w in self._crew if w.deadline is not None)
         return min(max(0.0, min(left, default=POLL_S)), POLL_S)
 
-    def _guarded(self, worker: Conversation, act: Callable[[], Task | None]) -> None:
+    def _guarded(self, worker: Conversation, act: Callable[[], list[Task] | None]) -> None:
         """Let a worker act, unless it is gone already; replace it if it is lost in this."""
         if worker not in self._crew:
             return
+        left = []
         try:
-            ended = act()
+            left = act() or []
         except WorkerLost as error:
+            left = error.left
             self._replace(worker, str(error))
         else:
             self._follow(worker)
-            if ended is not None:
-                self._ended.append(ended)
+        for task in left:
+            if task.done:
+                self._ended.append(task)
+            else:
+                self._put_back(task)

@@ -5,8 +5,10 @@ the host's half.
 
 Host to worker: PROGRAM (JSON header + source), then one INPUT per test (raw stdin bytes), then END.
 Worker to host: READY once; for each PROGRAM one COMPILED, one RESULT per test in order, one ENDED.
-After a RESULT that is not FINISHED, or a COMPILED that is not, the worker drops further INPUTs
-until it reads RESUME or END, so that inputs sent ahead cost nothing when the host stops early.
+Or SHOT (as PROGRAM) and one INPUT, to be followed by anything: answered by one RESULT, or by one
+COMPILED that says why there is no program. After a PROGRAM's RESULT that is not FINISHED, or a
+COMPILED that is not, the worker drops further INPUTs until it reads RESUME or END, so that inputs
+sent ahead cost nothing when the host stops early.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from envs.sandbox.inside.channel import (
     READY,
     RESULT,
     RESUME,
+    SHOT,
     join_body,
     split_body,
 )
@@ -44,6 +47,7 @@ __all__ = [
     "encode",
     "encode_input",
     "encode_program",
+    "encode_shot",
     "execution",
 ]
 
@@ -99,7 +103,7 @@ def encode(kind: int, payload: bytes = b"") -> bytes:
     return HEADER.pack(kind, len(payload)) + payload
 
 
-def encode_program(job: Job) -> bytes:
+def encode_program(job: Job, kind: int = PROGRAM) -> bytes:
     """The PROGRAM frame of a job: its limits and its source, none of its inputs."""
     limits = job.limits
     header = {
@@ -109,7 +113,12 @@ def encode_program(job: Job) -> bytes:
         "output_mb": limits.output_mb,
         "fn_name": job.fn_name,
     }
-    return encode(PROGRAM, join_body(header, job.program.encode("utf-8", "surrogatepass")))
+    return encode(kind, join_body(header, job.program.encode("utf-8", "surrogatepass")))
+
+
+def encode_shot(job: Job) -> bytes:
+    """A job's program and its first input."""
+    return encode_program(job, SHOT) + encode_input(job.inputs[0])
 
 
 def encode_input(text: str) -> bytes:

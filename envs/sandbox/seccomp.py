@@ -59,8 +59,8 @@ _CHECKED = {
 _CHECKED_NAMES = ("clone", "prctl", "prlimit64", "ioctl", "fcntl", "socketpair", "sendto")
 # What starts, limits, watches and ends test processes, and takes the server into its cage.
 _SERVER_CALLS = (
-    "chroot execve fchmod kill pidfd_open pidfd_send_signal preadv preadv2 setgroups setresgid",
-    "setresuid setsid tgkill",
+    "chroot execve fchmod kill pidfd_open pidfd_send_signal preadv preadv2 recvmsg sendmsg",
+    "setgroups setresgid setresuid setsid tgkill",
 )
 # What a container runtime does between installing the filter and starting the server.
 _RUNTIME_CALLS = ("capget capset execveat fchdir fstatfs openat2 setgid setuid statfs",)

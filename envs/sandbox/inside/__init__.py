@@ -10,8 +10,8 @@ import functools
 from pathlib import Path
 
 # In the order of their imports.
-_MODULES = ("kernel", "channel", "calls", "complaints", "watch", "ending", "child", "confine")
-_MODULES += ("runner", "server", "landlock", "main")
+_MODULES = ("kernel", "channel", "calls", "complaints", "stage", "zygote", "watch", "ending")
+_MODULES += ("child", "confine", "trial", "runner", "interpreter", "server", "landlock", "main")
 
 # The modules leave sys.modules again, since programs should find a plain interpreter.
 _LOADER = """\

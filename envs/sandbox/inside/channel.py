@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 HEADER = struct.Struct(">BI")
-PROGRAM, INPUT, RESUME, END = 1, 2, 3, 4  # host to worker
+PROGRAM, INPUT, RESUME, END, SHOT = 1, 2, 3, 4, 5  # host to worker
 READY, COMPILED, RESULT, ENDED = 17, 18, 19, 20  # worker to host
 STDERR_TAIL = 2000  # characters
 
@@ -89,6 +89,11 @@ class Channel:
         if self.held and (late or not self._poll.poll(0)):
             self.flush()
         return HEADER.unpack(self.read(HEADER.size))
+
+    def close(self) -> None:
+        """For a process that shall not be heard."""
+        os.close(self.source)
+        os.close(self.sink)
 
     def skip_to_end(self) -> None:
         """Drop all frames up to the program's END, and acknowledge that."""

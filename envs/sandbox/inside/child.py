@@ -25,26 +25,25 @@ RESULT_FILE = 3  # where a called function's result goes, out of the reach of pr
 _NO_CAPABILITIES = capability_sets()
 
 
-def become_program(runner, files: list[int]) -> None:
-    """Run the runner's program on (stdin, stdout, stderr). Never returns."""
-    enter_cage(runner, files)
+def become_program(program, files: list[int]) -> None:
+    """Run the program on (stdin, stdout, stderr). Never returns."""
     if "random" in sys.modules:
         sys.modules["random"].seed(0)  # the same program draws the same numbers: same verdict
-    runner.server.started[0] = 1
-    runner.server.started.close()
-    names, runner.names = runner.names, None
-    status = run(runner, names)
+    enter_cage(program, files)
+    program.server.stage.begin()
+    names, program.names = program.names, None
+    status = run(program, names)
     del names  # nothing but the program itself may keep them from their end
-    end_interpreter(status, runner)
+    end_interpreter(status, program)
 
 
-def run(runner, names: dict) -> int:
+def run(program, names: dict) -> int:
     """Run the program, and call its function if it has to be; return the exit status."""
     try:
-        arguments = sys.stdin.read() if runner.fn_name else ""  # out of the reach of input()
-        exec(runner.code, names)
-        if runner.fn_name:
-            write_all(RESULT_FILE, call(names, runner.fn_name, arguments))
+        arguments = sys.stdin.read() if program.fn_name else ""  # out of the reach of input()
+        exec(program.code, names)
+        if program.fn_name:
+            write_all(RESULT_FILE, call(names, program.fn_name, arguments))
         return 0
     except SystemExit as error:
         return exit_status(error.code)
@@ -60,33 +59,38 @@ def run(runner, names: dict) -> int:
     return 1
 
 
-def enter_cage(runner, files: list[int]) -> None:
+def enter_cage(program, files: list[int]) -> None:
     """Give up descriptors and rights. Short: each page that it touches has to be copied."""
     os.setsid()  # a signal to its group reaches nobody else
     stdin, stdout, stderr = files
     os.dup2(stdin, 0)
     os.dup2(stderr, 2)
-    if runner.fn_name:
+    if program.fn_name:
         # Opened anew: flags of one open file that all programs share would tell of the others.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(stdout, RESULT_FILE)
     else:
         os.dup2(stdout, 1)
-    if runner.server.ruleset is not None:
-        runner.server.ruleset.install()
-    os.closerange(RESULT_FILE + 1 if runner.fn_name else RESULT_FILE, 256)
-    for limit, value in runner.child_limits:
+    if program.server.ruleset is not None:
+        program.server.ruleset.install()
+    os.closerange(RESULT_FILE + 1 if program.fn_name else RESULT_FILE, 256)
+    for limit, value in program.child_limits:
         resource.setrlimit(limit, (value, value))
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-    user, group = runner.server.config["uid"], runner.server.config["gid"]
+    become_user(program.server)
+    prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+    program.server.filter.install()
+
+
+def become_user(server) -> None:
+    """Be who test processes are, without any capability."""
+    user, group = server.config["uid"], server.config["gid"]
     if user is None:
         set_capabilities(_NO_CAPABILITIES)
     else:  # leaving root clears them
         os.setgroups([])
         os.setresgid(group, group, group)
         os.setresuid(user, user, user)
-    prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
-    runner.server.filter.install()
 
 
 def exit_status(value: object) -> int:

@@ -38,7 +38,8 @@ _FIRST_SPARE_USER = 1_000_000_000
 # server can name files there; there are as many inodes as the folder and its files need.
 STDIO = "/stdio"
 STREAMS = ("stdin", "stdout")
-STDIO_OPTIONS = f"mode=755,nr_inodes={1 + len(STREAMS)}"
+PROGRAM_FILE = "program"  # read by who compiles it, and by nobody else
+STDIO_OPTIONS = f"mode=755,nr_inodes={2 + len(STREAMS)}"
 STREAM_LINKS = {f"/dev/{name}": f"{STDIO}/{name}" for name in STREAMS}
 STREAM_LINKS |= {f"/dev/fd/{number}": f"{STDIO}/{name}" for number, name in enumerate(STREAMS)}
 STREAM_LINKS |= dict.fromkeys(("/dev/stderr", "/dev/fd/2"), os.devnull)  # it is a pipe, unnamed

@@ -31,7 +31,7 @@ _run_exit_functions, _exit, _py_exit = atexit._run_exitfuncs, os._exit, ctypes.p
 _modules, _sys = sys.modules, sys.__dict__
 
 
-def end_interpreter(status: int, runner) -> None:
+def end_interpreter(status: int, program) -> None:
     """End this process as Python does after a program that is to leave `status`. Never returns."""
     if "threading" in _modules:
         _join_threads()
@@ -47,8 +47,8 @@ def end_interpreter(status: int, runner) -> None:
         except BaseException as error:
             status = FLUSH_FAILED
             _complain(error)
-    outlived = runner.may_notice and not _end_objects(runner)
-    if runner.may_notice or _sys.get("stdout") is not _sys.get("__stdout__"):
+    outlived = program.may_notice and not _end_objects(program)
+    if program.may_notice or _sys.get("stdout") is not _sys.get("__stdout__"):
         with contextlib.suppress(BaseException):  # as where Python lets go of it
             _sys["__stdout__"].flush()
     if outlived:
@@ -57,18 +57,18 @@ def end_interpreter(status: int, runner) -> None:
     _exit(status)
 
 
-def _end_objects(runner) -> bool:
+def _end_objects(program) -> bool:
     """Let the program's objects go; False if some of them are left that may notice their end."""
     _collect()  # which brings them into the order in which they are to end, as layers of a file
     for name in ("stdin", "stdout", "stderr"):
         _sys[name] = _sys.get(f"__{name}__")
-    _modules["__main__"] = _modules[runner.module] = None
+    _modules["__main__"] = _modules[program.module] = None
     _collect()
-    if runner.alive() is not None and "typing" in _modules:
+    if program.alive() is not None and "typing" in _modules:
         _forget_annotations()
     files_left = any(issubclass(kind, _IOBase) for kind in set(map(type, _objects())))
     # C's own streams may have been written to through ctypes.
-    return runner.alive() is None and not files_left and not runner.names_ctypes
+    return program.alive() is None and not files_left and not program.names_ctypes
 
 
 def _forget_annotations() -> None:

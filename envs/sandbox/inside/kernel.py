@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import resource
+import signal
 import struct
 import sys
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+CLONE_PARENT = 0x8000
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
 STACK_BYTES = 256 << 20  # of the main thread: deep recursion through C needs it
@@ -17,6 +20,11 @@ STACK_BYTES = 256 << 20  # of the main thread: deep recursion through C needs it
 _CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, oneself
 
 libc = ctypes.CDLL(None, use_errno=True)
+_clone = ctypes.PyDLL(None, use_errno=True).syscall  # which keeps the interpreter's lock
+_CLONE = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+_before_fork = ctypes.pythonapi.PyOS_BeforeFork
+_after_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
+_after_in_parent = ctypes.pythonapi.PyOS_AfterFork_Parent
 
 
 def check(result: int, what: str) -> int:
@@ -30,6 +38,23 @@ def check(result: int, what: str) -> int:
 def prctl(option: int, argument: object) -> None:
     """prctl(2) with one argument. Raises OSError."""
     check(libc.prctl(option, argument, 0, 0, 0), f"prctl {option}")
+
+
+def fork(*, sibling: bool = False, new_pid_namespace: bool = False) -> int:
+    """As os.fork. Raises OSError.
+
+    A sibling is a child of this process's parent: so one process can be what others are forked
+    from, and another the one that watches them.
+    """
+    flags = signal.SIGCHLD | (CLONE_PARENT if sibling else 0)
+    flags |= CLONE_NEWPID if new_pid_namespace else 0
+    _before_fork()
+    pid = _clone(_CLONE, flags, 0, 0, 0, 0)
+    if pid == 0:
+        _after_in_child()
+    else:
+        _after_in_parent()
+    return check(pid, "clone")
 
 
 def capability_sets(*kept: int) -> bytes:

@@ -1,7 +1,6 @@
-"""The runner: compiles one program and runs it on each of its inputs in a fresh process.
+"""What is forked from the zygote: a first test, or what further tests of a program are forked from.
 
-Judged are CPU time (of the process and all it left), the peak resident size, the size of its
-output and the exit status. Wall time is a wider net.
+Both read the program from a file that they were given, and compile it.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import sys
 import time
 import types
 import weakref
+from _socket import socket
 
 from envs.sandbox.inside.calls import PRELUDE
 from envs.sandbox.inside.channel import (
@@ -26,22 +26,22 @@ from envs.sandbox.inside.channel import (
     END,
     ENDED,
     RESUME,
+    Channel,
     report,
     split_body,
+    write_all,
 )
-from envs.sandbox.inside.child import become_program
-from envs.sandbox.inside.complaints import Complaints
+from envs.sandbox.inside.child import become_program, become_user
 from envs.sandbox.inside.ending import NOTICING
 from envs.sandbox.inside.kernel import (
-    CLONE_NEWPID,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
     STACK_BYTES,
-    check,
-    libc,
+    fork,
     prctl,
 )
-from envs.sandbox.inside.watch import watch
+from envs.sandbox.inside.trial import run_test
+from envs.sandbox.inside.zygote import RUNNER, SWEEPER, TEST
 
 # Address space above the memory limit; the larger for programs that start threads, whose stacks are
 # reserved whole but seldom touched. What is touched is judged by the peak resident size.
@@ -53,26 +53,60 @@ ON_DEMAND = ("array", "copy", "dataclasses", "datetime", "decimal", "fractions",
 ON_DEMAND += ("random", "statistics", "string", "threading", "traceback", "typing")
 
 
-def run_program(server, length: int) -> None:
-    """Read a PROGRAM of `length` bytes and serve it until its END. Never returns."""
+def start_process(server, end: socket, kind: bytes, files: list[int]) -> int:
+    """What the zygote forks: a shot, a runner, or one that ends all that tests have left."""
+    nested = kind == TEST and server.config["pid_namespace"]
+    pid = fork(sibling=True, new_pid_namespace=nested)
+    if pid == 0:
+        try:
+            if kind == TEST:
+                shoot(server, files)
+            elif kind == RUNNER:
+                end.close()
+                serve_program(server, files)
+            elif kind == SWEEPER:
+                sweep(server)
+        except BaseException as error:  # the cage itself failed: told by the server's `stage`
+            os.write(2, repr(error).encode())
+        finally:
+            os._exit(126)
+    return pid
+
+
+def sweep(server) -> None:
+    """End all processes of the user that test processes are."""
+    become_user(server)
+    os.kill(-1, signal.SIGKILL)
+
+
+def shoot(server, files: list[int]) -> None:
+    """Be the program in the first of the files, on the other three. Never returns."""
+    program = prepare(server, files[0])
+    if isinstance(program, dict):
+        write_all(files[-1], program["stderr"].encode("utf-8", "replace"))
+        server.stage.refuse(program["outcome"])
+        os._exit(0)
+    gc.freeze()  # what exists now is copied less when it collects garbage
+    program.open_module()
+    become_program(program, files[1:])
+
+
+def serve_program(server, files: list[int]) -> None:
+    """Serve the program in the first file until its END, over the other two. Never returns."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    channel = server.channel
-    limits, source = split_body(channel.read(length))
-    text = source.decode("utf-8", "surrogatepass").removeprefix("\ufeff")
-    code, problem = compile_program(text, limits, server.address_space())
-    if code is None:
-        channel.send(COMPILED, problem)
+    channel = server.channel = Channel(*files[1:])
+    server.ours.add(os.getpid())
+    program = prepare(server, files[0])
+    if isinstance(program, dict):
+        channel.send(COMPILED, program)
         channel.skip_to_end()
         os._exit(0)
-    bound_thread_stacks(max(limits["memory_mb"] << 20, STACK_BYTES))
-    preload(text)
-    runner = Runner(server, text, code, limits)
     channel.send(COMPILED, report("FINISHED"))
-    gc.freeze()  # what exists now is copied less when test processes collect garbage
-    gc.collect()  # which also empties the free lists, so that they need not
-    runner.open_module()
-    dropping = False
+    gc.freeze()
+    gc.collect()  # which also empties the free lists, so that test processes need not
+    program.open_module()
+    dropping, start = False, lambda kind, streams: start_test(program, kind, streams)
     while True:
         kind, length = channel.read_header()
         if kind == END:
@@ -83,9 +117,38 @@ def run_program(server, length: int) -> None:
         elif dropping:
             channel.skip(length)
         else:
-            dropping = runner.run(length) != "FINISHED"
+            dropping = run_test(server, start, [], program.limits, length) != "FINISHED"
             if dropping:
                 channel.flush()  # the host has to decide
+
+
+def start_test(program: Program, kind: bytes, streams: list[int]) -> int:
+    """What a runner forks."""
+    nested = kind == TEST and program.server.config["pid_namespace"]
+    pid = fork(new_pid_namespace=nested)
+    if pid == 0:
+        try:
+            if kind == TEST:
+                become_program(program, streams)
+            sweep(program.server)
+        except BaseException as error:
+            os.write(2, repr(error).encode())
+        finally:
+            os._exit(126)
+    return pid
+
+
+def prepare(server, file: int) -> Program | dict:
+    """The program in a file, ready but for its module; or the report of why it cannot run."""
+    limits, source = split_body(os.pread(file, os.fstat(file).st_size, 0))
+    os.close(file)
+    text = source.decode("utf-8", "surrogatepass").removeprefix("\ufeff")
+    code, problem = compile_program(text, limits, server.address_space())
+    if code is None:
+        return problem
+    bound_thread_stacks(max(limits["memory_mb"] << 20, STACK_BYTES))
+    preload(text)
+    return Program(server, text, code, limits)
 
 
 def compile_program(
@@ -149,8 +212,8 @@ class Loader:
         return self._source
 
 
-class Runner:
-    """One compiled program, ready to run."""
+class Program:
+    """One compiled program, ready to run; limits that do not hinder this process are set."""
 
     def __init__(self, server, source: str, code: types.CodeType, limits: dict) -> None:
         self.server, self.source, self.code, self.limits = server, source, code, limits
@@ -158,16 +221,13 @@ class Runner:
         self.may_notice, self.names_ctypes = bool(NOTICING.search(source)), "ctypes" in source
         self.names: dict | None = None  # of the program's module
         sys.argv, sys.orig_argv = ["main.py"], ["python3", "main.py"]
-        self.output_bytes = limits["output_mb"] << 20
-        self.memory_bytes = limits["memory_mb"] << 20
+        # Of a test process, above what was used before its program begins; the server is exact.
         self.child_limits = (
-            (resource.RLIMIT_CPU, math.ceil(limits["cpu_s"]) + 1),
-            (resource.RLIMIT_FSIZE, self.output_bytes + 1),
+            (resource.RLIMIT_CPU, math.ceil(limits["cpu_s"] + time.process_time()) + 1),
+            (resource.RLIMIT_FSIZE, (limits["output_mb"] << 20) + 1),
         )
         threads = "thread" in source.lower()
         self._limit_all(THREADS_ALLOWANCE_BYTES if threads else ALLOWANCE_BYTES)
-        server.suffer_first()
-        server.oom_killed()
 
     def open_module(self) -> None:
         """Make the module that the program will be, in every test process anew.
@@ -186,9 +246,9 @@ class Runner:
             exec(PRELUDE, self.names)
 
     def _limit_all(self, allowance: int) -> None:
-        """Limits that do not hinder this process: set once, and inherited."""
+        memory = self.limits["memory_mb"] << 20
         limits = [
-            (resource.RLIMIT_AS, self.server.address_space() + self.memory_bytes + allowance),
+            (resource.RLIMIT_AS, self.server.address_space() + memory + allowance),
             (resource.RLIMIT_NOFILE, MAX_FDS),
             (resource.RLIMIT_MEMLOCK, 0),
         ]
@@ -196,79 +256,3 @@ class Runner:
             limits.append((resource.RLIMIT_NPROC, self.server.config["max_tasks"]))
         for limit, value in limits:
             resource.setrlimit(limit, (value, value))
-
-    def run(self, length: int) -> str:
-        """Read an input of `length` bytes, run it, send the result; return the outcome."""
-        stdin, stdout = self.server.test_files()
-        errors = Complaints()
-        self.server.channel.read_into(stdin, length)
-        os.lseek(stdin, 0, os.SEEK_SET)
-        self.server.started[0] = 0
-        started = time.monotonic()
-        pid = self.fork([stdin, stdout, errors.writer])
-        killed = watch(self.server, self.limits, pid, started, errors)
-        status, cpu, peak = self.reap(pid)
-        wall = time.monotonic() - started
-        errors.drain()
-        size = os.fstat(stdout).st_size
-        if cpu > self.limits["cpu_s"]:
-            killed = "TIME_LIMIT"
-        outcome = killed or self.outcome(status, peak, size, errors.tail)
-        outcome = outcome if self.server.started[0] else "INFRA_ERROR"
-        result = {
-            "outcome": outcome,
-            "stderr": errors.tail,
-            "exit_code": os.waitstatus_to_exitcode(status),
-            "cpu_s": round(cpu, 6),
-            "wall_s": round(wall, 6),
-        }
-        self.server.channel.send_result(result, stdout, min(size, self.output_bytes))
-        for file in (stdin, stdout):
-            os.close(file)
-        errors.close()
-        return outcome
-
-    def fork(self, files: list[int]) -> int:
-        """Start the test process; return its PID."""
-        nested = self.server.config["pid_namespace"]
-        if nested:
-            check(libc.unshare(CLONE_NEWPID), "unshare")
-        pid = os.fork()
-        if pid == 0:
-            try:
-                become_program(self, files)
-            except BaseException as error:  # the cage itself failed: told by `started`
-                os.write(2, repr(error).encode())
-            finally:
-                os._exit(126)
-        if nested:  # back to the own namespace, or the next unshare would be refused
-            check(libc.setns(self.server.pid_namespace, CLONE_NEWPID), "setns")
-        return pid
-
-    def reap(self, pid: int) -> tuple[int, float, int]:
-        """Collect the test process and all it left: (status, CPU seconds, peak bytes)."""
-        _, status, usage = os.wait4(pid, 0)
-        cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss
-        while self.server.owns_namespace:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)
-            try:
-                _, _, usage = os.wait4(-1, 0)
-            except ChildProcessError:
-                break
-            cpu += usage.ru_utime + usage.ru_stime
-            peak = max(peak, usage.ru_maxrss)
-        return status, cpu, peak << 10
-
-    def outcome(self, status: int, peak: int, written: int, stderr: str) -> str:
-        """Of one that ended by itself: the first that applies. `status` is wait(2)'s."""
-        if written > self.output_bytes:
-            return "OUTPUT_LIMIT"
-        if peak > self.memory_bytes:
-            return "MEMORY_LIMIT"
-        if status == 0:
-            return "FINISHED"
-        last_line = stderr.rstrip().rpartition("\n")[2]
-        starved = last_line.startswith("MemoryError")
-        starved = starved or (status == signal.SIGKILL and self.server.oom_killed())
-        return "MEMORY_LIMIT" if starved else "RUNTIME_ERROR"

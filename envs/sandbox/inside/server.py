@@ -1,35 +1,44 @@
-"""The fork server: holds the channel and starts a runner for each program.
+"""The fork server: holds the channel to the host.
 
-It reads no program and no input itself, and so has nothing that a test process could inherit: each
-runner, forked afresh, reads its own program, and each input just before its test.
+It reads programs, inputs and outputs of shots, and is never forked: what their processes are forked
+from has seen none of them (`zygote.py`). A shot is the first test of a program: one process that
+compiles it and is it. For further tests the channel is handed to a runner (`runner.py`), which
+compiles the program once and is forked for each.
 """
 
 from __future__ import annotations
 
-import _sitebuiltins
 import base64
-import bisect  # noqa: F401  what most programs import is loaded once, here
-import builtins
-import collections  # noqa: F401
 import contextlib
-import functools  # noqa: F401
-import gc
-import heapq  # noqa: F401
-import io
-import itertools  # noqa: F401
-import mmap
-import operator  # noqa: F401
 import os
 import re
 import resource
 import signal
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
 
-from envs.sandbox.inside.channel import COMPILED, PROGRAM, READY, Channel, report
-from envs.sandbox.inside.confine import STREAMS
-from envs.sandbox.inside.kernel import PR_SET_NO_NEW_PRIVS, SeccompFilter, prctl
-from envs.sandbox.inside.runner import run_program
+from envs.sandbox.inside.channel import (
+    COMPILED,
+    INPUT,
+    PROGRAM,
+    READY,
+    SHOT,
+    Channel,
+    split_body,
+    write_all,
+)
+from envs.sandbox.inside.confine import PROGRAM_FILE, STREAMS
+from envs.sandbox.inside.interpreter import prepare_interpreter
+from envs.sandbox.inside.kernel import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG,
+    SeccompFilter,
+    prctl,
+)
+from envs.sandbox.inside.runner import start_process
+from envs.sandbox.inside.stage import Stage
+from envs.sandbox.inside.trial import crashed, run_test
+from envs.sandbox.inside.zygote import RUNNER, Forker, serve_forks, socketpair
 
 DEFAULTS = {
     "uid": None,  # the user of test processes; None: the worker's own
@@ -40,25 +49,24 @@ DEFAULTS = {
     "environment": {},  # environment variables of programs
     "max_tasks": 64,  # RLIMIT_NPROC of a test process; None: not set
 }
-COMPILER_SIGNALS = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 
 
 class Server:
-    """The root process of the cage."""
+    """The root process of the cage; the zygote has a copy, of before any program came."""
 
     def __init__(self, config: dict) -> None:
         self.config = {**DEFAULTS, **config}
         self.channel = take_channel()
         # Opened now, since /proc may be out of sight later.
         self.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
-        self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
-        self.started = mmap.mmap(-1, 1)  # shared: set when a test process comes to its program
+        self.stage = Stage()
         self.ruleset = None  # of Landlock, where namespaces are refused
-        # Only below PID 1 of a namespace of its own does kill(-1) reach test processes alone.
+        # Only in a PID namespace of our own are all other processes ours to end.
         self.owns_namespace = os.getpid() == 1
         self.filter = SeccompFilter(base64.b64decode(self.config["seccomp"]))
         self._stdio: int | None = None
         self._oom_counter, self._oom_kills = -1, 0
+        self.ours: set[int] = {os.getpid()}  # processes that are no test's
 
     def open_stdio(self, folder: str) -> None:
         """Make the files of the standard streams in a folder, where programs have no /proc.
@@ -69,41 +77,87 @@ class Server:
         for file in self.test_files(os.O_CREAT):
             os.fchmod(file, 0o666)
             os.close(file)
+        os.close(self._empty(PROGRAM_FILE, os.O_CREAT))
 
     def test_files(self, further: int = 0) -> list[int]:
         """Empty files for the stdin and stdout of one test; it is the only one now."""
+        return [self._empty(name, further) for name in STREAMS]
+
+    def _empty(self, name: str, further: int = 0) -> int:
         if self._stdio is None:
-            return [os.memfd_create(name, os.MFD_CLOEXEC) for name in STREAMS]
+            return os.memfd_create(name, os.MFD_CLOEXEC)
         flags = os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC | further
-        return [os.open(name, flags, dir_fd=self._stdio) for name in STREAMS]
+        return os.open(name, flags, 0o600, dir_fd=self._stdio)
 
     def serve(self) -> None:
         """Run programs until the host closes the channel. Never returns."""
         prepare_interpreter(self.config["packages"], self.config["environment"])
         prctl(PR_SET_NO_NEW_PRIVS, 1)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self._zygote = self._start_zygote()
         self.channel.send(READY, {"python": sys.version.split()[0]})
         while True:
             kind, length = self.channel.read_header()
-            if kind != PROGRAM:
+            if kind == SHOT:
+                self._shoot(length)
+            elif kind == PROGRAM:
+                self._hand_over(length)
+            else:
                 raise RuntimeError(f"a frame of kind {kind} where a program was due")
-            pid = os.fork()
-            if pid == 0:
-                run_program(self, length)
-            self.await_runner(pid)
 
-    def await_runner(self, pid: int) -> None:
-        """Wait for a runner's end; that the compiler crashed in it is the program's doing."""
-        ended, status = 0, 0
-        while ended != pid:
-            ended, status = os.wait()
+    def _start_zygote(self) -> Forker:
+        ours, theirs = socketpair()
+        pid = os.fork()
+        if pid == 0:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            ours.close()
+            self.channel.close()
+            self.ours.add(os.getpid())
+            self.suffer_first()
+            serve_forks(theirs, lambda kind, files: start_process(self, theirs, kind, files))
+        theirs.close()
+        self.ours.add(pid)
+        return Forker(ours)
+
+    def _take_program(self, length: int) -> tuple[dict, int]:
+        """A program's limits, and a file that holds all of its frame."""
+        body = self.channel.read(length)
+        file = self._empty(PROGRAM_FILE)
+        write_all(file, body)
+        return split_body(body)[0], file
+
+    def _shoot(self, length: int) -> None:
+        """Run a program once, on the input that follows."""
+        limits, program = self._take_program(length)
+        kind, length = self.channel.read_header()
+        if kind != INPUT:
+            raise RuntimeError(f"a frame of kind {kind} where an input was due")
+        run_test(self, self._zygote.fork, [program], limits, length)
+        os.close(program)
+
+    def _hand_over(self, length: int) -> None:
+        """Have a runner serve a program; that the compiler crashed in it is the program's doing."""
+        _, program = self._take_program(length)
+        self.channel.flush()
+        files = [program, self.channel.source, self.channel.sink]
+        pid = self._zygote.fork(RUNNER, files)
+        os.close(program)
+        status = os.waitpid(pid, 0)[1]
         if status == 0:
             return
-        number = os.WTERMSIG(status)
-        if number not in COMPILER_SIGNALS:
+        crash = crashed(os.WTERMSIG(status))
+        if crash is None:
             os._exit(1)
-        outcome = "TIME_LIMIT" if number == signal.SIGXCPU else "RUNTIME_ERROR"
-        self.channel.send(COMPILED, report(outcome, f"the compiler ended by signal {number}"))
+        self.channel.send(COMPILED, crash)
         self.channel.skip_to_end()
+
+    def strays(self) -> set[int]:
+        """Processes that a test has left in the namespace."""
+        folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.proc)
+        try:
+            return {int(name) for name in os.listdir(folder) if name.isdigit()} - self.ours
+        finally:
+            os.close(folder)
 
     def address_space(self) -> int:
         """The calling process's size in bytes."""
@@ -172,63 +226,3 @@ def take_channel() -> Channel:
     os.dup2(null, 1)
     os.close(null)
     return channel
-
-
-class PackageFinder:
-    """Finds one package in a folder whose other packages programs are not given."""
-
-    def __init__(self, name: str, folder: str) -> None:
-        self.name, self.folder = name, folder
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """As the import system calls it, with the name of a module."""
-        return PathFinder.find_spec(name, [self.folder]) if name == self.name else None
-
-
-def prepare_interpreter(packages: str, environment: dict[str, str]) -> None:
-    """Make this process what a fresh interpreter would be, so that forks of it are."""
-    add_site_builtins()
-    if packages:
-        sys.meta_path.append(PackageFinder("numpy", packages))
-    os.environ.clear()  # of what a container engine adds
-    os.environ.update(environment)
-    os.umask(0o022)
-    sys.set_int_max_str_digits(0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    open_streams()
-    gc.collect()
-    gc.freeze()
-
-
-def add_site_builtins() -> None:
-    """The names that the `site` module adds: it is not run, since it looks for files."""
-    for name in ("exit", "quit"):
-        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
-    for name in ("copyright", "credits", "license"):
-        setattr(builtins, name, _sitebuiltins._Printer(name, sys.copyright))
-    builtins.help = _sitebuiltins._Helper()
-
-
-def open_streams() -> None:
-    """sys.stdin, stdout and stderr as a real script has them, on descriptors 0, 1 and 2.
-
-    Made once, here: a test process only puts its own files under the three numbers.
-    """
-
-    def stream(buffer: io.BufferedIOBase, name: str, errors: str) -> None:
-        buffer.raw.name = f"<{name}>"
-        # The interpreter leaves every \r in place, on Linux.
-        text = io.TextIOWrapper(
-            buffer, encoding="utf-8", errors=errors, newline="\n", line_buffering=name == "stderr"
-        )
-        text.mode = "r" if name == "stdin" else "w"  # as the interpreter has it; programs read it
-        setattr(sys, name, text)
-        setattr(sys, f"__{name}__", text)
-
-    def raw(descriptor: int, mode: str) -> io.FileIO:
-        return io.FileIO(descriptor, mode, closefd=False)
-
-    stream(io.BufferedReader(raw(0, "rb"), 1 << 16), "stdin", "surrogateescape")
-    stream(io.BufferedWriter(raw(1, "wb"), 1 << 16), "stdout", "surrogateescape")
-    stream(io.BufferedWriter(raw(2, "wb")), "stderr", "backslashreplace")

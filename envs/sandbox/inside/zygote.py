@@ -1,0 +1,57 @@
+"""Where test processes come from: a process that does nothing but fork, and so knows nothing.
+
+The server reads programs, inputs and outputs, but is never forked. What is forked is the zygote,
+which has seen none of them; the new process is the server's child. It is asked for over a socket: a
+byte that says what is wanted, and the files for it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from _socket import AF_UNIX, CMSG_SPACE, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket
+from _socket import socketpair as _socketpair
+from collections.abc import Callable
+
+TEST, RUNNER, SWEEPER = b"T", b"R", b"S"
+_MOST_FILES = 4
+_PID_BYTES = 4
+
+
+def socketpair() -> tuple[socket, socket]:
+    """Two ends that keep messages apart."""
+    return _socketpair(AF_UNIX, SOCK_SEQPACKET)
+
+
+class Forker:
+    """The server's end: asks for processes, which are then the server's own children."""
+
+    def __init__(self, end: socket) -> None:
+        self._end = end
+
+    def fork(self, kind: bytes, files: list[int]) -> int:
+        """The PID of a new process that was given these files. Exits where nobody is there."""
+        rights = struct.pack(f"{len(files)}i", *files)
+        try:
+            self._end.sendmsg([kind], [(SOL_SOCKET, SCM_RIGHTS, rights)])
+        except BrokenPipeError:
+            os._exit(1)
+        pid = self._end.recv(_PID_BYTES)
+        if not pid:
+            os._exit(1)
+        return int.from_bytes(pid, "big")
+
+
+def serve_forks(end: socket, start: Callable[[bytes, list[int]], int]) -> None:
+    """Call `start`, which forks, for each request, until the other end is closed. Never returns.
+
+    It returns the PID here and never in the new process.
+    """
+    while True:
+        kind, rights, _, _ = end.recvmsg(1, CMSG_SPACE(4 * _MOST_FILES))
+        if not kind:
+            os._exit(0)
+        files = [file for _, _, data in rights for (file,) in struct.iter_unpack("i", data)]
+        end.send(start(kind, files).to_bytes(_PID_BYTES, "big"))
+        for file in files:
+            os.close(file)
