@@ -36,12 +36,14 @@ class Needs:
     reference: bool = False  # ref_logp: log-probs of the frozen initial model
     critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)
     critic_warmup: int = 0  # the first batches train the critic alone
+    critic_apart: bool = False  # critic_loss is all that the loss tells it
     groups: bool = False  # several responses to each prompt, compared with each other
     least_group: int = 2  # groups: at least so many
     behaviour: bool = False  # behaviour_logp of every token
     anchored: bool = False  # behaviour_logp is in no ratio that could be corrected
     off_policy: bool = False  # learns rightly from responses of any writer, the data set's too
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
+    by_group: bool = False  # prepare takes each whole group for itself, and drops no row
     initial_value: str = "none"  # q0: "monte_carlo" or "online"
     initial_value_beta: float = 0.0  # q0 is β log E exp(r/β) for this β
     max_lag: int | None = None  # optimiser steps that the writer may lie behind; None: any number
@@ -120,6 +122,14 @@ class Algorithm(ABC):
     def prepare(self, batch: Batch) -> Batch:
         """Targets for the whole optimiser batch, without gradient, before it is cut."""
         return batch
+
+    def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
+        """What `loss` contains of a critic's values, (batch, time), with `needs.critic_apart`.
+
+        It reads neither the policy nor what other rows decide. So a critic of its own learns before
+        the policy, from the pass that tells its old values, and `loss` is given them as they are.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -49,7 +49,8 @@ class APA(PPO):
 
     @property
     def needs(self) -> Needs:
-        return Needs(reference=self.config.kl_coef > 0, critic=self.config.critic, behaviour=True)
+        reference, critic = self.config.kl_coef > 0, self.config.critic
+        return Needs(reference=reference, critic=critic, critic_apart=True, behaviour=True)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share, mask = self.config, batch.token_share, batch.mask
@@ -90,7 +91,8 @@ class VAPO(Algorithm):
     @property
     def needs(self) -> Needs:
         c = self.config
-        return Needs(critic=c.critic, critic_warmup=c.critic_warmup, behaviour=True)
+        learns = {"critic": c.critic, "critic_apart": True, "critic_warmup": c.critic_warmup}
+        return Needs(behaviour=True, **learns)
 
     def prepare(self, batch: Batch) -> Batch:
         rewards, length = terminal_rewards(batch.rewards, batch.mask), batch.mask.sum(-1)
@@ -102,6 +104,10 @@ class VAPO(Algorithm):
         weights = imitated.to(rewards.dtype) * (int(live.sum()) / max(1, int(imitated.sum())))
         advantages = masked_whiten(advantages, live)
         return replace(batch, advantages=advantages, returns=returns, weights=weights)
+
+    def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
+        c, rows = self.config, (batch.values, batch.returns, batch.mask)
+        return c.value_coef * value_loss(values, *rows, clip=c.value_clip) * batch.token_share
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share, mask = self.config, batch.token_share, batch.mask

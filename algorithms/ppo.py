@@ -131,6 +131,7 @@ class PPO(Algorithm):
         return Needs(
             reference=self.config.kl_coef > 0,
             critic=self.config.critic,
+            critic_apart=True,
             behaviour=True,
             entropy_graph=self.config.entropy_coef != 0,
         )
@@ -145,6 +146,11 @@ class PPO(Algorithm):
         # Over what the loss is over: a dropped response moves neither mean nor scale.
         whitened = masked_whiten(advantages, batch.mask & batch.keep.unsqueeze(-1))
         return replace(batch, advantages=whitened, returns=returns)
+
+    def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
+        # A return is its own row's, whitening is not: a critic alone can learn row by row.
+        c, rows = self.config, (batch.values, batch.returns, batch.mask)
+        return c.value_coef * value_loss(values, *rows, clip=c.value_clip) * batch.token_share
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share = self.config, batch.token_share

@@ -159,7 +159,8 @@ class SPO(Algorithm):
     @property
     def needs(self) -> Needs:
         if self.config.q0 == "group":
-            return Needs(reference=True, groups=True, policy=True, off_policy=True)
+            groups = {"groups": True, "policy": True, "by_group": True}
+            return Needs(reference=True, off_policy=True, **groups)
         value = {"initial_value": self.config.q0, "initial_value_beta": self.config.beta}
         return Needs(reference=True, off_policy=True, **value)
 

@@ -67,6 +67,7 @@ class SquaredGroup(Algorithm):
             anchored=not known,
             groups=True,
             policy=True,
+            by_group=True,
         )
 
     def prepare(self, batch: Batch) -> Batch:

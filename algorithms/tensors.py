@@ -19,6 +19,7 @@ LOG_RATIO_BOUND = 20.0  # e^20 = 5e8: beyond it a ratio says "elsewhere", not ho
 LOGITS_PER_CHUNK = 2**26  # elements of one float32 block of logits: 256 MiB
 KLKind = Literal["k1", "k2", "k3", "k3+"]
 Aggregate = Literal["sequence_mean", "token_mean", "constant"]
+Entropy = Literal["none", "value", "graph"]  # not computed, without gradient, with it
 
 
 def masked_sum(x: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
@@ -132,21 +133,25 @@ def chosen_logp(
     head: torch.nn.Module,
     tokens: Tensor,
     temperature: float = 1.0,
-    entropy_graph: bool = False,
+    entropy: Entropy = "value",
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities and entropies of softmax(head(hidden) / temperature), in float32.
 
-    hidden (n, width), tokens (n,) → logp (n,), entropy (n,) in nats. Works in chunks, and keeps no
-    logits for backward where there is more than one: each chunk is computed again there.
+    hidden (n, width), tokens (n,) → logp (n,), entropy (n,) in nats, NaN where entropy=none. Works
+    in chunks, and keeps no logits for backward where there is more than one: each chunk is computed
+    again there.
     """
 
     def chunk(h: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        logits = head(h).float() / temperature
+        logits = head(h).float()
+        if temperature != 1:
+            logits = logits / temperature
         normaliser = logits.logsumexp(-1)
         logp = logits.gather(-1, t.unsqueeze(-1)).squeeze(-1) - normaliser
-        with torch.set_grad_enabled(entropy_graph and torch.is_grad_enabled()):
-            entropy = normaliser - (logits.softmax(-1) * logits).sum(-1)
-        return logp, entropy
+        if entropy == "none":
+            return logp, torch.full_like(logp, torch.nan, requires_grad=False)
+        with torch.set_grad_enabled(entropy == "graph" and torch.is_grad_enabled()):
+            return logp, normaliser - (logits.softmax(-1) * logits).sum(-1)
 
     vocabulary = getattr(head, "out_features", None) or head.weight.shape[0]
     size = max(1, LOGITS_PER_CHUNK // vocabulary)
@@ -156,4 +161,5 @@ def chosen_logp(
     from torch.utils.checkpoint import checkpoint
 
     parts = [checkpoint(chunk, h, t, use_reentrant=False) for h, t in pairs]
-    return torch.cat([logp for logp, _ in parts]), torch.cat([entropy for _, entropy in parts])
+    logp, entropies = zip(*parts, strict=True)
+    return torch.cat(logp), torch.cat(entropies)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,6 +12,10 @@ from torch import Tensor
 from algorithms.base import Batch
 from experiments.learner.scoring import Tokens
 from experiments.samples.sample import PromptedProblem, Sample
+from experiments.seeds import stream
+
+if TYPE_CHECKING:
+    from experiments.config import TrainConfig
 
 
 def pack(samples: Sequence[Sample], pad: int, device: torch.device) -> Tokens:
@@ -50,6 +55,24 @@ def micro_batches(tokens: Tokens, size: int) -> Iterator[Tensor]:
         part.append(last)
     if part:
         yield torch.cat(part)
+
+
+def whole_groups(rows: Tensor, group_size: int) -> bool:
+    """Whether these rows of a batch, (n,), are groups one after the other, none cut apart."""
+    if len(rows) % group_size:
+        return False
+    groups = rows.view(-1, group_size)
+    starts = groups[:, 0].remainder(group_size).eq(0)
+    return bool(starts.all() and groups.diff(dim=1).eq(1).all())
+
+
+def orders(groups: int, config: TrainConfig, seed: int, batch: int) -> Iterator[Tensor]:
+    """The groups of each optimiser step on a batch: in order where one step takes all of them."""
+    for epoch in range(config.epochs):
+        order = list(range(groups))
+        if config.minibatches > 1:
+            stream(seed, "mini-batches", batch, epoch).shuffle(order)
+        yield from torch.tensor(order).tensor_split(min(groups, config.minibatches))
 
 
 def pad_rows(rows: Sequence[Sequence[float]], mask: Tensor) -> Tensor:

@@ -13,23 +13,27 @@ import torch
 from torch import Tensor, nn
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
-from algorithms.corrections import correction_weights
-from algorithms.tensors import masked_mean
 from experiments.config import TrainConfig
 from experiments.errors import UserError
 from experiments.learner.adapters import load_trained, rate_of, trained, trained_state
-from experiments.learner.assemble import micro_batches, narrow, pack, pad_rows
+from experiments.learner.assemble import (
+    micro_batches,
+    narrow,
+    orders,
+    pack,
+    whole_groups,
+)
 from experiments.learner.average import MovingAverage
 from experiments.learner.metrics import common_metrics, sample_size
 from experiments.learner.models import critic_of, reference_of
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor
-from experiments.learner.scoring import Critic, Tokens, scalar_head, score
+from experiments.learner.scoring import Critic, Tokens, response_hidden, scalar_head, score
 from experiments.learner.weights import weights_are, weights_changed, weights_version
+from experiments.learner.writers import who_wrote
 from experiments.runs.interrupts import held
 from experiments.runs.ledger import Ledger
 from experiments.samples.initial_values import InitialValues
 from experiments.samples.sample import Sample
-from experiments.seeds import stream
 
 
 class Learner:
@@ -53,6 +57,9 @@ class Learner:
         self.model, self.pad, self.algorithm, self.config = model, pad, algorithm, config
         self.ledger, self.seed = ledger, seed
         needs = algorithm.needs
+        # Whether the critic learns apart from the policy; has done so before a batch's only step.
+        self.critic_alone = needs.critic == "separate" and needs.critic_apart
+        self.critic_is_ahead = False
         keep_reference |= needs.reference or config.behaviour == "reference"
         self.reference = reference_of(model) if keep_reference else None
         self.critic = self.value_head = None
@@ -105,16 +112,20 @@ class Learner:
         values stay those of the start. The initial values come after the reference's log-probs,
         which the online estimate reads.
         """
+        self.optimiser.zero_grad(set_to_none=True)
         tokens, batch, metrics = self._assemble(samples, group_size)
         if initial_values is not None:
             batch = replace(batch, q0=initial_values.of(samples, batch))
         steps, kept_rows = [], 0
         with held():
             for rows, part in self._mini_batches(tokens, batch):
+                if steps:
+                    self.optimiser.zero_grad(set_to_none=True)
                 kept = rows[part.keep]
                 kept_rows += len(kept)
                 if len(kept):
                     steps.append(self._step(tokens, part.only_kept(), kept))
+                    self.critic_is_ahead = False
             self.batches += 1
         metrics |= {"kept_share": kept_rows / len(samples) / self.config.epochs}
         for name in dict.fromkeys(name for step in steps for name in step):
@@ -130,31 +141,34 @@ class Learner:
         groups, anew = len(batch.mask) // batch.group_size, self.algorithm.needs.policy
         if not anew:
             batch = self.algorithm.prepare(batch)
-        for number, part in enumerate(self._orders(groups)):
+        for part in orders(groups, self.config, self.seed, self.batches):
             rows = (
                 part.unsqueeze(-1) * batch.group_size + torch.arange(batch.group_size)
             ).flatten()
             rows = rows.to(batch.mask.device)
             cut = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
-            if anew and number:
+            if anew and not (in_passing := self._in_passing(tokens.rows(rows), cut)):
                 cut = replace(cut, policy_logp=self._before_step(self.model, tokens, rows))
             if self.average:
                 proximal = self._before_step(self.average.model, tokens, rows)
                 cut = replace(cut, proximal_logp=proximal)
-            yield rows, self.algorithm.prepare(cut) if anew else cut
+            yield rows, self.algorithm.prepare(cut) if anew and not in_passing else cut
 
     def _before_step(self, model: nn.Module, tokens: Tokens, rows: Tensor) -> Tensor:
         """Log-probs of these rows, (rows, time) as the whole batch is wide."""
         found = self._frozen(model, tokens.rows(rows))
         return nn.functional.pad(found, (0, tokens.mask.shape[1] - found.shape[1]))
 
-    def _orders(self, groups: int) -> Iterator[Tensor]:
-        """The groups of each optimiser step: in order where one step takes all of them."""
-        for epoch in range(self.config.epochs):
-            order = list(range(groups))
-            if self.config.minibatches > 1:
-                stream(self.seed, "mini-batches", self.batches, epoch).shuffle(order)
-            yield from torch.tensor(order).tensor_split(min(groups, self.config.minibatches))
+    def _in_passing(self, tokens: Tokens, batch: Batch) -> bool:
+        """Whether a step can prepare each micro-batch from the pass that it learns from.
+
+        The policy's log-probs before a step are those of its forward pass: where no group is cut
+        apart and none needs another, a pass without gradient would tell the same bits again.
+        """
+        if not (self.algorithm.needs.by_group and bool(batch.keep.all())):
+            return False
+        parts = micro_batches(tokens, self.config.micro_batch)
+        return all(whole_groups(rows, batch.group_size) for rows in parts)
 
     def _assemble(
         self, samples: Sequence[Sample], group_size: int
@@ -163,7 +177,7 @@ class Learner:
         device = self.model.device
         tokens = pack(samples, self.pad, device)
         needs = self.algorithm.needs
-        written, metrics = self._written(samples, tokens)
+        written, metrics = who_wrote(samples, tokens, self.config, self.logp, self.ref_logp)
         truncated = torch.tensor([sample.truncated for sample in samples], device=device)
         batch = Batch(
             mask=tokens.mask,
@@ -174,37 +188,14 @@ class Learner:
             group_size=group_size,
             **written,
             ref_logp=self.ref_logp(tokens) if needs.reference else None,
-            policy_logp=self.logp(tokens) if needs.policy else None,
-            values=self._values(tokens) if needs.critic != "none" else None,
         )
+        if needs.critic != "none":
+            once = self.config.minibatches == self.config.epochs == 1 and bool(batch.keep.all())
+            self.critic_is_ahead = once and self.critic_alone
+            ahead = self.critic_is_ahead
+            values = self._learn_values(tokens, batch) if ahead else self._values(tokens)
+            batch = replace(batch, values=values)
         return tokens, batch, metrics
-
-    def _written(
-        self, samples: Sequence[Sample], tokens: Tokens
-    ) -> tuple[dict[str, Tensor | None], dict[str, float]]:
-        """The batch's fields on who wrote it, (batch, time) each, and metrics of their correction.
-
-        Where no writer told its log-probs they are 0, or `train.behaviour` says whose to take.
-        """
-        mask, kind = tokens.mask, self.config.correction
-        told = pad_rows([sample.logps or () for sample in samples], mask)
-        unknown = torch.tensor([[sample.logps is None] for sample in samples], device=mask.device)
-        if unknown.any() and self.config.behaviour != "told":
-            recomputed = self.config.behaviour == "recomputed"
-            taken = self.logp(tokens) if recomputed else self.ref_logp(tokens)
-            told, unknown = torch.where(unknown, taken, told), unknown & False
-        fields = {"behaviour_logp": told, "correction": None, "writer_logp": told}
-        if kind == "none":
-            return fields, {}
-        proximal = self.logp(tokens)
-        bounds = self.config.correction_bounds
-        weights, cut = correction_weights(proximal, told, mask, kind, *bounds)
-        fields |= {"behaviour_logp": proximal, "correction": weights.masked_fill(unknown, 1.0)}
-        known = mask & ~unknown
-        return fields, {
-            "correction/weight_mean": float(masked_mean(weights, known)),
-            "correction/cut_share": float(masked_mean(cut.float(), known)),
-        }
 
     def logp(self, tokens: Tokens) -> Tensor:
         """The policy's log-probs at the training temperature, (batch, time), without gradient."""
@@ -218,16 +209,38 @@ class Learner:
     @torch.no_grad()
     def _frozen(self, model: nn.Module, tokens: Tokens) -> Tensor:
         def logp(rows: Tensor) -> Tensor:
-            return score(model, tokens.rows(rows), self.config.temperature).logp
+            return score(model, tokens.rows(rows), self.config.temperature, entropy="none").logp
 
         return self._by_parts(logp, tokens)
 
     @torch.no_grad()
     def _values(self, tokens: Tokens) -> Tensor:
         def values(rows: Tensor) -> Tensor:
-            return self._output(tokens.rows(rows)).values
+            part = tokens.rows(rows)
+            if self.critic is not None:
+                return self.critic(part)
+            return self.value_head(response_hidden(self.model, part).float()).squeeze(-1)
 
         return self._by_parts(values, tokens)
+
+    def _learn_values(self, tokens: Tokens, batch: Batch) -> Tensor:
+        """The critic's values, (batch, time), and its gradients, from one pass.
+
+        Before a batch's only step its old values are those that it learns from.
+        """
+
+        def values(rows: Tensor) -> Tensor:
+            part = tokens.rows(rows)
+            now = self.critic(part)
+            micro = replace(narrow(batch.rows(rows), part.mask.shape[1]), values=now.detach())
+            self._critic_backward(now, self.algorithm.prepare(micro))
+            return now.detach()
+
+        return self._by_parts(values, tokens)
+
+    def _critic_backward(self, values: Tensor, batch: Batch) -> None:
+        self.algorithm.critic_loss(values, batch).backward()
+        self.optimiser.take_gradients()
 
     def _by_parts(self, of_rows: Callable[[Tensor], Tensor], tokens: Tokens) -> Tensor:
         whole = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
@@ -236,27 +249,37 @@ class Learner:
             whole[rows, : part.shape[1]] = part
         return whole
 
-    def _output(self, tokens: Tokens) -> PolicyOutput:
-        """The policy's output on these rows, with the values of whichever critic there is."""
-        output = score(
-            self.model,
-            tokens,
-            self.config.temperature,
-            self.value_head,
-            self.algorithm.needs.entropy_graph,
-        )
-        return output if self.critic is None else replace(output, values=self.critic(tokens))
+    def _output(self, tokens: Tokens, batch: Batch) -> PolicyOutput:
+        """The policy's output on these rows, with the values of whichever critic there is.
+
+        A critic that can learn alone has done so, and its activations are gone: two backbones'
+        need not be held at once.
+        """
+        if self.critic_is_ahead:
+            values = batch.values
+        elif self.critic is not None:
+            values = self.critic(tokens)
+            if self.critic_alone:
+                self._critic_backward(values, batch)
+                values = values.detach()
+        entropy = "graph" if self.algorithm.needs.entropy_graph else "value"
+        heads = (self.config.temperature, self.value_head, entropy)
+        output = score(self.model, tokens, *heads)
+        return output if self.critic is None else replace(output, values=values)
 
     def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
         """Gradients over micro-batches, then one step of the optimiser."""
+        in_passing = self.algorithm.needs.policy and batch.policy_logp is None
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
         online, fresh = int(batch.online.sum()), int(batch.fresh.sum())
         counts = (online, fresh, len(batch.online) - online)
-        self.optimiser.zero_grad(set_to_none=True)
         for rows in micro_batches(tokens.rows(kept), self.config.micro_batch):
             part = tokens.rows(kept[rows])
             micro = narrow(batch.rows(rows), part.mask.shape[1])
-            output = self._output(part)
+            output = self._output(part, micro)
+            if in_passing:
+                now = replace(micro, policy_logp=output.logp.detach())
+                micro = self.algorithm.prepare(now)
             loss, metrics = self.algorithm.loss(output, micro)
             loss.backward()
             self.optimiser.take_gradients()

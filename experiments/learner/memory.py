@@ -164,7 +164,8 @@ def _train(shape: Shape, config: RunConfig, needs: Needs) -> int:
     prompts = min(rows, train.prompts)
     written = rows * task.max_response_tokens
     backbone = saved_bytes(shape, config, rows, prompts)
-    backbones = 2 if needs.critic == "separate" else 1
+    together = needs.critic == "separate" and not needs.critic_apart
+    backbones = 2 if together else 1
     logits = min(written * shape.vocabulary, LOGITS_PER_CHUNK)
     return backbones * backbone + LOSS_BLOCKS * 4 * logits
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
 from algorithms.base import PolicyOutput
-from algorithms.tensors import chosen_logp
+from algorithms.tensors import Entropy, chosen_logp
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def score(
     tokens: Tokens,
     temperature: float,
     value_head: nn.Module | None = None,
-    entropy_graph: bool = False,
+    entropy: Entropy = "value",
 ) -> PolicyOutput:
     """Log-probs of the responses' tokens and entropies, (batch, time), 0 at padding.
 
@@ -113,11 +113,11 @@ def score(
     hidden = response_hidden(model, tokens)
     head = model.get_output_embeddings()
     chosen = tokens.responses[tokens.mask]
-    logp, entropy = chosen_logp(hidden[tokens.mask], head, chosen, temperature, entropy_graph)
+    logp, entropies = chosen_logp(hidden[tokens.mask], head, chosen, temperature, entropy)
     blank = logp.new_zeros(tokens.mask.shape)
     return PolicyOutput(
         logp=blank.masked_scatter(tokens.mask, logp),
-        entropy=blank.masked_scatter(tokens.mask, entropy),
+        entropy=blank.masked_scatter(tokens.mask, entropies),
         values=None if value_head is None else value_head(hidden.float()).squeeze(-1),
     )
 

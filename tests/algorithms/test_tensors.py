@@ -108,7 +108,7 @@ def test_chosen_logp_in_one_chunk_or_many(monkeypatch, budget):
 def test_entropy_has_a_graph_where_asked():
     head = torch.nn.Linear(4, 5)
     hidden = torch.randn(3, 4, requires_grad=True)
-    _, entropy = chosen_logp(hidden, head, torch.zeros(3, dtype=torch.long), entropy_graph=True)
+    _, entropy = chosen_logp(hidden, head, torch.zeros(3, dtype=torch.long), entropy="graph")
     entropy.sum().backward()
     assert hidden.grad.abs().sum() > 0
 

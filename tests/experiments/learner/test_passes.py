@@ -1,0 +1,98 @@
+"""What a step does not compute twice, and that its bits are those of computing it apart."""
+
+import pytest
+import torch
+
+from algorithms.critics import APA, VAPO, APAOptions, VAPOOptions
+from algorithms.ppo import PPO, PPOConfig
+from algorithms.spo import SPO, SPOConfig
+from algorithms.squared_group import SquaredGroup, SquaredGroupOptions
+from tests.experiments.learner.test_learner import GROUP, REWARDS, learner_of, samples_from
+
+BY_GROUP = {
+    "spo": SPO(SPOConfig(), 1.0),
+    "squared_group": SquaredGroup(SquaredGroupOptions(), 1.0),
+}
+CRITICS = {
+    "ppo": PPO(PPOConfig(lam=0.9), 1.0),
+    "apa": APA(APAOptions(), 1.0),
+    "vapo": VAPO(VAPOOptions(), 1.0),
+}
+
+
+def passes(learner, monkeypatch):
+    """Forward passes of the model and of the critic, as they come: with gradient or without."""
+    seen = []
+    for name, module in (("policy", learner.model), ("critic", learner.critic)):
+        if module is not None:
+            backbone = module.base_model if name == "policy" else module
+            backbone.register_forward_hook(
+                lambda *_, name=name: seen.append((name, torch.is_grad_enabled()))
+            )
+    return seen
+
+
+def steps(learner, samples, count=3):
+    rows = [learner.update(samples, GROUP, None) for _ in range(count)]
+    trained = [p for group in learner.optimiser.param_groups for p in group["params"]]
+    return rows, [p.detach().clone() for p in trained]
+
+
+def same(one, other):
+    assert one[0] == other[0]
+    assert all(torch.equal(a, b) for a, b in zip(one[1], other[1], strict=True))
+
+
+@pytest.mark.parametrize("options", [{}, {"minibatches": 2, "epochs": 2}, {"micro_batch": 4}])
+@pytest.mark.parametrize("name", BY_GROUP)
+def test_a_groups_value_needs_no_pass_of_its_own(tiny, name, options, monkeypatch):
+    samples = samples_from(tiny, REWARDS)
+    learner = learner_of(tiny, BY_GROUP[name], **options)
+    seen = passes(learner, monkeypatch)
+    found = steps(learner, samples)
+    assert seen
+    assert all(gradient for _, gradient in seen)
+    apart = learner_of(tiny, BY_GROUP[name], **options)
+    monkeypatch.setattr(apart, "_in_passing", lambda *_: False)
+    same(found, steps(apart, samples))
+
+
+@pytest.mark.parametrize("options", [{"micro_batch": 3}, {"truncation": "mask"}])
+def test_it_has_one_where_a_group_is_not_whole(tiny, options, monkeypatch):
+    samples = samples_from(tiny, REWARDS)
+    learner = learner_of(tiny, BY_GROUP["spo"], **options)
+    seen = passes(learner, monkeypatch)
+    metrics = learner.update(samples, GROUP, None)
+    assert ("policy", False) in seen
+    assert (metrics["kept_share"] < 1) == (options == {"truncation": "mask"})
+
+
+@pytest.mark.parametrize("name", CRITICS)
+def test_a_critic_learns_from_the_pass_that_tells_its_old_values(tiny, name, monkeypatch):
+    samples = samples_from(tiny, REWARDS)
+    learner = learner_of(tiny, CRITICS[name], micro_batch=4)
+    seen = passes(learner, monkeypatch)
+    found = steps(learner, samples)
+    assert {way for way in seen if way[0] == "critic"} == {("critic", True)}
+    assert ("policy", False) not in seen
+    together = learner_of(tiny, CRITICS[name], micro_batch=4)
+    together.critic_alone = False
+    same(found, steps(together, samples))
+
+
+@pytest.mark.parametrize("options", [{"minibatches": 3, "epochs": 2}, {"truncation": "mask"}])
+@pytest.mark.parametrize("name", CRITICS)
+def test_with_several_steps_it_learns_apart_from_the_policy_too(tiny, name, options):
+    samples = samples_from(tiny, REWARDS)
+    found = steps(learner_of(tiny, CRITICS[name], **options), samples)
+    together = learner_of(tiny, CRITICS[name], **options)
+    together.critic_alone = False
+    same(found, steps(together, samples))
+
+
+def test_old_values_need_no_logits(tiny, monkeypatch):
+    learner = learner_of(tiny, PPO(PPOConfig(critic="shared"), 1.0))
+    shapes = []
+    learner.model.lm_head.register_forward_hook(lambda *_: shapes.append(torch.is_grad_enabled()))
+    learner.update(samples_from(tiny, REWARDS), GROUP, None)
+    assert shapes == [True]
