@@ -15,6 +15,7 @@ from functools import cache
 
 from envs.problem import Problem, Test
 from envs.tasks.config import TaskConfig
+from envs.tasks.made import kept
 from envs.tasks.mini_families import FAMILIES
 from envs.tasks.mini_families.build import build
 from envs.tasks.mini_families.drawing import draft, split_of, tier_of
@@ -28,7 +29,8 @@ _ROUNDS = 6  # parameter draws per composition before a cell is given up
 
 def make(config: TaskConfig) -> Task:
     """The task of conf/task/mini.yaml."""
-    splits = {split: load(split, getattr(config, f"{split}_problems")) for split in SPLITS}
+    sizes = {split: getattr(config, f"{split}_problems") for split in SPLITS}
+    splits = {split: kept(f"mini-{split}", load, split, size) for split, size in sizes.items()}
     return Task(**splits, prompt=prompt, response=response, data_hash=data_hash(splits, prompt))
 
 
