@@ -66,13 +66,16 @@ def whole_groups(rows: Tensor, group_size: int) -> bool:
     return bool(starts.all() and groups.diff(dim=1).eq(1).all())
 
 
-def orders(groups: int, config: TrainConfig, seed: int, batch: int) -> Iterator[Tensor]:
-    """The groups of each optimiser step on a batch: in order where one step takes all of them."""
+def orders(batch: Batch, config: TrainConfig, seed: int, number: int) -> Iterator[Tensor]:
+    """The rows of each optimiser step on a run's batch `number`, groups whole: in order where one
+    step takes all of them."""
+    groups = torch.arange(len(batch.mask), device=batch.mask.device).view(-1, batch.group_size)
     for epoch in range(config.epochs):
-        order = list(range(groups))
+        order = list(range(len(groups)))
         if config.minibatches > 1:
-            stream(seed, "mini-batches", batch, epoch).shuffle(order)
-        yield from torch.tensor(order).tensor_split(min(groups, config.minibatches))
+            stream(seed, "mini-batches", number, epoch).shuffle(order)
+        for part in torch.tensor(order).tensor_split(min(len(groups), config.minibatches)):
+            yield groups[part.to(groups.device)].flatten()
 
 
 def pad_rows(rows: Sequence[Sequence[float]], mask: Tensor) -> Tensor:

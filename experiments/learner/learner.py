@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
 from experiments.config import TrainConfig
-from experiments.errors import UserError
 from experiments.learner.adapters import load_trained, rate_of, trained, trained_state
 from experiments.learner.assemble import (
     micro_batches,
@@ -24,7 +22,7 @@ from experiments.learner.assemble import (
     whole_groups,
 )
 from experiments.learner.average import MovingAverage
-from experiments.learner.metrics import common_metrics, sample_size
+from experiments.learner.metrics import common_metrics, whole_step
 from experiments.learner.models import critic_of, reference_of
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor
 from experiments.learner.scoring import Critic, Tokens, response_hidden, scalar_head, score
@@ -138,14 +136,10 @@ class Learner:
         An algorithm that reads the policy's log-probs before the update prepares each step anew:
         what it sets there (a group's soft value, bounds of the clip) is of the present policy.
         """
-        groups, anew = len(batch.mask) // batch.group_size, self.algorithm.needs.policy
+        anew = self.algorithm.needs.policy
         if not anew:
             batch = self.algorithm.prepare(batch)
-        for part in orders(groups, self.config, self.seed, self.batches):
-            rows = (
-                part.unsqueeze(-1) * batch.group_size + torch.arange(batch.group_size)
-            ).flatten()
-            rows = rows.to(batch.mask.device)
+        for rows in orders(batch, self.config, self.seed, self.batches):
             cut = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
             if anew and not (in_passing := self._in_passing(tokens.rows(rows), cut)):
                 cut = replace(cut, policy_logp=self._before_step(self.model, tokens, rows))
@@ -192,9 +186,8 @@ class Learner:
         if needs.critic != "none":
             once = self.config.minibatches == self.config.epochs == 1 and bool(batch.keep.all())
             self.critic_is_ahead = once and self.critic_alone
-            ahead = self.critic_is_ahead
-            values = self._learn_values(tokens, batch) if ahead else self._values(tokens)
-            batch = replace(batch, values=values)
+            of = self._learn_values if self.critic_is_ahead else self._values
+            batch = replace(batch, values=of(tokens, batch))
         return tokens, batch, metrics
 
     def logp(self, tokens: Tokens) -> Tensor:
@@ -214,7 +207,7 @@ class Learner:
         return self._by_parts(logp, tokens)
 
     @torch.no_grad()
-    def _values(self, tokens: Tokens) -> Tensor:
+    def _values(self, tokens: Tokens, _: Batch | None = None) -> Tensor:
         def values(rows: Tensor) -> Tensor:
             part = tokens.rows(rows)
             if self.critic is not None:
@@ -293,13 +286,7 @@ class Learner:
                 ("grad_norm", "critic_grad_norm"), self.optimiser.param_groups, strict=False
             )
         }
-        result = {name: float(value) for name, value in (totals | norms).items()}
-        result |= sample_size(result)
-        if not all(math.isfinite(result[name]) for name in ("loss", *norms)):
-            raise UserError(
-                f"loss {result['loss']:g}, gradient norm {result['grad_norm']:g}: the run has "
-                "diverged; try a lower algo.learning_rate"
-            )
+        result = whole_step(totals, norms)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.factor(self.batches)
         result["learning_rate"] = self.optimiser.param_groups[0]["lr"]

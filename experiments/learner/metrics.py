@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from algorithms.base import Batch, PolicyOutput
 from algorithms.tensors import kl, log_ratio, masked_sum
+from experiments.errors import UserError
 
 WEIGHTS, SQUARES, COUNT = "ρ", "ρ²", "tokens"  # sums over a step, of which `sample_size` is made
 
@@ -42,6 +45,18 @@ def common_metrics(
             ratio = masked_sum(output.logp - batch.ref_logp, batch.mask & ~mask)
             metrics["offline_log_ratio_sum"] = ratio.sum() / offline
     return metrics
+
+
+def whole_step(totals: dict[str, Tensor], norms: dict[str, Tensor]) -> dict[str, float]:
+    """A step's metrics from their sums over micro-batches; a UserError where one is not finite."""
+    result = {name: float(value) for name, value in (totals | norms).items()}
+    result |= sample_size(result)
+    if not all(math.isfinite(result[name]) for name in ("loss", *norms)):
+        raise UserError(
+            f"loss {result['loss']:g}, gradient norm {result['grad_norm']:g}: the run has "
+            "diverged; try a lower algo.learning_rate"
+        )
+    return result
 
 
 def sample_size(totals: dict[str, float]) -> dict[str, float]:

@@ -82,13 +82,16 @@ def test_by_default_a_batch_is_one_plain_step(tiny, name):
     samples = samples_from(tiny, REWARDS)
     learner, plain = (learner_of(tiny, copy.deepcopy(ALGORITHMS[name])) for _ in "ab")
     metrics = learner.update(samples, GROUP, None)
+    plain.critic_alone = False  # values before the step, and again in it
     tokens, batch, _ = plain._assemble(samples, GROUP)
+    if plain.algorithm.needs.policy:
+        batch = replace(batch, policy_logp=plain.logp(tokens))
     batch = plain.algorithm.prepare(batch)
     kept = batch.keep.nonzero().squeeze(-1)
     (rows,) = micro_batches(tokens.rows(kept), 64)
     part = tokens.rows(kept[rows])
     micro = narrow(batch.only_kept().rows(rows), part.mask.shape[1])
-    loss, _ = plain.algorithm.loss(plain._output(part), micro)
+    loss, _ = plain.algorithm.loss(plain._output(part, micro), micro)
     loss.backward()
     for group in plain.optimiser.param_groups:
         torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
