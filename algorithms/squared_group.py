@@ -106,7 +106,8 @@ class AStarPO(Algorithm):
     """A*-PO (arXiv 2505.20686): e² with V* = β1 log mean exp(R/β1) of the reference's responses.
 
     One response to a prompt is enough. With β1 ≠ β2, as published, it has no KL optimum; with
-    β1 = β2 it is SPO's squared loss. A prompt that the reference never solves has V* = 0.
+    β1 = β2 it is SPO's squared loss. A prompt that the reference never solves has V* = 0
+    and stays; TRL leaves it out.
     """
 
     Config = AStarPOOptions

@@ -110,10 +110,12 @@ def _check_lag(c: RunConfig, needs: Needs) -> None:
         aged = whole if others or r.max_age is None else r.max_age + within
         lag = max(lag, min(aged, whole))
     if needs.max_lag is not None and lag > needs.max_lag:
+        optional = hasattr(c.algo, "max_lag")
+        more = f", or allow more with algo.max_lag={lag}" if optional else ""
         raise UserError(
             f"{' with '.join(given)} under algo={c.algo.name}: it takes the writer for the policy "
             f"itself, at most {needs.max_lag} optimiser steps behind, and here it is up to "
-            f"{lag}; lower it, or allow more with algo.max_lag={lag}"
+            f"{lag}; lower it{more}"
         )
 
 
