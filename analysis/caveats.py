@@ -28,7 +28,16 @@ BUDGET_NAMES = {
 def caveats(groups: Sequence[Group], stages: Sequence[Stage]) -> list[str]:
     """One sentence or two for each thing that limits what the tables show; most weighty first."""
     found: list[str] = []
-    for check in (_unfinished, _left_out, _engines, _others, _seeds, _budgets, _provenance):
+    for check in (
+        _unfinished,
+        _left_out,
+        _engines,
+        _others,
+        _seeds,
+        _budgets,
+        _tuning,
+        _provenance,
+    ):
         found.extend(check(groups))
     found.extend(_evaluations(stages))
     found.extend(_thin(stages))
@@ -129,6 +138,18 @@ def _seeds(groups: Sequence[Group]) -> Iterable[str]:
             "poorly known, which makes intervals wide; in simulations they held the truth in 89 "
             "to 98 of 100 cases at 2 seeds, in 93 to 98 at 3."
         )
+
+
+def _tuning(groups: Sequence[Group]) -> Iterable[str]:
+    """How each group's values were found (`tuned`), where any group's were looked for."""
+    ways: dict[str, list[str]] = {}
+    for group in groups:
+        ways.setdefault(str(group.runs[0].config.get("tuned") or ""), []).append(group.label)
+    if not any(ways):
+        return
+    told = [f"{listed(labels)} by {way}" for way, labels in sorted(ways.items()) if way]
+    given = f" Not tuned, but run as given: {listed(ways[''])}." if "" in ways else ""
+    yield f"Tuned: {'; '.join(told)}.{given}"
 
 
 def _of(labels: Sequence[str], groups: Sequence[Group]) -> str:

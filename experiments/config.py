@@ -214,6 +214,8 @@ class RunConfig:
     seed: NonNegativeInt = 0
     steps: NonNegativeInt = 200  # optimiser batches
     output_dir: Annotated[str, Field(min_length=1)] = "outputs"
+    # how the values were found, in words for the report; null: they are given
+    tuned: str | None = None
 
 
 def parse(composed: DictConfig) -> RunConfig:

@@ -23,13 +23,12 @@ class Job:
     overrides: tuple[str, ...]  # but for the seed
     weights_of: Job | None = None
     chosen_from: tuple[Job, ...] = ()  # short runs: the last override of the best one is taken
-    trial: bool = False  # a short run, no part of the comparison
+    trial: str = ""  # what names a short run, which is no part of the comparison
 
     @property
     def label(self) -> str:
         """Another one for each job of a study, good as a file's name."""
-        tried = f"-{self.overrides[-1].rpartition('=')[2]}" if self.trial else ""
-        return f"{self.arm}-s{self.seed}{tried}"
+        return f"{self.arm}-s{self.seed}" + (f"-{self.trial}" if self.trial else "")
 
     @property
     def needs(self) -> tuple[Job, ...]:
@@ -85,7 +84,7 @@ def _job(study: Study, name: str, seed: int, given: tuple[str, ...]) -> Job:
         return Job(name, seed, overrides)
     c = study.choice
     short = (*overrides, f"name={study.name}-choice", *c.overrides)
-    tried = (Job(name, c.seed, (*short, f"{c.key}={v:g}"), trial=True) for v in c.values)
+    tried = (Job(name, c.seed, (*short, f"{c.key}={v:g}"), trial=f"{v:g}") for v in c.values)
     return Job(name, seed, overrides, chosen_from=tuple(tried))
 
 

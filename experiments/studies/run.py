@@ -59,15 +59,15 @@ def _run(arguments: Sequence[str]) -> int:
     from experiments.studies.runner import Runner
     from experiments.studies.study import read
 
-    own, given = _split(arguments)
+    own, given = split(arguments, OWN)
     study = read(own.get("study", "mini"))
     seeds = _some("seeds", own, study.seeds, int)
     arms = _some("arms", own, list(study.arms), str)
-    workers = _whole_number(own.get("jobs", str(len(os.sched_getaffinity(0)))))
+    workers = whole_number("jobs", own.get("jobs", str(len(os.sched_getaffinity(0)))))
     print(f"{study.name}: {study.question}")
     for what, why in study.left_out.items():
         print(f"left out: {what}: {why}")
-    runner = Runner(jobs_of(study, seeds, arms, given), workers, _say)
+    runner = Runner(jobs_of(study, seeds, arms, given), workers, say)
     folder = runner.log(runner.jobs[-1]).parents[1]
     folder.mkdir(parents=True, exist_ok=True)
     held = _lock(folder)
@@ -87,7 +87,7 @@ def _announce(runner) -> None:
 
     left = runner.left()
     going_on = sum(found.folder is not None for found in runner.found.values())
-    _say(
+    say(
         f"{len(runner.jobs)} runs: {len(runner.jobs) - len(left)} finished, {going_on} to go on "
         f"with, {len(left) - going_on} to begin; {runner.workers} at a time"
     )
@@ -97,11 +97,11 @@ def _announce(runner) -> None:
     if not runner.clock.steps:
         first = left[0]
         known = f"by a few timed steps of {first.label}"
-        _say(f"timing a few steps of {first.label} …")
+        say(f"timing a few steps of {first.label} …")
         timed(first, runner.overrides(first), runner.config(first), runner.clock)
     seconds = runner.seconds_left()
     end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
-    _say(f"about {in_words(seconds)}, till {end}, {known}")
+    say(f"about {in_words(seconds)}, till {end}, {known}")
 
 
 def _end(runner, folder: Path) -> int:
@@ -129,7 +129,7 @@ def _keep_arms(runner, folder: Path) -> None:
         {
             "arm": job.arm,
             "seed": job.seed,
-            "trial": job.trial,
+            "trial": bool(job.trial),
             "status": end.status,
             "run": str(end.folder) if end.folder else None,
             "overrides": [*runner.overrides(job), f"seed={job.seed}"],
@@ -156,7 +156,7 @@ def _lock(folder: Path) -> int:
         raise UserError(f"{folder}: this study is still going on; wait, or end it first") from None
 
 
-def _split(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def split(arguments: Sequence[str], keys: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Our own keys, and overrides of the runs."""
     own: dict[str, str] = {}
     given = []
@@ -166,7 +166,7 @@ def _split(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             raise UserError(f"{argument!r}: write key=value (see --help)")
         if key == "seed":
             raise UserError(f"{argument}: a study runs on its own seeds; seeds={value} takes some")
-        if key in OWN:
+        if key in keys:
             own[key] = value
         else:
             given.append(argument)
@@ -183,13 +183,15 @@ def _some(key: str, own: dict[str, str], known: list, kind: type) -> list:
     return [value for value in known if str(value) in asked]
 
 
-def _whole_number(value: str) -> int:
+def whole_number(key: str, value: str) -> int:
+    """A count of at least 1. Raises UserError."""
     if not value.isdecimal() or int(value) < 1:
-        raise UserError(f"jobs={value}; it must be at least 1")
+        raise UserError(f"{key}={value}; it must be a whole number of at least 1")
     return int(value)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """A line with the time."""
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 

@@ -33,8 +33,15 @@ PAUSE_S = 0.3
 class Runner:
     """The state of a study: what has ended, what is going on, what waits."""
 
-    def __init__(self, jobs: Sequence[Job], workers: int, say: Callable[[str], None]) -> None:
-        self.jobs, self.workers, self.say = jobs, workers, say
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        workers: int,
+        say: Callable[[str], None],
+        after: Callable[[Job, End], None] = lambda job, end: None,
+    ) -> None:
+        """after: told of each job that ends while this runs; it may add jobs."""
+        self.jobs, self.workers, self.say, self.after = list(jobs), workers, say, after
         self.ended: dict[Job, End] = {}
         self.found: dict[Job, End] = {}  # where each of the others stood when it was last looked at
         self.running: dict[Job, subprocess.Popen] = {}
@@ -140,6 +147,7 @@ class Runner:
                 error = found.error or processes.why(process, self.log(job))
                 self.ended[job] = End("failed", found.folder, error)
                 self.say(f"{job.label} failed: {error}")
+            self.after(job, self.ended[job])
 
     def _finished(self, job: Job, found: End) -> None:
         self.ended[job] = found

@@ -39,6 +39,14 @@ class Choice:
 
 
 @dataclass
+class Tuning:
+    """How each algorithm's values are looked for, alike for all (experiments/studies/tune.py)."""
+
+    overrides: list[str]  # of a trial, beside the study's and the arm's
+    seed: NonNegativeInt  # of every trial, and of the sampler
+
+
+@dataclass
 class Study:
     """A study as its file says it."""
 
@@ -48,6 +56,7 @@ class Study:
     name: str = ""  # of the experiment; empty: study-FILE
     overrides: list[str] = field(default_factory=list)  # of every arm
     choice: Choice | None = None
+    tuning: Tuning | None = None
     left_out: dict[str, str] = field(default_factory=dict)  # what is not in it → why
 
 

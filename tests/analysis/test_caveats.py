@@ -132,3 +132,11 @@ def test_a_corrected_ratio_is_told(tmp_path, make_run):
         assert len(told) == 1
         assert told[0].startswith("ppo: ")
         assert setting in told[0]
+
+
+def test_how_values_were_found_is_said_where_any_were_looked_for(tmp_path, make_run):
+    way = "12 trials (steps=60)"
+    tuned = [make_run(tmp_path, "spo", s, config={"tuned": way}) for s in (0, 1)]
+    given = [make_run(tmp_path, "ppo", s) for s in (0, 1)]
+    assert f"Tuned: spo by {way}. Not tuned, but run as given: ppo." in notes_of(*tuned, *given)
+    assert not any("Tuned" in note for note in notes_of(*given))

@@ -28,7 +28,7 @@ MISTAKES = {
     "no such study": (["study=nimi"], "study=nimi"),
     "no such arm": (["study=mini", "arms=sof"], "arms=sof: the study has sft"),
     "no such seed": (["study=mini", "seeds=9"], "seeds=9: the study has 0, 1"),
-    "no jobs": (["study=mini", "jobs=0"], "jobs=0; it must be at least 1"),
+    "no jobs": (["study=mini", "jobs=0"], "jobs=0; it must be a whole number of at least 1"),
     "a seed": (["study=mini", "seed=3"], "seeds=3"),
     "no value": (["study"], "write key=value"),
     "a run's key": (["study=mini", "arms=sft", "stps=3"], "did you mean 'steps'"),

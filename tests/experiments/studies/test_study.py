@@ -49,7 +49,11 @@ def test_an_arm_that_cannot_run_is_named(tmp_path):
         jobs_of(study, [0], list(study.arms), [])
 
 
-@pytest.mark.parametrize("name", [file.stem for file in HERE.glob("*.yaml")])
+NAMES = [file.stem for file in HERE.glob("*.yaml")]
+LONG = {"atlas": pytest.mark.slow}  # a configuration for every objective there is
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=LONG.get(n, ())) for n in NAMES])
 def test_every_study_here_composes(name):
     study = read(name)
     jobs = jobs_of(study, study.seeds[:1], list(study.arms), [])

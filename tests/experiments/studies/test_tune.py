@@ -1,0 +1,167 @@
+"""Tuning: no trial is lost and none done twice, whatever ends it; alike for every algorithm."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.compose import config_of
+from experiments.errors import UserError
+from experiments.studies import search
+from experiments.studies.jobs import End
+from experiments.studies.search import Range, read
+from experiments.studies.study import Arm, Study, Tuning
+
+optuna = pytest.importorskip("optuna")
+
+from experiments.studies.tune import MISUSED, Tuner, main  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[3]
+SPACE = {"algo.learning_rate": Range(1e-5, 1e-2, True), "algo.kl": Range(choices=["k1", "k3"])}
+STUDY = Study("q", [0], {"grpo": Arm(["algo=grpo"])}, "s", tuning=Tuning(["steps=2"], 7))
+
+
+def tuner(folder, trials=6):
+    return Tuner(STUDY, "grpo", trials, [], folder / "trials.sqlite")
+
+
+def test_trials_are_proposed_once_and_taken_up_after_a_kill(tmp_path):
+    first = tuner(tmp_path)
+    jobs = first.begin(SPACE, 2)
+    first.tell(jobs[0], End("finished", Path("x"), None, 0.25))
+    jobs.append(first.ask())
+    del first  # killed: two trials were going on
+
+    second = tuner(tmp_path)
+    taken_up = second.begin(SPACE, 2)
+    assert [job.overrides for job in taken_up] == [job.overrides for job in jobs[1:]]
+    assert [job.label for job in taken_up] == ["grpo-s7-t001", "grpo-s7-t002"]
+    known = list(taken_up)
+    for score, job in enumerate(known):
+        second.tell(job, End("finished", Path("x"), None, score / 10))
+        if second.left():
+            known.append(second.ask())
+    rows = second.table()
+    assert [row["trial"] for row in rows] == list(range(6))
+    assert {row["state"] for row in rows} == {"complete"}
+    assert tuner(tmp_path).begin(SPACE, 2) == []
+
+
+def test_the_first_values_are_the_same_for_every_algorithm_and_on_every_start(tmp_path):
+    a, b = (tuner(tmp_path / name) for name in "ab")
+    assert [j.overrides for j in a.begin(SPACE, 3)] == [j.overrides for j in b.begin(SPACE, 3)]
+
+
+def test_a_trial_that_failed_is_one_and_never_wins(tmp_path):
+    held = tuner(tmp_path, trials=2)
+    one, two = held.begin(SPACE, 2)
+    held.tell(one, End("failed", None, "diverged"))
+    held.tell(two, End("finished", Path("x"), None, 0.1))
+    assert [row["state"] for row in held.table()] == ["fail", "complete"]
+    assert held.left() == 0
+
+
+def test_trials_of_other_settings_are_not_mixed(tmp_path):
+    tuner(tmp_path).begin(SPACE, 1)
+    with pytest.raises(UserError, match="take another output_dir"):
+        Tuner(STUDY, "grpo", 6, ["train.lag=1"], tmp_path / "trials.sqlite").begin(SPACE, 1)
+
+
+@pytest.mark.parametrize("file", sorted(search.FOLDER.glob("*.yaml")), ids=lambda file: file.stem)
+def test_what_is_looked_through_can_be_set_and_holds_the_default(file):
+    algo = "gspo" if file.stem == "_default" else file.stem
+    space = read(algo)
+    for key, one in space.items():
+        for value in one.choices or (one.low, one.high):
+            config_of([f"algo={algo}", f"{key}={value}"])
+        default = config_of([f"algo={algo}"])
+        for part in key.split("."):
+            default = getattr(default, part)
+        assert default in one.choices if one.choices else one.low <= default <= one.high
+
+
+MISTAKES = {
+    "no tuning": (["study=atlas", "algo=spo", "trials=2"], "no `tuning`"),
+    "no such arm": (["study=mini", "algo=sop", "trials=2"], "algo=sop: it is one of sft, spo"),
+    "after another": (["study=mini", "algo=spo_after_sft", "trials=2"], "it is one of sft"),
+    "no trials": (["study=mini", "algo=spo"], "trials=;"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line(mistake, tmp_path, capsys, monkeypatch):
+    arguments, words = MISTAKES[mistake]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("experiments.studies.tune.end_at_once", lambda: None)
+    assert main(arguments) == MISUSED
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and told.count("\n") == 1 and words in told
+    assert list(tmp_path.iterdir()) == []
+
+
+FILE = """
+question: whether it goes on
+seeds: [0]
+overrides: [task=mini, eval.samples=2, "eval.k=[1]", train.prompts=2, train.group_size=2,
+  task.train_problems=4, task.validation_problems=2, task.test_problems=2, sandbox=embedded,
+  sandbox.workers=1, train.checkpoint_every=1]
+arms:
+  grpo: {overrides: [algo=grpo]}
+tuning: {overrides: [steps=4, eval.split=validation, eval.every=0], seed: 1000}
+"""
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_and_started_again(tmp_path):
+    (tmp_path / "s.yaml").write_text(FILE)
+    runs = tmp_path / "out" / "study-s-tuning"
+    killed = start(tmp_path)
+    wait_for(
+        lambda: (
+            len(list(runs.glob("*/metrics.parquet"))) >= 1
+            and len(list(runs.glob("*/metrics.jsonl"))) >= 1
+        ),
+        killed,
+    )
+    killed.kill()
+    killed.wait()
+    last = start(tmp_path)
+    said = last.communicate(timeout=900)[0]
+    assert last.returncode == 0, said
+    with (tmp_path / "tuned" / "s-grpo.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["trial"], row["state"]) for row in rows] == [
+        (str(n), "complete") for n in range(4)
+    ]
+    folders = list(runs.glob("grpo-*"))
+    assert len(folders) == 4  # a run for each trial and no more
+    infos = [json.loads((folder / "run.json").read_text()) for folder in folders]
+    assert all(info["status"] == "finished" for info in infos)
+    assert any(info["resumed"] for info in infos)
+    winner = (tmp_path / "tuned" / "tuned_s_grpo.yaml").read_text()
+    assert "override /algo: grpo" in winner and "learning_rate: " in winner
+
+
+def start(folder):
+    arguments = [f"study={folder}/s.yaml", "algo=grpo", "trials=4", "jobs=2"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "experiments.studies.tune", *arguments, f"output_dir={folder}/out"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+    )
+
+
+def wait_for(happened, process):
+    end = time.monotonic() + 900
+    while not happened():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < end
+        time.sleep(0.05)
