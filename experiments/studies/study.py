@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from envs.typed import did_you_mean, typed
 from experiments.errors import UserError
@@ -47,6 +47,24 @@ class Tuning:
 
 
 @dataclass
+class Claim:
+    """What a paper says of two arms: that `a` lies above `b`, or not more than `margin` below."""
+
+    says: str
+    a: str
+    b: str
+    metric: str  # of differences.csv; time or memory, of which less is better
+    margin: NonNegativeFloat | None = None  # null: `a` lies above
+
+    def verdict(self, low: float, high: float) -> str:
+        """held | not held | not decided, by the interval of a − b, more being better."""
+        bound = -(self.margin or 0.0)
+        if low > bound or (self.margin and low == bound):
+            return "held"
+        return "not held" if high < bound else "not decided"
+
+
+@dataclass
 class Study:
     """A study as its file says it."""
 
@@ -57,6 +75,9 @@ class Study:
     overrides: list[str] = field(default_factory=list)  # of every arm
     choice: Choice | None = None
     tuning: Tuning | None = None
+    claims: list[Claim] = field(default_factory=list)
+    gains: list[list[str]] = field(default_factory=list)  # pairs of arms that are set side by side
+    threats: list[str] = field(default_factory=list)  # to the validity of what comes out
     left_out: dict[str, str] = field(default_factory=dict)  # what is not in it → why
 
 
@@ -78,6 +99,9 @@ def read(name: str) -> Study:
     except ValueError as error:
         raise UserError(f"study={name}: {error}") from error
     _check_parents(name, arms, study.choice)
+    for claim in study.claims:
+        if missing := [arm for arm in (claim.a, claim.b) if arm not in arms]:
+            raise UserError(f"study={name}: the claim {claim.says!r} names {missing[0]}, no arm")
     return replace(study, arms=arms, name=study.name or f"study-{file.stem}")
 
 

@@ -1,0 +1,239 @@
+"""A study's figures in the form of a paper's experiments section, from the report's CSV files.
+
+    python -m experiments.studies.write study=mini folder=outputs/study-mini out=docs/study-mini.md
+
+Nothing in it is typed by hand but what stands between the two marks of PROSE, which is kept where
+the file is there already.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envs.typed import arguments
+from experiments.errors import UserError
+from experiments.studies.study import Claim, Study, read
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
+METRICS = ("pass@1", "pass@10", "distinct_of_5")
+LESS = {"time": "s", "memory": "MB"}  # of which less is better, and their units
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    study: str = "mini"
+    folder: str = "outputs/study-mini"
+    out: str = "docs/study-mini.md"
+
+
+class Results:
+    """What a study's folder holds, by arm."""
+
+    def __init__(self, folder: Path) -> None:
+        import pandas as pd
+
+        try:
+            self.arms = json.loads((folder / "arms.json").read_text())
+            tables = {t: pd.read_csv(folder / "report" / f"{t}.csv") for t in _TABLES}
+        except OSError as error:
+            raise UserError(
+                f"folder={folder}: {Path(error.filename).name} is missing; "
+                "`python -m experiments.studies.run` leaves it when the study has ended"
+            ) from error
+        groups = tables["runs"].set_index("path")["group"].to_dict()
+        self.label = {
+            one["arm"]: groups.get(str(Path(one["run"]).resolve()))
+            for one in self.arms
+            if one["run"] and not one["trial"]
+        }
+        self.table = tables["table"].set_index("label")
+        self.differences, self.tiers = tables["differences"], tables["tiers"]
+        self.runs = tables["runs"]
+
+    def difference(self, a: str, b: str, metric: str) -> tuple[float, float, float] | None:
+        """a − b, its low and its high; of time and memory paired over seeds."""
+        if metric in LESS:
+            return self._spent(a, b, metric)
+        d = self.differences
+        found = d[(d["a"] == self.label.get(a)) & (d["b"] == self.label.get(b))]
+        found = found[found["metric"] == metric]
+        if not len(found):
+            return None
+        return tuple(float(found.iloc[0][key]) for key in ("difference", "low", "high"))
+
+    def _spent(self, a: str, b: str, what: str) -> tuple[float, float, float] | None:
+        """Student's interval of the paired differences over seeds."""
+        import numpy as np
+        from scipy import stats
+
+        mine, other = self._of_seeds(a, what), self._of_seeds(b, what)
+        gaps = np.array([mine[seed] - other[seed] for seed in sorted(mine.keys() & other.keys())])
+        if len(gaps) < 2:
+            return None
+        half = stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5
+        return float(gaps.mean()), float(gaps.mean() - half), float(gaps.mean() + half)
+
+    def _of_seeds(self, arm: str, what: str) -> dict[int, float]:
+        import pandas as pd
+
+        found = {}
+        for one in self.arms:
+            if one["arm"] == arm and one["status"] == "finished" and not one["trial"]:
+                last = pd.read_parquet(Path(one["run"]) / "metrics.parquet").iloc[-1]
+                time = last["time/total_s"] - last["time/evaluate_s"]
+                found[one["seed"]] = float(time if what == "time" else last["memory/peak_mb"])
+        return found
+
+    def tier(self, arm: str, metric: str) -> str:
+        """1 the best; – where it has none."""
+        t = self.tiers[(self.tiers["label"] == self.label.get(arm))]
+        t = t[t["metric"] == metric]
+        return f"{int(t.iloc[0]['tier'])}" if len(t) else "–"
+
+
+_TABLES = ("table", "differences", "tiers", "runs")
+
+
+def page(study: Study, results: Results, name: str, discussion: str) -> str:
+    """The whole page."""
+    finished = [one for one in results.arms if one["status"] == "finished" and not one["trial"]]
+    parts = [
+        f"# The study `{name}`",
+        "Written by `python -m experiments.studies.write` from the report's CSV files; the page "
+        "with curves, problems and programs is that report's `report.html`.",
+        f"## Question\n\n{study.question.strip()}",
+        "## Setting\n\n" + "\n".join(_setting(study, results, finished)),
+        "## Result\n\nMeans over seeds, 95 % intervals over seeds and problems; arms of one tier "
+        "are not told apart, corrected for the number of comparisons (Holm).\n\n"
+        + _table(*_result_rows(study, results)),
+    ]
+    if study.gains:
+        rows = [[f"{a} − {b}", *_gaps(results, a, b)] for a, b in study.gains]
+        parts.append("### Side by side\n\n" + _table(["difference", *METRICS], rows))
+    if study.claims:
+        rows = list(_claim_rows(study.claims, results))
+        parts.append(
+            "## Claims\n\nHeld where the 95 % interval of the paired difference lies above the "
+            "claim's bound, not held where it lies below, else not decided at this size.\n\n"
+            + _table(["claim", "difference", ""], rows)
+        )
+    parts += [f"{PROSE[0]}\n{discussion.strip()}\n{PROSE[1]}"]
+    parts += ["## Threats to validity\n\n" + "\n".join(f"- {threat}" for threat in study.threats)]
+    left_out = [f"- {what}: {why}" for what, why in study.left_out.items()]
+    parts += ["## Left out\n\n" + "\n".join(left_out)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _setting(study: Study, results: Results, finished: list[dict]) -> Iterator[str]:
+    yield f"All runs: `{' '.join(study.overrides)}`, seeds {', '.join(map(str, study.seeds))}.\n"
+    yield f"{len(finished)} runs finished, of commits {', '.join(_commits(results))}.\n"
+    for arm, held in study.arms.items():
+        begins = f", beginning with the final weights of `{held.weights_of}`" * bool(
+            held.weights_of
+        )
+        yield f"- `{arm}`: `{' '.join(held.overrides)}`{begins}"
+
+
+def _commits(results: Results) -> list[str]:
+    return sorted(results.runs["commit"].dropna().astype(str).unique())
+
+
+def _result_rows(study: Study, results: Results) -> tuple[list[str], list[list[str]]]:
+    budget = ["generated_tokens", "judged_programs"]
+    head = ["arm", "seeds"]
+    for metric in METRICS:
+        head += [metric, "tier"]
+    rows = []
+    bases = [label for label in results.table.index if str(label).startswith("base")]
+    named = [(str(label), label) for label in bases]
+    named += [(arm, results.label.get(arm)) for arm in study.arms]
+    for name, label in named:
+        if label not in results.table.index:
+            rows.append([name, "0", *["–"] * (2 * len(METRICS) + len(budget))])
+            continue
+        row = results.table.loc[label]
+        cells = [name, f"{int(row['seeds'])}"]
+        for metric in METRICS:
+            cells += [_interval(row, metric), results.tier(name, metric)]
+        rows.append([*cells, *(_count(row.get(key)) for key in budget)])
+    return [*head, "generated tokens", "judged programs"], rows
+
+
+def _gaps(results: Results, a: str, b: str) -> list[str]:
+    return [_signed(results.difference(a, b, metric)) for metric in METRICS]
+
+
+def _claim_rows(claims: Sequence[Claim], results: Results) -> Iterator[list[str]]:
+    for claim in claims:
+        found = results.difference(claim.a, claim.b, claim.metric)
+        if found is None or found[1] != found[1]:
+            yield [claim.says, _signed(found), "not decided"]
+            continue
+        low, high = found[1:]
+        if claim.metric in LESS:
+            low, high = -high, -low
+        unit = f" {LESS[claim.metric]}" if claim.metric in LESS else ""
+        digits = 0 if claim.metric in LESS else 3
+        verdict = claim.verdict(low, high)
+        told = f"{claim.metric}: {_signed(found, digits)}{unit}"
+        yield [claim.says, told, f"**{verdict}**"]
+
+
+def _interval(row: pd.Series, metric: str) -> str:
+    if metric not in row or row[metric] != row[metric]:
+        return "–"
+    return f"{row[metric]:.3f} [{row[f'{metric}_low']:.3f}, {row[f'{metric}_high']:.3f}]"
+
+
+def _signed(found: tuple[float, float, float] | None, digits: int = 3) -> str:
+    if found is None or found[0] != found[0]:
+        return "–"
+    text = f"{found[0]:+.{digits}f} [{found[1]:+.{digits}f}, {found[2]:+.{digits}f}]"
+    return text.replace("-", "−")
+
+
+def _count(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{value:,.0f}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _discussion(out: Path) -> str:
+    """What stands between the marks of the file as it is."""
+    if not out.is_file():
+        return ""
+    return out.read_text().partition(PROSE[0])[2].partition(PROSE[1])[0]
+
+
+def main(given: Sequence[str]) -> int:
+    """The command; returns the exit status."""
+    try:
+        options = arguments(Options, given)
+        study, out = read(options.study), Path(options.out)
+        results = Results(Path(options.folder))
+    except (UserError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    name = study.name.removeprefix("study-")
+    text = page(study, results, name, _discussion(out))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text)
+    print(out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

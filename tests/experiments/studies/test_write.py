@@ -1,0 +1,95 @@
+"""A study's page: every figure comes from the CSV files, and hand-written words are kept."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from experiments.studies.study import Claim
+from experiments.studies.write import PROSE, main
+
+STUDY = """
+question: which is better
+seeds: [0, 1, 2]
+overrides: [steps=9]
+arms:
+  sft: {overrides: [algo=sft]}
+  spo: {overrides: [algo=spo], weights_of: sft}
+claims:
+  - {says: SPO above SFT, a: spo, b: sft, metric: pass@1}
+  - {says: SPO costs little, a: spo, b: sft, metric: pass@10, margin: 0.05}
+  - {says: SPO is faster, a: spo, b: sft, metric: time}
+gains: [[spo, sft]]
+threats: [small]
+left_out: {ppo: no time}
+"""
+ROW = {"seeds": 3, "generated_tokens": 1234.0, "judged_programs": 56.0}
+SECONDS = {"sft": (10.0, 11.0, 12.0), "spo": (20.0, 22.0, 21.0)}
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "s.yaml").write_text(STUDY)
+    report = tmp_path / "study-s" / "report"
+    report.mkdir(parents=True)
+    arms, runs, table, gaps, tiers = [], [], [], [], []
+    for arm, seconds in SECONDS.items():
+        for seed, second in enumerate(seconds):
+            folder = tmp_path / "study-s" / f"{arm}-{seed}"
+            folder.mkdir()
+            last = {"time/total_s": [second + 5], "time/evaluate_s": [5.0], "memory/peak_mb": [9.0]}
+            pd.DataFrame(last).to_parquet(folder / "metrics.parquet")
+            one = {"arm": arm, "seed": seed, "trial": False, "status": "finished"}
+            arms.append(one | {"run": str(folder), "overrides": []})
+            runs.append({"path": str(folder), "group": f"{arm} x=1", "commit": "abc"})
+        found = {}
+        for metric, mean in (("pass@1", 0.5), ("pass@10", 0.7), ("distinct_of_5", 0.6)):
+            found |= {metric: mean, f"{metric}_low": mean - 0.1, f"{metric}_high": mean + 0.1}
+            tiers.append({"label": f"{arm} x=1", "metric": metric, "tier": 1})
+        table.append({"label": f"{arm} x=1"} | ROW | found)
+    for metric, gap in (("pass@1", (0.1, 0.02, 0.2)), ("pass@10", (0.0, -0.06, 0.1))):
+        ends = dict(zip(("difference", "low", "high"), gap, strict=True))
+        gaps.append({"a": "spo x=1", "b": "sft x=1", "metric": metric} | ends)
+    (tmp_path / "study-s" / "arms.json").write_text(json.dumps(arms))
+    for name, rows in {"runs": runs, "table": table, "differences": gaps, "tiers": tiers}.items():
+        pd.DataFrame(rows).to_csv(report / f"{name}.csv", index=False)
+    return [f"study={tmp_path}/s.yaml", f"folder={tmp_path}/study-s", f"out={tmp_path}/page.md"]
+
+
+def test_figures_claims_and_words_by_hand(study, tmp_path):
+    assert main(study) == 0
+    page = (tmp_path / "page.md").read_text()
+    assert "| spo | 3 | 0.500 [0.400, 0.600] | 1 | 0.700 [0.600, 0.800] | 1 |" in page
+    assert "| 1,234 | 56 |" in page
+    assert "| SPO above SFT | pass@1: +0.100 [+0.020, +0.200] | **held** |" in page
+    assert "| SPO costs little | pass@10: +0.000 [−0.060, +0.100] | **not decided** |" in page
+    faster = next(line for line in page.splitlines() if "SPO is faster" in line)
+    assert "time: +10 [" in faster and " s | **not held** |" in faster
+    assert "| spo − sft | +0.100 [+0.020, +0.200] | +0.000 [−0.060, +0.100] | – |" in page
+    assert "beginning with the final weights of `sft`" in page and "- ppo: no time" in page
+    (tmp_path / "page.md").write_text(page.replace(PROSE[0], f"{PROSE[0]}\nOur words."))
+    assert main(study) == 0
+    assert (tmp_path / "page.md").read_text().count("Our words.") == 1
+
+
+def test_a_study_that_has_not_ended_is_one_line(study, tmp_path, capsys):
+    (tmp_path / "study-s" / "arms.json").unlink()
+    assert main(study) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "arms.json is missing" in told
+
+
+@pytest.mark.parametrize(
+    ("margin", "low", "high", "verdict"),
+    [
+        (None, 0.01, 0.2, "held"),
+        (None, -0.01, 0.2, "not decided"),
+        (None, -0.2, -0.01, "not held"),
+        (None, 0.0, 0.0, "not decided"),
+        (0.05, -0.04, 0.2, "held"),
+        (0.05, -0.06, 0.2, "not decided"),
+        (0.05, -0.2, -0.06, "not held"),
+    ],
+)
+def test_what_an_interval_decides(margin, low, high, verdict):
+    assert Claim("", "a", "b", "pass@1", margin).verdict(low, high) == verdict
