@@ -60,10 +60,13 @@ def job(folder: Path, number: int, at_once: int) -> Iterator[bool]:
     with suppress(PermissionError):  # it leads a session since the job before
         os.setsid()
     end_with_parent()
+    sweep = os.getppid()
     mark = folder / f"{number}.pid"
     mark.write_text(str(os.getpid()))
     try:
         yield not (folder / STOP).exists()
     finally:
         mark.unlink(missing_ok=True)
+        if os.getppid() != sweep:  # it was killed, and nobody would ever end this process
+            os._exit(130)
         end_at_once()

@@ -46,6 +46,8 @@ def test_two_passes_are_the_same_bits_and_write_and_judge_nothing(recorded, tmp_
     told = ["reward_mean", "offline_share", "response_tokens_mean", "loss"]
     pd.testing.assert_frame_equal(metrics[told], before[told])  # the same algorithm: the same run
     assert metrics["budget/generated_tokens"].tolist() == [0, 0]
+    weights = [r / "checkpoints" / "final" / "model.safetensors" for r in (first, recorded)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
     charged = metrics["budget/judged_programs"]
     assert charged.tolist() == metrics["budget/replayed_programs"].tolist()
     assert charged.iloc[-1] > 0
