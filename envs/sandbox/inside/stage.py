@@ -20,11 +20,15 @@ class Stage:
 
     def reset(self) -> None:
         """For the next test process."""
-        self._page[0] = _NOWHERE
+        _LAYOUT.pack_into(self._page, 0, _NOWHERE, 0.0, 0.0)
 
     def begin(self) -> None:
-        """The program comes next: what was done so far is not its own."""
-        _LAYOUT.pack_into(self._page, 0, _BEGUN, time.process_time(), time.monotonic())
+        """The program comes next: what was done so far is not its own.
+
+        The server may look at any moment, so that the first byte is written last.
+        """
+        _LAYOUT.pack_into(self._page, 0, _NOWHERE, time.process_time(), time.monotonic())
+        self._page[0] = _BEGUN
         self._page.close()
 
     def refuse(self, outcome: str) -> None:
@@ -40,4 +44,4 @@ class Stage:
     def begun(self) -> tuple[float, float] | None:
         """CPU seconds used before the program began, and when that was; None if it has not."""
         state, used, since = _LAYOUT.unpack_from(self._page)
-        return (used, since) if state == _BEGUN else None
+        return (used, since) if state == _BEGUN and since else None
