@@ -15,7 +15,8 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install run resume export sweep study atlas report compare test test-slow test-vllm lint \
-	nano sandbox-image doctor bench-generate bench-judge bench-prepare bench-report clean
+	nano sandbox-image doctor bench bench-generate bench-judge bench-prepare bench-report \
+	bench-train bench-memory bench-start gpu-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -102,6 +103,21 @@ bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start
 
 bench-judge: $(READY) ## what judging costs, by every way and as training does it (ARGS="--against COMMIT")
 	$(PY) -m experiments.benchmarks.judge $(ARGS)
+
+bench-train: $(READY) ## an optimiser step of each algorithm; whole GRPO steps against TRL's (extra peer)
+	$(PY) -m experiments.benchmarks.train $(ARGS)
+
+bench-memory: $(READY) ## peak memory and time of a step of each algorithm, against the estimate
+	$(PY) -m experiments.benchmarks.memory $(ARGS)
+
+bench-start: $(READY) ## from the command to the first step
+	$(PY) -m experiments.benchmarks.start $(ARGS)
+
+bench: $(READY) ## every benchmark, and one page of them: bench/report.md (ARGS="--only train memory")
+	$(PY) -m experiments.benchmarks.every $(ARGS)
+
+gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## all that only a GPU can show, in nine minutes (ARGS=--small: a trial anywhere)
+	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.gpu_check $(ARGS)
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay
 	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache bench reports *.egg-info

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.tasks import open_task
+from experiments.benchmarks.rows import save
 from experiments.config import EngineConfig, ModelConfig, RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
@@ -168,6 +169,11 @@ def report(rates: dict[str, list[float]], same: dict[str, float]) -> None:
         console.print(f"{name}: same greedy tokens as generate for {share:.0%} of prompts")
         ratios = [a / b for a, b in zip(rates[name], rates["generate"], strict=True)]
         console.print(f"{name}: {statistics.median(ratios):.2f} times generate (median of rounds)")
+    found = [row(name, "writing", rate, "tokens/s") for name, rate in rates.items()]
+    for name in same:
+        ratios = [a / b for a, b in zip(rates[name], rates["generate"], strict=True)]
+        found.append(row(name, "to transformers' generate", ratios))
+    print(f"written to {save('generate', found)}")
     if "vLLM" not in rates:
         console.print(f"no vLLM {RELEASE} here, so no third column; `make test-vllm` builds one")
 

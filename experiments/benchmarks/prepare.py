@@ -20,8 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.benchmarks import synthetic_taco
+from experiments.benchmarks.rows import row, save
 
 ROOT = Path(__file__).resolve().parents[2]
+_MEASURES = ("open", "prompts", "peak memory")
 _START = """
 import sys, time
 import transformers
@@ -53,11 +55,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         file = Path(folder) / "rows.jsonl"
         synthetic_taco.write(file, options.rows)
         size = file.stat().st_size / 2**20
+        found = []
         for number in ("first", "second"):
-            table.add_row(number, *_start(file, Path(folder) / "cache"))
+            cells = _start(file, Path(folder) / "cache")
+            table.add_row(number, *cells)
+            for measure, unit, told in zip(_MEASURES, ("s", "s", "MB"), cells[1:], strict=True):
+                found.append(row(f"{number} start", measure, [float(told)], unit))
         cached = sum(part.stat().st_size for part in Path(folder).rglob("*.arrow")) / 2**20
     Console().print(f"{options.rows} rows, {size:.0f} MB; prepared {cached:.0f} MB")
     Console().print(table)
+    print(f"written to {save('prepare', found, rows=options.rows)}")
 
 
 def _start(file: Path, cache: Path) -> tuple[str, ...]:

@@ -24,6 +24,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from experiments.benchmarks.rows import row, save
+
 ROOT = Path(__file__).resolve().parents[2]
 EVALUATIONS = (0, 50, 100, 150, 200)
 SEEDS = 5
@@ -129,6 +131,9 @@ def write_runs(root: Path, runs: int, rows: int, experiments: int) -> int:
     return written
 
 
+_MEASURES = (("wall time", "s"), ("CPU time", "s"), ("peak memory", "MB"), ("page", "MB"))
+
+
 def measured(runs: Path, out: Path) -> tuple[str, ...]:
     """A report in a process of its own: seconds, CPU seconds, peak memory in MB, page in MB."""
     begun = time.perf_counter()
@@ -151,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     options = parser.parse_args(argv)
     heads = ("", "runs", "rows", "seconds", "CPU seconds", "peak memory, MB", "page, MB")
-    table = Table(*heads)
+    table, found = Table(*heads), []
     shapes = {
         "many small runs": (options.runs, 10),
         "few large runs": (max(10, options.runs // 25), 1),
@@ -161,10 +166,15 @@ def main(argv: Sequence[str] | None = None) -> None:
             root = Path(folder) / str(i)
             rows = write_runs(root / "runs", runs, options.rows, experiments)
             counts = (f"{runs:,}", f"{rows:,}")
-            table.add_row(name, *counts, *measured(root / "runs", root / "report"))
+            figures = measured(root / "runs", root / "report")
+            table.add_row(name, *counts, *figures)
+            case = f"{name}: {runs:,} runs, {rows:,} rows"
+            told = zip(_MEASURES, figures, strict=True)
+            found += [row(case, m, [float(x.replace(",", ""))], unit) for (m, unit), x in told]
     console = Console()
     console.width = max(console.width, 100)
     console.print(table)
+    print(f"written to {save('report', found)}")
 
 
 if __name__ == "__main__":

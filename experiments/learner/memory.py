@@ -64,6 +64,12 @@ class Estimate:
         return sum(self.held.values()) + max(self.phases.values())
 
     @property
+    def without_writing(self) -> int:
+        """Of a learner alone."""
+        phases = [size for name, size in self.phases.items() if name != WRITING]
+        return sum(self.held.values()) + max(phases)
+
+    @property
     def largest_phase(self) -> str:
         return max(self.phases, key=lambda name: self.phases[name])
 

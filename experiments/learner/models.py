@@ -116,6 +116,17 @@ def end_tokens(model: nn.Module, tokenizer: object) -> set[int]:
     return {i for i in [*ids, tokenizer.eos_token_id] if i is not None}
 
 
+def random_model(config: object, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """Random weights in the shape of this transformers config."""
+    import transformers
+
+    with torch.device(device):
+        model = transformers.AutoModelForCausalLM.from_config(
+            config, dtype=dtype, attn_implementation="sdpa"
+        )
+    return model.eval()
+
+
 def frozen_copy(model: nn.Module) -> nn.Module:
     """A copy that never changes: the reference, or the engine's own weights."""
     return copy.deepcopy(model).requires_grad_(False).eval()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from envs.problem import Judgement, Problem, Verdict
 from experiments.config import TrainConfig
-from experiments.engines.base import Engine, Sampling
+from experiments.engines.base import Completion, Engine, Sampling
 from experiments.learner.learner import Learner
 from experiments.runs.ledger import Ledger
 from experiments.samples.initial_values import InitialValues
@@ -63,15 +64,44 @@ class Step:
         return self.learner.update(samples, group_size, self.initial_values)
 
 
-def step_of(algorithm: Algorithm, model: nn.Module, pad: int, **train: Any) -> Step:
-    """A learner over a copy of the model."""
+def step_of(
+    algorithm: Algorithm, model: nn.Module, pad: int, copied: bool = True, **train: Any
+) -> Step:
+    """A learner over the model, or over a copy of it."""
     config = TrainConfig(warmup_steps=0, **train)
-    learner = Learner(copy.deepcopy(model), pad, algorithm, config, 10**6, Ledger())
+    trained = copy.deepcopy(model) if copied else model
+    learner = Learner(trained, pad, algorithm, config, 10**6, Ledger())
     needs, values = algorithm.needs, None
     if needs.initial_value != "none":
         reference = Known(algorithm.config.q0_samples)
         values = InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")
     return Step(learner, values)
+
+
+def random_samples(
+    vocabulary: int, prompts: int, group_size: int, width: int, length: int
+) -> list[Sample]:
+    """Responses of random tokens, all of the same length, as likely as a uniform draw."""
+    draw, told = random.Random(0), (-math.log(vocabulary),) * length
+    samples = []
+    for row in range(prompts):
+        prompt = tuple(draw.randrange(3, vocabulary) for _ in range(width))
+        prompted = PromptedProblem(Problem(f"p{row}", "", (), ()), prompt)
+        for number in range(group_size):
+            tokens = tuple(draw.randrange(3, vocabulary) for _ in range(length))
+            completion = Completion(tokens, told, math.log(vocabulary), True, 0)
+            samples.append(paid(prompted, completion, number % 4 == 0))
+    return samples
+
+
+def paid(prompted: PromptedProblem, c: Completion, right: bool) -> Sample:
+    """A response as the judge would hand it on, with the reward 1 or 0."""
+    verdict = Verdict.ACCEPTED if right else Verdict.WRONG_ANSWER
+    judged, origin = (
+        Judgement(verdict, int(right), 1, 1, ""),
+        Origin("policy", "bench", 1, c.version),
+    )
+    return Sample(prompted, c.tokens, c.logps, judged, float(right), c.truncated, origin)
 
 
 def responses(
@@ -91,13 +121,7 @@ def responses(
     for row, (prompt, group) in enumerate(zip(prompts, groups, strict=True)):
         prompted = PromptedProblem(Problem(f"p{row}", "", (), ()), tuple(prompt))
         for c in group:
-            right = draw.random() < 0.25
-            verdict = Verdict.ACCEPTED if right else Verdict.WRONG_ANSWER
-            origin = Origin("policy", "bench", 1, c.version)
-            judged = Judgement(verdict, int(right), 1, 1, "")
-            samples.append(
-                Sample(prompted, c.tokens, c.logps, judged, float(right), c.truncated, origin)
-            )
+            samples.append(paid(prompted, c, draw.random() < 0.25))
     return samples
 
 

@@ -1,0 +1,43 @@
+"""Every benchmark's rows end on one page, whatever became of the others."""
+
+import json
+import subprocess
+
+from experiments.benchmarks import every
+from experiments.benchmarks.rows import row, save
+
+
+def test_a_row_is_the_median_and_what_it_lies_between():
+    found = row("a", "time", [3.0, 1.0, 2.0], "s", at_most=2.0)
+    assert (found.median, found.low, found.high, found.rounds) == (2.0, 1.0, 3.0, 3)
+    assert (found.goal, found.met) == ("≤ 2", True)
+    assert row("a", "times", [2.9], at_least=3.0).met is False
+    assert row("a", "time", [1.0]).goal is None
+
+
+def test_the_page_has_every_bench_with_its_goal_and_says_which_failed(tmp_path):
+    save("train", [row("SPO", "to raw", [0.7, 0.6, 0.9], at_most=0.75)], tmp_path, threads=1)
+    save("memory", [row("nano", "peak", [1234.5], "MiB")], tmp_path, left_out={"8B": "too large"})
+    every.page(tmp_path, {"judge": "ended with 1 after 3 s"})
+    text = (tmp_path / "report.md").read_text()
+    assert "| SPO | to raw | 0.7 | 0.6 – 0.9 | ≤ 0.75: met |" in text
+    assert "| nano | peak | 1,234 MiB | once |  |" in text
+    assert "**judge** ended with 1 after 3 s." in text
+    assert "threads: 1" in text
+    assert "left out: 8B: too large" in text
+    held = json.loads((tmp_path / "report.json").read_text())
+    assert held["benches"]["train"]["rows"][0]["median"] == 0.7
+    assert held["benches"]["train"]["made"]["versions"]["torch"]
+    assert held["failed"] == {"judge": "ended with 1 after 3 s"}
+
+
+def test_one_that_fails_keeps_no_other_from_running(monkeypatch):
+    ran = []
+
+    def run(command, **_):
+        ran.append(command[-1])
+        return subprocess.CompletedProcess(command, 1 if "train" in command[-1] else 0)
+
+    monkeypatch.setattr(every.subprocess, "run", run)
+    assert list(every.run(["train", "memory"])) == ["train"]
+    assert ran == ["experiments.benchmarks.train", "experiments.benchmarks.memory"]

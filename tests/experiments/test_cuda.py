@@ -1,0 +1,41 @@
+"""What is the same on a GPU as on a CPU; `make gpu-check` runs these."""
+
+import copy
+
+import pytest
+import torch
+
+from experiments.benchmarks.training.workload import algorithms, responses, step_of
+from experiments.engines.base import Sampling
+from experiments.engines.hf import HFEngine
+from experiments.runs.peak_memory import PeakMemory
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"),
+]
+PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
+
+
+def test_greedy_responses_are_those_of_the_cpu(tiny):
+    there = copy.deepcopy(tiny).to("cuda")
+    greedy = Sampling(12, temperature=0)
+    groups = [
+        HFEngine(model, {1}, 0, 64).generate(PROMPTS, [[0]] * 3, greedy) for model in (tiny, there)
+    ]
+    assert [[c.tokens for c in g] for g in groups[0]] == [[c.tokens for c in g] for g in groups[1]]
+
+
+@pytest.mark.parametrize("name", algorithms())
+def test_a_step_is_that_of_the_cpu(tiny, name):
+    samples = responses(HFEngine(tiny, {1}, 0, 64), PROMPTS, 4, 8)
+    here = step_of(algorithms()[name], tiny, 0)
+    there = step_of(algorithms()[name], copy.deepcopy(tiny).to("cuda"), 0)
+    expected, found = here(samples, 4), there(samples, 4)
+    assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_the_gpus_peak_is_measured(tiny):
+    mark = PeakMemory()
+    held = torch.ones(2**22, device="cuda")
+    assert mark.columns()["memory/gpu0_peak_mb"] >= held.nbytes / 2**20
