@@ -43,6 +43,17 @@ def in_a_line(config: RunConfig, device: str) -> str:
         f"on {device}: model={config.model.name} ({config.model.path}, {config.model.dtype}), "
         f"engine={config.engine.name}, prompts of up to {config.task.max_prompt_tokens} tokens, "
         f"responses of up to {config.task.max_response_tokens}; each can be overridden"
+    ) + _critic_alone(config)
+
+
+def _critic_alone(config: RunConfig) -> str:
+    """Said of a run whose policy never learns."""
+    warmup = getattr(config.algo, "critic_warmup", 0)
+    if not 0 < config.steps <= warmup:
+        return ""
+    return (
+        f"; algo.critic_warmup={warmup} of steps={config.steps}: the critic learns alone in all of "
+        "them, the policy stays as it is; lower it"
     )
 
 

@@ -52,3 +52,8 @@ def test_a_pretrained_model_is_trained_gently():
     assert config("task=taco", "algo=ppo").algo.critic_rate == 1e-5
     assert config("algo=ppo", "algo.learning_rate=1e-4").algo.critic_rate == 1e-4
     assert config("algo=ppo", "algo.critic_learning_rate=1e-6").algo.critic_rate == 1e-6
+
+
+def test_a_run_whose_policy_never_learns_is_said_to_be_one():
+    told = [in_a_line(config("algo=vapo", f"steps={n}"), "cpu") for n in (0, 50, 51)]
+    assert ["critic learns alone in all" in line for line in told] == [False, True, False]
