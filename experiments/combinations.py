@@ -13,7 +13,7 @@ from experiments.errors import UserError
 
 if TYPE_CHECKING:
     from algorithms.base import Needs
-    from experiments.config import EngineConfig, RunConfig
+    from experiments.config import EngineConfig, ReplayConfig, RunConfig, TrainConfig
 
 
 def check(config: RunConfig, needs: Needs) -> None:
@@ -86,6 +86,11 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
             "train.resample_zero_variance=true with train.group_size=1: a group of one never has a "
             "spread; use false, or a larger group"
         )
+    _check_shares(t)
+    _check_ratio(c, needs)
+
+
+def _check_shares(t: TrainConfig) -> None:
     for key in ("offline_share", "replay_share"):
         share = getattr(t, key)
         count = round(t.group_size * share)
@@ -94,7 +99,11 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
                 f"train.{key}={share} of train.group_size={t.group_size} is no whole number of "
                 f"responses; {count / t.group_size:g} is near"
             )
-    _check_ratio(c, needs)
+    if t.offline_share + t.replay_share > 1:
+        raise UserError(
+            f"train.offline_share={t.offline_share} and train.replay_share={t.replay_share} are "
+            "more than the whole of a group; lower one"
+        )
 
 
 def _check_lag(c: RunConfig, needs: Needs) -> None:
@@ -126,12 +135,7 @@ def _check_replay(c: RunConfig) -> None:
         *(f"replay.files=[{file}]" for file in r.files),
     ]
     if r.frozen:
-        if len(r.from_runs) != 1 or r.files or t.replay_share or t.offline_share:
-            raise UserError(
-                "replay.frozen=true takes whole batches of one run, as they are: give one folder, "
-                "replay.from_runs=[FOLDER], no replay.files, train.replay_share=0 and "
-                "train.offline_share=0"
-            )
+        _check_frozen(t, r)
     elif listed and not t.replay_share:
         raise UserError(
             f"{listed[0]} with train.replay_share=0: nothing would be taken from it; say which "
@@ -142,11 +146,6 @@ def _check_replay(c: RunConfig) -> None:
             f"train.replay_share={t.replay_share} with replay.own=false: there is nothing to "
             "replay; give replay.from_runs or replay.files, or replay.own=true"
         )
-    if t.offline_share + t.replay_share > 1:
-        raise UserError(
-            f"train.offline_share={t.offline_share} and train.replay_share={t.replay_share} are "
-            "more than the whole of a group; lower one"
-        )
     for run in r.from_runs:
         if not any(Path(run).glob("samples/step-*.arrow")):
             raise UserError(
@@ -156,6 +155,20 @@ def _check_replay(c: RunConfig) -> None:
     for file in r.files:
         if not Path(file).is_file():
             raise UserError(f"replay.files=[{file}]: there is no such file")
+
+
+def _check_frozen(t: TrainConfig, r: ReplayConfig) -> None:
+    if len(r.from_runs) != 1 or r.files or t.replay_share or t.offline_share:
+        raise UserError(
+            "replay.frozen=true takes whole batches of one run, as they are: give one folder, "
+            "replay.from_runs=[FOLDER], no replay.files, train.replay_share=0 and "
+            "train.offline_share=0"
+        )
+    if t.stale or t.resample_zero_variance:
+        raise UserError(
+            "replay.frozen=true: nothing is written, so train.lag, train.sync_every and "
+            "train.resample_zero_variance have nothing to say; leave them at 0, 1 and false"
+        )
 
 
 def _check_ratio(c: RunConfig, needs: Needs) -> None:

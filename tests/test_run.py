@@ -96,6 +96,10 @@ MISTAKES = {
     "no samples": (["train.replay_share=0.5", "replay.from_runs=[/x]"], ["train.keep_samples"]),
     "no file": (["train.replay_share=0.5", "replay.files=[/x]"], ["replay.files=[/x]", "no such"]),
     "frozen from nowhere": (["experiment=frozen"], ["replay.frozen=true", "replay.from_runs=["]),
+    "frozen and late": (
+        ["experiment=frozen", f"replay.from_runs=[{ROOT}]", "train.lag=3"],
+        ["replay.frozen=true", "train.lag"],
+    ),
     "replay without a ratio": (
         ["algo=rloo", "train.replay_share=0.5"],
         ["train.replay_share=0.5", "replay.max_age=None", "algo.max_lag=200"],
