@@ -7,6 +7,7 @@ extrapolated. Between two evaluations of a run each problem's score is taken to 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,7 @@ class AtBudget(Scored):
         self.scores = [scores_at(run, x, budget, tuple(ks)) for run in group.complete]
 
 
+@cache
 def way(run: Run, x: str) -> tuple[list[int], np.ndarray]:
     """The run's evaluated steps, and what it had spent at each; without those not recorded."""
     steps = run.evaluated_steps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,7 @@ def evaluation_curve(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Da
     return pd.DataFrame(rows, columns=["label", "seeds", *X_AXES, "kl_ref", *columns])
 
 
+@cache
 def spent(run: Run, x: str) -> pd.Series:
     """The x-axis' value after each step of run.metrics; NaN where it was not recorded."""
     columns = [column for column in X_AXES[x] if column in run.metrics]
@@ -68,8 +70,8 @@ def spent_at(run: Run, step: int, x: str) -> float:
     """The x-axis' value when `step` steps had been trained; 0 at step 0."""
     if step == 0:
         return 0.0
-    values = spent(run, x)[run.metrics["step"] <= step]
-    return float(values.iloc[-1]) if len(values) else float("nan")
+    place = int(run.metrics["step"].searchsorted(step, side="right"))
+    return float(spent(run, x).iloc[place - 1]) if place else float("nan")
 
 
 def kl_at(run: Run, step: int) -> float:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,12 @@ class Group:
     def algo(self) -> str:
         return self.runs[0].algo
 
-    @property
+    @cached_property
     def last_step(self) -> int:
         """The latest step at which any of the runs was evaluated; 0 where none was."""
         return max((run.evaluated_steps[-1] for run in self.runs if run.evaluated_steps), default=0)
 
-    @property
+    @cached_property
     def complete(self) -> tuple[Run, ...]:
         """The runs that were evaluated at `last_step`: those that the final numbers average."""
         return tuple(run for run in self.runs if self.last_step in run.evaluated_steps)

@@ -58,7 +58,7 @@ def _find(program: str) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(program)
-        tree = _Canonical(tree).visit(_WithoutStrings().visit(tree))
+        tree = _Canonical(tree, "global" in program).visit(_WithoutStrings().visit(tree))
         return ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -81,8 +81,10 @@ class _WithoutStrings(ast.NodeTransformer):
 class _Canonical(ast.NodeTransformer):
     """Renames what the program binds, innermost scope first."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        declared = {name for n in ast.walk(tree) if isinstance(n, ast.Global) for name in n.names}
+    def __init__(self, tree: ast.Module, with_global: bool) -> None:
+        declared: set[str] = set()
+        if with_global:  # or else a walk through the whole tree for nothing
+            declared.update(*(n.names for n in ast.walk(tree) if isinstance(n, ast.Global)))
         # A scope maps the names it binds to their new ones, which are given out on first sight.
         self.scopes: list[dict[str, str | None]] = [dict.fromkeys(_bound(tree.body) | declared)]
         self.is_class = [False]

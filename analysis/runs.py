@@ -10,6 +10,7 @@ import glob
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ class Run:
         table = _table(self.path, "problems.parquet", ("problem", "prompt"), required=False)
         return dict(zip(table["problem"], table["prompt"], strict=True))
 
-    @property
+    @cached_property
     def evaluated_steps(self) -> list[int]:
         return sorted(int(step) for step in self.evals["step"].unique())
 

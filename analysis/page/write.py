@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -18,18 +17,15 @@ from analysis import (
     design,
     differences,
     latex,
-    plots,
     render,
 )
 from analysis.costs import cost_table
+from analysis.drawings import Drawing, drawn
 from analysis.health import health
 from analysis.metrics import metrics
 from analysis.page import html
 from analysis.page.context import section_context
 from analysis.sections import Section
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Tables = dict[str, pd.DataFrame]
 OF_EVALUATIONS = (
@@ -70,10 +66,14 @@ def write(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> lis
     (out / "table.md").write_text(render.markdown(pairs, skipped), encoding="utf-8")
     (out / "table.tex").write_text(latex.document(pairs), encoding="utf-8")
     places = folders(sections)
-    shown = []
-    for section, table, place in zip(sections, tables, places, strict=True):
-        draw(section, table, out / "figures" / place)
-        shown.append(section_context(section, table, place, 1 / len(sections)))
+    parts = list(zip(sections, tables, places, strict=True))
+    files = [
+        _drawing(section, t, out / "figures" / place)
+        for section, t, place in parts
+        if section.stages
+    ]
+    with drawn(files):
+        shown = [section_context(section, t, place, 1 / len(parts)) for section, t, place in parts]
     context = {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "sections": shown,
@@ -126,24 +126,15 @@ def tables_of(section: Section) -> Tables:
     return of_runs | dict(zip(OF_EVALUATIONS, tables, strict=True))
 
 
-def draw(section: Section, tables: Tables, folder: Path) -> None:
-    """Write the section's figures as .png and .svg."""
-    if not section.stages:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures(section, tables):
-        if figure is not None:
-            plots.save(figure, folder / name)
-
-
-def figures(section: Section, tables: Tables) -> Iterator[tuple[str, Figure | None]]:
-    """Name and figure, None where there is nothing to draw."""
+def _drawing(section: Section, tables: Tables, folder: Path) -> Drawing:
     window = curves.window(section.groups)
-    rewards, curve = curves.reward_curve(section.groups, window), tables["curve.csv"]
     labels = [*tables["table.csv"]["label"], *(group.label for group in section.groups)]
-    style = plots.styles(dict.fromkeys(labels))
-    yield "pass_at_k", plots.pass_at_k_curves(tables["pass_at_k.csv"], style)
-    yield "diversity", plots.diversity_dots(tables["table.csv"], style)
-    yield "kl", plots.kl_curves(curve, style)
-    for x in curves.X_AXES:
-        yield f"curves_{x}", plots.learning_curves(rewards, curve, x, window, style)
+    return Drawing(
+        folder,
+        tuple(dict.fromkeys(labels)),
+        curves.reward_curve(section.groups, window),
+        window,
+        tables["curve.csv"],
+        tables["pass_at_k.csv"],
+        tables["table.csv"],
+    )

@@ -81,6 +81,8 @@ def test_every_algorithm_runs_and_leaves_a_whole_run_folder(case, tmp_path):
     assert len(evals) == 3 * 4 * 4
     needed = {"step", "problem", "sample", "verdict", "passed", "total", "program", "tokens"}
     assert needed <= set(evals.columns)
+    asked = pd.read_parquet(folder / "problems.parquet").set_index("problem")["prompt"]
+    assert set(asked.index) == set(evals["problem"]) and (asked.str.len() > 20).all()
     assert (folder / "config.yaml").is_file()
     assert (folder / "checkpoints" / "final" / "config.json").is_file()
 

@@ -1,0 +1,63 @@
+"""The figures as files, .png and .svg, for papers; of several experiments on all cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The tables that an experiment's figures are made of; `labels` in the order of their styles.
+
+    `window` is the number of steps over which the rewards were smoothed.
+    """
+
+    folder: Path
+    labels: tuple[str, ...]
+    rewards: pd.DataFrame
+    window: int
+    curve: pd.DataFrame
+    at_k: pd.DataFrame
+    results: pd.DataFrame
+
+    def draw(self) -> None:
+        """Write the files; a figure with nothing to show is left out. Raises OSError."""
+        from analysis import curves, plots
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        style = plots.styles(self.labels)
+        figures = {
+            "pass_at_k": plots.pass_at_k_curves(self.at_k, style),
+            "diversity": plots.diversity_dots(self.results, style),
+            "kl": plots.kl_curves(self.curve, style),
+        }
+        for x in curves.X_AXES:
+            ways = plots.learning_curves(self.rewards, self.curve, x, self.window, style)
+            figures[f"curves_{x}"] = ways
+        for name, figure in figures.items():
+            if figure is not None:
+                plots.save(figure, self.folder / name)
+
+
+@contextmanager
+def drawn(drawings: Sequence[Drawing]) -> Iterator[None]:
+    """Draw them while the block runs; all are there when it has ended."""
+    cores = len(os.sched_getaffinity(0))
+    if cores == 1 or len(drawings) < 2:
+        for drawing in drawings:
+            drawing.draw()
+        yield
+        return
+    with ProcessPoolExecutor(cores, get_context("forkserver")) as pool:
+        waiting = [pool.submit(drawing.draw) for drawing in drawings]
+        yield
+        for one in waiting:
+            one.result()
