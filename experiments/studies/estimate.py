@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,8 @@ from experiments.errors import UserError
 from experiments.studies.jobs import End, Job
 from experiments.studies.processes import last_words, start
 
-TIMED = 4  # steps; the first and the last do more than others
+# the first step and the last do more than others
+FEW = ("steps=4", "eval.every=0", "train.checkpoint_every=0", "eval.kl_samples=0")
 
 
 @dataclass
@@ -62,34 +64,49 @@ def _done(begun: End, config: RunConfig) -> float:
     return min(max(known.values(), default=0) / config.steps, 1.0)
 
 
-def timed(job: Job, overrides: Sequence[str], config: RunConfig, clock: Clock) -> None:
-    """Take the time of a few steps of a job, in a run that is thrown away. Raises UserError.
+def timed(jobs: dict[Job, tuple[Sequence[str], RunConfig]], workers: int, clock: Clock) -> None:
+    """Take the time of a few steps of each job, so many at once, in runs that are thrown away.
 
-    Its evaluation of the base is kept for the runs to come, as any is.
+    The first one evaluates as the study does, and its evaluation of the base is kept for the runs
+    to come, as any is; the others take a sample a problem. Raises UserError where one fails.
     """
-    name = f"{config.name}-timing"
-    folder = Path(config.output_dir) / name
-    shutil.rmtree(folder, ignore_errors=True)
-    few = (f"name={name}", f"steps={TIMED}", "eval.every=0", "train.checkpoint_every=0")
-    process = start([*overrides, f"seed={job.seed}", *few], log := folder / "log")
+    waiting, running = list(jobs), {}
+    full = waiting[0]
+    folders = {job: _folder(job, config) for job, (_, config) in jobs.items()}
     try:
-        if process.wait():
-            raise UserError(f"{job.label}: {last_words(log)}")
-        clock.steps[job.arm], clock.evaluations = _times(next(folder.glob("*/metrics.parquet")))
+        while waiting or running:
+            while waiting and len(running) < workers:
+                job = waiting.pop(0)
+                shutil.rmtree(folders[job], ignore_errors=True)
+                given = [*jobs[job][0], f"seed={job.seed}", f"name={folders[job].name}", *FEW]
+                given += [] if job is full else ["eval.samples=1", "eval.k=[1]"]
+                running[job] = start(given, folders[job] / "log")
+            for job in [job for job, process in running.items() if process.poll() is not None]:
+                if running.pop(job).returncode:
+                    raise UserError(f"{job.label}: {last_words(folders[job] / 'log')}")
+                step, evaluation = _times(next(folders[job].glob("*/metrics.parquet")))
+                clock.steps[job.arm] = [step]
+                clock.evaluations += [evaluation] if job is full else []
+            time.sleep(0.1)
     finally:
-        if process.poll() is None:
+        for process in running.values():
             process.kill()
             process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+        for folder in folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _times(file: Path) -> tuple[list[float], list[float]]:
+def _folder(job: Job, config: RunConfig) -> Path:
+    return Path(config.output_dir) / f"{config.name}-timing-{job.arm}"
+
+
+def _times(file: Path) -> tuple[float, float]:
     """Seconds of a step, without the first and the last, and of the evaluation before training."""
     import pandas as pd
 
     rows = pd.read_parquet(file)
     between = rows["time/total_s"].iloc[-2] - rows["time/total_s"].iloc[0]
-    return [float(between) / (len(rows) - 2)], [float(rows["time/evaluate_s"].iloc[0])]
+    return float(between) / (len(rows) - 2), float(rows["time/evaluate_s"].iloc[0])
 
 
 def whole_time(jobs: dict[Job, float], workers: int) -> float:
@@ -105,8 +122,6 @@ def whole_time(jobs: dict[Job, float], workers: int) -> float:
 
 def in_words(seconds: float) -> str:
     """Hours and minutes, as one would say them."""
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return "a minute at most"
+    minutes = max(round(seconds / 60), 1)
     hours, rest = divmod(minutes, 60)
     return f"{hours} h {rest:02} min" if hours else f"{minutes} min"

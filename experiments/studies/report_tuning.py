@@ -52,14 +52,10 @@ def _experiment(
     trials: int,
     space: Mapping[str, Range],
 ) -> str:
-    """An experiment file: the algorithm, the values that won, and how they were found."""
-    values: dict[str, Any] = {}
-    for key in space:
-        at = values
-        *parents, last = key.split(".")
-        for parent in parents:
-            at = at.setdefault(parent, {})
-        at[last] = best[key]
+    """An experiment file: the arm, the values that won, and how they were found."""
+    pairs = [one.partition("=")[::2] for one in study.arms[arm].overrides]
+    own = {key: yaml.safe_load(value) for key, value in pairs if "." in key}
+    values = _nested(own | {key: best[key] for key in space})
     how = f"{trials} trials ({' '.join(study.tuning.overrides)}), table tuned/{stem}-{arm}.csv"
     return (
         "# @package _global_\n"
@@ -70,3 +66,15 @@ def _experiment(
         f"defaults:\n  - override /algo: {config.algo.name}\n"
         + yaml.safe_dump({"name": f"tuned_{stem}", "tuned": how, **values}, sort_keys=False)
     )
+
+
+def _nested(dotted: Mapping[str, Any]) -> dict[str, Any]:
+    """{"a.b": 1} → {"a": {"b": 1}}."""
+    values: dict[str, Any] = {}
+    for key, value in dotted.items():
+        at = values
+        *parents, last = key.split(".")
+        for parent in parents:
+            at = at.setdefault(parent, {})
+        at[last] = value
+    return values

@@ -36,6 +36,7 @@ report/.
 """
 OWN = ("study", "jobs", "seeds", "arms", "plan")
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
+TIMED_ARMS = 8  # at most, before a study of which nothing has finished
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -95,13 +96,27 @@ def _announce(runner) -> None:
         return
     known = "by the runs that have finished"
     if not runner.clock.steps:
-        first = left[0]
-        known = f"by a few timed steps of {first.label}"
-        say(f"timing a few steps of {first.label} …")
-        timed(first, runner.overrides(first), runner.config(first), runner.clock)
+        some = _some_of_each_arm(left)
+        known = f"by a few timed steps of {len(some)} arms"
+        say(f"timing a few steps of {', '.join(job.arm for job in some)} …")
+        timed(
+            {j: (runner.overrides(j), runner.config(j)) for j in some}, runner.workers, runner.clock
+        )
     seconds = runner.seconds_left()
     end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
     say(f"about {in_words(seconds)}, till {end}, {known}")
+
+
+def _some_of_each_arm(jobs: list) -> list:
+    """One job of an arm that waits for no other, of at most TIMED_ARMS arms, spread evenly."""
+    first: dict[str, object] = {}
+    for job in jobs:
+        if not job.needs:
+            first.setdefault(job.arm, job)
+    found = list(first.values()) or jobs[:1]
+    if len(found) <= TIMED_ARMS:
+        return found
+    return [found[i * len(found) // TIMED_ARMS] for i in range(TIMED_ARMS)]
 
 
 def _end(runner, folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Every name that `algo=` takes trains the bundled model, sandbox and record included."""
+"""Every name that `algo=` takes trains the bundled model, sandbox, record and report included."""
 
 import math
 
@@ -6,13 +6,14 @@ import pandas as pd
 import pytest
 
 import algorithms
+from analysis import report
 from experiments.compose import config_of
 from experiments.errors import UserError
 from experiments.trainer import train
 
 SMALL = [
     "task=mini",
-    "steps=2",
+    "steps=5",
     "train.prompts=2",
     "train.group_size=4",
     "task.train_problems=8",
@@ -25,16 +26,35 @@ SMALL = [
 TAKES_PROGRAMS = [name for name in algorithms.names() if algorithms.make(name).needs.off_policy]
 
 
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    """Of all names: one report is made of them."""
+    return tmp_path_factory.mktemp("outputs")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", algorithms.names())
-def test_it_runs(name, tmp_path):
-    runs(name, tmp_path)
+def test_it_runs(name, outputs):
+    runs(name, outputs)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TAKES_PROGRAMS)
-def test_it_runs_with_the_data_sets_programs(name, tmp_path):
-    runs(name, tmp_path, "train.offline_share=0.5")
+def test_it_runs_with_the_data_sets_programs(name, outputs):
+    runs(name, outputs, "train.offline_share=0.5")
+
+
+@pytest.mark.slow
+def test_one_report_holds_them_all(outputs):
+    wanted = len(algorithms.names()) + len(TAKES_PROGRAMS)
+    made = len(list(outputs.glob("mini/*/run.json")))
+    if made < wanted:
+        pytest.skip(f"{made} of {wanted} runs were made by the tests above")
+    assert report.main([f"runs={outputs}", f"out={outputs / 'report'}"]) == 0
+    rows = pd.read_csv(outputs / "report" / "table.csv")
+    assert len(rows[rows["step"] == 5]) == wanted
+    page = (outputs / "report" / "report.html").read_text()
+    assert all(name in page for name in algorithms.names())
 
 
 def runs(name, folder, *options):
@@ -42,7 +62,7 @@ def runs(name, folder, *options):
     assert outcome.status == "finished", outcome.error
     metrics = pd.read_parquet(outcome.folder / "metrics.parquet")
     kept = metrics["kept_share"] > 0
-    assert len(metrics) == 2
+    assert len(metrics) == 5
     assert metrics["loss"][kept].map(math.isfinite).all()
 
 

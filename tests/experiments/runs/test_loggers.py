@@ -52,6 +52,24 @@ def test_a_run_is_read_back_from_wandb_and_tensorboard(tmp_path, no_key, capfd):
     holds_events(outcome.folder / "tensorboard", metrics)
 
 
+@pytest.mark.slow
+def test_a_run_that_goes_on_stays_one_run(tmp_path, no_key):
+    given = [*SMALL, f"output_dir={tmp_path}/out", "logger=[wandb,tensorboard]"]
+    folder = train(config_of([*given, "steps=1"])).folder
+    assert train(config_of([*given, "steps=3"]), folder).status == "finished"
+    first, second = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
+    ids = {one.run.run_id for f in (first, second) for one in records(f) if one.HasField("run")}
+    assert ids == {folder.name}
+    assert [row["step"] for row in history(records(first))] == [0, 1]
+    assert [row["step"] for row in history(records(second))] == [2, 3]
+    assert [row["_step"] for row in history(records(second))] == [2, 3]
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    assert [e.step for e in events.Scalars("train/loss")] == [1, 2, 3]
+
+
 def holds_the_series(found, metrics, evals):
     rows = history(found)
     assert [row["step"] for row in rows] == [0, 1, 2]

@@ -43,4 +43,4 @@ def test_the_whole_is_the_share_of_a_worker_but_no_less_than_a_chain():
 
 
 def test_in_words():
-    assert [in_words(s) for s in (10, 240, 7260)] == ["a minute at most", "4 min", "2 h 01 min"]
+    assert [in_words(s) for s in (10, 240, 7260)] == ["1 min", "4 min", "2 h 01 min"]

@@ -9,11 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from experiments.compose import config_of
 from experiments.errors import UserError
 from experiments.studies import search
 from experiments.studies.jobs import End
+from experiments.studies.report_tuning import keep
 from experiments.studies.search import Range, read
 from experiments.studies.study import Arm, Study, Tuning
 
@@ -70,6 +72,26 @@ def test_trials_of_other_settings_are_not_mixed(tmp_path):
     tuner(tmp_path).begin(SPACE, 1)
     with pytest.raises(UserError, match="take another output_dir"):
         Tuner(STUDY, "grpo", 6, ["train.lag=1"], tmp_path / "trials.sqlite").begin(SPACE, 1)
+
+
+def test_the_winner_becomes_an_experiment_beside_the_table(tmp_path):
+    (tmp_path / "s.yaml").write_text(FILE)
+    own = f"{tmp_path}/s.yaml"
+    row = {"trial": 0, "state": "complete", "pass@1": 0.25, "algo.learning_rate": 1e-3}
+    rows = [row, row | {"trial": 1, "pass@1": 0.5, "algo.learning_rate": 1.234e-4}]
+    rows.append(row | {"trial": 2, "state": "fail", "pass@1": None})
+    space = {"algo.learning_rate": Range(1e-5, 1e-2, True)}
+    arm = Arm(["algo=spo", "train.offline_share=0.5"])
+    study = Study("q", [0], {"half": arm}, "study-s", tuning=Tuning(["steps=4"], 7))
+    said = keep(own, "half", study, config_of(["algo=spo"]), rows, space)
+    assert "best of 3 trials: algo.learning_rate=0.0001234, pass@1 0.500" in said
+    assert len((tmp_path / "tuned" / "s-half.csv").read_text().splitlines()) == 4
+    text = (tmp_path / "tuned" / "tuned_s_half.yaml").read_text()
+    held = yaml.safe_load(text)
+    assert text.startswith("# @package _global_\n# python run.py experiment=tuned_s_half\n")
+    assert (held["algo"], held["train"]) == ({"learning_rate": 1.234e-4}, {"offline_share": 0.5})
+    assert held["defaults"] == [{"override /algo": "spo"}]
+    assert held["tuned"] == "3 trials (steps=4), table tuned/s-half.csv"
 
 
 @pytest.mark.parametrize("file", sorted(search.FOLDER.glob("*.yaml")), ids=lambda file: file.stem)
