@@ -17,6 +17,7 @@ import pandas as pd
 
 from analysis.metrics import counts
 from analysis.normal_form import normal_form, prepare
+from analysis.runs import Run
 from analysis.sections import Section
 
 MOST_SAMPLES = 150_000  # of a page
@@ -67,7 +68,9 @@ def explorer(section: Section, share: float = 1.0) -> tuple[dict[str, Any], str]
 
     `share` of a page's samples and bytes is this section's.
     """
-    table, said = kept(_samples(section), int(MOST_SAMPLES * share))
+    runs, table = _samples(section)
+    table, said = kept(table, int(MOST_SAMPLES * share))
+    table["program"] = _programs(runs, table)
     prepare(table["program"].unique())
     table["form"] = table["program"].map(lambda program: normal_form(program) or program.strip())
     prompts = _prompts(section)
@@ -78,18 +81,32 @@ def explorer(section: Section, share: float = 1.0) -> tuple[dict[str, Any], str]
     return data, " ".join([*said, *cut])
 
 
-def _samples(section: Section) -> pd.DataFrame:
-    """Every sample: its column is the place among the stages, its seed that among the runs."""
-    columns = ["problem", "sample", "verdict", "program"]
-    parts = []
+def _samples(section: Section) -> tuple[list[Run], pd.DataFrame]:
+    """Every sample but for its program, which is row `row` of the run at `run`.
+
+    The column is the place among the stages, the seed that among their runs.
+    """
+    runs, parts = [], []
     for place, stage in enumerate(section.stages):
         for seed, run in enumerate(stage.runs if stage.step == 0 else _runs(section, stage.label)):
-            own = run.evals.loc[(run.evals["step"] > 0) == (stage.step > 0), ["step", *columns]]
-            parts.append(own.assign(column=place, seed=seed))
-    return pd.concat(parts, ignore_index=True)
+            own = run.evals[["step", "problem", "sample", "verdict"]].assign(
+                row=np.arange(len(run.evals)), run=len(runs), column=place, seed=seed
+            )
+            parts.append(own[(own["step"] > 0) == (stage.step > 0)])
+            runs.append(run)
+    return runs, pd.concat(parts, ignore_index=True)
 
 
-def _runs(section: Section, label: str) -> Sequence[Any]:
+def _programs(runs: Sequence[Run], table: pd.DataFrame) -> np.ndarray:
+    """The program of each row of the table."""
+    found = np.empty(len(table), dtype=object)
+    for number, places in table.groupby("run").indices.items():
+        rows = table["row"].to_numpy()[places]
+        found[places] = runs[number].evals["program"].iloc[rows].to_numpy(dtype=object)
+    return found
+
+
+def _runs(section: Section, label: str) -> Sequence[Run]:
     return next(group.runs for group in section.groups if group.label == label)
 
 
@@ -112,7 +129,7 @@ def kept(table: pd.DataFrame, most: int) -> tuple[pd.DataFrame, list[str]]:
         every = -(-FEWEST * len(table.groupby(CELL)) // most)
         table = table[table["problem"].isin(names[::every])]
         size = FEWEST
-        said.append(f"Every {every}th problem by name is kept here, of {len(names):,}.")
+        said.append(f"One problem in {every} by name is kept here, of {len(names):,}.")
     table = table.sort_values(["sample", "seed"], kind="stable")
     place = table.groupby(CELL).cumcount()
     if (place >= size).any():
@@ -148,7 +165,7 @@ def _cells(
 ) -> tuple[dict[str, Any], list[str]]:
     """The packed form of these samples, with so many forms a cell; and what that left out."""
     names = np.sort(table["problem"].unique())[::every]
-    said = [] if every == 1 else [f"To keep the page small, every {every}th problem is kept here."]
+    said = [] if every == 1 else [f"To keep the page small, one problem in {every} is kept here."]
     if every > 1:
         table = table[table["problem"].isin(names)]
     verdicts = sorted(table["verdict"].unique(), key=lambda name: (name != "ACCEPTED", name))

@@ -135,7 +135,8 @@ _MEASURES = (("wall time", "s"), ("CPU time", "s"), ("peak memory", "MB"), ("pag
 
 
 def measured(runs: Path, out: Path) -> tuple[str, ...]:
-    """A report in a process of its own: seconds, CPU seconds, peak memory in MB, page in MB."""
+    """A report in a process of its own: seconds, its CPU seconds (not those of processes that it
+    starts in turn), peak memory in MB, page in MB."""
     begun = time.perf_counter()
     command = [sys.executable, "-m", "analysis.report", f"runs={runs}", f"out={out}"]
     child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -155,7 +156,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=1_000_000)
     options = parser.parse_args(argv)
-    heads = ("", "runs", "rows", "seconds", "CPU seconds", "peak memory, MB", "page, MB")
+    heads = (
+        "",
+        "runs",
+        "rows",
+        "seconds",
+        "of them CPU, main process",
+        "peak memory, MB",
+        "page, MB",
+    )
     table, found = Table(*heads), []
     shapes = {
         "many small runs": (options.runs, 10),
