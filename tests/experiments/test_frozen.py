@@ -11,7 +11,7 @@ from experiments.samples.charges import Charges
 from experiments.samples.recorded import Recorded
 from experiments.trainer import train
 from tests.experiments.compose import config as config_of
-from tests.experiments.test_resume import SMALL, assert_same
+from tests.experiments.test_resume import SMALL, assert_same, go_on
 
 FEW = [*SMALL, "steps=2", "eval.every=0", "eval.kl_samples=0"]
 
@@ -38,19 +38,36 @@ def test_two_passes_are_the_same_bits_and_write_and_judge_nothing(recorded, tmp_
         return generate(engine, prompts, *given)
 
     monkeypatch.setattr(HFEngine, "generate", counted)
-    frozen = ["experiment=frozen", "algo=spo", f"replay.from_runs=[{recorded}]"]
-    first, second = (run(tmp_path / n, *frozen, "engine.check_every=0") for n in "ab")
+    first, second = (run(tmp_path / n, "algo=spo", *frozen(recorded)) for n in "ab")
     assert_same(second, first)
     assert written == [2] * 4  # the evaluations at both ends of both
     metrics, before = (pd.read_parquet(r / "metrics.parquet") for r in (first, recorded))
     told = ["reward_mean", "offline_share", "response_tokens_mean", "loss"]
     pd.testing.assert_frame_equal(metrics[told], before[told])  # the same algorithm: the same run
     assert metrics["budget/generated_tokens"].tolist() == [0, 0]
-    weights = [r / "checkpoints" / "final" / "model.safetensors" for r in (first, recorded)]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert weights(first) == weights(recorded)
     charged = metrics["budget/judged_programs"]
     assert charged.tolist() == metrics["budget/replayed_programs"].tolist()
     assert charged.iloc[-1] > 0
+
+
+def frozen(recorded):
+    return ["experiment=frozen", f"replay.from_runs=[{recorded}]", "engine.check_every=0"]
+
+
+def weights(folder):
+    return (folder / "checkpoints" / "final" / "model.safetensors").read_bytes()
+
+
+def test_it_goes_on_where_it_stopped(recorded, tmp_path):
+    folder = run(tmp_path, "algo=spo", *frozen(recorded), "steps=1")
+    assert weights(folder) != weights(recorded)
+    assert go_on(folder, "steps=2").status == "finished"
+    assert weights(folder) == weights(recorded)
+    metrics = pd.read_parquet(folder / "metrics.parquet")
+    programs = kept.read_all(recorded).select(["problem", "program"]).to_pandas()
+    judged = programs[programs["program"] != ""].drop_duplicates()
+    assert metrics["budget/replayed_programs"].iloc[-1] == len(judged)
 
 
 def open_recorded(recorded, *overrides, prompts=(), takes_unknown=True):
@@ -75,8 +92,8 @@ def test_what_does_not_fit_is_refused_in_a_line(recorded):
     ],
 )
 def test_so_is_what_shows_in_a_batch(recorded, tmp_path, overrides, told):
-    frozen = ["experiment=frozen", f"replay.from_runs=[{recorded}]", "engine.check_every=0"]
-    config = config_of(*FEW, *frozen, f"output_dir={tmp_path}", "eval.samples=1", *overrides)
+    given = [*frozen(recorded), f"output_dir={tmp_path}", "eval.samples=1", *overrides]
+    config = config_of(*FEW, *given)
     outcome = train(config)
     assert (outcome.status, outcome.expected) == ("failed", True)
     assert told in outcome.error
