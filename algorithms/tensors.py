@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LOG_RATIO_BOUND = 20.0  # e^20 = 5e8: beyond it a ratio says "elsewhere", not how far
-LOGITS_PER_CHUNK = 2**26  # elements of one float32 block of logits: 256 MiB
+LOGITS_PER_CHUNK = 2**24  # elements of one float32 block of logits: 64 MiB
 KLKind = Literal["k1", "k2", "k3", "k3+"]
 Aggregate = Literal["sequence_mean", "token_mean", "constant"]
 Entropy = Literal["none", "value", "graph"]  # not computed, without gradient, with it
@@ -157,9 +157,14 @@ def chosen_logp(
     size = max(1, LOGITS_PER_CHUNK // vocabulary)
     if len(tokens) <= size:
         return chunk(hidden, tokens)
-    pairs = zip(hidden.split(size), tokens.split(size), strict=True)
+    if entropy != "graph" and type(head) is torch.nn.Linear:
+        from algorithms.chunked import ChosenLogp
+
+        settings = (temperature, size, entropy == "value")
+        return ChosenLogp.apply(hidden, head.weight, head.bias, tokens, *settings)
     from torch.utils.checkpoint import checkpoint
 
+    pairs = zip(hidden.split(size), tokens.split(size), strict=True)
     parts = [checkpoint(chunk, h, t, use_reentrant=False) for h, t in pairs]
     logp, entropies = zip(*parts, strict=True)
     return torch.cat(logp), torch.cat(entropies)

@@ -105,6 +105,47 @@ def test_chosen_logp_in_one_chunk_or_many(monkeypatch, budget):
     assert not entropy.requires_grad
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen, bias):
+    """Of hidden states, of the head, and of none that is frozen; with a slope for each token."""
+    generator = torch.Generator().manual_seed(0)
+    head = torch.nn.Linear(8, 30, bias=bias).requires_grad_(not frozen)
+    start = torch.randn(17, 8, generator=generator)
+    tokens = torch.randint(30, (17,), generator=generator)
+    slope = torch.randn(17, generator=generator)
+    found = []
+    for budget in (2**24, 100):
+        monkeypatch.setattr(tensors, "LOGITS_PER_CHUNK", budget)
+        hidden = start.clone().requires_grad_(True)
+        head.zero_grad()
+        logp, entropy = chosen_logp(hidden, head, tokens, temperature)
+        (logp * slope).sum().backward()
+        gradients = [p.grad for p in head.parameters() if p.grad is not None]
+        assert len(gradients) == (0 if frozen else 1 + bias)
+        found.append([logp.detach(), entropy, hidden.grad, *gradients])
+        bare, nothing = chosen_logp(hidden, head, tokens, temperature, entropy="none")
+        assert torch.equal(bare, logp)
+        assert nothing.isnan().all()
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_chunks_of_bfloat16_have_float32_log_probs(monkeypatch):
+    monkeypatch.setattr(tensors, "LOGITS_PER_CHUNK", 2000)
+    generator = torch.Generator().manual_seed(0)
+    head = torch.nn.Linear(64, 500, bias=False).bfloat16()
+    hidden = torch.randn(40, 64, generator=generator).bfloat16().requires_grad_(True)
+    tokens = torch.randint(500, (40,), generator=generator)
+    logp, _ = chosen_logp(hidden, head, tokens, 0.7)
+    exact = (head(hidden).float() / 0.7).log_softmax(-1).gather(-1, tokens[:, None]).squeeze(-1)
+    torch.testing.assert_close(logp, exact, rtol=0, atol=1e-5)
+    (expected,) = torch.autograd.grad(exact.sum(), hidden)
+    (gradient,) = torch.autograd.grad(logp.sum(), hidden)
+    torch.testing.assert_close(gradient, expected, rtol=0.02, atol=0.02)
+
+
 def test_entropy_has_a_graph_where_asked():
     head = torch.nn.Linear(4, 5)
     hidden = torch.randn(3, 4, requires_grad=True)

@@ -188,6 +188,10 @@ def test_blocks_of_logits_are_foreseen():
     assert rows * vocabulary < LOGITS_PER_CHUNK
     grown = peak_growth(lambda: chosen_logp(hidden, head, chosen, 0.7)[0].sum().backward())
     assert grown / (4 * rows * vocabulary) == pytest.approx(LOSS_BLOCKS, rel=0.25)
+    many = 5 * LOGITS_PER_CHUNK // vocabulary  # in chunks: no more, however many there are
+    chosen, hidden = chosen.repeat(many)[:many], torch.randn(many, 8, requires_grad=True)
+    grown = peak_growth(lambda: chosen_logp(hidden, head, chosen, 0.7)[0].sum().backward())
+    assert grown < LOSS_BLOCKS * 4 * LOGITS_PER_CHUNK
     logits, uniforms = torch.randn(rows, vocabulary), torch.rand(rows)
     grown = peak_growth(lambda: draw(logits, uniforms, Sampling(4, 0.4, 0.95)))
     assert 4 + grown / logits.numel() == pytest.approx(DRAW_BYTES, rel=0.25)
