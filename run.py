@@ -86,12 +86,17 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
 
     Ends the process with one line at the first fault.
     """
-    from experiments.compose import config_of, jobs_of
+    from experiments.compose import config_of, is_sweep, jobs_of
     from experiments.errors import UserError
+    from experiments.runtimes.launch import check_started
 
     try:
         jobs = jobs_of(arguments)
         configs = [config_of(job) for job in jobs]
+        for config in configs:
+            check_started(config)
+        if is_sweep(arguments) and any(c.runtime.name == "torchrun" for c in configs):
+            raise UserError("runtime=torchrun with -m: one job a command; begin them one by one")
         for folder in {config.output_dir for config in configs}:
             Path(folder).mkdir(parents=True, exist_ok=True)
     except UserError as error:
@@ -102,7 +107,10 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
 
 
 def fail(message: str, status: int = MISUSED) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    from experiments.runtimes.launch import speaks
+
+    if speaks():
+        print(f"error: {message}", file=sys.stderr)
     raise SystemExit(status)
 
 
@@ -146,12 +154,13 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
     return outcome
 
 
-def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> Outcome:
+def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> Outcome | None:
     """Train, or go on in `folder`; also what fails before there is a run folder is an outcome."""
     import traceback
 
     from experiments.errors import is_expected, one_line
-    from experiments.trainer import Outcome, train
+    from experiments.runtimes.launch import train
+    from experiments.trainer import Outcome
 
     try:
         return train(config, folder, label)
@@ -161,8 +170,10 @@ def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> O
         return Outcome(None, "failed", one_line(error), is_expected(error))
 
 
-def finish(outcome: Outcome) -> None:
-    """The last words of a single run, and its exit status."""
+def finish(outcome: Outcome | None) -> None:
+    """The last words of a single run, and its exit status; None: another process has them."""
+    if outcome is None:
+        return
     if outcome.status == "interrupted":
         print(f"interrupted; python run.py resume={outcome.folder} goes on")
         print(f"run folder: {outcome.folder}")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 def check(config: RunConfig, needs: Needs) -> None:
     """Raises UserError, which names the key, the value and what would be right."""
     _check_engine(config.engine)
+    if config.runtime.name == "torchrun":
+        _check_torchrun(config, needs)
     if config.model.adapter != "none":
         from experiments.learner.installed import check_peft
 
@@ -32,6 +34,19 @@ def takes_unknown(config: RunConfig, needs: Needs) -> bool:
     """Whether it may learn from responses whose writer told no log-probs."""
     with_ratio = needs.behaviour and needs.max_lag is None
     return needs.off_policy or (with_ratio and config.train.behaviour != "told")
+
+
+def _check_torchrun(c: RunConfig, needs: Needs) -> None:
+    if c.engine.name != "hf":
+        raise UserError(
+            f"runtime=torchrun with engine.name={c.engine.name}: vLLM beside other ranks has not "
+            "been run yet; use engine=hf"
+        )
+    if needs.average is not None:
+        raise UserError(
+            f"runtime=torchrun with algo={c.algo.name}: its moving average of the weights is not "
+            "sharded; use runtime=sync"
+        )
 
 
 def _check_engine(e: EngineConfig) -> None:

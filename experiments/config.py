@@ -86,7 +86,7 @@ class EngineConfig:
 class RuntimeConfig:
     """How the run is spread over processes."""
 
-    name: Literal["sync"] = "sync"
+    name: Literal["sync", "torchrun"] = "sync"  # torchrun: over its processes, on one node
 
 
 @dataclass

@@ -23,6 +23,7 @@ MAY_CHANGE = (
     "steps",
     "output_dir",
     "logger.",
+    "runtime.",
     "sandbox.",
     "eval.every",
     "engine.batch_size",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from envs.environment import Environment
 from envs.named import load
@@ -17,7 +17,6 @@ from envs.tasks.task import Task
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.mismatch import Monitor
-from experiments.engines.select import open_engines, written_from
 from experiments.engines.writer import Writer
 from experiments.errors import UserError
 from experiments.learner import models
@@ -26,6 +25,8 @@ from experiments.learner.learner import Learner
 from experiments.learner.weights import weights_version
 from experiments.runs.ledger import Ledger
 from experiments.runs.records import Records
+from experiments.runtimes.alone import ALONE, Alone
+from experiments.runtimes.work import Work, working_parts
 from experiments.samples.environments import Environments, open_environments
 from experiments.samples.initial_values import InitialValues
 from experiments.samples.kept import KeptSamples
@@ -35,9 +36,6 @@ from experiments.samples.reference_rewards import ReferenceRewards
 from experiments.samples.rollouts import Rollouts
 from experiments.samples.sample import PromptedProblem
 from experiments.samples.sources import open_batches
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 @dataclass
@@ -72,37 +70,30 @@ class Parts:
 
 
 @contextmanager
-def build(config: RunConfig, records: Records) -> Iterator[Parts]:
+def build(config: RunConfig, records: Records, ranks: Alone = ALONE) -> Iterator[Parts]:
     """Load, connect and record; the sandbox closes with the block."""
     algorithm = load(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
-    records.describe(memory=check_memory(config, algorithm.needs))
+    records.describe(
+        memory=check_memory(config, algorithm.needs, ranks.size if ranks.sharded else 0)
+    )
     task = _open_task(config)
     model, tokenizer = models.load(config.model)
+    weights = models.fingerprint(model)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     with open_environments(config) as environments:
+        ledger = Ledger()
+        work = working_parts(config, model, tokenizer, environments, ranks, ledger)
+        learner, environments = work.learner, work.environments
         judge, eval_judge = environments.make(), environments.make()
         train = _prompts(task.train, "train", task, tokenizer, config)
         split = getattr(task, config.eval.split)
         eval_prompts = _prompts(split, config.eval.split, task, tokenizer, config)
-        ledger = Ledger()
-        policy = models.policy_of(model, config)
-        trained = written_from(config, model, policy)
-        behaviour = models.own_copy(trained) if config.train.stale else trained
-        learner = Learner(
-            policy,
-            tokenizer.pad_token_id,
-            algorithm,
-            config.train,
-            config.steps,
-            ledger,
-            keep_reference=config.eval.kl_samples > 0,
-            seed=config.seed,
-        )
         records.describe(
             data_hash=task.data_hash,
             judge_version=judge.version,
             sandbox={"name": environments.name, "strength": environments.strength},
-            weights=models.fingerprint(model),
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            weights=weights,
+            parameters=parameters,
             train_problems=len(train),
             eval_problems=len(eval_prompts),
             task={
@@ -112,13 +103,12 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
             },
         )
         records.problems(_asked(eval_prompts, task))
-        engine_of = open_engines(config, model, tokenizer)
-        engine = engine_of(behaviour)
+        engine = work.engine
         records.describe(engine=engine.described)
         yield Parts(
             learner=learner,
-            writer=Writer(engine, policy, config.train),
-            eval_engine=engine_of(trained),
+            writer=work.writer,
+            eval_engine=work.eval_engine,
             tokenizer=tokenizer,
             sandbox=environments,
             rollouts=open_batches(
@@ -132,16 +122,14 @@ def build(config: RunConfig, records: Records) -> Iterator[Parts]:
                 ledger,
                 records.folder.name,
                 algorithm.needs,
-                partial(weights_version, model),
+                partial(weights_version, learner.model),
             ),
             kept=KeptSamples(records.folder, judge.version) if config.train.keep_samples else None,
             monitor=Monitor(config, engine, learner, train),
             judge=judge,
             eval_judge=eval_judge,
             eval_prompts=eval_prompts,
-            initial_values=_initial_values(
-                config, learner, engine_of, tokenizer, environments, ledger
-            ),
+            initial_values=_initial_values(config, work, weights, tokenizer, ledger),
             ledger=ledger,
             settings=asdict(config),
             problems=_in_a_line(task, len(train), len(eval_prompts)),
@@ -204,22 +192,18 @@ def _empty(split: str, prompts: Prompts, task: Task, config: RunConfig) -> str:
 
 
 def _initial_values(
-    config: RunConfig,
-    learner: Learner,
-    engine_of: Callable[[nn.Module], Engine],
-    tokenizer: object,
-    environments: Environments,
-    ledger: Ledger,
+    config: RunConfig, work: Work, weights: str, tokenizer: object, ledger: Ledger
 ) -> InitialValues | None:
-    needs = learner.algorithm.needs
-    if needs.initial_value == "none":
+    """`weights`: the reference's fingerprint."""
+    needs = work.learner.algorithm.needs
+    if work.reference_engine is None:
         return None
     # A judge of its own: what the cache on disk saves it must not show in the run's counters.
     reference = ReferenceRewards(
         folder=Path(config.output_dir) / ".cache" / "reference_rewards",
-        engine=engine_of(learner.reference),
-        weights=models.fingerprint(learner.reference),
-        judge=environments.make(),
+        engine=work.reference_engine,
+        weights=weights,
+        judge=work.environments.make(),
         tokenizer=tokenizer,
         reward=config.task.reward,
         sampling=Sampling(config.task.max_response_tokens, config.train.temperature),

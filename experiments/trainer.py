@@ -36,6 +36,7 @@ from experiments.runs.loggers import Loggers, open_loggers
 from experiments.runs.progress import Display
 from experiments.runs.records import BEST, Records
 from experiments.runs.state import BASE, check_base, progress_of, restore, tables_of, tensors_of
+from experiments.runtimes.alone import ALONE, Alone
 from experiments.samples import kept
 from experiments.samples.metrics import sample_metrics
 from experiments.setup import Parts, build
@@ -73,9 +74,12 @@ class Place:
         self.progress, self.tables = progress_of(parts), tables_of(parts)
 
 
-def train(config: RunConfig, folder: Path | None = None, label: str = "") -> Outcome:
+def train(
+    config: RunConfig, folder: Path | None = None, label: str = "", ranks: Alone = ALONE
+) -> Outcome:
     """Run it; with `folder`, go on with the run in there. Ctrl-C and errors end it cleanly: with
     its rows, its weights and its status on disk. `label`: of its lines, beside other runs'.
+    `ranks`: who shares the work with this one.
 
     Raises UserError, and OSError on a full disk, where no run folder could be made or gone on with.
     """
@@ -92,7 +96,7 @@ def train(config: RunConfig, folder: Path | None = None, label: str = "") -> Out
     records = Records(config, folder, place.recorded)
     kept.cut(records.folder, place.step)
     try:
-        with build(config, records) as parts, display:
+        with build(config, records, ranks) as parts, display:
             display.say(in_a_line(config, device))
             if left_out := dropped(given, config):
                 display.say(left_out)
@@ -279,7 +283,11 @@ def _save(
     Where an update was broken off half way, weights only: the run goes on from the one before.
     """
     with held(), records.checkpoint(name, parts.learner.batches) as folder:
-        models.save(parts.learner.model, folder)
+        if parts.eval_engine.model is not parts.learner.model:
+            parts.eval_engine.sync(parts.learner.model)
+        tensors = tensors_of(parts)
+        state = tensors["learner"]["modules"]["model"]
+        models.save(parts.learner.model, parts.eval_engine.model, state, folder)
         parts.tokenizer.save_pretrained(folder)
         if place.progress is not None:
             state = {
@@ -288,7 +296,7 @@ def _save(
                 "pass_at": display.pass_at,
                 "config": parts.settings,
                 "base": {fact: records.info[fact] for fact in BASE},
-                "tensors": tensors_of(parts),
+                "tensors": tensors,
             }
             checkpoints.write(folder, state, place.tables)
     if place.progress is not None:

@@ -4,6 +4,10 @@ A stale weight, a temperature that was not applied or a wrong log-prob ends no r
 and training gets worse. So, where both must hold the same weights (at the start, and right after a
 sync), the engine writes a few fresh responses and the learner scores them too. In exact arithmetic
 the log-probs would be equal; what is left is rounding, far below the bound.
+
+Where the reference is kept it scores them as well: once training has moved the weights, an engine
+that still writes with the base (a sync left out, an adapter ignored) is nearer to the base than to
+the learner. That tells it also where the weights have moved by less than the bound.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from experiments.learner.scoring import Tokens
 from experiments.samples.sample import PromptedProblem
 from experiments.seeds import seed_for, stream
 
+NEARER = 2  # times: by so much rounding alone does not favour the base
 BOUNDS = {"float32": 1e-3, "bfloat16": 2e-2}  # nats; measured means: 1e-6 and 0.002
 
 
@@ -34,18 +39,26 @@ class Mismatch:
     kl: float  # KL(engine ‖ learner) per token, by k3
     beyond: float  # share of tokens whose difference is above the bound
     bound: float  # nats
+    to_base: float = float("nan")  # mean absolute difference to the reference's, where it is kept
 
     @property
     def warned(self) -> bool:
-        """A mean above the bound, or none at all."""
-        return not self.mean <= self.bound
+        """A mean above the bound, or none at all; or far nearer to the base than to the learner."""
+        return not self.mean <= self.bound or self.mean > NEARER * self.to_base
 
     def metrics(self) -> dict[str, float]:
         return {f"mismatch/{name}": value for name, value in asdict(self).items()}
 
 
-def mismatch(engine_logp: torch.Tensor, learner_logp: torch.Tensor, bound: float) -> Mismatch:
-    """Both (tokens,), the tokens drawn from the engine. A NaN is beyond every bound."""
+def mismatch(
+    engine_logp: torch.Tensor,
+    learner_logp: torch.Tensor,
+    bound: float,
+    base_logp: torch.Tensor | None = None,
+) -> Mismatch:
+    """All (tokens,), the tokens drawn from the engine. A NaN is beyond every bound."""
+    nan = torch.tensor(float("nan"))
+    to_base = nan if base_logp is None else (engine_logp - base_logp).abs().mean()
     difference = (engine_logp - learner_logp).abs()
     return Mismatch(
         mean=float(difference.mean()),
@@ -53,6 +66,7 @@ def mismatch(engine_logp: torch.Tensor, learner_logp: torch.Tensor, bound: float
         kl=float(kl(engine_logp, learner_logp, "k3").mean()),
         beyond=float((~(difference <= bound)).float().mean()),
         bound=bound,
+        to_base=float(to_base),
     )
 
 
@@ -103,7 +117,10 @@ class Monitor:
         )
         told = [logp for completion in completions for logp in completion.logps]
         scored = self.learner.logp(tokens)[tokens.mask].cpu()
-        return mismatch(torch.tensor(told), scored, self.bound)
+        base = None
+        if self.learner.reference is not None:
+            base = self.learner.ref_logp(tokens)[tokens.mask].cpu()
+        return mismatch(torch.tensor(told), scored, self.bound, base)
 
     def verdict(self, found: Mismatch) -> str:
         """A line for the log: a warning where the mean difference is above the bound."""
@@ -114,6 +131,8 @@ class Monitor:
         )
         if not found.warned:
             return text
+        if found.mean > found.to_base:
+            text += f", and only {found.to_base:.2g} to the base's"
         return (
             f"WARNING: {text}: the engine does not write with the weights or the temperature that "
             "the learner believes; the ratio of PPO and GRPO is wrong"

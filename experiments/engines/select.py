@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def written_from(config: RunConfig, base: nn.Module, trained: nn.Module) -> nn.Module:
-    """The module that an engine writes the trained weights from: a copy where it takes no adapter.
-
-    vLLM takes an adapter's weights as they are computed, one by one.
+    """The module that an engine writes the trained weights from: a copy where it takes no adapter
+    or, of shards, always. vLLM takes an adapter's weights as they are computed, one by one.
     """
-    if config.engine.name == "hf" and config.model.adapter != "none":
+    adapter = config.engine.name == "hf" and config.model.adapter != "none"
+    if adapter or config.runtime.name == "torchrun":
         return models.frozen_copy(base)
     return trained
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from experiments.learner.adapters import is_adapted
+from experiments.learner.shards import is_sharded
 from experiments.learner.weights import (
     copy_weights,
     from_tensors,
@@ -36,7 +37,8 @@ class Writer:
         """`model` is the learner's; the engine's may be the same one where it is never stale."""
         self.engine, self.model, self.config = engine, model, config
         self.version = weights_version(model)
-        self._given = snapshot(model) if config.stale and is_adapted(model) else None
+        by_adapter = is_adapted(model) and not is_sharded(model)
+        self._given = snapshot(model) if config.stale and by_adapter else None
         self._wrote: dict[int, int] = {}  # batch → version of the weights that wrote it
         self._coming: deque[nn.Module] = deque()  # weights of the last `lag` batches, oldest first
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from experiments.learner.shards import as_shard
 from experiments.seeds import seed_for
 
 if TYPE_CHECKING:
@@ -92,9 +93,12 @@ def trained_state(module: nn.Module) -> dict[str, Tensor]:
 
 def load_trained(module: nn.Module, state: dict[str, Tensor]) -> None:
     """Back to what `trained_state` found. Raises RuntimeError where it is of another module."""
-    if state.keys() != trained_state(module).keys():
+    held = trained_state(module)
+    if state.keys() != held.keys():
         raise RuntimeError("the state is of a module with other weights")
-    module.load_state_dict(state, strict=False)
+    with torch.no_grad():
+        for name, value in state.items():
+            held[name].copy_(as_shard(value, held[name]))
 
 
 def with_own_adapter(module: nn.Module) -> nn.Module:
@@ -109,13 +113,17 @@ def with_own_adapter(module: nn.Module) -> nn.Module:
     return twin.requires_grad_(False)
 
 
-def save(module: nn.Module, folder: Path) -> None:
-    """The adapter in peft's own format, which PeftModel.from_pretrained reads."""
-    from peft import get_peft_model_state_dict
+def save(module: nn.Module, state: dict[str, Tensor], folder: Path) -> None:
+    """The adapter in peft's own format, which PeftModel.from_pretrained reads.
+
+    `state` is the module's `trained_state`, whole.
+    """
     from safetensors.torch import save_file
 
-    state = get_peft_model_state_dict(module, save_embedding_layers=False)
-    tensors = {f"{OF_PEFT}{name}": value.detach().cpu() for name, value in state.items()}
+    tensors = {
+        f"{OF_PEFT}{name.replace(f'.{ADAPTER}.', '.')}": value.detach().cpu()
+        for name, value in state.items()
+    }
     save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
     module.peft_config[ADAPTER].save_pretrained(str(folder))
 

@@ -21,13 +21,13 @@ CONF = Path(__file__).resolve().parents[2] / "conf" / "model"
 CPU_PARAMETERS = 1_000_000_000  # a larger model is not put on a CPU unasked
 
 
-def check_memory(config: RunConfig, needs: Needs) -> dict[str, Any]:
+def check_memory(config: RunConfig, needs: Needs, ranks: int = 0) -> dict[str, Any]:
     """The estimate for run.json. Raises UserError where it is more than what is free."""
     device = models.pick_device(config.model.device)
     shape = shape_of(models.read_config(config.model))
     if device.type == "cpu" and config.model.device == "auto":
         _check_size(config, shape)
-    found = estimate(shape, config, needs, device.type == "cuda")
+    found = estimate(shape, config, needs, device.type == "cuda", ranks)
     free = free_bytes(device)
     if found.total > free:
         fitting = what_fits(config, needs, shape, device, free)

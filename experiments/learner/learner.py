@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,23 +13,20 @@ from torch import Tensor, nn
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
 from experiments.config import TrainConfig
-from experiments.learner.adapters import load_trained, rate_of, trained, trained_state
-from experiments.learner.assemble import (
-    micro_batches,
-    narrow,
-    orders,
-    pack,
-    whole_groups,
-)
+from experiments.learner.adapters import load_trained, trained_state
+from experiments.learner.assemble import micro_batches, narrow, orders, pack, whole_groups
 from experiments.learner.average import MovingAverage
 from experiments.learner.metrics import common_metrics, whole_step
 from experiments.learner.models import critic_of, reference_of
-from experiments.learner.optimiser import Float32AdamW, learning_rate_factor
+from experiments.learner.optimiser import Float32AdamW, groups_of, learning_rate_factor
 from experiments.learner.scoring import Critic, Tokens, response_hidden, scalar_head, score
+from experiments.learner.shards import gathered, optimiser_part, whole, whole_tree
+from experiments.learner.sharing import by_parts, my_micro_batches, rows_at_once
 from experiments.learner.weights import weights_are, weights_changed, weights_version
 from experiments.learner.writers import who_wrote
 from experiments.runs.interrupts import held
 from experiments.runs.ledger import Ledger
+from experiments.runtimes.alone import ALONE, Alone
 from experiments.samples.initial_values import InitialValues
 from experiments.samples.sample import Sample
 
@@ -47,13 +44,15 @@ class Learner:
         ledger: Ledger,
         keep_reference: bool = False,
         seed: int = 0,
+        ranks: Alone = ALONE,
     ) -> None:
         """`keep_reference`: also where the loss needs none, to be measured against.
 
         `seed`: of the order in which a batch's groups come where it is used several times.
+        `ranks`: who shares the work, each with a shard of all modules.
         """
         self.model, self.pad, self.algorithm, self.config = model, pad, algorithm, config
-        self.ledger, self.seed = ledger, seed
+        self.ledger, self.seed, self.ranks = ledger, seed, ranks
         needs = algorithm.needs
         # Whether the critic learns apart from the policy; has done so before a batch's only step.
         self.critic_alone = needs.critic == "separate" and needs.critic_apart
@@ -61,14 +60,14 @@ class Learner:
         keep_reference |= needs.reference or config.behaviour == "reference"
         self.reference = reference_of(model) if keep_reference else None
         self.critic = self.value_head = None
-        groups = [(trained(model), algorithm.config.learning_rate * rate_of(model))]
         if needs.critic == "separate":
             self.critic = Critic(critic_of(model))
-            rate = algorithm.config.critic_rate * rate_of(model)
-            groups.append((trained(self.critic), rate))
         elif needs.critic == "shared":
             self.value_head = scalar_head(model)
-            groups.append((self.value_head.parameters(), algorithm.config.critic_rate))
+        for module in (self.reference, *self._trained().values()):
+            if module is not None:
+                ranks.shard(module)
+        groups = groups_of(algorithm.config, model, self.critic or self.value_head)
         self.optimiser = Float32AdamW(groups, config.weight_decay)
         decay = needs.average
         self.average = None if decay is None else MovingAverage(model, decay)
@@ -77,17 +76,18 @@ class Learner:
         self.batches = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """All that training has changed; the tensors are the learner's own, not copies."""
+        """All that training has changed; the tensors are the learner's own, shards made whole."""
         modules = {name: trained_state(module) for name, module in self._trained().items()}
         counts = {"batches": self.batches, "version": weights_version(self.model)}
         average = {"average": self.average.state_dict()} if self.average else {}
-        return {"modules": modules, "optimiser": self.optimiser.state_dict(), **average, **counts}
+        optimiser = self.optimiser.state_dict()
+        return whole_tree({"modules": modules, "optimiser": optimiser, **average, **counts})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Back to what `state_dict` held."""
         for name, module in self._trained().items():
             load_trained(module, state["modules"][name])
-        self.optimiser.load_state_dict(state["optimiser"])
+        self.optimiser.load_state_dict(optimiser_part(state["optimiser"], self.optimiser))
         if self.average:
             self.average.load_state_dict(state["average"])
         self.batches = state["batches"]
@@ -112,8 +112,9 @@ class Learner:
         """
         self.optimiser.zero_grad(set_to_none=True)
         tokens, batch, metrics = self._assemble(samples, group_size)
-        if initial_values is not None:
-            batch = replace(batch, q0=initial_values.of(samples, batch))
+        if self.algorithm.needs.initial_value != "none":
+            found = self.ranks.from_main(lambda: initial_values.of(samples, batch))
+            batch = replace(batch, q0=found)
         steps, kept_rows = [], 0
         with held():
             for rows, part in self._mini_batches(tokens, batch):
@@ -161,7 +162,7 @@ class Learner:
         """
         if not (self.algorithm.needs.by_group and bool(batch.keep.all())):
             return False
-        parts = micro_batches(tokens, self.config.micro_batch)
+        parts = micro_batches(tokens, rows_at_once(tokens, self.config.micro_batch, self.ranks))
         return all(whole_groups(rows, batch.group_size) for rows in parts)
 
     def _assemble(
@@ -201,20 +202,22 @@ class Learner:
 
     @torch.no_grad()
     def _frozen(self, model: nn.Module, tokens: Tokens) -> Tensor:
-        def logp(rows: Tensor) -> Tensor:
-            return score(model, tokens.rows(rows), self.config.temperature, entropy="none").logp
+        def logp(rows: Tensor, _: bool) -> Tensor:
+            given = (tokens.rows(rows), self.config.temperature, None, "none")
+            return gathered(model, score, *given).logp
 
-        return self._by_parts(logp, tokens)
+        return by_parts(logp, tokens, self.config.micro_batch, self.ranks)
 
     @torch.no_grad()
     def _values(self, tokens: Tokens, _: Batch | None = None) -> Tensor:
-        def values(rows: Tensor) -> Tensor:
+        def values(rows: Tensor, _: bool) -> Tensor:
             part = tokens.rows(rows)
             if self.critic is not None:
                 return self.critic(part)
-            return self.value_head(response_hidden(self.model, part).float()).squeeze(-1)
+            hidden = gathered(self.model, response_hidden, part)
+            return self.value_head(hidden.float()).squeeze(-1)
 
-        return self._by_parts(values, tokens)
+        return by_parts(values, tokens, self.config.micro_batch, self.ranks)
 
     def _learn_values(self, tokens: Tokens, batch: Batch) -> Tensor:
         """The critic's values, (batch, time), and its gradients, from one pass.
@@ -222,27 +225,23 @@ class Learner:
         Before a batch's only step its old values are those that it learns from.
         """
 
-        def values(rows: Tensor) -> Tensor:
+        def values(rows: Tensor, mine: bool) -> Tensor:
             part = tokens.rows(rows)
             now = self.critic(part)
             micro = replace(narrow(batch.rows(rows), part.mask.shape[1]), values=now.detach())
-            self._critic_backward(now, self.algorithm.prepare(micro))
+            self._critic_backward(now, self.algorithm.prepare(micro), mine)
             return now.detach()
 
-        return self._by_parts(values, tokens)
+        return by_parts(values, tokens, self.config.micro_batch, self.ranks)
 
-    def _critic_backward(self, values: Tensor, batch: Batch) -> None:
-        self.algorithm.critic_loss(values, batch).backward()
+    def _critic_backward(self, values: Tensor, batch: Batch, mine: bool) -> None:
+        self._backward(self.algorithm.critic_loss(values, batch), mine)
+
+    def _backward(self, loss: Tensor, mine: bool) -> None:
+        (loss if mine else loss * 0).backward()
         self.optimiser.take_gradients()
 
-    def _by_parts(self, of_rows: Callable[[Tensor], Tensor], tokens: Tokens) -> Tensor:
-        whole = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
-        for rows in micro_batches(tokens, self.config.micro_batch):
-            part = of_rows(rows)
-            whole[rows, : part.shape[1]] = part
-        return whole
-
-    def _output(self, tokens: Tokens, batch: Batch) -> PolicyOutput:
+    def _output(self, tokens: Tokens, batch: Batch, mine: bool = True) -> PolicyOutput:
         """The policy's output on these rows, with the values of whichever critic there is.
 
         A critic that can learn alone has done so, and its activations are gone: two backbones'
@@ -253,11 +252,11 @@ class Learner:
         elif self.critic is not None:
             values = self.critic(tokens)
             if self.critic_alone:
-                self._critic_backward(values, batch)
+                self._critic_backward(values, batch, mine)
                 values = values.detach()
         entropy = "graph" if self.algorithm.needs.entropy_graph else "value"
         heads = (self.config.temperature, self.value_head, entropy)
-        output = score(self.model, tokens, *heads)
+        output = gathered(self.model, score, tokens, *heads)
         return output if self.critic is None else replace(output, values=values)
 
     def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
@@ -266,22 +265,23 @@ class Learner:
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
         online, fresh = int(batch.online.sum()), int(batch.fresh.sum())
         counts = (online, fresh, len(batch.online) - online)
-        for rows in micro_batches(tokens.rows(kept), self.config.micro_batch):
+        size = self.config.micro_batch
+        for rows, mine in my_micro_batches(tokens.rows(kept), size, self.ranks):
             part = tokens.rows(kept[rows])
             micro = narrow(batch.rows(rows), part.mask.shape[1])
-            output = self._output(part, micro)
+            output = self._output(part, micro, mine)
             if in_passing:
                 now = replace(micro, policy_logp=output.logp.detach())
                 micro = self.algorithm.prepare(now)
             loss, metrics = self.algorithm.loss(output, micro)
-            loss.backward()
-            self.optimiser.take_gradients()
+            self._backward(loss, mine)
             metrics |= common_metrics(output, micro, *counts)
             metrics["loss"] = loss.detach()
             for name, value in metrics.items():
-                totals[name] += value.detach()
+                totals[name] += value.detach() if mine else 0
+        totals = {name: self.ranks.sum(value) for name, value in totals.items()}
         norms = {
-            name: nn.utils.clip_grad_norm_(group["params"], self.config.max_grad_norm)
+            name: whole(nn.utils.clip_grad_norm_(group["params"], self.config.max_grad_norm))
             for name, group in zip(
                 ("grad_norm", "critic_grad_norm"), self.optimiser.param_groups, strict=False
             )

@@ -114,8 +114,14 @@ def _adapts(module: Any, model: Any) -> bool:
     return isinstance(module, nn.Linear) and module is not model.get_output_embeddings()
 
 
-def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Estimate:
-    """The memory of this run, whose lengths and dtype are resolved."""
+def estimate(
+    shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool, ranks: int = 0
+) -> Estimate:
+    """The memory of this run, whose lengths and dtype are resolved, or of one of its `ranks`.
+
+    With ranks what the learner holds is a shard, and an engine's copy whole; what is gathered of
+    the weights while the learner works stays uncounted but for those outside the layers.
+    """
     size = BYTES[config.model.dtype]
     weights = shape.parameters * size
     adapter = shape.adapter(config.model.adapter_rank) if config.model.adapter == "lora" else ()
@@ -139,7 +145,10 @@ def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Est
         held["float32 copies"] = 4 * copied
     if needs.reference or config.eval.kl_samples or config.train.behaviour == "reference":
         held["reference"] = backbone
-    if adapter and config.engine.name == "hf":
+    if ranks:
+        held = {name: -(-taken // ranks) for name, taken in held.items()}
+        held["gathered weights"] = 2 * shape.width * shape.vocabulary * size
+    if ranks or (adapter and config.engine.name == "hf"):
         held["the engine's weights"] = weights
     asleep = config.engine.name == "vllm" and config.engine.colocate and on_gpu
     if needs.average is not None:
@@ -153,7 +162,7 @@ def estimate(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> Est
     if config.engine.name == "vllm" and not asleep:
         held["vLLM's weights"] = weights
     # The step keeps one copy of all it moves on a GPU, and works tensor by tensor on a CPU.
-    step = 4 * trained if on_gpu else 8 * max(moved)
+    step = (4 * trained if on_gpu else 8 * max(moved)) // max(1, ranks)
     fresh = trained * size if size < 4 else 0  # gradients of one backward pass, before they move
     phases = {
         ACTIVATIONS: _train(shape, config, needs) + fresh,

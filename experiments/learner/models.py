@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from envs.hub_errors import explain
 from experiments.config import ModelConfig, RunConfig
@@ -156,12 +156,15 @@ def critic_of(model: nn.Module) -> nn.Module:
     return frozen_copy(model).requires_grad_(True)
 
 
-def save(model: nn.Module, folder: Path) -> None:
-    """What training has changed, in files: all weights as transformers has them, or the adapter."""
+def save(model: nn.Module, written: nn.Module, state: dict[str, Tensor], folder: Path) -> None:
+    """What training has changed, in files: all weights as transformers has them, or the adapter.
+
+    `written` holds the trained weights whole; `state` is `trained_state` of `model`.
+    """
     if is_adapted(model):
-        save_adapter(model, folder)
+        save_adapter(model, state, folder)
     else:
-        model.save_pretrained(folder)
+        written.save_pretrained(folder)
 
 
 def fingerprint(model: nn.Module) -> str:

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from experiments.learner.adapters import rate_of, trained
+
 if TYPE_CHECKING:
+    from algorithms.base import Options
     from experiments.config import TrainConfig
 
 
@@ -66,6 +69,17 @@ class Float32AdamW(torch.optim.AdamW):
             for parameter, copy in self.copies:
                 parameter.copy_(copy)
         return result
+
+
+def groups_of(
+    options: Options, policy: nn.Module, critic: nn.Module | None
+) -> list[tuple[list[nn.Parameter], float]]:
+    """The parameters that are trained and their learning rates: the policy's, the critic's."""
+    groups = [(trained(policy), options.learning_rate * rate_of(policy))]
+    if critic is not None:
+        rate = rate_of(getattr(critic, "model", critic))  # a head alone has no adapter
+        groups.append((trained(critic), options.critic_rate * rate))
+    return groups
 
 
 def learning_rate_factor(config: TrainConfig, steps: int) -> Callable[[int], float]:

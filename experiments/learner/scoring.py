@@ -16,6 +16,7 @@ from transformers.cache_utils import DynamicCache
 
 from algorithms.base import PolicyOutput
 from algorithms.tensors import Entropy, chosen_logp
+from experiments.learner.shards import is_sharded
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def response_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
     shared_mask = tokens.prompt_mask[:, :-1]
     shared_positions = (shared_mask.cumsum(-1) - 1).clamp(min=0)
     cache = DynamicCache(config=model.config)
-    backbone(
+    read = backbone(
         input_ids=tokens.prompts[:, :-1],
         attention_mask=shared_mask.long(),
         position_ids=shared_positions,
@@ -96,6 +97,10 @@ def response_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
         past_key_values=cache,
         use_cache=True,
     )
+    if is_sharded(model) and torch.is_grad_enabled():
+        # A layer's gradients are added up over the ranks once what it returned has one; only its
+        # keys and values are used of the prompts, so this gives it one.
+        return output.last_hidden_state + 0 * read.last_hidden_state.sum()
     return output.last_hidden_state
 
 

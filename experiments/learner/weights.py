@@ -37,12 +37,14 @@ def weights_are(model: nn.Module, version: int) -> None:
 
 def plain_weights(model: nn.Module, remove_duplicate: bool = True) -> Iterator[tuple[str, Tensor]]:
     """(name, tensor) of each weight as a model without an adapter has them, one at a time."""
+    from experiments.learner.shards import whole
+
     layers = dict(model.named_modules(remove_duplicate=False))
     for name, parameter in model.named_parameters(remove_duplicate=remove_duplicate):
         if ".lora_" in name:
             continue
         owner, _, kind = name.rpartition(".")
-        value = parameter.detach()
+        value = whole(parameter.detach())
         if owner.endswith(LAYER):
             owner = owner.removesuffix(LAYER)
             name = f"{owner}.{kind}"
@@ -54,7 +56,9 @@ def plain_weights(model: nn.Module, remove_duplicate: bool = True) -> Iterator[t
 def _with_adapter(weight: Tensor, layer: nn.Module) -> Tensor:
     """W + scale·BA of a linear layer, a tensor of its own."""
     (name,) = layer.active_adapters
-    a, b = (part[name].weight.detach().float() for part in (layer.lora_A, layer.lora_B))
+    from experiments.learner.shards import whole
+
+    a, b = (whole(part[name].weight.detach()).float() for part in (layer.lora_A, layer.lora_B))
     return (weight.float() + layer.scaling[name] * (b @ a)).to(weight.dtype)
 
 
@@ -77,8 +81,9 @@ def copy_weights(source: nn.Module, into: nn.Module) -> None:
 def snapshot(model: nn.Module) -> nn.Module:
     """A copy for `copy_weights` to take later: the weights in host memory, or the adapter alone."""
     from experiments.learner.adapters import is_adapted, with_own_adapter
+    from experiments.learner.shards import is_sharded
 
-    if is_adapted(model):
+    if is_adapted(model) and not is_sharded(model):
         return with_own_adapter(model)
     copies = [weight.to("cpu", copy=True) for _, weight in plain_weights(model)]
     return as_module(copies, weights_version(model))
@@ -96,8 +101,9 @@ def from_tensors(model: nn.Module, weights: Sequence[Tensor], version: int) -> n
     import torch
 
     from experiments.learner.adapters import is_adapted
+    from experiments.learner.shards import is_sharded
 
-    if not is_adapted(model):
+    if not is_adapted(model) or is_sharded(model):
         return as_module(weights, version)
     held = snapshot(model)
     with torch.no_grad():

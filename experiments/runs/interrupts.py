@@ -30,6 +30,12 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def ignore_ends() -> None:
+    """From now on neither signal does anything."""
+    for sent in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sent, signal.SIG_IGN)
+
+
 def _handle(handler: Callable[..., None]) -> None:
     """A signal that the parent process has switched off stays so, e.g. for background jobs."""
     for sent in (signal.SIGINT, signal.SIGTERM):

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from envs.problem import Problem
-from experiments.config import EngineConfig, RunConfig, TrainConfig
+from experiments.config import EngineConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.engines.mismatch import Monitor, mismatch
+from experiments.learner.adapters import adapted, trained
 from experiments.learner.models import frozen_copy
 from experiments.learner.scoring import score
+from experiments.learner.weights import copy_weights, weights_are
 from experiments.samples.sample import PromptedProblem
 
 PROBLEMS = [
@@ -25,12 +27,16 @@ class Scorer:
 
     pad = 0
 
-    def __init__(self, model, temperature):
-        self.model, self.temperature = model, temperature
+    def __init__(self, model, temperature, reference=None):
+        self.model, self.temperature, self.reference = model, temperature, reference
 
     @torch.no_grad()
     def logp(self, tokens):
         return score(self.model, tokens, self.temperature).logp
+
+    @torch.no_grad()
+    def ref_logp(self, tokens):
+        return score(self.reference, tokens, self.temperature).logp
 
 
 class Unheated(HFEngine):
@@ -40,14 +46,14 @@ class Unheated(HFEngine):
         return super().generate(prompts, seeds, dataclasses.replace(sampling, temperature=1.0))
 
 
-def monitor(model, engine, **options):
+def monitor(model, engine, reference=None, **options):
     config = RunConfig(
         algo=None,
         engine=EngineConfig(**{"check_samples": 32} | options),
         train=TrainConfig(temperature=0.7),
     )
     config.task.max_response_tokens = 12
-    return Monitor(config, engine, Scorer(model, 0.7), PROBLEMS)
+    return Monitor(config, engine, Scorer(model, 0.7, reference), PROBLEMS)
 
 
 def test_figures_are_those_of_the_difference():
@@ -73,7 +79,7 @@ def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
     assert found.max < 1e-4
     assert found.beyond == 0
     assert set(found.metrics()) == {
-        f"mismatch/{name}" for name in ("mean", "max", "kl", "beyond", "bound")
+        f"mismatch/{name}" for name in ("mean", "max", "kl", "beyond", "bound", "to_base")
     }
     assert "WARNING" not in watch.verdict(found)
 
@@ -116,3 +122,53 @@ def test_checks_wait_for_fresh_weights_and_for_their_turn(tiny):
             made.append(step)
     assert made == [1, 7, 13]  # fresh at 1, 4, 7, …
     assert not monitor(tiny, None, check_every=0).due(1, 0)
+
+
+def moved(model, by):
+    """The model after a little training, as it were."""
+    after, generator = frozen_copy(model), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in after.parameters():
+            parameter += by * torch.randn(parameter.shape, generator=generator)
+    return after
+
+
+def test_an_engine_that_writes_with_the_base_is_found_below_the_bound_too(tiny):
+    now = moved(tiny, 4e-6)
+    for engine_model, warned in ((tiny, True), (now, False)):
+        watch = monitor(now, HFEngine(engine_model, {1}, 0, 64), reference=tiny)
+        found = watch.check(1)
+        assert found.mean < found.bound  # alone it would have passed
+        assert found.warned is warned
+        assert watch.verdict(found).startswith("WARNING") is warned
+    assert found.to_base > 10 * found.mean  # nearer to the trained weights
+
+
+def test_where_nothing_has_moved_rounding_favours_nobody(tiny):
+    found = monitor(tiny, HFEngine(tiny, {1}, 0, 64), reference=tiny).check(1)
+    assert found.to_base == found.mean
+    assert not found.warned
+
+
+def test_an_ignored_adapter_is_found(tiny):
+    policy = adapted(tiny, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    with torch.no_grad():
+        for parameter in trained(policy):
+            parameter += 1e-2
+    engine = HFEngine(frozen_copy(tiny), {1}, 0, 64)
+    weights_are(policy, 3)
+    copy_weights(policy, into=engine.model)
+    assert not monitor(policy, engine, reference=tiny).check(1).warned
+    ignores = HFEngine(frozen_copy(tiny), {1}, 0, 64)
+    weights_are(ignores.model, 3)  # it says that it took them
+    assert monitor(policy, ignores, reference=tiny).check(1).warned
+
+
+def test_without_learning_the_mismatch_stays_flat(tiny):
+    own = frozen_copy(tiny)
+    watch = monitor(tiny, HFEngine(own, {1}, 0, 64), check_every=1)
+    means = []
+    for step in range(1, 7):
+        copy_weights(tiny, into=own)
+        means.append(watch.check(step).mean)
+    assert max(means) < 3 * min(means) < 1e-5

@@ -118,7 +118,8 @@ def test_a_checkpoint_holds_the_adapter_and_peft_reads_it(tiny, tmp_path):
     from peft import PeftModel
 
     learner = trained_for(tiny, 2)
-    models.save(learner.model, tmp_path)
+    state = adapters.trained_state(learner.model)
+    models.save(learner.model, tiny, state, tmp_path)
     assert {file.name for file in tmp_path.iterdir()} >= {"adapter_model.safetensors"}
     assert not (tmp_path / "model.safetensors").exists()
     again = adapters.adapted(tiny, LORA, seed=5)

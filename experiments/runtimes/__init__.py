@@ -1,0 +1,1 @@
+"""How a run is spread: in one process, or over the ranks of torchrun."""

@@ -1,0 +1,73 @@
+"""From `runtime` to a run: in this process, or as one of torchrun's ranks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.errors import UserError
+from experiments.runs.interrupts import ignore_ends
+
+if TYPE_CHECKING:
+    from experiments.config import RunConfig
+    from experiments.runtimes.ranks import Ranks
+    from experiments.trainer import Outcome
+
+
+def speaks() -> bool:
+    """Whether this process is the one that people hear of."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def check_started(config: RunConfig) -> None:
+    """Raises UserError where the command and `runtime` do not go together."""
+    ranks = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 0
+    if config.runtime.name == "torchrun" and not ranks:
+        raise UserError(
+            "runtime=torchrun: torchrun starts such a run: "
+            "torchrun --nproc-per-node N run.py runtime=torchrun ..."
+        )
+    if config.runtime.name == "sync" and ranks > 1:
+        raise UserError(
+            f"runtime=sync under torchrun with {ranks} processes would be {ranks} equal runs; "
+            "add runtime=torchrun"
+        )
+
+
+def train(config: RunConfig, folder: Path | None = None, label: str = "") -> Outcome | None:
+    """Run it; None on a rank that only did as it was told."""
+    check_started(config)
+    from experiments import trainer
+
+    if config.runtime.name == "sync":
+        return trainer.train(config, folder, label)
+    from experiments.runtimes.ranks import Ranks
+
+    if int(os.environ["RANK"]):
+        ignore_ends()  # the main rank's business
+    ranks = Ranks()
+    if not ranks.main:
+        return _serve(config, ranks)
+    try:
+        return trainer.train(config, folder, label, ranks)
+    finally:
+        ranks.stop()
+
+
+def _serve(config: RunConfig, ranks: Ranks) -> None:
+    """The parts of a run that do its work, and nothing that decides."""
+    import torch
+
+    from experiments.learner import models
+    from experiments.picks import pick
+    from experiments.runtimes.work import working_parts
+    from experiments.samples.environments import open_environments
+
+    torch.set_num_threads(config.model.threads)
+    config = pick(config, str(models.pick_device(config.model.device)))
+    model, tokenizer = models.load(config.model)
+    with open_environments(config) as environments:
+        working_parts(config, model, tokenizer, environments, ranks)
+        ranks.serve()
+    torch.distributed.destroy_process_group()

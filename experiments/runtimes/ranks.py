@@ -1,0 +1,121 @@
+"""The ranks of one node under torchrun: one of them leads, the others do as they are told.
+
+The main rank alone runs the loop, and so the run folder, the caches on disk, the evaluation's rows
+and the log exist once and nothing can decide differently elsewhere. The others hold the same parts
+and wait: `call` names a part and a method, which all ranks then run together.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+
+from experiments.errors import UserError
+from experiments.learner.shards import shard
+from experiments.runs.interrupts import held, ignore_ends
+from experiments.runtimes.alone import Alone, Item
+
+CALL, VALUE, STOP = "call", "value", "stop"
+
+
+class Ranks(Alone):
+    """The process group of this run; `targets` are the parts that can be called by name."""
+
+    sharded = True
+
+    def __init__(self) -> None:
+        """Raises KeyError where the process was not started by torchrun."""
+        on_gpu = torch.cuda.is_available()
+        if on_gpu:
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
+        # A critic's values are a view; nobody changes them in place.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.mesh = init_device_mesh("cuda" if on_gpu else "cpu", (self.size,))
+        self.targets: dict[str, Any] = {}
+        self._broken = False
+
+    @property
+    def main(self) -> bool:
+        return self.rank == 0
+
+    def shard(self, module: nn.Module) -> None:
+        shard(module, self.mesh)
+
+    def share(self, items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
+        items = list(items)
+        for first in range(0, len(items), self.size):
+            at = first + self.rank
+            yield (items[at], True) if at < len(items) else (items[0], False)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        dist.all_reduce(tensor)
+        return tensor
+
+    def from_main(self, value: Callable[[], Tensor]) -> Tensor:
+        """The main rank's `value` may call the others: until it is there, they do as told."""
+        if not self.main:
+            return self.serve().to(self.mesh.device_type)
+        found = value()
+        self._tell((VALUE, found.cpu()))
+        return found
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value, on the main rank; nothing elsewhere."""
+        found = [None] * self.size if self.main else None
+        dist.gather_object(value, found)
+        return found or []
+
+    def call(
+        self, target: str, method: str, *given: Any, mine: tuple[Any, ...] | None = None
+    ) -> Any:
+        """All ranks run targets[target].method(*given) → what it gives here.
+
+        `mine`: what the main rank's gets instead. An interrupt waits until the ranks have ended it
+        together; after an error that the others did not have there is nothing to call any more.
+        """
+        if self._broken:
+            raise RuntimeError("the ranks are out of step after an error")
+        with held():
+            try:
+                self._tell((CALL, target, method, given))
+                return getattr(self.targets[target], method)(*(given if mine is None else mine))
+            except UserError:
+                raise  # of all ranks alike
+            except Exception:
+                self._broken = True
+                ignore_ends()  # torchrun's, which would cut the run's last word short
+                raise
+
+    def serve(self) -> Any:
+        """Do as the main rank says until it gives a value (→ the value) or ends (→ None)."""
+        while True:
+            message: list[Any] = [None]
+            dist.broadcast_object_list(message, src=0)
+            kind, *rest = message[0]
+            if kind == STOP:
+                return None
+            if kind == VALUE:
+                return rest[0]
+            target, method, given = rest
+            try:
+                getattr(self.targets[target], method)(*given)
+            except UserError:
+                continue  # the main rank has it too, and tells
+
+    def stop(self) -> None:
+        """End the run on all ranks."""
+        if not self._broken:
+            self._tell((STOP,))
+        dist.destroy_process_group()
+
+    def _tell(self, message: tuple[Any, ...]) -> None:
+        dist.broadcast_object_list([message], src=0)

@@ -1,0 +1,221 @@
+"""The parts of a run whose work all ranks do: on the main rank they stand for all of them.
+
+Prompts go round the ranks in turn; a program goes to the rank that its problem belongs to, so that
+each judge knows what was said of its problems before, and the counters are those of one judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from envs.environment import Environment, JudgeStats, Submission
+from envs.problem import Judgement, Problem
+from experiments.engines.base import Completion, Engine, Sampling
+from experiments.runtimes.ranks import Ranks
+from experiments.samples.sample import PromptedProblem, Sample
+from experiments.seeds import seed_for
+
+if TYPE_CHECKING:
+    from experiments.runtimes.work import Work
+
+Found = tuple[Any, Exception | None]
+
+
+def guarded(work: Callable[[], Any]) -> Found:
+    """A rank that fails alone says so, instead of leaving the others waiting."""
+    try:
+        return work(), None
+    except Exception as error:
+        return None, error
+
+
+def collected(found: list[Found]) -> list[Any]:
+    """Every rank's result. Raises the first rank's error."""
+    for _, error in found:
+        if error is not None:
+            raise error
+    return [value for value, _ in found]
+
+
+class SpreadEngine(Engine):
+    """Each rank's engine writes every so-many-th prompt; `trained` is what a sync takes."""
+
+    def __init__(self, ranks: Ranks, key: str, engine: Engine, trained: Any) -> None:
+        self.ranks, self.key, self.engine, self.trained = ranks, key, engine, trained
+        self.name, self.model = engine.name, engine.model
+        ranks.targets[key] = self
+
+    @property
+    def described(self) -> str:
+        return f"{self.engine.described}, on {self.ranks.size} ranks"
+
+    def sync(self, model: Any) -> None:
+        self.ranks.call(self.key, "take")
+
+    def take(self) -> None:
+        """On every rank: the trained weights, whole."""
+        self.engine.sync(self.trained)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[Sequence[int]],
+        sampling: Sampling,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Completion]]:
+        given = (list(prompts), [list(of) for of in seeds], sampling)
+        found = collected(self.ranks.call(self.key, "write", *given, mine=(*given, progress)))
+        size = self.ranks.size
+        return [found[i % size][i // size] for i in range(len(prompts))]
+
+    def write(
+        self,
+        prompts: list[Sequence[int]],
+        seeds: list[list[int]],
+        sampling: Sampling,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Found]:
+        """On every rank: its prompts."""
+        mine = slice(self.ranks.rank, None, self.ranks.size)
+        work = (prompts[mine], seeds[mine], sampling, progress)
+        return self.ranks.gather(guarded(lambda: self.engine.generate(*work) if work[0] else []))
+
+
+class Judges:
+    """On every rank: the environments that the main rank asked for, by number."""
+
+    def __init__(self, ranks: Ranks, make: Callable[[], Environment]) -> None:
+        self.ranks, self._make, self.made = ranks, make, []
+        self._told: list[dict[str, dict]] = []
+        ranks.targets["judges"] = self
+
+    def add(self) -> None:
+        self.made.append(self._make())
+        self._told.append({})
+
+    def work(self, number: int, parts: list[list[Submission]] | None = None) -> list[Found]:
+        """Judge this rank's part of what the main rank hands out."""
+        import torch.distributed as dist
+
+        own: list[Any] = [None]
+        dist.scatter_object_list(own, parts, src=0)
+        return self.ranks.gather(guarded(lambda: self._judged(number, own[0])))
+
+    def _judged(self, number: int, own: list[Submission]) -> tuple[list[Judgement], dict, dict]:
+        judge = self.made[number]
+        before = asdict(judge.stats)
+        judgements = judge.judge(own) if own else []
+        spent = {name: value - before[name] for name, value in asdict(judge.stats).items()}
+        return judgements, spent, self._learnt(number)
+
+    def _learnt(self, number: int) -> dict[str, dict]:
+        """What the judge knows that it had not told yet."""
+        if not hasattr(self.made[number], "state_dict"):
+            return {}
+        now, told = self.made[number].state_dict(), self._told[number]
+        self._told[number] = now
+        return {
+            part: {k: v for k, v in known.items() if told.get(part, {}).get(k) != v}
+            for part, known in now.items()
+        }
+
+    def know(self, number: int, state: dict[str, dict]) -> None:
+        self.made[number].load_state_dict(state)
+        self._told[number] = state
+
+
+class SpreadJudge:
+    """On the main rank: one environment whose work all ranks do."""
+
+    def __init__(self, ranks: Ranks, judges: Judges) -> None:
+        ranks.call("judges", "add")
+        self.ranks, self.number = ranks, len(judges.made) - 1
+        inner = judges.made[-1]
+        self.version, self.stats = inner.version, JudgeStats()
+        if hasattr(inner, "state_dict"):
+            self._known = inner.state_dict()
+            self.state_dict, self.load_state_dict = self._state, self._load
+
+    def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
+        size = self.ranks.size
+        owners = [seed_for("judge", s.problem.hash) % size for s in submissions]
+        parts = [
+            [s for s, owner in zip(submissions, owners, strict=True) if owner == rank]
+            for rank in range(size)
+        ]
+        found = self.ranks.call("judges", "work", self.number, mine=(self.number, parts))
+        results = []
+        for judgements, spent, learnt in collected(found):
+            results.append(iter(judgements))
+            for name, value in spent.items():
+                setattr(self.stats, name, getattr(self.stats, name) + value)
+            for part, known in learnt.items():
+                self._known[part] |= known
+        return [next(results[owner]) for owner in owners]
+
+    def _state(self) -> dict[str, dict]:
+        return {part: dict(known) for part, known in self._known.items()}
+
+    def _load(self, state: dict[str, dict]) -> None:
+        self.ranks.call("judges", "know", self.number, state)
+        self._known = {part: dict(known) for part, known in state.items()}
+
+
+class Announced:
+    """On the main rank: a part of which every rank has its own, and these methods go to all."""
+
+    methods: tuple[str, ...] = ()
+
+    def __init__(self, ranks: Ranks, key: str, part: Any) -> None:
+        self._ranks, self._key, self._part = ranks, key, part
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.methods:
+            return getattr(self._part, name)
+        return lambda *given: self._ranks.call(self._key, name, *given)
+
+
+class SpreadWriter(Announced):
+    """Weights go from every rank's learner to its engine."""
+
+    methods = ("follow", "load_state_dict")
+
+
+class SpreadLearner(Announced):
+    """Every rank has a shard, and its part of each batch."""
+
+    methods = ("logp", "ref_logp", "state_dict", "load_state_dict")
+
+    def update(self, samples: Sequence[Sample], group_size: int, initial_values: Any) -> dict:
+        light = ([_light(sample) for sample in samples], group_size, None)
+        whole = (samples, group_size, initial_values)
+        return self._ranks.call(self._key, "update", *light, mine=whole)
+
+
+def spread(ranks: Ranks, work: Work) -> Work:
+    """Register this rank's parts; on the main rank → parts that stand for all ranks'."""
+    ranks.targets |= {"learner": work.learner, "writer": work.writer}
+    judges = Judges(ranks, work.environments.make)
+    model = work.learner.model
+    engines = {
+        name: SpreadEngine(ranks, name, engine, model)
+        for name in ("engine", "eval_engine", "reference_engine")
+        if (engine := getattr(work, name)) is not None
+    }
+    made = replace(work.environments, make=lambda: SpreadJudge(ranks, judges))
+    return replace(
+        work,
+        learner=SpreadLearner(ranks, "learner", work.learner),
+        writer=SpreadWriter(ranks, "writer", work.writer),
+        environments=made,
+        **engines,
+    )
+
+
+def _light(sample: Sample) -> Sample:
+    """What a learner reads of a sample: no tests, no program."""
+    name = sample.prompt.problem.name
+    prompt = PromptedProblem(Problem(name, "", (), ()), sample.prompt.tokens)
+    return replace(sample, prompt=prompt, judgement=None)

@@ -1,0 +1,195 @@
+"""1, 2 and 3 ranks give one process's loss, gradient and metrics."""
+
+import copy
+import os
+import socket
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+
+from algorithms import make
+from experiments.config import EngineConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.engines.hf import HFEngine
+from experiments.engines.mismatch import Monitor
+from experiments.engines.writer import Writer
+from experiments.learner import adapters
+from experiments.learner.learner import Learner
+from experiments.learner.models import frozen_copy
+from experiments.learner.weights import copy_weights, weights_are, weights_version
+from experiments.runs.ledger import Ledger
+from experiments.runtimes.alone import ALONE
+from experiments.runtimes.ranks import Ranks
+from experiments.runtimes.spread import SpreadEngine, SpreadLearner, SpreadWriter
+from experiments.samples.sample import Origin
+from tests.experiments.learner.test_learner import GROUP, REWARDS, samples_from
+
+CASES = {  # name → (algorithm, its options, training options)
+    "spo-group": ("spo", {"q0": "group"}, {"minibatches": 2}),
+    "spo-monte-carlo": ("spo", {"q0": "monte_carlo"}, {"micro_batch": 5}),
+    "spo-online": ("spo", {"q0": "online"}, {"truncation": "mask"}),
+    "spo-offline": ("spo", {"q0": "group"}, {}),
+    "ppo-separate": ("ppo", {}, {"epochs": 2}),
+    "ppo-shared": ("ppo", {"critic": "shared", "entropy_coef": 0.01}, {"micro_batch": 3}),
+    "grpo": ("grpo", {}, {"correction": "truncated"}),
+    "grpo-few": ("grpo", {"zero_variance": "drop"}, {}),  # one group is kept: ranks stay empty
+    "dapo": ("dapo", {}, {"micro_batch": 1}),
+    "gvpo": ("gvpo", {}, {}),
+    "reinforce_pp": ("reinforce_pp", {}, {"truncation": "mask"}),
+    "dpo": ("dpo", {}, {}),
+    "spo-adapter": ("spo", {"q0": "group"}, {}),
+}
+FAST = ("spo-monte-carlo", "spo-offline", "ppo-shared", "ppo-separate", "grpo-few", "spo-adapter")
+
+
+class Known:
+    """Initial values that somebody knows."""
+
+    def of(self, samples, batch):
+        return batch.rewards.new_tensor([0.1 * (i // GROUP) for i in range(len(samples))])
+
+
+def samples_of(name, model):
+    if name == "grpo-few":
+        return samples_from(model, [1.0, 0.0, 0.0, 1.0] + [0.0] * 8)
+    samples = samples_from(model, REWARDS)
+    if name == "spo-offline":
+        theirs = {2, 3, 6, 7, 10, 11}
+        return [
+            replace(s, logps=None, origin=Origin("dataset")) if i in theirs else s
+            for i, s in enumerate(samples)
+        ]
+    return samples
+
+
+def updated(name, model, ranks=ALONE, main=True):
+    """Two updates → their metrics, the last gradients and the state, whole."""
+    algorithm, options, train = CASES[name]
+    model = copy.deepcopy(model)
+    samples = samples_of(name, model)
+    if name == "spo-adapter":
+        model = adapters.adapted(model, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    config = TrainConfig(warmup_steps=0, **train)
+    made = make(algorithm, **options, learning_rate=1e-3)
+    learner = Learner(model, 0, made, config, 10, Ledger(), ranks=ranks)
+    values = Known() if main and made.needs.initial_value != "none" else None
+    metrics = [learner.update(samples, GROUP, values) for _ in range(2)]
+    held = [p.grad for group in learner.optimiser.param_groups for p in group["params"]]
+    whole = [g.full_tensor() if hasattr(g, "full_tensor") else g for g in held if g is not None]
+    return metrics, whole, learner.state_dict()
+
+
+def joined(rank, size, port):
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.set_num_threads(1)
+    return Ranks()
+
+
+def work(rank, size, port, names, model, folder):
+    ranks = joined(rank, size, port)
+    for name in names:
+        found = updated(name, model, ranks, ranks.main)
+        if ranks.main:
+            torch.save(found, f"{folder}/{name}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def check(size, names, model, folder):
+    given = (size, free_port(), names, model, folder)
+    mp.start_processes(work, given, nprocs=size, start_method="fork")
+    wrong = []
+    for name in names:
+        metrics, gradients, state = torch.load(f"{folder}/{name}.pt", weights_only=False)
+        alone = updated(name, model)
+        for one, other in zip(metrics, alone[0], strict=True):
+            if one != pytest.approx(other, abs=1e-5, rel=1e-5, nan_ok=True):
+                wrong.append((name, "metrics", one, other))
+        for one, other in zip(gradients, alone[1], strict=True):
+            if (one - other).abs().max() > 1e-5:
+                wrong.append((name, "gradient", float((one - other).abs().max())))
+        assert state["modules"].keys() == alone[2]["modules"].keys()
+        for key, module in alone[2]["modules"].items():
+            assert {n: v.shape for n, v in module.items()} == {
+                n: v.shape for n, v in state["modules"][key].items()
+            }
+    assert not wrong, wrong
+
+
+def test_two_ranks_equal_one_process(tiny, tmp_path):
+    check(2, FAST, tiny, tmp_path)
+
+
+class Skips(HFEngine):
+    """Lets the new weights go by, and keeps its version or says that it has the new one."""
+
+    honest = True
+
+    def sync(self, model):
+        copy_weights(model, into=frozen_copy(self.model))  # all ranks gather them together
+        if not self.honest:
+            weights_are(self.model, weights_version(model))
+
+
+def faulty(rank, size, port, model, folder):
+    """One rank leaves its sync out: who notices."""
+    ranks = joined(rank, size, port)
+    samples = samples_from(model, REWARDS)
+    made = make("spo", learning_rate=1e-3)
+    learner = Learner(copy.deepcopy(model), 0, made, TrainConfig(), 10, Ledger(), ranks=ranks)
+    own = frozen_copy(model)
+    engine = (Skips if rank else HFEngine)(own, {1}, 0, 64)
+    spread = SpreadEngine(ranks, "engine", engine, learner.model)
+    ranks.targets |= {"learner": learner, "writer": Writer(engine, learner.model, TrainConfig())}
+    if not ranks.main:
+        ranks.serve()
+        Skips.honest = False
+        ranks.serve()
+        torch.distributed.destroy_process_group()
+        return
+    writer = SpreadWriter(ranks, "writer", ranks.targets["writer"])
+    learner = SpreadLearner(ranks, "learner", learner)
+    config = RunConfig(None, engine=EngineConfig(check_samples=16))
+    config.task.max_response_tokens = 12
+    prompts = list(dict.fromkeys(sample.prompt for sample in samples))
+    watch, found = Monitor(config, spread, learner, prompts), {}
+    found["before"] = watch.check(1).warned
+    learner.update(samples, GROUP, None)
+    writer.follow(1)
+    writer.begin(2)
+    groups = spread.generate([p.tokens for p in prompts], [[1, 2]] * 3, watch.sampling)
+    origins = [Origin("policy", "run", 2, c.version) for group in groups for c in group]
+    told = [replace(samples[0], origin=origin) for origin in origins]
+    found["versions"] = sorted({origin.version for origin in origins})
+    try:
+        writer.check(told)
+    except RuntimeError as error:
+        found["stale"] = str(error)
+    ranks._tell(("stop",))
+    writer.follow(2)
+    found["lying"] = watch.check(2).warned
+    torch.save(found, f"{folder}/faults.pt")
+    ranks.stop()
+
+
+def test_a_sync_that_one_rank_leaves_out_is_found(tiny, tmp_path):
+    given = (2, free_port(), tiny, tmp_path)
+    mp.start_processes(faulty, given, nprocs=2, start_method="fork")
+    found = torch.load(tmp_path / "faults.pt")
+    assert found["before"] is False
+    assert found["versions"] == [0, 1]  # each sample says which weights wrote it
+    assert "does not hold what it was given" in found["stale"]
+    assert found["lying"] is True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_every_kind_of_objective_on_any_number_of_ranks(size, tiny, tmp_path):
+    check(size, tuple(CASES), tiny, tmp_path)

@@ -1,0 +1,117 @@
+"""Whole runs under torchrun, on the command line: the same curves, one run folder, a dead rank."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.errors import UserError
+from experiments.runtimes.launch import check_started
+from tests.experiments.compose import config as config_of
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL = [
+    *("eval.every=0", "eval.samples=2", "eval.k=[1]", "eval.kl_samples=1"),
+    *("train.prompts=4", "train.group_size=4", "train.checkpoint_every=2"),
+    *("engine.check_every=3", "engine.check_samples=3", "sandbox=embedded", "sandbox.workers=1"),
+    *("task.train_problems=6", "task.test_problems=3", "task.validation_problems=2"),
+    "algo.learning_rate=1e-3",
+]
+
+
+def begin(ranks, *overrides, **streams):
+    started = [sys.executable]
+    if ranks:
+        started += ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
+        started += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
+        overrides = (*overrides, "runtime=torchrun")
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([*started, "run.py", *overrides], cwd=ROOT, env=env, **streams)
+
+
+def finished(ranks, output_dir, *overrides):
+    assert begin(ranks, *SMALL, f"output_dir={output_dir}", *overrides).wait() == 0
+    (folder,) = output_dir.glob("mini/*")  # made once
+    return folder
+
+
+def metrics(folder):
+    return pd.read_parquet(folder / "metrics.parquet")
+
+
+def assert_alike(run, other, rtol):
+    one, two = metrics(run), metrics(other)
+    assert list(one) == list(two)
+    for name in one.columns:
+        if name.startswith(("time/", "memory/", "mismatch/")):
+            continue
+        exact = name.startswith("budget/") or name in ("step", "reward_mean", "sample_lag_max")
+        pd.testing.assert_series_equal(one[name], two[name], rtol=0 if exact else rtol, atol=1e-5)
+
+
+def test_the_command_and_the_runtime_go_together(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(UserError, match="torchrun --nproc-per-node N"):
+        check_started(config_of("runtime=torchrun"))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="add runtime=torchrun"):
+        check_started(config_of())
+    with pytest.raises(UserError, match="use engine=hf"):
+        config_of("runtime=torchrun", "engine=auto")
+
+
+@pytest.mark.slow
+def test_twenty_steps_on_two_ranks_are_those_of_one_process(tmp_path):
+    case = [
+        "algo=spo",
+        "algo.q0=online",
+        "algo.q0_samples=4",
+        "train.offline_share=0.5",
+        "steps=20",
+    ]
+    alone = finished(0, tmp_path / "alone", *case)
+    spread = finished(2, tmp_path / "spread", *case)
+    assert_alike(spread, alone, rtol=1e-3)
+    rows = [pd.read_parquet(folder / "evals.parquet") for folder in (alone, spread)]
+    base = [table[table["step"] == 0].drop(columns="cpu_s") for table in rows]
+    pd.testing.assert_frame_equal(*base)
+    assert json.loads((spread / "run.json").read_text())["status"] == "finished"
+
+
+def wait_for(condition, process):
+    while not condition():
+        assert process.poll() is None, "the run ended too soon"
+        time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_a_rank_dies_and_one_process_goes_on_from_the_checkpoint(tmp_path):
+    case = [*SMALL, "algo=ppo", "train.sync_every=2"]
+    killed = begin(2, *case, "steps=400", f"output_dir={tmp_path / 'killed'}")
+    wait_for(lambda: list(tmp_path.glob("killed/mini/*/checkpoints/step-4/state.json")), killed)
+    given = f"output_dir={tmp_path / 'killed'}"
+    found = subprocess.run(["pgrep", "-f", given], capture_output=True, text=True, check=True)
+    (other,) = (int(pid) for pid in found.stdout.split() if "\0RANK=1\0" in environment(pid))
+    os.kill(other, signal.SIGKILL)
+    assert killed.wait(180) != 0
+    (folder,) = tmp_path.glob("killed/mini/*")
+    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
+    steps = max(int(kept.name.partition("-")[2]) for kept in folder.glob("checkpoints/step-*")) + 2
+    assert begin(0, f"resume={folder}", "runtime=sync", f"steps={steps}").wait() == 0
+    assert begin(0, *case, f"steps={steps}", f"output_dir={tmp_path / 'alone'}").wait() == 0
+    (undisturbed,) = tmp_path.glob("alone/mini/*")
+    assert_alike(folder, undisturbed, rtol=1e-3)
+
+
+def environment(pid):
+    try:
+        return "\0" + Path(f"/proc/{pid}/environ").read_text()
+    except OSError:
+        return ""
