@@ -22,6 +22,7 @@ class Job:
     seed: int
     overrides: tuple[str, ...]  # but for the seed
     weights_of: Job | None = None
+    rollouts_of: Job | None = None
     chosen_from: tuple[Job, ...] = ()  # short runs: the last override of the best one is taken
     trial: str = ""  # what names a short run, which is no part of the comparison
 
@@ -33,7 +34,8 @@ class Job:
     @property
     def needs(self) -> tuple[Job, ...]:
         """The jobs that end before this one begins."""
-        return (*([self.weights_of] if self.weights_of else []), *self.chosen_from)
+        parents = [one for one in (self.weights_of, self.rollouts_of) if one]
+        return (*parents, *self.chosen_from)
 
 
 @dataclass
@@ -76,12 +78,16 @@ def _below(job: Job) -> Iterator[Job]:
 def _job(study: Study, name: str, seed: int, given: tuple[str, ...]) -> Job:
     arm = study.arms[name]
     overrides = (f"name={study.name}", *study.overrides, *arm.overrides, *given)
+    parents: dict[str, Job] = {}
     if arm.weights_of:
-        parent = _job(study, arm.weights_of, seed, given)
-        model = f"model.name={_composed(overrides).model.name}-after-{arm.weights_of}"
-        return Job(name, seed, (*overrides, model), weights_of=parent)
+        parents["weights_of"] = _job(study, arm.weights_of, seed, given)
+        model = _composed(overrides).model.name
+        overrides = (*overrides, f"model.name={model}-after-{arm.weights_of}")
+    if arm.rollouts_of:
+        parents["rollouts_of"] = _job(study, arm.rollouts_of, seed, given)
+        overrides = (*overrides, "replay.frozen=false")  # until the batches are there
     if not study.choice:
-        return Job(name, seed, overrides)
+        return Job(name, seed, overrides, **parents)
     c = study.choice
     short = (*overrides, f"name={study.name}-choice", *c.overrides)
     tried = (Job(name, c.seed, (*short, f"{c.key}={v:g}"), trial=f"{v:g}") for v in c.values)
@@ -92,12 +98,20 @@ def full_overrides(job: Job, ended: dict[Job, End]) -> tuple[str, ...]:
     """All overrides of a job but its seed, where what it needs has ended well."""
     more = []
     if job.weights_of:
-        path = str(ended[job.weights_of].folder / "checkpoints" / "final")
-        more.append('model.path="' + path.replace("\\", "\\\\").replace('"', '\\"') + '"')
+        path = ended[job.weights_of].folder / "checkpoints" / "final"
+        more.append(f"model.path={_quoted(path)}")
+    if job.rollouts_of:
+        more.append(f"replay.from_runs=[{_quoted(ended[job.rollouts_of].folder)}]")
+        more.append("replay.frozen=true")
     if job.chosen_from:
         finished = [one for one in job.chosen_from if ended[one].status == "finished"]
         more.append(max(finished, key=lambda one: ended[one].score).overrides[-1])
     return (*job.overrides, *more)
+
+
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def is_ready(job: Job, ended: dict[Job, End]) -> bool:

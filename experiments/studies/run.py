@@ -97,7 +97,7 @@ def _announce(runner) -> None:
     known = "by the runs that have finished"
     if not runner.clock.steps:
         some = _some_of_each_arm(left)
-        known = f"by a few timed steps of {len(some)} arms"
+        known = f"by a few timed steps of {', '.join(job.arm for job in some)}"
         say(f"timing a few steps of {', '.join(job.arm for job in some)} …")
         timed(
             {j: (runner.overrides(j), runner.config(j)) for j in some}, runner.workers, runner.clock

@@ -26,6 +26,7 @@ class Arm:
 
     overrides: list[str] = field(default_factory=list)
     weights_of: str | None = None  # the arm whose final weights of the same seed it begins with
+    rollouts_of: str | None = None  # the arm on whose kept batches of the same seed it trains
 
 
 @dataclass
@@ -107,17 +108,21 @@ def read(name: str) -> Study:
 
 def _check_parents(name: str, arms: dict[str, Arm], choice: Choice | None) -> None:
     for arm, held in arms.items():
-        parent = held.weights_of
-        if parent is None:
-            continue
-        if parent not in arms or arms[parent].weights_of:
-            near = did_you_mean(parent, list(arms))
-            raise UserError(
-                f"study={name}: arms.{arm}.weights_of={parent}; {near}it names an arm of the study "
-                "that itself begins with the model's weights"
-            )
-        if choice:
-            raise UserError(
-                f"study={name}: arms.{arm}.weights_of={parent} with a choice: short runs would "
-                "begin elsewhere; leave one of them out"
-            )
+        for key in ("weights_of", "rollouts_of"):
+            parent = getattr(held, key)
+            if parent is None:
+                continue
+            given = f"study={name}: arms.{arm}.{key}={parent}"
+            if parent not in arms or arms[parent].weights_of or arms[parent].rollouts_of:
+                near = did_you_mean(parent, list(arms))
+                raise UserError(
+                    f"{given}; {near}it names an arm of the study that itself begins with the "
+                    "model's weights, on rollouts of its own"
+                )
+            if key == "rollouts_of" and "train.keep_samples=true" not in arms[parent].overrides:
+                raise UserError(f"{given}: give arms.{parent} the override train.keep_samples=true")
+            if choice:
+                raise UserError(
+                    f"{given} with a choice: short runs would begin elsewhere; leave one of them "
+                    "out"
+                )

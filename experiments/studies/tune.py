@@ -168,11 +168,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tune(arguments: Sequence[str]) -> int:
+    from importlib.util import find_spec
+
     from experiments.compose import config_of
     from experiments.runs.files import lock
     from experiments.studies.report_tuning import keep
     from experiments.studies.runner import Runner
 
+    if find_spec("optuna") is None:
+        raise UserError("Optuna is not installed; pip install -e '.[tune]' brings it")
     own, given = split(arguments, OWN)
     study = read_study(own.get("study", "mini"))
     arm = _arm(study, own.get("algo"))
@@ -207,7 +211,9 @@ def _tune(arguments: Sequence[str]) -> int:
 def _arm(study: Study, arm: str | None) -> str:
     if study.tuning is None:
         raise UserError("the study has no `tuning`, which would say how long a trial is")
-    able = [name for name, held in study.arms.items() if not held.weights_of]
+    able = [
+        name for name, held in study.arms.items() if not held.weights_of and not held.rollouts_of
+    ]
     if arm not in able:
         raise UserError(f"algo={arm}: it is one of {', '.join(able)}")
     return arm

@@ -141,7 +141,8 @@ def _setting(study: Study, results: Results, finished: list[dict]) -> Iterator[s
         begins = f", beginning with the final weights of `{held.weights_of}`" * bool(
             held.weights_of
         )
-        yield f"- `{arm}`: `{' '.join(held.overrides)}`{begins}"
+        trains = f", on the batches that `{held.rollouts_of}` kept" * bool(held.rollouts_of)
+        yield f"- `{arm}`: `{' '.join(held.overrides)}`{begins}{trains}"
 
 
 def _commits(results: Results) -> list[str]:

@@ -45,6 +45,21 @@ def test_an_arm_begins_with_the_final_weights_of_another_of_its_seed():
     assert is_lost(after, {sft: End("failed")})
 
 
+def test_an_arm_trains_on_the_batches_that_another_kept(tmp_path):
+    run = tmp_path / "grpo (1)"
+    (run / "samples").mkdir(parents=True)
+    (run / "samples" / "step-00000001.arrow").touch()
+    arms = {
+        "grpo": Arm(["algo=grpo", "train.keep_samples=true"]),
+        "frozen": Arm(["experiment=frozen", "algo=ppo"], rollouts_of="grpo"),
+    }
+    grpo, frozen = jobs_of(Study("q", [0], arms, name="s"), [0], list(arms), [])
+    ended = {grpo: End("finished", run)}
+    config = config_with_seed(full_overrides(frozen, ended), 0)
+    assert config.replay.from_runs == [str(run)]
+    assert (config.replay.frozen, config.algo.name, config.name) == (True, "ppo", "s")
+
+
 def test_the_best_of_the_short_runs_gives_the_value_and_one_that_failed_none():
     choice = Choice("algo.learning_rate", [1e-4, 1e-3, 1e-2], ["steps=2"], 9)
     study = Study("q", [0], {"grpo": Arm(["algo=grpo"])}, "s", ["steps=4"], choice)
