@@ -107,7 +107,11 @@ def test_a_rank_dies_and_one_process_goes_on_from_the_checkpoint(tmp_path):
     assert begin(0, f"resume={folder}", "runtime=sync", f"steps={steps}").wait() == 0
     assert begin(0, *case, f"steps={steps}", f"output_dir={tmp_path / 'alone'}").wait() == 0
     (undisturbed,) = tmp_path.glob("alone/mini/*")
-    assert_alike(folder, undisturbed, rtol=1e-3)
+    one, two = metrics(folder), metrics(undisturbed)
+    assert one["step"].tolist() == two["step"].tolist()
+    # Rounding may turn a token here or there, so lengths are near and not equal.
+    for name in ("response_tokens_mean", "reward_mean", "kl_ref"):
+        pd.testing.assert_series_equal(one[name], two[name], rtol=0.05, atol=0.1)
 
 
 def environment(pid):
