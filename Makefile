@@ -59,7 +59,7 @@ compare: $(READY) ## paired difference of two groups of runs (A='outputs/x/spo-*
 	$(PY) -m analysis.compare a='$(A)' b='$(B)' $(ARGS)
 
 test: $(READY) ## the tests, under ten minutes; the Docker half where an engine answers
-	$(PY) -m pytest -q -m "not slow and not vllm" $(ARGS)
+	$(PY) -m pytest -q -m "not slow and not vllm" -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-slow: $(READY) ## the rest: whole data sets, thousands of programs, an engine killed in mid-run
 	$(PY) -m pytest -q -m "slow and not vllm" $(ARGS)

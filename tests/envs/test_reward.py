@@ -18,7 +18,7 @@ NO_PROGRAM = judged(Verdict.SYNTAX_ERROR, run=0, program="")
 UNPARSABLE = judged(Verdict.SYNTAX_ERROR, run=0)
 
 
-@pytest.mark.parametrize("verdict", set(Verdict) - {Verdict.ACCEPTED, Verdict.INFRA_ERROR})
+@pytest.mark.parametrize("verdict", sorted(set(Verdict) - {Verdict.ACCEPTED, Verdict.INFRA_ERROR}))
 def test_binary_pays_only_accepted(verdict):
     assert reward(judged(verdict, passed=3), RewardConfig()) == 0.0
     assert reward(ACCEPTED, RewardConfig()) == 1.0
