@@ -40,7 +40,8 @@ class Canary:
         datagrams.bind(("127.0.0.1", self.port))
         datagrams.setblocking(False)
         self.datagrams = datagrams
-        self.process = subprocess.Popen(["sleep", "600"])
+        # Longer than all attacks take on a slow machine.
+        self.process = subprocess.Popen(["sleep", "7200"])
 
     @staticmethod
     def _listen(family: int, address: object) -> socket.socket:
