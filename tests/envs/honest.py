@@ -422,6 +422,31 @@ LIBRARY = {
         "def f(n): return n and 1 + f(n - 1)\nprint(f(100000))",
         "100000\n",
     ),
+    "recursion right below the limit": Honest(
+        "def f(n): return n and 1 + f(n - 1)\nprint(f(998))\n"
+        "try: f(999)\nexcept RecursionError: print('too deep')",
+        "998\ntoo deep\n",
+    ),
+    "recursion right below a limit of its own": Honest(
+        "import sys\nsys.setrecursionlimit(1500)\n"
+        "def f(n): return n and 1 + f(n - 1)\nprint(f(1498), sys.getrecursionlimit())\n"
+        "try: f(1499)\nexcept RecursionError: print('too deep')\n"
+        "sys.setrecursionlimit(2**31 - 1)\nprint(sys.getrecursionlimit())\n"
+        "for wrong in 0, -1, 2**31, 1.5, 1:\n"
+        "    try: sys.setrecursionlimit(wrong)\n"
+        "    except Exception as error: print(type(error).__name__)",
+        "1498 1500\ntoo deep\n2147483647\n"
+        "ValueError\nValueError\nOverflowError\nTypeError\nRecursionError\n",
+    ),
+    "a recursive lock of C, held elsewhere": Honest(
+        "import ctypes, threading\n"
+        "libc, kind, lock = ctypes.CDLL(None), *map(ctypes.create_string_buffer, (64, 128))\n"
+        "libc.pthread_mutexattr_settype(kind, 1)\nlibc.pthread_mutex_init(lock, kind)\n"
+        "libc.pthread_mutex_lock(lock)\n"
+        "taken = lambda: print(libc.pthread_mutex_trylock(lock) == 0)\n"
+        "thread = threading.Thread(target=taken)\nthread.start()\nthread.join()\ntaken()",
+        "False\nTrue\n",
+    ),
     "long integers": Honest(
         "import sys\nsys.set_int_max_str_digits(0)\n"
         "print(len(str(7**20000)), int('9' * 9999) % 97)",

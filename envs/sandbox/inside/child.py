@@ -22,6 +22,7 @@ from envs.sandbox.inside.kernel import (
 )
 
 RESULT_FILE = 3  # where a called function's result goes, out of the reach of print
+MOST_RECURSION = 2**31 - 1
 _NO_CAPABILITIES = capability_sets()
 
 
@@ -40,6 +41,7 @@ def become_program(program, files: list[int]) -> None:
 def run(program, names: dict) -> int:
     """Run the program, and call its function if it has to be; return the exit status."""
     try:
+        count_recursion_from_here()
         arguments = sys.stdin.read() if program.fn_name else ""  # out of the reach of input()
         exec(program.code, names)
         if program.fn_name:
@@ -57,6 +59,26 @@ def run(program, names: dict) -> int:
         except BaseException:
             os.write(2, b"an error in sys.excepthook\n")
     return 1
+
+
+def count_recursion_from_here() -> None:
+    """Have recursion limits mean what they do to a script: it has nothing below its first frame.
+
+    Else a right program would fail some hundredth below the limit, and earlier in some tests.
+    """
+    reserve, wanted = sys.setrecursionlimit, sys.getrecursionlimit()
+    below = int(sys.version_info < (3, 12))  # exec itself, which counted as a frame
+    frame = sys._getframe(1)
+    while frame is not None:
+        frame, below = frame.f_back, below + 1
+
+    def setrecursionlimit(limit: int, /) -> None:
+        nonlocal wanted
+        reserve(min(limit + below, MOST_RECURSION) if 0 < limit <= MOST_RECURSION else limit)
+        wanted = int(limit)
+
+    setrecursionlimit(wanted)
+    sys.setrecursionlimit, sys.getrecursionlimit = setrecursionlimit, lambda: wanted
 
 
 def enter_cage(program, files: list[int]) -> None:
@@ -78,7 +100,10 @@ def enter_cage(program, files: list[int]) -> None:
         resource.setrlimit(limit, (value, value))
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     become_user(program.server)
+    # Anew, since another user loses it; and the parent may have ended before.
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+    if os.getppid() not in program.server.ours | {0}:  # 0: outside of its PID namespace
+        os._exit(1)
     program.server.filter.install()
 
 

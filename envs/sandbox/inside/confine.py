@@ -35,10 +35,10 @@ NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_N
 _FIRST_SPARE_USER = 1_000_000_000
 
 # A root folder without /proc has the standard streams' files at places of their own. Only the
-# server can name files there; there are as many inodes as the folder and its files need.
+# server can name files there; there are as many inodes as the folder and its files need, one of
+# them without a name: programs pass through it.
 STDIO = "/stdio"
 STREAMS = ("stdin", "stdout")
-PROGRAM_FILE = "program"  # read by who compiles it, and by nobody else
 STDIO_OPTIONS = f"mode=755,nr_inodes={2 + len(STREAMS)}"
 STREAM_LINKS = {f"/dev/{name}": f"{STDIO}/{name}" for name in STREAMS}
 STREAM_LINKS |= {f"/dev/fd/{number}": f"{STDIO}/{name}" for number, name in enumerate(STREAMS)}

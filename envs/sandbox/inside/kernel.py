@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
 import platform
@@ -12,7 +13,7 @@ import sys
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
-CLONE_PARENT = 0x8000
+CLONE_PARENT, CLONE_CHILD_SETTID = 0x8000, 0x1000000
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
 STACK_BYTES = 256 << 20  # of the main thread: deep recursion through C needs it
@@ -21,7 +22,9 @@ _CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSI
 
 libc = ctypes.CDLL(None, use_errno=True)
 _clone = ctypes.PyDLL(None, use_errno=True).syscall  # which keeps the interpreter's lock
+_X86 = platform.machine() == "x86_64"
 _CLONE = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+_THREAD_ID = 720 if _X86 else 208  # where glibc's struct pthread has the id of its thread
 _before_fork = ctypes.pythonapi.PyOS_BeforeFork
 _after_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
 _after_in_parent = ctypes.pythonapi.PyOS_AfterFork_Parent
@@ -49,12 +52,24 @@ def fork(*, sibling: bool = False, new_pid_namespace: bool = False) -> int:
     flags = signal.SIGCHLD | (CLONE_PARENT if sibling else 0)
     flags |= CLONE_NEWPID if new_pid_namespace else 0
     _before_fork()
-    pid = _clone(_CLONE, flags, 0, 0, 0, 0)
+    own_id = ctypes.c_void_p(_place_of_thread_id())
+    flags |= CLONE_CHILD_SETTID if own_id else 0
+    pid = _clone(_CLONE, flags, 0, 0, *((own_id, 0) if _X86 else (0, own_id)))
     if pid == 0:
         _after_in_child()
     else:
         _after_in_parent()
     return check(pid, "clone")
+
+
+def _place_of_thread_id() -> int:
+    """Where the C library keeps the calling thread's id, as the owner of recursive locks.
+
+    A bare clone leaves the parent's there, which a thread may have: it would pass such locks. 0 in
+    a library that keeps it elsewhere.
+    """
+    place = _thread.get_ident() + _THREAD_ID
+    return place if ctypes.c_int.from_address(place).value == _thread.get_native_id() else 0
 
 
 def capability_sets(*kept: int) -> bytes:

@@ -60,6 +60,7 @@ def start_process(server, end: socket, kind: bytes, files: list[int]) -> int:
     if pid == 0:
         try:
             if kind == TEST:
+                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
                 shoot(server, files)
             elif kind == RUNNER:
                 end.close()

@@ -26,7 +26,7 @@ from envs.sandbox.inside.channel import (
     split_body,
     write_all,
 )
-from envs.sandbox.inside.confine import PROGRAM_FILE, STREAMS
+from envs.sandbox.inside.confine import STREAMS
 from envs.sandbox.inside.interpreter import prepare_interpreter
 from envs.sandbox.inside.kernel import (
     PR_SET_CHILD_SUBREAPER,
@@ -77,11 +77,17 @@ class Server:
         for file in self.test_files(os.O_CREAT):
             os.fchmod(file, 0o666)
             os.close(file)
-        os.close(self._empty(PROGRAM_FILE, os.O_CREAT))
 
     def test_files(self, further: int = 0) -> list[int]:
         """Empty files for the stdin and stdout of one test; it is the only one now."""
         return [self._empty(name, further) for name in STREAMS]
+
+    def _unnamed(self) -> int:
+        """The file for programs on their way to who compiles them; nobody else can open it."""
+        if self._stdio is None:
+            return os.memfd_create("program", os.MFD_CLOEXEC)
+        flags = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
+        return os.open(".", flags, 0o600, dir_fd=self._stdio)
 
     def _empty(self, name: str, further: int = 0) -> int:
         if self._stdio is None:
@@ -95,6 +101,7 @@ class Server:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._zygote = self._start_zygote()
+        self._program = self._unnamed()
         self.channel.send(READY, {"python": sys.version.split()[0]})
         while True:
             kind, length = self.channel.read_header()
@@ -119,29 +126,28 @@ class Server:
         self.ours.add(pid)
         return Forker(ours)
 
-    def _take_program(self, length: int) -> tuple[dict, int]:
-        """A program's limits, and a file that holds all of its frame."""
+    def _take_program(self, length: int) -> dict:
+        """Have a program's frame in the file for it; return its limits."""
         body = self.channel.read(length)
-        file = self._empty(PROGRAM_FILE)
-        write_all(file, body)
-        return split_body(body)[0], file
+        os.ftruncate(self._program, 0)
+        os.lseek(self._program, 0, os.SEEK_SET)
+        write_all(self._program, body)
+        return split_body(body)[0]
 
     def _shoot(self, length: int) -> None:
         """Run a program once, on the input that follows."""
-        limits, program = self._take_program(length)
+        limits = self._take_program(length)
         kind, length = self.channel.read_header()
         if kind != INPUT:
             raise RuntimeError(f"a frame of kind {kind} where an input was due")
-        run_test(self, self._zygote.fork, [program], limits, length)
-        os.close(program)
+        run_test(self, self._zygote.fork, [self._program], limits, length)
 
     def _hand_over(self, length: int) -> None:
         """Have a runner serve a program; that the compiler crashed in it is the program's doing."""
-        _, program = self._take_program(length)
+        self._take_program(length)
         self.channel.flush()
-        files = [program, self.channel.source, self.channel.sink]
+        files = [self._program, self.channel.source, self.channel.sink]
         pid = self._zygote.fork(RUNNER, files)
-        os.close(program)
         status = os.waitpid(pid, 0)[1]
         if status == 0:
             return

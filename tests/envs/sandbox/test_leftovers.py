@@ -1,0 +1,89 @@
+"""What a worker leaves that ends in the middle, and a test to the tests after it."""
+
+import ast
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envs.sandbox.base import Job, Limits
+from envs.sandbox.conversation import Task
+from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from tests.envs.attacks.host import descendants
+
+# Each level doubles what the compiler writes.
+SLEEPS_ONCE_COMPILED = "f = abs\n" + "".join(
+    f"{' ' * n}try: f(1)\n{' ' * n}finally:\n" for n in range(17)
+)
+SLEEPS_ONCE_COMPILED += f"{' ' * 17}x = 1\nimport time\ntime.sleep(1000)"
+
+
+@pytest.mark.parametrize("form", ["namespaces", "landlock"])
+def test_a_program_being_compiled_ends_with_its_worker(form):
+    if reason := why_not(form):
+        pytest.skip(f"this machine has no {form}: {reason}")
+    limits = Limits(cpu_s=20, wall_s=600, memory_mb=2000)
+    with EmbeddedSandbox(workers=1, form=form) as sandbox:
+        assert list(sandbox.run([Job("pass", ("",))], lambda *_: True))
+        before = set(descendants())
+        [worker] = sandbox._crew
+        worker.begin(Task(0, Job(SLEEPS_ONCE_COMPILED, ("",), limits)))
+        worker.flush()
+        while not (begun := set(descendants()) - before):
+            time.sleep(0.001)
+        worker.handle._process.kill()
+        deadline = time.monotonic() + 20
+        while left := [pid for pid in begun if runs(pid)]:
+            assert time.monotonic() < deadline, left
+            time.sleep(0.01)
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+STAY = """
+import os
+for name in os.listdir("/stdio") + ["program"]:
+    try:
+        with open(f"/stdio/{name}", "r+b") as file:
+            print(name, file.read())
+            file.write(b"left")
+    except FileNotFoundError:
+        pass
+for number in range(9):
+    try:
+        open(f"/stdio/{number}", "x")
+        print("made", number)
+    except OSError:
+        pass
+print(sorted(os.listdir("/stdio")))
+"""
+AS_ONE_USER = """
+from envs.sandbox.base import Job
+from envs.sandbox.embedded import EmbeddedSandbox
+with EmbeddedSandbox(workers=1, form="namespaces") as sandbox:
+    [(_, executions)] = sandbox.run([Job(PROGRAM, ("",) * 3)], lambda *_: True)
+print([execution.stdout.decode() for execution in executions])
+"""
+
+
+def test_where_there_is_one_user_only_tests_still_leave_nothing_to_each_other():
+    reason = why_not("namespaces")
+    if reason or not shutil.which("unshare"):
+        pytest.skip(f"this machine has no namespaces within namespaces: {reason}")
+    program = f"PROGRAM = {STAY!r}\n{AS_ONE_USER}"
+    command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert not done.returncode, done.stderr
+    outputs = ast.literal_eval(done.stdout)
+    assert len(set(outputs)) == 1
+    assert "['stdin', 'stdout']" in outputs[0]
+    assert "made" not in outputs[0]
