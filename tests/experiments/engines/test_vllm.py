@@ -226,7 +226,7 @@ def test_what_does_not_fit_says_what_to_change(policy, monkeypatch):
 class Watched:
     """The part of a learner that a check reads."""
 
-    pad = 0
+    pad, reference = 0, None
 
     def __init__(self, model, temperature):
         self.model, self.temperature = model, temperature
