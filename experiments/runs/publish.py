@@ -48,6 +48,7 @@ def publish(given: Report) -> str:
     run.log_artifact(artifact)
     there = run.settings.sync_dir
     run.finish()
+    wandb.teardown()  # waits until the file is whole: what is said next is then true
     where = f"wandb sync {there} uploads it" if mode == "offline" else f"project {given.project}"
     return f"W&B artifact {given.name}-report; {where}"
 

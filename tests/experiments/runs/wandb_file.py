@@ -4,6 +4,7 @@ import json
 import struct
 from pathlib import Path
 
+import wandb
 from wandb.proto import wandb_internal_pb2
 
 BLOCK, HEAD = 32768, 7  # bytes of a block, and of the file's and of each piece's head
@@ -11,7 +12,8 @@ FULL, FIRST, LAST = 1, 2, 4
 
 
 def records(file: Path) -> list:
-    """Every record, in order."""
+    """Every record, in order, once W&B's own process has written them all and ended."""
+    wandb.teardown()
     data = file.read_bytes()
     assert data[:4] == b":W&B"
     at, found, pieces = HEAD, [], b""
