@@ -7,6 +7,7 @@ VLLM_VENV := .venv-vllm
 VLLM_RUN := $(VLLM_VENV)/bin/python
 VLLM_READY := $(VLLM_VENV)/.ready
 ARGS ?=
+STUDY ?= mini
 RUN ?=
 RUNS ?= outputs
 OUT ?= reports/latest
@@ -46,8 +47,8 @@ sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=va
 	@$(PY) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS); status=$$?; \
 		test $$status -gt 1 || $(MAKE) report; exit $$status  # 1: some jobs failed
 
-study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (ARGS=plan=true: how long)
-	$(PY) -m experiments.studies.run study=mini $(ARGS)
+study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (STUDY=offpolicy or q0: others; ARGS=plan=true: how long)
+	$(PY) -m experiments.studies.run study=$(STUDY) $(ARGS)
 
 atlas: $(READY) ## every objective, stale, on two seeds, then the report (ARGS=plan=true: how long)
 	$(PY) -m experiments.studies.run study=atlas $(ARGS)

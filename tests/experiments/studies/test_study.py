@@ -61,4 +61,5 @@ def test_every_study_here_composes(name):
     assert {job.arm for job in jobs} == set(study.arms)
     assert len({job.label for job in jobs}) == len(jobs)
     commented = (HERE / f"{name}.yaml").read_text().splitlines()[0]
-    assert commented == f"# make {'study' if name == 'mini' else name}"
+    made_by = {"mini": "study", "atlas": "atlas"}
+    assert commented == f"# make {made_by.get(name, f'study STUDY={name}')}"
