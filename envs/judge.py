@@ -55,6 +55,7 @@ class Judge:
         self.stats = JudgeStats()
         self._cache: dict[tuple[str, str], Judgement] = {}
         self._failures: dict[str, list[int]] = {}  # problem hash → failures seen of each test
+        self._judged: dict[str, int] = {}  # problem hash → programs judged
         self._judgeable: set[str] = set()  # hashes of problems that were looked at
 
     def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
@@ -71,12 +72,13 @@ class Judge:
     def state_dict(self) -> dict[str, Any]:
         """What it has learnt; another judge with the same knowledge goes on as this one would."""
         failures = {problem: list(counts) for problem, counts in self._failures.items()}
-        return {"cache": dict(self._cache), "failures": failures}
+        return {"cache": dict(self._cache), "failures": failures, "judged": dict(self._judged)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Know what `state_dict` held, and nothing else."""
         self._cache = dict(state["cache"])
         self._failures = {problem: list(counts) for problem, counts in state["failures"].items()}
+        self._judged = dict(state.get("judged", {}))  # not counted before; decides no verdict
 
     async def stream(
         self, submissions: Sequence[Submission]
@@ -138,8 +140,20 @@ class Judge:
             order.sort(key=lambda test: -failures[test])
         limit_s, limits = self._limits(problem)
         inputs = tuple(problem.tests[test].input for test in order)
-        job = Job(program, inputs, limits, problem.fn_name)
+        promising = len(order) > 1 and self._promises(problem, order[0])
+        job = Job(program, inputs, limits, problem.fn_name, promising)
         return Plan(problem, program, order, limit_s, job, [index])
+
+    def _promises(self, problem: Problem, first: int) -> bool:
+        """Whether a program will likely run on more than the test that comes first.
+
+        By the rule of succession, in more than two of three cases: about there, what the process
+        for that test alone costs a program that passes is what it saves with one that fails.
+        """
+        failures = self._failures.get(problem.hash)
+        failed = failures[first] if failures else 0
+        passed = self._judged.get(problem.hash, 0) - failed
+        return not self.config.early_stop or passed > 2 * failed + 1
 
     def _limits(self, problem: Problem) -> tuple[float, Limits]:
         """(the CPU limit of a verdict, what the sandbox enforces: the limit plus its margin)."""
@@ -166,6 +180,7 @@ class Judge:
             self.stats.infra_errors += 1
             return
         self._cache[key] = plan.judgement
+        self._judged[plan.problem.hash] = self._judged.get(plan.problem.hash, 0) + 1
         if plan.failed_test is not None:
             failures = self._failures.setdefault(plan.problem.hash, [0] * len(plan.order))
             failures[plan.failed_test] += 1

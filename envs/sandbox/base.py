@@ -47,6 +47,7 @@ class Job:
     inputs: tuple[str, ...]  # stdin; with `fn_name`, the JSON text of the argument list
     limits: Limits = Limits()
     fn_name: str | None = None  # stdout is then the JSON text of what the function returned
+    promising: bool = False  # it will likely run on more than its first input; changes costs alone
 
 
 @dataclass(slots=True)

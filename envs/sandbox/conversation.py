@@ -2,7 +2,8 @@
 
 Most programs of a training run fail their first test. So a job begins with a shot: the program and
 its first input, for one process. Several can be on their way to a worker, which then never waits
-for the host. What passes has its other tests from a process that compiles the program once more.
+for the host. What passes has its other tests from a process that compiles the program once more:
+a job that promises to pass has all of them from there.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from envs.sandbox.base import Execution, Job, KeepGoing, Limits, Outcome
 from envs.sandbox.handle import WorkerHandle
 from envs.sandbox.inside.channel import patience_s
 
-# Inputs sent before their results: one at first, since what is sent ahead of a wrong program is run
-# in vain; more with each result, since the worker answers in batches.
+# Inputs sent before their results: one at first, two of a promising program, since what is sent
+# ahead of a wrong one is run in vain; more with each result, since the worker answers in batches.
 LARGEST_WINDOW = 8
 WINDOW_BYTES = 1 << 20  # beyond which two are enough
 SHOT_BYTES = 1 << 14  # of a program; what compiling it takes is then far below any memory limit
@@ -48,8 +49,8 @@ class Task:
     def is_shot(self) -> bool:
         """Whether it begins with one; where importing takes long, once is enough."""
         inputs, program = self.job.inputs, self.job.program
-        dear = len(inputs) > 1 and "numpy" in program
-        return bool(inputs) and not (self.executions or dear or len(program) > SHOT_BYTES)
+        served = self.job.promising or (len(inputs) > 1 and "numpy" in program)
+        return bool(inputs) and not (self.executions or served or len(program) > SHOT_BYTES)
 
     @property
     def is_small(self) -> bool:
@@ -166,7 +167,7 @@ class Conversation:
     def _post_inputs(self) -> None:
         task = self._task
         inputs, done = task.job.inputs, len(task.executions)
-        window = min(1 + 2 * done, LARGEST_WINDOW)
+        window = min(1 + task.job.promising + 2 * done, LARGEST_WINDOW)
         while self._sent < min(len(inputs), done + window):
             ahead = inputs[done : self._sent]
             if len(ahead) >= 2 and sum(map(len, ahead)) > WINDOW_BYTES:

@@ -49,6 +49,7 @@ class Pool(Sandbox):
         self.platform = f"{name}, {versions()}"
         self.factory, self.workers = factory, workers or default_workers()
         self.replaced = 0  # workers lost and replaced so far
+        self.shots = 0  # jobs whose first input had a process of its own so far
         self._failed_starts = 0
         self._selector = selectors.DefaultSelector()
         self._crew: dict[Conversation, int] = {}  # each with its descriptor in the selector
@@ -160,7 +161,9 @@ class Pool(Sandbox):
                 if not worker.takes(self._waiting[0], ahead):
                     continue
                 if not worker.exhausted():
-                    worker.begin(self._waiting.popleft())
+                    task = self._waiting.popleft()
+                    self.shots += task.is_shot
+                    worker.begin(task)
                 elif worker.suspect or not worker.tasks:
                     for task in worker.tasks:
                         self._put_back(task)

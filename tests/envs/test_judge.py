@@ -185,7 +185,8 @@ def test_verdicts_and_counters_repeat(sandbox):
 def test_time_is_cpu_time(sandbox):
     napping = f"import time\ntime.sleep(0.3)\n{RIGHT}"
     problem = replace(SQUARE, tests=TESTS[:1], time_limit_s=0.1)
-    verdicts = Judge(sandbox).judge(submissions(napping, LOOP, problem=problem))
+    judge = Judge(sandbox, JudgeConfig(wall_factor=100))  # time to wait for a core
+    verdicts = judge.judge(submissions(napping, LOOP, problem=problem))
     assert [j.verdict for j in verdicts] == [Verdict.ACCEPTED, Verdict.TIME_LIMIT]
 
 

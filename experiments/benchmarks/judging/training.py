@@ -1,4 +1,5 @@
-"""What training has judged: distinct short programs on few tests, most of them wrong at the first.
+"""What training has judged: distinct short programs on few tests, most of them wrong at the first;
+and what it comes to have judged, where most pass.
 
 Everything here is plain data, made in one place and handed to every checkout that is measured, so
 that all of them judge the same bytes.
@@ -11,7 +12,8 @@ from dataclasses import asdict, dataclass
 
 from experiments.benchmarks.judging.workload import small
 
-RIGHT_SHARE = 0.1  # of the programs of the training cell, as early in a run
+# Of the programs of a training cell, early in a run, and late on problems that it has learnt.
+EARLY_SHARE, LATE_SHARE = 0.1, 0.8
 CRASHES = 4  # every so many of the wrong programs end with an exception
 _LINES = (
     "n = int(input())\nvalues = list(map(int, input().split()))\n",
@@ -36,7 +38,8 @@ class Cell:
 def cells() -> list[Cell]:
     """The workloads, the one of passing programs at contest sizes last."""
     return [
-        _training(32, 8),
+        _training("training", 32, 8, EARLY_SHARE),
+        _training("most pass", 16, 8, LATE_SHARE),
         _uniform("right, 1 test", 1, 96, right=True),
         _uniform("right, 5 tests", 5, 48, right=True),
         _uniform("right, 40 tests", 40, 16, right=True),
@@ -45,16 +48,16 @@ def cells() -> list[Cell]:
     ]
 
 
-def _training(problems: int, group: int) -> Cell:
-    drawn = random.Random("training")
+def _training(name: str, problems: int, group: int, right_share: float) -> Cell:
+    drawn = random.Random(name)
     kinds = [_Kind(drawn) for _ in range(problems)]
     tests = [kind.tests(drawn, 1 + index % 10) for index, kind in enumerate(kinds)]
     responses = []
     for index, kind in enumerate(kinds):
         for _ in range(group):
-            right = drawn.random() < RIGHT_SHARE
+            right = drawn.random() < right_share
             responses.append((index, kind.program(drawn, right), right))
-    return Cell("training", tests, responses)
+    return Cell(name, tests, responses)
 
 
 def _uniform(name: str, tests: int, count: int, *, right: bool) -> Cell:

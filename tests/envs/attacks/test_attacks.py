@@ -1,6 +1,6 @@
-"""Every attack, on every sandbox that this machine has.
+"""Every attack, on every sandbox that this machine has, on either way to its result.
 
-After each: the verdict is one that is right, an innocent program and a wrong one are judged as
+After each: both verdicts are ones that are right, an innocent program and a wrong one are judged as
 they should be, no process, file, memory or container is left, and the host's canaries (a file, a
 listening socket, a process) are untouched.
 """
@@ -25,6 +25,7 @@ from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.attacks import escapes, network, resources, secrets, tricks
 from tests.envs.attacks.base import HELD, Attack, probe
 from tests.envs.attacks.host import Canary, Traces, descendants, resident_mb
+from tests.envs.paths import PATHS, OnPath
 
 GROUPS = {
     "resources": resources,
@@ -163,18 +164,21 @@ def test_attack(name, sandbox, canary, request):
     if (request.node.callspec.params["sandbox"], name) in KNOWN_OPEN:
         expected = {Verdict.WRONG_ANSWER}
     docker = sandbox.name == "docker"
-    judge = Judge(sandbox, CONFIG)
     before, held_before = at_rest(canary, docker), resident_mb(descendants())
-    problem = problem_for(attack, canary)
-    (judgement,) = judge.judge([Submission(problem, as_response(attack.program))])
-    judge_innocents(judge)
+    submission = Submission(problem_for(attack, canary), as_response(attack.program))
+    found = {}
+    for path in PATHS:
+        judge = Judge(OnPath(sandbox, path), CONFIG)
+        [found[path]] = judge.judge([submission])
+        judge_innocents(judge)
     deadline = time.monotonic() + 5
     while (after := Traces.now(canary.nonce, docker)) != before and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert judgement.verdict in expected, judgement.detail
-    if attack.hunts:
-        assert judgement.passed == attack.tests - 1, judgement.detail
-        assert judgement.detail.endswith("found 'HELD'")
+    for path, judgement in found.items():
+        assert judgement.verdict in expected, (path, judgement.detail)
+        if attack.hunts:
+            assert judgement.passed == attack.tests - 1, (path, judgement.detail)
+            assert judgement.detail.endswith("found 'HELD'")
     assert after == before
     assert resident_mb(descendants()) < held_before + 64
     canary.check()

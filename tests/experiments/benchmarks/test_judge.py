@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 
 from envs.sandbox.base import Job
-from envs.sandbox.embedded import strongest_form
+from envs.sandbox.embedded import EmbeddedSandbox, strongest_form
 from experiments.benchmarks.judge import measure, plot, summarise
 from experiments.benchmarks.judging import against
 from experiments.benchmarks.judging.against import HERE, ProbeProcess, checkout
 from experiments.benchmarks.judging.meter import Meter, processes
+from experiments.benchmarks.judging.probe import Probe
 from experiments.benchmarks.judging.training import Cell, cells
 from experiments.benchmarks.judging.ways import FloorWay, SubprocessWay
 from experiments.benchmarks.judging.workload import large, small
@@ -84,6 +85,22 @@ def test_the_training_workload_is_the_same_every_time_and_no_program_comes_twice
     assert len(set(programs)) == len(programs)
     assert 0.05 < sum(right for *_, right in training.responses) / len(programs) < 0.15
     assert {len(tests) for tests in training.problems} == set(range(1, 11))
+    late = made[1]
+    assert 0.7 < sum(right for *_, right in late.responses) / len(late.responses) < 0.9
+
+
+def test_rounds_of_warming_up_tell_a_judge_that_programs_pass():
+    form = strongest_form(i_accept_no_isolation=False)
+    [cell] = [cell for cell in cells() if cell.name == "right, 5 tests"]
+    assert {problem for problem, *_ in cell.responses} == set(range(len(cell.problems)))
+    one = Cell(cell.name, cell.problems[:1], cell.responses[:1])
+    with EmbeddedSandbox(form=form) as sandbox:
+        probe = Probe(sandbox, Meter(None), [one.plain()])
+        for _ in range(against.WARM_UPS):
+            probe.measure(one.name)
+        assert sandbox.shots == against.WARM_UPS
+        probe.measure(one.name)
+        assert sandbox.shots == against.WARM_UPS
 
 
 def test_a_checkout_has_the_commit_and_this_benchmark():

@@ -1,0 +1,104 @@
+"""Which programs begin with a process for their first test alone, and that no verdict rests on it.
+
+Attacks and honest programs go both ways in `attacks/` and `sandbox/test_honest.py`.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from envs.environment import Submission
+from envs.judge import Judge, JudgeConfig
+from envs.problem import Problem, Test, Verdict
+from envs.sandbox.select import SandboxConfig, open_sandbox
+from tests.envs.paths import PATHS, OnPath
+
+TESTS = tuple(Test(f"{n}\n", f"{n * n}\n") for n in (1, 2, -3))
+SQUARE = Problem("square", "", (), TESTS, time_limit_s=1.0)
+RIGHT = "n = int(input())\nprint(n * n)"
+FAILS_FIRST, FAILS_LAST = f"{RIGHT}\n1 / 0", "n = int(input())\nprint(n * abs(n))"
+VERDICTS = {
+    RIGHT: Verdict.ACCEPTED,
+    FAILS_LAST: Verdict.WRONG_ANSWER,
+    FAILS_FIRST: Verdict.RUNTIME_ERROR,
+    "print((": Verdict.SYNTAX_ERROR,
+    "x = [0] * 10**9": Verdict.MEMORY_LIMIT,
+    "while True: print('x' * 10**6)": Verdict.OUTPUT_LIMIT,
+    f"import sys\n{RIGHT}\nsys.exit(n == -3)": Verdict.RUNTIME_ERROR,
+}
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with open_sandbox(SandboxConfig(kind="embedded", workers=2)) as sandbox:
+        yield sandbox
+
+
+class Programs:
+    """Programs that a judge has not seen yet, and how many of a call began with a shot."""
+
+    def __init__(self, sandbox, judge):
+        self.sandbox, self.judge, self.made = sandbox, judge, 0
+
+    def shots(self, *programs, problem=SQUARE):
+        texts = [f"```python\n{p}\n# {self.made + n}\n```" for n, p in enumerate(programs)]
+        self.made, before = self.made + len(texts), self.sandbox.shots
+        self.judge.judge([Submission(problem, text) for text in texts])
+        return self.sandbox.shots - before
+
+
+@pytest.fixture
+def programs(sandbox):
+    return Programs(sandbox, Judge(sandbox))
+
+
+def test_what_will_likely_pass_its_first_test_has_no_process_for_it_alone(programs):
+    assert programs.shots(RIGHT, RIGHT) == 2  # nothing is known yet: what a call learns comes later
+    assert programs.shots(RIGHT, FAILS_FIRST) == 0
+    assert programs.shots(RIGHT, RIGHT) == 2  # three of four have passed
+    assert programs.shots(RIGHT, RIGHT) == 0  # five of six
+    assert programs.shots(RIGHT, problem=replace(SQUARE, name="another", tests=TESTS[1:])) == 1
+
+
+def test_it_is_the_test_that_comes_first_now_that_counts(programs):
+    programs.shots(*[RIGHT] * 4)
+    assert programs.shots(FAILS_LAST, FAILS_LAST) == 0
+    assert programs.shots(RIGHT) == 1  # the last test is the first now; two of six failed there
+
+
+def test_what_does_not_compile_failed_its_first_test(programs):
+    programs.shots("print((", RIGHT, RIGHT)
+    assert programs.shots(RIGHT) == 1
+
+
+def test_a_program_with_one_test_needs_one_process(programs):
+    single = replace(SQUARE, tests=TESTS[:1])
+    assert [programs.shots(*[RIGHT] * 4, problem=single) for _ in range(2)] == [4, 4]
+
+
+def test_where_all_tests_run_none_has_a_process_of_its_own(sandbox):
+    programs = Programs(sandbox, Judge(sandbox, JudgeConfig(early_stop=False)))
+    assert programs.shots(FAILS_FIRST, RIGHT) == 0
+    assert programs.shots(RIGHT, problem=replace(SQUARE, tests=TESTS[:1])) == 1
+
+
+def test_a_judge_that_goes_on_takes_the_same_ways(sandbox, programs):
+    programs.shots(*[RIGHT] * 3)
+    state = programs.judge.state_dict()
+    other = Programs(sandbox, Judge(sandbox))
+    other.judge.load_state_dict(state)
+    assert other.shots(f"{RIGHT}\n#") == 0
+    other.judge.load_state_dict({part: state[part] for part in ("cache", "failures")})
+    assert other.shots(f"{RIGHT}\n##") == 1  # a checkpoint of before programs were counted
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_verdicts_and_counters_are_the_same_on_both_ways(sandbox, early_stop):
+    found = []
+    for path in PATHS:
+        judge = Judge(OnPath(sandbox, path), JudgeConfig(early_stop=early_stop))
+        judged = judge.judge([Submission(SQUARE, f"```python\n{p}\n```") for p in VERDICTS])
+        assert [j.verdict for j in judged] == list(VERDICTS.values()), path
+        stats = replace(judge.stats, cpu_s=0.0, judged_again=0)
+        found.append(([(j.passed, j.run, j.total) for j in judged], stats))
+    assert found[0] == found[1]
