@@ -17,7 +17,7 @@ import pytest
 
 from envs.extract import as_response
 from envs.judge import Judge, JudgeConfig, Submission
-from envs.problem import Problem, Test, Verdict
+from envs.problem import Judgement, Problem, Test, Verdict
 from envs.sandbox.base import Sandbox
 from envs.sandbox.docker import unavailable
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
@@ -146,6 +146,15 @@ def judge_innocents(judge: Judge) -> None:
     assert verdicts == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
 
 
+def judged_with_a_core(judge: Judge, submission: Submission) -> Judgement:
+    """Judged again while others left it no core: that says nothing of what it did."""
+    for _ in range(20):
+        [judgement] = judge.judge([submission])
+        if not judgement.detail.endswith("no core was free"):
+            break
+    return judgement
+
+
 def at_rest(canary: Canary, docker: bool) -> Traces:
     """The host's traces once no container is still on its way up to its server and zygote."""
     deadline = time.monotonic() + 20
@@ -169,7 +178,7 @@ def test_attack(name, sandbox, canary, request):
     found = {}
     for path in PATHS:
         judge = Judge(OnPath(sandbox, path), CONFIG)
-        [found[path]] = judge.judge([submission])
+        found[path] = judged_with_a_core(judge, submission)
         judge_innocents(judge)
     deadline = time.monotonic() + 5
     while (after := Traces.now(canary.nonce, docker)) != before and time.monotonic() < deadline:
