@@ -6,40 +6,22 @@ import math
 import pytest
 import torch
 
-import algorithms
-from algorithms.adaptive_clip import second_moment_bound
-from algorithms.pairs import rejection_sample
 from algorithms.pass_at_k import pass_at_k_rewards
 from algorithms.spo import SPO, SPOConfig
-from algorithms.tensors import masked_sum
-from tests.algorithms.batches import GROUP, fresh, gradient, present, raw
-
-BETA = 0.3
-KEEP = torch.arange(12) < 8  # the third group is dropped
-OWN = torch.ones(12, dtype=torch.bool)
-
-
-def pull(algorithm, case, *, given=present, **options):
-    """(loss, gradient of the log-probs), cut into parts of three rows."""
-    tensors, lengths, rewards = case
-    options = {"keep": KEEP, "online": OWN, "cut": 3} | options
-    return gradient(algorithm, given(tensors), lengths, rewards, **options)[:2]
-
-
-def same(one, other, factor=1.0):
-    torch.testing.assert_close(one, factor * other, rtol=1e-9, atol=1e-12)
-
-
-def make(name, **options):
-    return algorithms.make(name, **options)
-
-
-def sums(case, key):
-    """A row's sum of log-probs."""
-    tensors, lengths, _ = case
-    mask = torch.arange(tensors[key].shape[1]) < lengths.unsqueeze(-1)
-    return masked_sum(tensors[key], mask)
-
+from tests.algorithms.batches import GROUP, fresh, gradient, raw
+from tests.algorithms.pulls import (
+    BETA,
+    KEEP,
+    OWN,
+    TOKEN,
+    advantages,
+    at_start,
+    make,
+    pair_case,
+    pull,
+    same,
+    sums,
+)
 
 SQUARED = {
     "gvpo": lambda s: s / (2 * (GROUP - 1)),
@@ -96,11 +78,6 @@ def test_3_gvpo_is_rloo_with_the_kl_in_the_reward_on_fresh_responses():
     assert (gvpo - BETA * stale).abs().max() > 1e-3  # they part where the writer is another
 
 
-def at_start(tensors):
-    """Policy, reference and writer are one."""
-    return {**fresh(tensors), "ref_logp": tensors["logp"]}
-
-
 def test_4_at_the_reference_all_squares_point_where_dr_grpo_does():
     case = raw(6)
     dr_grpo = pull(make("dr_grpo", constant_length=1), case, given=at_start)[1]
@@ -138,11 +115,6 @@ def test_5_astar_po_with_one_beta_is_spo_squared():
     assert (needs.initial_value, needs.initial_value_beta) == ("monte_carlo", 0.5)
 
 
-def pair_case(seed):
-    tensors, lengths, rewards = raw(seed)
-    return tensors, lengths, torch.tensor([1.0, 0.0] * 6).to(rewards)
-
-
 def test_7_ipo_is_copgs_pair_and_dpo_starts_as_a_quarter_of_it():
     case = pair_case(10)
     copg = pull(make("copg", beta=BETA), case, group=2)
@@ -172,49 +144,6 @@ def test_8_a_prompt_without_both_verdicts_teaches_no_preference():
         assert not grad.any()
 
 
-def test_lipo_weighs_dpos_pair_by_gain_and_rank():
-    case = pair_case(13)
-    h = (sums(case, "logp") - sums(case, "ref_logp")).view(-1, 2)[:4]
-    rank = torch.where(h[:, 0] > h[:, 1], 0, 1)  # of the better; the weight takes no side
-    weight = abs(2**1 - 2**0) * abs(1 / math.log(2) - 1 / math.log(3))
-    assert rank.unique().tolist() == [0, 1]
-    lipo, dpo = (pull(make(n, beta=BETA), case, group=2) for n in ("lipo", "dpo"))
-    for one, other in zip(lipo, dpo, strict=True):
-        same(one, other, weight)
-
-
-def drawn(rewards, count, beta, seed=0):
-    """Which of each group rejection sampling takes, by real lots."""
-    generator = torch.Generator().manual_seed(seed)
-    kept = torch.ones_like(rewards, dtype=torch.bool)
-    kept[:, 0] = False
-    lots = torch.rand(count, *rewards.shape, generator=generator, dtype=torch.float64)
-    return rejection_sample(rewards, kept, list(lots), count, beta)
-
-
-def test_rso_draws_as_from_the_optimum():
-    rewards = torch.tensor([9.0] + [1.0] * 32 + [0.0] * 32).double().expand(1000, -1)
-    taken = drawn(rewards, 8, beta=0.5)
-    assert (taken.sum(-1) == 8).all()
-    assert not taken[:, 0].any()  # it is not kept
-    share = taken[:, 1:33].sum() / taken.sum()
-    assert float(share) == pytest.approx(1 / (1 + math.exp(-2)), abs=0.01)
-    few = drawn(rewards[:, 30:38], 4, beta=0.01)  # two of the best but one that is not kept
-    assert few[:, 1:3].all()
-    assert (few.sum(-1) == 4).all()
-
-
-def test_rso_pairs_what_it_has_drawn():
-    tensors, lengths, _ = raw(40, rows=64)
-    rewards = torch.tensor([1.0, 0.0] * 32, dtype=torch.float64)
-    given = {"keep": torch.ones(64, dtype=torch.bool), "group": 32}
-    own = {"online": torch.ones(64, dtype=torch.bool), **given}
-    grad = pull(make("rso", samples=8), (tensors, lengths, rewards), **own)[1]
-    assert (grad != 0).any(-1).view(2, 32).sum(-1).tolist() == [8, 8]
-    whole = pull(make("rso", samples=32), (tensors, lengths, rewards), **own)[1]
-    assert (whole != 0).any(-1).all()
-
-
 @pytest.mark.parametrize(("n", "c", "k"), [(6, 2, 3), (6, 5, 3), (5, 0, 2), (5, 5, 5), (4, 1, 1)])
 def test_9_the_parts_in_pass_at_k_by_counting_every_draw(n, c, k):
     accepted = torch.arange(n) < c
@@ -234,13 +163,6 @@ def test_9_the_parts_in_pass_at_k_by_counting_every_draw(n, c, k):
     q = sum(solved) / count
     expected = (got - got.mean()) * n / (k * math.sqrt(q * (1 - q))) if 0 < q < 1 else 0 * got
     same(passk, expected)
-
-
-def advantages(algorithm, rewards):
-    from algorithms.base import Batch
-
-    kept = torch.ones(len(rewards), dtype=torch.bool)
-    return algorithm.advantages(Batch(kept.unsqueeze(-1), rewards, kept, kept, len(rewards)))
 
 
 def test_9_pass_at_1_is_grpo_with_the_populations_std():
@@ -265,13 +187,6 @@ def test_10_asymre_adds_maximum_likelihood_of_every_response():
     same(pull(make("opmd", tau=2.0), case)[1], plain, 1 / 3)
 
 
-def test_opmds_other_baseline_is_between_the_mean_and_the_best():
-    rewards = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
-    opmd = make("opmd", tau=0.5, baseline="log_mean_exp")
-    same(rewards - advantages(opmd, rewards), (0.5 * rewards.div(0.5).exp().mean().log()).expand(4))
-
-
-TOKEN = {"aggregate": "token_mean", "kl_coef": 0.0, "clip_high": 0.2}
 FRESH = {
     "cispo": {},
     "rec": {"scale_by_std": True},
@@ -321,121 +236,6 @@ def test_rloo_is_dr_grpo_but_for_its_scale():
     same(dr_grpo, pull(make("rloo", kl_coef=0.0), case)[1], (GROUP - 1) / GROUP / 7)
 
 
-def test_reinforce_pp_of_equal_lengths_has_the_batchs_z_score():
-    tensors, lengths, rewards = raw(20)
-    case = (tensors, torch.full_like(lengths, 4), rewards)
-    z = (rewards[:8] - rewards[:8].mean()) / (rewards[:8].var(correction=0) + 1e-8).sqrt()
-    grad = pull(make("reinforce_pp", kl_coef=0.0), case, given=fresh)[1]
-    same(grad[:8, :4], -z.unsqueeze(-1).expand(8, 4) / 32)
-
-
-def test_cispo_within_its_cap_is_the_unclipped_surrogate_and_beyond_it_keeps_a_gradient():
-    case, wide = raw(21), {"clip_low": 0.999, "clip_high": 1e9}
-    unclipped = pull(make("grpo", **{**TOKEN, **wide}), case)[1]
-    same(pull(make("cispo", cap=1e9), case)[1], unclipped)
-    assert ((pull(make("cispo", cap=0.01), case)[1] != 0) == (unclipped != 0)).all()
-
-
-def test_rec_one_sided_and_weighed_has_the_clips_gradient():
-    case = raw(22)
-    rec = make("rec", scale_by_std=True, importance=True)
-    same(pull(rec, case)[1], pull(make("grpo", **TOKEN), case)[1])
-
-
-def test_rec_keeps_what_lies_in_its_bands():
-    tensors, lengths, rewards = raw(22)
-    logs = torch.tensor([-2.0, -0.1, 0.0, 0.1, 0.5, 2.0], dtype=torch.float64)  # of the ratio
-    tensors["behaviour_logp"] = tensors["logp"] - logs
-    case = (tensors, torch.full_like(lengths, 6), rewards)
-    for side, good, bad in [
-        ("one", [1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 1]),
-        ("two", [0, 1, 1, 1, 0, 0], [0, 1, 1, 1, 0, 0]),
-        ("ring", [1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 0, 1]),
-    ]:
-        live = (pull(make("rec", side=side), case)[1][:2] != 0).int().tolist()
-        assert live == [bad, good]  # rewards 0 and 1
-
-
-def test_dppo_drops_what_has_moved_too_far_in_probability():
-    tensors, lengths, rewards = raw(23)
-    p = torch.tensor([0.9, 0.6, 0.1, 0.02, 0.5, 0.5], dtype=torch.float64)
-    q = torch.tensor([0.5, 0.5, 0.5, 0.001, 0.45, 0.55], dtype=torch.float64)
-    tensors["logp"], tensors["behaviour_logp"] = p.log().expand(12, 6), q.log().expand(12, 6)
-    case = (tensors, torch.full_like(lengths, 6), rewards)
-    bad, good = (pull(make("dppo"), case)[1][:2] != 0).int().tolist()
-    assert good == [0, 1, 1, 1, 1, 1]
-    assert bad == [1, 1, 0, 1, 1, 1]
-
-
-def test_topr_of_its_own_fresh_responses_is_reinforce_and_tapers_unlikely_failures():
-    case = raw(24)
-    topr = pull(make("topr", baseline=0.5), case, given=fresh)[1]
-    live = torch.arange(6) < case[1].unsqueeze(-1)
-    same(topr[:8], (-(case[2] - 0.5).unsqueeze(-1) * live)[:8] / 8)
-    far = {**case[0], "behaviour_logp": case[0]["logp"] + 20}  # the policy has left them
-    tapered = pull(make("topr", baseline=0.5), (far, *case[1:]))[1]
-    failed = case[2][:8] == 0
-    assert tapered[:8][failed].abs().max() < 1e-7
-    same(tapered[:8][~failed], topr[:8][~failed])
-
-
-def test_topr_leaves_out_failures_of_unknown_writers_and_takes_their_successes():
-    case = raw(25)
-    grad = pull(make("topr"), case, online=~OWN)[1]
-    assert ((grad[:8] != 0).any(-1) == (case[2][:8] > 0)).all()
-
-
-def test_covariance_shares_of_nothing_are_what_they_add_to():
-    case, wide = raw(26), {"clip_low": 0.999, "clip_high": 1e9}
-    same(pull(make("kl_cov", share=0.0), case)[1], pull(make("grpo", **{**TOKEN, **wide}), case)[1])
-    same(pull(make("clip_cov", share=0.0), case)[1], pull(make("grpo", **TOKEN), case)[1])
-
-
-def test_covariances_pick_the_tokens_that_cost_most_entropy():
-    case = raw(27)
-    live = (torch.arange(6) < case[1].unsqueeze(-1))[:8]
-    a = pull(make("grpo", **TOKEN), case, given=fresh)[1][:8] * -live.sum()
-    cov = (a - a[live].mean()) * (case[0]["logp"][:8] - case[0]["logp"][:8][live].mean())
-    top = cov.masked_fill(~live, -math.inf).flatten().topk(2).indices
-    share = 2.5 / live.sum().item()
-    plain, held = (pull(make("kl_cov", share=s), case)[1][:8] for s in (0.0, share))
-    assert sorted((plain != held).flatten().nonzero().flatten().tolist()) == sorted(top.tolist())
-    wide = {"cov_low": 1e-3, "cov_high": 1e3, "clip_low": 0.999, "clip_high": 1e9}
-    band = (cov >= 1e-3) & live
-    left = pull(make("clip_cov", share=share, **wide), case)[1][:8]
-    spared = live & (left == 0)
-    assert spared.sum() == 2
-    assert not (spared & ~band).any()
-
-
-def test_bapo_moves_its_bounds_until_the_signs_are_balanced():
-    case = raw(28)
-    start = make("grpo", **TOKEN | {"clip_low": 0.4})
-    same(pull(make("bapo", balance=0.0), case)[1], pull(start, case)[1])
-    bapo = make("bapo", balance=1.0)
-    rho = torch.tensor([0.1, 0.2, 2.0, 2.5], dtype=torch.float64)
-    a = torch.tensor([-1.0, -1.0, 1.0, 1.0], dtype=torch.float64)
-    low, high = bapo.bounds(rho.log(), a)
-    assert (low, high) == pytest.approx((0.6, 1.2))  # 2.4 against 1.2
-    low, high = bapo.bounds(rho.log(), a * torch.tensor([3.0, 3.0, 1.0, 1.0]))
-    assert (low, high) == pytest.approx((0.9, 3.0))  # 4.5 against 5.4: as far as it goes
-    low, high = bapo.bounds(rho.log(), a * torch.tensor([2.2, 2.2, 1.0, 1.0]))
-    assert (low, high) == pytest.approx((0.9, 2.0))  # 4 against 3.96
-
-
-def test_m2po_bounds_the_second_moment():
-    squares = torch.rand(50, generator=torch.Generator().manual_seed(0)).double()
-    tau = second_moment_bound(squares, 0.04)
-    assert squares.clamp(max=tau**2).mean().item() == pytest.approx(0.04)
-    assert second_moment_bound(squares, 1.0) == math.inf
-    assert second_moment_bound(squares[:0], 0.04) == math.inf
-    case, wide = raw(29), {"clip_low": 0.999, "clip_high": 1e9}
-    unclipped = pull(make("grpo", **{**TOKEN, **wide}), case)[1]
-    same(pull(make("m2po", second_moment=100.0), case)[1], unclipped)
-    tight = pull(make("m2po", second_moment=1e-9), case)[1]
-    same(tight, pull(make("grpo", **TOKEN | {"clip_low": 0.3, "clip_high": 0.5}), case)[1])
-
-
 def test_cppo_that_prunes_nothing_is_grpo_and_keeps_the_rarer_verdict():
     case = raw(30)
     same(pull(make("cppo", prune=0.0), case)[1], pull(make("grpo"), case)[1])
@@ -444,109 +244,3 @@ def test_cppo_that_prunes_nothing_is_grpo_and_keeps_the_rarer_verdict():
     kept = (pull(make("cppo", kl_coef=0.0), (tensors, lengths, rewards))[1] != 0).any(-1)
     assert kept[[1, 5]].all()
     assert kept[:8].view(2, 4).sum(-1).tolist() == [2, 2]
-
-
-def test_pf_ppo_learns_from_the_best_and_the_worst():
-    tensors, lengths, _ = raw(31)
-    rewards = torch.tensor([0.5, 1.0, 0.2, 0.0] * 3, dtype=torch.float64)
-    case = (tensors, lengths, rewards)
-    kept = (pull(make("pf_ppo", kl_coef=0.0), case, given=fresh)[1] != 0).any(-1)
-    assert kept[:8].view(2, 4).tolist() == [[False, True, False, True]] * 2
-
-
-def test_apa_starts_along_the_policy_gradient():
-    case, options = raw(32), {"kl_coef": 0.0, "lam": 0.95}
-    apa = pull(make("apa", beta=BETA, **options), case, given=fresh)[1]
-    same(apa, pull(make("ppo", **options), case, given=fresh)[1], 2 / BETA)
-
-
-def test_vapo_of_endless_responses_without_imitation_is_ppo():
-    case = raw(33)
-    vapo = make("vapo", length_factor=1e12, imitation_coef=0.0, clip_high=0.2)
-    got, ppo = pull(vapo, case)[1], pull(make("ppo", kl_coef=0.0), case)[1]
-    torch.testing.assert_close(got, ppo, rtol=1e-6, atol=1e-9)
-    imitating = pull(make("vapo", length_factor=1e12, imitation_coef=2.0, clip_high=0.2), case)[1]
-    same(imitating, got + 2 * pull(make("sft"), case)[1])
-
-
-def test_ppo_ewma_is_ppo_where_the_average_wrote_and_unclipped_where_it_is_the_policy():
-    (tensors, *rest), options = raw(38), {"kl_coef": 0.0}
-    ewma, ppo = make("ppo_ewma", **options), make("ppo", **options)
-    case = ({**tensors, "proximal_logp": tensors["behaviour_logp"]}, *rest)
-    for one, other in zip(pull(ewma, case), pull(ppo, case), strict=True):
-        same(one, other)
-    case = ({**tensors, "proximal_logp": tensors["logp"]}, *rest)
-    wide = make("ppo", clip_low=0.999, clip_high=1e9, **options)
-    unclipped = pull(wide, case)[1]
-    assert (unclipped - pull(ppo, case)[1]).abs().max() > 1e-3
-    same(pull(ewma, case)[1], unclipped)
-
-
-def test_ppo_ewma_caps_the_ratio_and_leaves_a_gradient():
-    (tensors, *rest), options = raw(39), {"kl_coef": 0.0, "ratio_cap": 1e-6}
-    case = ({**tensors, "proximal_logp": tensors["logp"]}, *rest)
-    free = pull(make("ppo_ewma", kl_coef=0.0), case, given=fresh)[1]
-    same(pull(make("ppo_ewma", **options), case)[1], free, 1e-6)
-
-
-def test_luffy_without_demonstrations_is_dr_grpo_without_a_clip():
-    case, wide = raw(34), {"clip_low": 0.999, "clip_high": 1e9}
-    luffy = make("luffy", entropy_coef=0.0, constant_length=5)
-    dr_grpo = make("dr_grpo", constant_length=5, **wide)
-    for one, other in zip(pull(luffy, case), pull(dr_grpo, case), strict=True):
-        same(one, other)
-
-
-def test_repo_compares_fresh_and_replayed_responses_with_their_own_kind():
-    tensors, lengths, _ = raw(43)
-    rewards = torch.tensor([1.0, 0.0, 1.0, 1.0] * 3, dtype=torch.float64)
-    fresh, case = torch.tensor([True, True, False, False] * 3), (tensors, lengths, rewards)
-    live = (torch.arange(6) < lengths.unsqueeze(-1)).double()
-    wide = {"clip_low": 0.999, "clip_high": 1e9, "scale_by_std": False}
-    split = pull(make("repo", **wide), case, given=at_start, fresh=fresh)[1]
-    expected = torch.tensor([-0.5, 0.5, 0.0, 0.0] * 2).double()  # the replayed are all right
-    same(split[:8], expected.unsqueeze(-1) * (live / lengths.unsqueeze(-1))[:8] / 8)
-    mixed = pull(make("repo", baseline="mixed"), case, fresh=fresh)[1]
-    grpo = pull(make("grpo", kl_coef=0.0), case)[1]
-    same(mixed, grpo)
-    weighed = pull(make("repo", baseline="mixed", replay_coef=0.25), case, fresh=fresh)[1]
-    same(weighed, grpo * torch.where(fresh, 1.0, 0.25).unsqueeze(-1))
-
-
-def mixed(seed):
-    """Row 1 of each group is an accepted program of the data set, row 2 a failed one."""
-    tensors, lengths, rewards = raw(seed)
-    rewards = torch.tensor([0.0, 1.0, 0.0, 1.0] * 3).to(rewards)
-    online = torch.tensor([True, False, False, True] * 3)
-    return (tensors, lengths, rewards), online, (torch.arange(6) < lengths.unsqueeze(-1)).double()
-
-
-def test_luffy_shapes_the_ratio_of_demonstrations():
-    case, online, live = mixed(35)
-    grad = pull(make("luffy", entropy_coef=0.0, constant_length=5), case, online=online)[1]
-    p = case[0]["logp"].exp()
-    expected = -(1 - 2 / 3) * 0.1 * p / (p + 0.1) ** 2 * live / 5 / 6  # six rows are left
-    same(grad[[1, 5]], expected[[1, 5]])
-    assert not grad[[2, 6]].any()
-
-
-def test_chord_weighs_demonstrations_by_how_undecided_the_policy_is():
-    case, online, live = mixed(36)
-    grad = pull(make("chord", imitation_share=0.25), case, online=online)[1]
-    p = case[0]["logp"].exp()
-    expected = -0.25 * p * (1 - p) * live / live[[1, 5]].sum()
-    same(grad[[1, 5]], expected[[1, 5]])
-    assert not grad[[2, 6]].any()
-    alone = pull(make("grpo", **TOKEN), case, keep=KEEP & online)[1]
-    same(grad[[0, 3, 4, 7]], alone[[0, 3, 4, 7]], 0.75)
-
-
-def test_srft_token_by_token():
-    case, online, live = mixed(37)
-    grad = pull(make("srft"), case, online=online, given=fresh)[1]
-    p, tokens = case[0]["logp"].exp(), live[[0, 1, 3, 4, 5, 7]].sum()
-    h = (case[0]["logp"] * live).sum(-1, keepdim=True) / case[1].unsqueeze(-1)  # what is given
-    a = (1 - 2 / 3) / (math.sqrt(1 / 3) + 1e-6)  # of 0, 1, 1: mean 2/3, std 0.577
-    same(grad[[1, 5]], ((-0.5 * (-h).exp() - a * p) * live / tokens)[[1, 5]])
-    same(grad[[3, 7]], (-0.1 * h.exp() * live / tokens)[[3, 7]])
-    same(grad[[0, 4]], (live / tokens)[[0, 4]])
