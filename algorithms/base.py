@@ -129,7 +129,7 @@ class Algorithm(ABC):
         It reads neither the policy nor what other rows decide. So a critic of its own learns before
         the policy, from the pass that tells its old values, and `loss` is given them as they are.
         """
-        raise NotImplementedError(f"{type(self).__name__} needs a critic apart, and says no loss of it")
+        raise NotImplementedError(f"{type(self).__name__}: critic_apart needs a critic_loss")
 
     @abstractmethod
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.errors import UserError
-from experiments.runs.interrupts import catch, end_at_once
+from experiments.runs.interrupts import catch
+from experiments.studies.command import FAILED, command, say, split, whole_number
 
 HELP = """\
 Run a study: every arm on every seed, so many runs at a time, then the report.
@@ -35,24 +36,12 @@ stand the run folders, logs/ (what each run said), arms.json (which run belongs 
 report/.
 """
 OWN = ("study", "jobs", "seeds", "arms", "plan")
-FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 TIMED_ARMS = 8  # at most, before a study of which nothing has finished
 
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns the exit status."""
-    if not arguments or any(argument in ("-h", "--help", "help") for argument in arguments):
-        print(HELP)
-        return 0
-    end_at_once()
-    try:
-        return _run(arguments)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return MISUSED
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on")
-        return INTERRUPTED
+    return command(arguments, HELP, _run)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -171,23 +160,6 @@ def _lock(folder: Path) -> int:
         raise UserError(f"{folder}: this study is still going on; wait, or end it first") from None
 
 
-def split(arguments: Sequence[str], keys: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Our own keys, and overrides of the runs."""
-    own: dict[str, str] = {}
-    given = []
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals:
-            raise UserError(f"{argument!r}: write key=value (see --help)")
-        if key == "seed":
-            raise UserError(f"{argument}: a study runs on its own seeds; seeds={value} takes some")
-        if key in keys:
-            own[key] = value
-        else:
-            given.append(argument)
-    return own, given
-
-
 def _some(key: str, own: dict[str, str], known: list, kind: type) -> list:
     """The study's values that are asked for, in the study's order; all where none are."""
     if key not in own:
@@ -196,18 +168,6 @@ def _some(key: str, own: dict[str, str], known: list, kind: type) -> list:
     if unknown := [value for value in asked if value not in map(str, known)]:
         raise UserError(f"{key}={unknown[0]}: the study has {', '.join(map(str, known))}")
     return [value for value in known if str(value) in asked]
-
-
-def whole_number(key: str, value: str) -> int:
-    """A count of at least 1. Raises UserError."""
-    if not value.isdecimal() or int(value) < 1:
-        raise UserError(f"{key}={value}; it must be a whole number of at least 1")
-    return int(value)
-
-
-def say(text: str) -> None:
-    """A line with the time."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.errors import UserError
-from experiments.runs.interrupts import catch, end_at_once
+from experiments.runs.interrupts import catch
+from experiments.studies.command import FAILED, command, say, split, whole_number
 from experiments.studies.jobs import End, Job
-from experiments.studies.run import FAILED, INTERRUPTED, MISUSED, say, split, whole_number
 from experiments.studies.search import Range, read, suggest
 from experiments.studies.study import Arm, Study
 from experiments.studies.study import read as read_study
@@ -153,18 +153,7 @@ class Tuner:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns the exit status."""
-    if not arguments or any(argument in ("-h", "--help", "help") for argument in arguments):
-        print(HELP)
-        return 0
-    end_at_once()
-    try:
-        return _tune(arguments)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return MISUSED
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on")
-        return INTERRUPTED
+    return command(arguments, HELP, _tune)
 
 
 def _tune(arguments: Sequence[str]) -> int:

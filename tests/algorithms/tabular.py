@@ -45,3 +45,23 @@ def world():
         "q0": BETA * log_unnormalised.logsumexp(-1),
         "optimum": log_unnormalised.softmax(-1),
     }
+
+
+def total_variation(table, optimum):
+    return 0.5 * (table_logp(table).sum(-1).exp() - optimum).abs().sum().item()
+
+
+def fit(world, loss_of, steps=600):
+    """Full-support off-policy data: every response once, whatever the policy would write."""
+    table = world["reference"].clone().requires_grad_(True)
+    optimiser = torch.optim.LBFGS([table], max_iter=steps, tolerance_grad=1e-12, history_size=50)
+
+    def closure():
+        optimiser.zero_grad()
+        loss = loss_of(table_logp(table))
+        loss.backward()
+        return loss
+
+    for _ in range(5):
+        optimiser.step(closure)
+    return table.detach()

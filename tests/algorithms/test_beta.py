@@ -13,7 +13,8 @@ from torch import Tensor
 from algorithms.base import Batch, PolicyOutput
 from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
-from tests.algorithms.test_spo import LENGTH, PREFIXES, RESPONSES, ROWS, VOCABULARY, table_logp
+from algorithms.spo import SPOConfig
+from tests.algorithms.tabular import LENGTH, PREFIXES, RESPONSES, ROWS, VOCABULARY, table_logp
 from tests.experiments.compose import config
 
 BETA, GROUP, COUNT = 0.5, 8, 80_000
@@ -122,6 +123,16 @@ def test_dividing_by_the_std_makes_grpos_coefficient_weigh_less(short):
     assert std < 0.5
     plain = drift(grpo(BETA, scale_by_std=True), short)
     assert drift(grpo(BETA / std, scale_by_std=True), short) < plain / 3
+
+
+def test_grpos_default_weighs_what_the_docs_say():
+    """docs/algorithms.md; SPO's and PPO's are their coefficients."""
+    right = torch.arange(1, GROUP).unsqueeze(-1)  # of a group of eight, which neither fail nor pass
+    std = (torch.arange(GROUP) < right).double().std(-1)
+    weighs = GRPOConfig().kl_coef * std * GROUP / (GROUP - 1)
+    assert [f"{weighs.min():.3f}", f"{weighs.max():.3f}"] == ["0.008", "0.012"]
+    assert SPOConfig().beta / PPOConfig().kl_coef == 5
+    assert [round(float(SPOConfig().beta / w)) for w in (weighs.max(), weighs.min())] == [8, 12]
 
 
 def test_the_files_of_equal_beta_weigh_it_equally():

@@ -1,7 +1,7 @@
 """Autograd against finite differences of the loss, for every name whose loss is its objective.
 
 The others hold something fixed that depends on the policy (a weight, a value beside the policy):
-their gradients are in test_identities.py token by token.
+their gradients are in test_recipes.py token by token.
 """
 
 import pytest

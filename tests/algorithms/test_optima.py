@@ -5,7 +5,7 @@ import torch
 
 import algorithms
 from algorithms.base import Batch, PolicyOutput
-from tests.algorithms.test_spo import (
+from tests.algorithms.tabular import (
     BETA,
     MASK,
     RESPONSES,
@@ -13,7 +13,6 @@ from tests.algorithms.test_spo import (
     fit,
     table_logp,
     total_variation,
-    world,  # noqa: F401
 )
 
 SQUARED = {"loss": "squared", "beta": BETA}
@@ -30,7 +29,7 @@ OPTIMAL = {
 }
 
 
-def loss_of(algorithm, world, logp, drawn, behaviour=None):  # noqa: F811
+def loss_of(algorithm, world, logp, drawn, behaviour=None):
     """One prompt's responses, `drawn` indices into all of them, as one group; V is exact."""
     ones = torch.ones(len(drawn), dtype=torch.bool)
     value = world["q0"].expand(len(drawn))
@@ -50,7 +49,7 @@ def loss_of(algorithm, world, logp, drawn, behaviour=None):  # noqa: F811
     return algorithm.loss(output, algorithm.prepare(batch))[0]
 
 
-def optimal_table(world):  # noqa: F811
+def optimal_table(world):
     """Logits of the optimum, prefix by prefix."""
     flat = torch.zeros(world["reference"].numel(), dtype=torch.float64)
     for t in range(ROWS.shape[1]):
@@ -63,14 +62,14 @@ def made(name, **options):
     return algorithms.make(name.split()[0].rstrip(","), reward_high=0.0, **options)
 
 
-def pull_at_optimum(algorithm, world, drawn):  # noqa: F811
+def pull_at_optimum(algorithm, world, drawn):
     """Norm of the gradient there, `drawn` being one prompt's responses."""
     table = optimal_table(world).requires_grad_(True)
     loss_of(algorithm, world, table_logp(table), drawn).backward()
     return table.grad.norm().item()
 
 
-def writers(world):  # noqa: F811
+def writers(world):
     """Who may have written: the optimum itself, anyone, the reference."""
     anyone = torch.ones(len(RESPONSES)) / len(RESPONSES)
     return {
@@ -81,7 +80,7 @@ def writers(world):  # noqa: F811
 
 
 @pytest.mark.parametrize("name", OPTIMAL)
-def test_at_the_optimum_nobodys_responses_have_a_pull(name, world):  # noqa: F811
+def test_at_the_optimum_nobodys_responses_have_a_pull(name, world):
     for writer in writers(world).values():
         generator = torch.Generator().manual_seed(1)
         drawn = torch.multinomial(writer, 40, replacement=True, generator=generator)
@@ -95,7 +94,7 @@ ON_POLICY = {
 }
 
 
-def mean_pull(name, world, writer, size=4, prompts=40_000):  # noqa: F811
+def mean_pull(name, world, writer, size=4, prompts=40_000):
     """Norm of the mean gradient at the optimum over so many groups, in one batch."""
     generator = torch.Generator().manual_seed(2)
     drawn = torch.multinomial(writer, size * prompts, replacement=True, generator=generator)
@@ -121,7 +120,7 @@ def mean_pull(name, world, writer, size=4, prompts=40_000):  # noqa: F811
 
 
 @pytest.mark.parametrize("name", ON_POLICY)
-def test_with_the_kl_in_the_reward_fresh_responses_have_no_pull_on_average(name, world):  # noqa: F811
+def test_with_the_kl_in_the_reward_fresh_responses_have_no_pull_on_average(name, world):
     """RLOO's: none at all, since R − β log π/π_ref is the same for every response there."""
     everyone = writers(world)
     assert mean_pull(name, world, everyone["optimum"]) < (1e-9 if name == "rloo" else 0.01)
@@ -129,13 +128,13 @@ def test_with_the_kl_in_the_reward_fresh_responses_have_no_pull_on_average(name,
         assert mean_pull(name, world, everyone["anyone"]) > 0.03
 
 
-def test_kimis_fixed_point_is_another_on_foreign_responses(world):  # noqa: F811
+def test_kimis_fixed_point_is_another_on_foreign_responses(world):
     every = torch.arange(len(RESPONSES))
     assert pull_at_optimum(made("kimi", tau=BETA), world, every) > 1e-2
 
 
 @pytest.mark.parametrize("name", ["gvpo", "dro", "astar_po"])
-def test_frozen_foreign_responses_lead_to_it(name, world):  # noqa: F811
+def test_frozen_foreign_responses_lead_to_it(name, world):
     algorithm, every = made(name, **OPTIMAL[name]), torch.arange(len(RESPONSES))
     table = fit(world, lambda logp: loss_of(algorithm, world, logp, every), steps=60)
     assert total_variation(world["reference"], world["optimum"]) > 0.05

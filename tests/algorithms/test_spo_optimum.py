@@ -12,34 +12,9 @@ from algorithms.spo import (
     spo_loss,
     success_cross_entropy,
 )
-from tests.algorithms.tabular import (
-    BETA,
-    MASK,
-    RESPONSES,
-    table_logp,
-)
+from tests.algorithms.tabular import BETA, MASK, RESPONSES, fit, table_logp, total_variation
 
 SLOPE = 100.0
-
-
-def total_variation(table, optimum):
-    return 0.5 * (table_logp(table).sum(-1).exp() - optimum).abs().sum().item()
-
-
-def fit(world, loss_of, steps=600):
-    """Full-support off-policy data: every response once, whatever the policy would write."""
-    table = world["reference"].clone().requires_grad_(True)
-    optimiser = torch.optim.LBFGS([table], max_iter=steps, tolerance_grad=1e-12, history_size=50)
-
-    def closure():
-        optimiser.zero_grad()
-        loss = loss_of(table_logp(table))
-        loss.backward()
-        return loss
-
-    for _ in range(5):
-        optimiser.step(closure)
-    return table.detach()
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,15 @@
 """A whole study: stopped, killed, and gone on with; real runs, a report at its end."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from experiments.studies.run import MISUSED, main
+from experiments.studies.command import MISUSED
+from experiments.studies.run import main
+from tests.experiments.studies.commands import start, wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = """
@@ -55,20 +53,20 @@ def test_a_study_that_is_interrupted_and_then_killed_goes_on_and_does_nothing_tw
     (tmp_path / "s.yaml").write_text(STUDY)
     folder = tmp_path / "out" / "study-s"
 
-    begun = start(tmp_path)
+    begun = start("run", tmp_path)
     wait_for(lambda: rows(folder) >= 2, begun)
     begun.send_signal(signal.SIGINT)
     assert begun.wait(120) == 130
     assert "the same command goes on" in begun.stdout.read()
     assert all(info["status"] in ("interrupted", "finished") for info in infos(folder))
 
-    killed = start(tmp_path)
+    killed = start("run", tmp_path)
     before = rows(folder)
     wait_for(lambda: rows(folder) >= before + 3, killed)
     killed.kill()
     killed.wait()
 
-    last = start(tmp_path)
+    last = start("run", tmp_path)
     said = last.communicate(timeout=600)[0]
     assert last.returncode == 0, said
     known = infos(folder)
@@ -83,26 +81,6 @@ def test_a_study_that_is_interrupted_and_then_killed_goes_on_and_does_nothing_tw
     }
     weights = {Path(one["run"]).name: infos_of(one["run"])["weights"] for one in arms}
     assert len(set(weights.values())) == 3  # the bundled model's, and each seed's after sft
-
-
-def start(folder):
-    arguments = [f"study={folder}/s.yaml", f"output_dir={folder}/out", "jobs=2"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "experiments.studies.run", *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-    )
-
-
-def wait_for(happened, process):
-    end = time.monotonic() + 600
-    while not happened():
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def rows(folder):

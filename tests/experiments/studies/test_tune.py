@@ -2,10 +2,6 @@
 
 import csv
 import json
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,9 +17,10 @@ from experiments.studies.study import Arm, Study, Tuning
 
 optuna = pytest.importorskip("optuna")
 
-from experiments.studies.tune import MISUSED, Tuner, main  # noqa: E402
+from experiments.studies.command import MISUSED  # noqa: E402
+from experiments.studies.tune import Tuner, main  # noqa: E402
+from tests.experiments.studies.commands import start, wait_for  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[3]
 SPACE = {"algo.learning_rate": Range(1e-5, 1e-2, True), "algo.kl": Range(choices=["k1", "k3"])}
 STUDY = Study("q", [0], {"grpo": Arm(["algo=grpo"])}, "s", tuning=Tuning(["steps=2"], 7))
 
@@ -119,7 +116,7 @@ MISTAKES = {
 def test_a_mistake_is_one_line(mistake, tmp_path, capsys, monkeypatch):
     arguments, words = MISTAKES[mistake]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("experiments.studies.tune.end_at_once", lambda: None)
+    monkeypatch.setattr("experiments.studies.command.end_at_once", lambda: None)
     assert main(arguments) == MISUSED
     told = capsys.readouterr().err
     assert told.startswith("error: ") and told.count("\n") == 1 and words in told
@@ -142,7 +139,7 @@ tuning: {overrides: [steps=4, eval.split=validation, eval.every=0], seed: 1000}
 def test_killed_in_the_middle_and_started_again(tmp_path):
     (tmp_path / "s.yaml").write_text(FILE)
     runs = tmp_path / "out" / "study-s-tuning"
-    killed = start(tmp_path)
+    killed = start("tune", tmp_path, "algo=grpo", "trials=4")
     wait_for(
         lambda: (
             len(list(runs.glob("*/metrics.parquet"))) >= 1
@@ -152,7 +149,7 @@ def test_killed_in_the_middle_and_started_again(tmp_path):
     )
     killed.kill()
     killed.wait()
-    last = start(tmp_path)
+    last = start("tune", tmp_path, "algo=grpo", "trials=4")
     said = last.communicate(timeout=900)[0]
     assert last.returncode == 0, said
     with (tmp_path / "tuned" / "s-grpo.csv").open() as file:
@@ -167,23 +164,3 @@ def test_killed_in_the_middle_and_started_again(tmp_path):
     assert any(info["resumed"] for info in infos)
     winner = (tmp_path / "tuned" / "tuned_s_grpo.yaml").read_text()
     assert "override /algo: grpo" in winner and "learning_rate: " in winner
-
-
-def start(folder):
-    arguments = [f"study={folder}/s.yaml", "algo=grpo", "trials=4", "jobs=2"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "experiments.studies.tune", *arguments, f"output_dir={folder}/out"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-    )
-
-
-def wait_for(happened, process):
-    end = time.monotonic() + 900
-    while not happened():
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < end
-        time.sleep(0.05)
