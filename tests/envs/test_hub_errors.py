@@ -54,7 +54,7 @@ def told(tmp_path, **environment):
     environment = os.environ | {"HF_HOME": str(tmp_path)} | environment
     command = [sys.executable, "-c", SCRIPT]
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
     ).stdout.strip()
 
 

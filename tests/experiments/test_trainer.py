@@ -196,7 +196,7 @@ def start(tmp_path, *overrides):
 def test_an_interrupted_run_ends_cleanly_and_is_readable(sent, tmp_path):
     process, folder = start(tmp_path)
     process.send_signal(sent)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert out.strip().split("\n")[-1] == f"run folder: {folder}"
     assert "Traceback" not in err

@@ -180,7 +180,7 @@ def test_attack(name, sandbox, canary, request):
         judge = Judge(OnPath(sandbox, path), CONFIG)
         found[path] = judged_with_a_core(judge, submission)
         judge_innocents(judge)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while (after := Traces.now(canary.nonce, docker)) != before and time.monotonic() < deadline:
         time.sleep(0.02)
     for path, judgement in found.items():
@@ -241,7 +241,7 @@ def unconfined(program: str, canary: Canary) -> str:
         input=problem_for(Attack(program), canary).tests[0].input,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=600,
         cwd=canary.folder,
     )
     assert not done.stderr

@@ -135,7 +135,7 @@ def test_a_program_ends_as_under_plain_python(name, sandbox, tmp_path):
         capture_output=True,
         cwd=tmp_path,
         env={"LC_ALL": "C.UTF-8"},
-        timeout=60,
+        timeout=600,
     )
     [(_, [ours])] = sandbox.run([Job(program, ("",), Limits(5.0, 20.0))], lambda *_: True)
     assert (ours.exit_code, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr

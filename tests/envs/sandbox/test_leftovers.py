@@ -81,7 +81,7 @@ def test_where_there_is_one_user_only_tests_still_leave_nothing_to_each_other():
         pytest.skip(f"this machine has no namespaces within namespaces: {reason}")
     program = f"PROGRAM = {STAY!r}\n{AS_ONE_USER}"
     command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert not done.returncode, done.stderr
     outputs = ast.literal_eval(done.stdout)
     assert len(set(outputs)) == 1

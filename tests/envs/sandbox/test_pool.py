@@ -269,7 +269,7 @@ def test_workers_die_with_their_host(form):
         below = [pid for guard in child_pids(host.pid) for pid in (guard, *child_pids(guard))]
         assert len(below) >= 2  # at least one guard and its server
         host.kill()
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while any(Path(f"/proc/{pid}").exists() for pid in below):
         assert time.monotonic() < deadline, "workers outlive their host"
         time.sleep(0.05)
@@ -319,7 +319,7 @@ def test_two_thousand_tests_leave_nothing(form):
 
 def footprint(server):
     """(descriptors, resident bytes) of an idle fork server, whose one child is the zygote."""
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while len(child_pids(server)) > 1:
         assert time.monotonic() < deadline, "a runner outlives its program"
         time.sleep(0.01)

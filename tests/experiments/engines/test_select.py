@@ -58,4 +58,4 @@ import sys
 import experiments.trainer, experiments.engines.vllm, experiments.engines.hf
 assert "vllm" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=600)

@@ -57,7 +57,7 @@ def told(tmp_path, **environment):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     lines = done.stdout.splitlines()
     assert len(lines) == 1, done.stderr
@@ -122,7 +122,7 @@ def test_what_was_fetched_before_is_used_without_network(tmp_path):
         env=os.environ | {"HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://nowhere.invalid"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.stdout == "loaded\n", done.stderr
 
