@@ -17,10 +17,10 @@ from rapidfuzz.distance import Levenshtein
 from analysis.pass_at_k import pass_at_k
 
 _TOKEN = re.compile(
-    r"""(?P<comment>\#[^\n]*)
-      | "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
+    r"""\#[^\n]*
+      | ("(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
       | \d[\w.]* | \w+
-      | \*\*=? | //=? | <<=? | >>=? | [-+*/%&|^=<>!:]= | -> | [^\w\s]""",
+      | \*\*=? | //=? | <<=? | >>=? | [-+*/%&|^=<>!:]= | -> | [^\w\s])""",
     re.VERBOSE,
 )
 
@@ -31,7 +31,7 @@ def program_tokens(program: str) -> list[str]:
     A string that is not closed is one token up to its line's end: were it given up, each of its
     quotes would be tried anew, and a long line of \\" take quadratic time.
     """
-    return [m.group() for m in _TOKEN.finditer(program) if m.lastgroup is None]
+    return list(filter(None, _TOKEN.findall(program)))  # of a comment the group is empty
 
 
 def distinct_ratio(forms: Sequence[str]) -> float:
@@ -62,11 +62,13 @@ def distinct_n(programs: Sequence[str], n: int) -> float | None:
     written. It falls with the number of samples and their length: compare at equal counts. None
     where no program is n tokens long.
     """
-    grams: Counter[tuple[str, ...]] = Counter()
-    for program in programs:
+    grams: set[tuple[str, ...]] = set()
+    total = 0
+    for program, count in Counter(programs).items():
         tokens = program_tokens(program)
         grams.update(zip(*(tokens[i:] for i in range(n)), strict=False))
-    return len(grams) / grams.total() if grams else None
+        total += count * max(0, len(tokens) - n + 1)
+    return len(grams) / total if total else None
 
 
 def mean_edit_distance(forms: Sequence[str], *, max_pairs: int = 60, seed: int = 0) -> float:
