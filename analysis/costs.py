@@ -20,7 +20,8 @@ PHASES = {
 def cost_table(groups: Sequence[Group]) -> pd.DataFrame:
     """costs.csv: label, seeds, steps, and of the last recorded step the mean over seeds.
 
-    `…_s` are seconds, `step_s` of a step without evaluations; `peak_mb` is the most of any seed,
+    `…_s` are seconds, of a phase those that the loop stood still for, so that phases add up;
+    `step_s` is of a step without evaluations; `peak_mb` is the most of any seed,
     `gpu_peak_mb` of any of its GPUs. NaN where not recorded.
     """
     rows = []
@@ -34,7 +35,8 @@ def cost_table(groups: Sequence[Group]) -> pd.DataFrame:
             return float(table[column].astype(float).mean()) if column in table else float("nan")
 
         row = {"label": group.label, "seeds": len(last), "steps": mean("step")}
-        row |= {f"{phase}_s": mean(f"time/{phase}_s") for phase in PHASES}
+        waited = "time/waited_" if "time/waited_judge_s" in table else "time/"  # older runs
+        row |= {f"{phase}_s": mean(f"{waited}{phase}_s") for phase in PHASES}
         row["evaluate_s"], row["judge_cpu_s"] = mean("time/evaluate_s"), mean("time/judge_cpu_s")
         row["trained_s"] = mean("time/total_s") - row["evaluate_s"]
         row["step_s"] = row["trained_s"] / row["steps"]

@@ -39,7 +39,8 @@ class Environment(Protocol):
     """Judges responses; the same submissions in the same order give the same judgements.
 
     One that learns as it judges has `state_dict` and `load_state_dict` too, of plain values, so
-    that a run which was stopped goes on as it would have.
+    that a run which was stopped goes on as it would have. One that can be asked in pieces has `sit`
+    and `abandon` (`envs.judge.Judge`): it judges what is written while the rest is.
     """
 
     version: str  # another one wherever a judgement may be another: it keys what is kept on disk

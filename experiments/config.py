@@ -87,6 +87,8 @@ class RuntimeConfig:
     """How the run is spread over processes."""
 
     name: Literal["sync", "torchrun"] = "sync"  # torchrun: over its processes, on one node
+    # sync: what is written is judged while the rest is written; changes time, not results
+    overlap: bool = True
 
 
 @dataclass

@@ -210,5 +210,6 @@ def _initial_values(
         samples=config.algo.q0_samples,
         seed=config.seed,
         ledger=ledger,
+        overlap=config.runtime.overlap,
     )
     return InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")

@@ -33,6 +33,10 @@ class Completion:
     version: int  # optimiser steps that the weights which wrote it had seen
 
 
+# (prompt, response to it, as they were asked for; what was written)
+Written = tuple[int, int, Completion]
+
+
 class Engine(ABC):
     """Writes responses with the weights of `model`."""
 
@@ -55,11 +59,11 @@ class Engine(ABC):
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
-        progress: Callable[[int], None] | None = None,
+        finished: Callable[[Sequence[Written]], None] | None = None,
     ) -> list[list[Completion]]:
         """len(seeds[i]) responses to prompts[i], each drawn from the random stream of its seed.
 
-        `progress` is told how many more responses are done.
+        `finished` is given each response once, soon after it ended, while others are written.
         """
 
     @abstractmethod

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from experiments.engines.base import Completion, Engine, Sampling
+from experiments.engines.base import Completion, Engine, Sampling, Written
 
 COMPACT_BELOW = 0.75  # rows are dropped once this share or less of them is still being written
 
@@ -61,6 +62,14 @@ class StaticLayer(CacheLayerMixin):
         return self.length
 
 
+class Request(NamedTuple):
+    """One response that is asked for."""
+
+    prompt: int
+    number: int  # of the prompt's responses
+    seed: int
+
+
 @dataclass
 class Rows:
     """The responses that are being written: one row each, the tensors shrink as rows end."""
@@ -76,7 +85,7 @@ class Rows:
 
 
 @dataclass
-class Written:
+class Drawn:
     """What was drawn, by request and step; length 0 is a request still being written."""
 
     tokens: Tensor
@@ -85,11 +94,11 @@ class Written:
     lengths: Tensor = field(init=False)
 
     @classmethod
-    def empty(cls, requests: int, steps: int, device: torch.device) -> Written:
+    def empty(cls, requests: int, steps: int, device: torch.device) -> Drawn:
         floats = [torch.zeros(requests, steps, device=device) for _ in range(2)]
-        written = cls(torch.zeros(requests, steps, dtype=torch.long, device=device), *floats)
-        written.lengths = torch.zeros(requests, dtype=torch.long, device=device)
-        return written
+        drawn = cls(torch.zeros(requests, steps, dtype=torch.long, device=device), *floats)
+        drawn.lengths = torch.zeros(requests, dtype=torch.long, device=device)
+        return drawn
 
 
 def draw(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
@@ -147,59 +156,67 @@ class HFEngine(Engine):
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
-        progress: Callable[[int], None] | None = None,
+        finished: Callable[[Sequence[Written]], None] | None = None,
     ) -> list[list[Completion]]:
-        results: list[list[Completion]] = [[] for _ in prompts]
+        results: list[list[Completion | None]] = [[None] * len(group) for group in seeds]
+
+        def hand_out(written: Sequence[Written]) -> None:
+            for prompt, number, completion in written:
+                results[prompt][number] = completion
+            if finished and written:
+                finished(written)
+
         was_training = self.model.training
         self.model.eval()
         for batch in self._batches(prompts, seeds):
-            completions = self._generate(prompts, batch, sampling)
-            for (prompt, _), completion in zip(batch, completions, strict=True):
-                results[prompt].append(completion)
-            if progress:
-                progress(len(batch))
+            self._generate(prompts, batch, sampling, hand_out)
         self.model.train(was_training)
         return results
 
     def _batches(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]]
-    ) -> Iterator[list[tuple[int, int]]]:
-        """(prompt index, seed) pairs, prompts of like length together, at most batch_size each."""
+    ) -> Iterator[list[Request]]:
+        """Prompts of like length together, at most batch_size responses each."""
         by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-        requests = [(i, seed) for i in by_length for seed in seeds[i]]
+        requests = [Request(i, n, seed) for i in by_length for n, seed in enumerate(seeds[i])]
         for start in range(0, len(requests), self.batch_size):
             yield requests[start : start + self.batch_size]
 
     def _generate(
         self,
         prompts: Sequence[Sequence[int]],
-        batch: list[tuple[int, int]],
+        batch: list[Request],
         sampling: Sampling,
-    ) -> list[Completion]:
+        hand_out: Callable[[Sequence[Written]], None],
+    ) -> None:
+        """Write a batch; responses are handed out as their rows leave it."""
         steps, device = sampling.max_tokens, self.model.device
-        unique = list(dict.fromkeys(i for i, _ in batch))
+        unique = list(dict.fromkeys(request.prompt for request in batch))
         row_of = {prompt: row for row, prompt in enumerate(unique)}
         cache, logits, rows = self._prefill([prompts[i] for i in unique], steps)
-        expand = torch.tensor([row_of[i] for i, _ in batch], device=device)
+        expand = torch.tensor([row_of[request.prompt] for request in batch], device=device)
         for layer in cache.layers:
             layer.select(expand)
         logits = logits[expand]
         rows.select(expand)
         rows.index = torch.arange(len(batch), device=device)
-        rows.uniforms = uniforms([seed for _, seed in batch], steps).to(device)
-        written = Written.empty(len(batch), steps, device)
+        rows.uniforms = uniforms([request.seed for request in batch], steps).to(device)
+        drawn = Drawn.empty(len(batch), steps, device)
         for step in range(steps):
             token, logp, entropy = draw(logits, rows.uniforms[:, step], sampling)
-            written.tokens[rows.index, step] = token
-            written.logps[rows.index, step] = logp
-            written.entropies[rows.index, step] = entropy
-            ended = torch.isin(token, self.eos) & (written.lengths[rows.index] == 0)
-            written.lengths[rows.index[ended]] = step + 1
-            token = self._compact(written, rows, cache, token)
+            drawn.tokens[rows.index, step] = token
+            drawn.logps[rows.index, step] = logp
+            drawn.entropies[rows.index, step] = entropy
+            ended = torch.isin(token, self.eos) & (drawn.lengths[rows.index] == 0)
+            drawn.lengths[rows.index[ended]] = step + 1
+            before = rows.index
+            token = self._compact(drawn, rows, cache, token)
+            if len(token) < len(before):
+                hand_out(self._written(drawn, before[drawn.lengths[before] > 0], batch, steps))
             if not len(token) or step + 1 == steps:
                 break
             logits = self._decode(token, rows, cache)
-        return self._completions(written, steps)
+        hand_out(self._written(drawn, rows.index, batch, steps))
 
     def _prefill(self, prompts: list[Sequence[int]], steps: int) -> tuple[Cache, Tensor, Rows]:
         """Read the prompts, left-padded; the logits after each one's last token."""
@@ -237,9 +254,9 @@ class HFEngine(Engine):
         rows.position = rows.position + 1
         return output.logits[:, -1]
 
-    def _compact(self, written: Written, rows: Rows, cache: Cache, token: Tensor) -> Tensor:
+    def _compact(self, drawn: Drawn, rows: Rows, cache: Cache, token: Tensor) -> Tensor:
         """Drop ended rows once enough have ended to pay for moving the cache."""
-        live = written.lengths[rows.index] == 0
+        live = drawn.lengths[rows.index] == 0
         count = int(live.sum())
         if count and count > COMPACT_BELOW * len(token):
             return token
@@ -249,19 +266,21 @@ class HFEngine(Engine):
             layer.select(keep)
         return token[keep]
 
-    def _completions(self, written: Written, steps: int) -> list[Completion]:
-        lengths = written.lengths.tolist()
-        columns = (written.tokens.tolist(), written.logps.tolist(), written.entropies.tolist())
-        completions = []
-        for length, tokens, logps, entropies in zip(lengths, *columns, strict=True):
+    def _written(
+        self, drawn: Drawn, index: Tensor, batch: list[Request], steps: int
+    ) -> list[Written]:
+        """The responses at `index` of the batch; all of them have ended, or no step is left."""
+        columns = (drawn.lengths, drawn.tokens, drawn.logps, drawn.entropies)
+        rows = zip(index.tolist(), *(column[index].tolist() for column in columns), strict=True)
+        written = []
+        for at, length, tokens, logps, entropies in rows:
             end = length or steps
-            completions.append(
-                Completion(
-                    tokens=tuple(tokens[:end]),
-                    logps=tuple(logps[:end]),
-                    entropy=sum(entropies[:end]) / end,
-                    truncated=length == 0,
-                    version=self.version,
-                )
+            completion = Completion(
+                tokens=tuple(tokens[:end]),
+                logps=tuple(logps[:end]),
+                entropy=sum(entropies[:end]) / end,
+                truncated=length == 0,
+                version=self.version,
             )
-        return completions
+            written.append((batch[at].prompt, batch[at].number, completion))
+        return written

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from experiments.engines.base import Completion, Engine, Sampling
+from experiments.engines.base import Completion, Engine, Sampling, Written
 from experiments.engines.installed import RELEASE, check_installed
 from experiments.errors import UserError
 from experiments.learner.weights import plain_weights, weights_version
@@ -100,21 +100,23 @@ class Host:
         self,
         prompts: list[Sequence[int]],
         params: list[object],
-        progress: Callable[[int], None] | None,
-    ) -> list[object]:
-        """vLLM's output for each prompt, with the weights that it holds."""
+        finished: Callable[[int, object], None],
+    ) -> None:
+        """Hand out (number of the request, vLLM's output) as they end, by the weights it holds."""
         self._wake()
         requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
-        self.llm.enqueue(requests, params, use_tqdm=False)
-        done: dict[int, object] = {}
-        while self.llm.llm_engine.has_unfinished_requests():
-            for output in self.llm.llm_engine.step():
-                if output.finished:
-                    done[int(output.request_id)] = output.outputs[0]
-                    if progress:
-                        progress(1)
-        self._sleep()
-        return [done[number] for number in sorted(done)]  # vLLM counts its requests up
+        ids = self.llm.enqueue(requests, params, use_tqdm=False)
+        numbers = {int(given.partition("-")[0]): number for number, given in enumerate(ids)}
+        try:
+            while self.llm.llm_engine.has_unfinished_requests():
+                for output in self.llm.llm_engine.step():
+                    if output.finished:
+                        finished(numbers[int(output.request_id)], output.outputs[0])
+        except BaseException:
+            self.llm.llm_engine.abort_request(ids, internal=True)  # nobody waits for the rest
+            raise
+        finally:
+            self._sleep()
 
     def _wake(self) -> None:
         if self.asleep:
@@ -181,13 +183,21 @@ class VLLMEngine(Engine):
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
-        progress: Callable[[int], None] | None = None,
+        finished: Callable[[Sequence[Written]], None] | None = None,
     ) -> list[list[Completion]]:
         self.host.load(self.model)
-        repeated = [prompt for prompt, of in zip(prompts, seeds, strict=True) for _ in of]
+        asked = [(prompt, number) for prompt, of in enumerate(seeds) for number in range(len(of))]
         params = [self._params(seed, sampling) for of in seeds for seed in of]
-        written = iter(self.host.write(repeated, params, progress))
-        return [[self._completion(next(written)) for _ in of] for of in seeds]
+        results: list[list[Completion | None]] = [[None] * len(of) for of in seeds]
+
+        def hand_out(request: int, output: object) -> None:
+            (prompt, number), completion = asked[request], self._completion(output)
+            results[prompt][number] = completion
+            if finished:
+                finished([(prompt, number, completion)])
+
+        self.host.write([prompts[prompt] for prompt, _ in asked], params, hand_out)
+        return results
 
     def _params(self, seed: int, sampling: Sampling) -> object:
         from vllm.sampling_params import RequestOutputKind, SamplingParams

@@ -15,7 +15,8 @@ from envs.environment import Environment
 from envs.problem import Verdict
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
-from experiments.samples.sample import Origin, PromptedProblem, judge_completions
+from experiments.samples.responses import Responder
+from experiments.samples.sample import Origin, PromptedProblem
 from experiments.seeds import seed_for
 
 
@@ -39,11 +40,9 @@ def evaluate(
         [seed_for(config.seed, "eval", step, row, i) for i in range(c.samples)]
         for row in range(len(prompts))
     ]
-    groups = engine.generate([p.tokens for p in prompts], seeds, sampling, progress)
-    owners = [prompt for prompt in prompts for _ in range(c.samples)]
-    flat = [completion for group in groups for completion in group]
+    responder = Responder(engine, judge, tokenizer, config.task.reward, config.runtime.overlap)
     origin = Origin("policy", step=step)
-    samples = judge_completions(owners, flat, judge, tokenizer, config.task.reward, origin)
+    written, samples = responder.respond(prompts, seeds, sampling, origin, progress)
     return [
         {
             "step": step,
@@ -60,7 +59,7 @@ def evaluate(
             "tags": ",".join(sample.prompt.problem.tags),
             "cpu_s": sample.judgement.cpu_s,
         }
-        for i, (sample, completion) in enumerate(zip(samples, flat, strict=True))
+        for i, (sample, completion) in enumerate(zip(samples, written, strict=True))
     ]
 
 

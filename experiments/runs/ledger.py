@@ -43,6 +43,8 @@ class Ledger:
     counts: Counts = field(default_factory=Counts)
     judge_cpu_s: float = 0.0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    # Of these, what the loop stood still for: less, where one thing is done beside another.
+    waited: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     started: float = field(default_factory=time.monotonic)
     _open: list[str] = field(default_factory=list)
 
@@ -56,13 +58,28 @@ class Ledger:
         finally:
             self._open.pop()
             spent = time.monotonic() - begin
-            self.seconds[name] += spent
-            if self._open:
-                self.seconds[self._open[-1]] -= spent
+            for clocks in (self.seconds, self.waited):
+                clocks[name] += spent
+                if self._open:
+                    clocks[self._open[-1]] -= spent
+
+    @contextmanager
+    def waiting(self, name: str) -> Iterator[None]:
+        """In this block the loop waits for work that `work` tells of."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waited[name] += time.monotonic() - begin
+
+    def work(self, name: str, seconds: float) -> None:
+        """Charge work that was done beside the loop."""
+        self.seconds[name] += seconds
 
     def charge(self, name: str, seconds: float) -> None:
         """Charge wall time that was spent at another time, to the phase and to the whole."""
         self.seconds[name] += seconds
+        self.waited[name] += seconds
         self.started -= seconds
 
     def state_dict(self) -> dict[str, Any]:
@@ -70,6 +87,7 @@ class Ledger:
         return {
             "counts": asdict(self.counts),
             "seconds": dict(self.seconds),
+            "waited": dict(self.waited),
             "judge_cpu_s": self.judge_cpu_s,
             "elapsed": time.monotonic() - self.started,
         }
@@ -78,6 +96,7 @@ class Ledger:
         """Go on from what was spent; the time in between is nobody's."""
         self.counts = Counts(**state["counts"])
         self.seconds = dict(state["seconds"])
+        self.waited = dict(state.get("waited", self.seconds))  # before, one thing after another
         self.judge_cpu_s = state["judge_cpu_s"]
         self.started = time.monotonic() - state["elapsed"]
 
@@ -85,6 +104,7 @@ class Ledger:
         """The ledger as columns of metrics.parquet; time/ and memory/ depend on the machine."""
         row: dict[str, float] = {f"budget/{k}": v for k, v in asdict(self.counts).items()}
         row |= {f"time/{phase}_s": seconds for phase, seconds in self.seconds.items()}
+        row |= {f"time/waited_{phase}_s": seconds for phase, seconds in self.waited.items()}
         row["time/judge_cpu_s"] = self.judge_cpu_s
         row["time/total_s"] = time.monotonic() - self.started
         return row | self.memory.columns()

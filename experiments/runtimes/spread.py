@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from envs.environment import Environment, JudgeStats, Submission
 from envs.problem import Judgement, Problem
-from experiments.engines.base import Completion, Engine, Sampling
+from experiments.engines.base import Completion, Engine, Sampling, Written
 from experiments.runtimes.ranks import Ranks
 from experiments.samples.sample import PromptedProblem, Sample
 from experiments.seeds import seed_for
@@ -63,10 +63,10 @@ class SpreadEngine(Engine):
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
-        progress: Callable[[int], None] | None = None,
+        finished: Callable[[Sequence[Written]], None] | None = None,
     ) -> list[list[Completion]]:
         given = (list(prompts), [list(of) for of in seeds], sampling)
-        found = collected(self.ranks.call(self.key, "write", *given, mine=(*given, progress)))
+        found = collected(self.ranks.call(self.key, "write", *given, mine=(*given, finished)))
         size = self.ranks.size
         return [found[i % size][i // size] for i in range(len(prompts))]
 
@@ -75,11 +75,16 @@ class SpreadEngine(Engine):
         prompts: list[Sequence[int]],
         seeds: list[list[int]],
         sampling: Sampling,
-        progress: Callable[[int], None] | None = None,
+        finished: Callable[[Sequence[Written]], None] | None = None,
     ) -> list[Found]:
         """On every rank: its prompts."""
         mine = slice(self.ranks.rank, None, self.ranks.size)
-        work = (prompts[mine], seeds[mine], sampling, progress)
+        rank, size = self.ranks.rank, self.ranks.size
+
+        def hand_out(written: Sequence[Written]) -> None:
+            finished([(rank + prompt * size, number, c) for prompt, number, c in written])
+
+        work = (prompts[mine], seeds[mine], sampling, hand_out if finished else None)
         return self.ranks.gather(guarded(lambda: self.engine.generate(*work) if work[0] else []))
 
 

@@ -24,7 +24,8 @@ from envs.environment import Environment, JudgeStats
 from envs.reward import RewardConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.runs.ledger import Ledger
-from experiments.samples.sample import Origin, PromptedProblem, Sample, judge_completions
+from experiments.samples.responses import Responder
+from experiments.samples.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for
 
 AHEAD = 16  # batches whose prompts are answered at once: each time an engine takes other weights
@@ -45,10 +46,11 @@ class ReferenceRewards:
         samples: int,
         seed: int,
         ledger: Ledger,
+        overlap: bool,
     ) -> None:
         self.engine, self.judge, self.tokenizer = engine, judge, tokenizer
         self.reward, self.sampling, self.samples, self.seed = reward, sampling, samples, seed
-        self.ledger = ledger
+        self.ledger, self.overlap = ledger, overlap
         self.charged = JudgeStats()  # what judging them has cost, in this run or another
         # Two engines draw different responses from the same seeds.
         drawn = (weights, engine.name, asdict(sampling), seed)
@@ -108,18 +110,14 @@ class ReferenceRewards:
     def _draw(self, missing: dict[str, PromptedProblem]) -> None:
         if not missing:
             return
-        prompts = [prompt.tokens for prompt in missing.values()]
+        prompts = list(missing.values())
+        responder = Responder(self.engine, self.judge, self.tokenizer, self.reward, self.overlap)
         seeds = [
             [seed_for(self.seed, "reference", key, i) for i in self._unwritten(key)]
             for key in missing
         ]
         with self.ledger.phase("reference"):
-            groups = self.engine.generate(prompts, seeds, self.sampling)
-            owners = [p for p, of in zip(missing.values(), seeds, strict=True) for _ in of]
-            flat = [completion for group in groups for completion in group]
-            judged = judge_completions(
-                owners, flat, self.judge, self.tokenizer, self.reward, Origin("reference")
-            )
+            _, judged = responder.respond(prompts, seeds, self.sampling, Origin("reference"))
         rest = iter(judged)
         for (key, prompt), of in zip(missing.items(), seeds, strict=True):
             self._keep(key, prompt, [_record(next(rest)) for _ in of])

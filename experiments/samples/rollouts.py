@@ -14,7 +14,8 @@ from experiments.engines.base import Engine, Sampling
 from experiments.runs.ledger import Ledger
 from experiments.samples.offline import OfflinePool
 from experiments.samples.replay import ReplayStore
-from experiments.samples.sample import Origin, PromptedProblem, Sample, judge_completions
+from experiments.samples.responses import Responder
+from experiments.samples.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for, stream
 
 RESAMPLINGS = 10  # rounds in which a batch's groups without a spread are replaced; DAPO's code too
@@ -150,19 +151,10 @@ class Rollouts:
             [seed_for(self.config.seed, "train", step, row, i) for i in range(count)]
             for row, count in enumerate(counts, first_row)
         ]
-        with self.ledger.phase("generate"):
-            groups = self.engine.generate([p.tokens for p in prompts], seeds, self.sampling)
-        owners = [p for p, group in zip(prompts, groups, strict=True) for _ in group]
-        flat = [completion for group in groups for completion in group]
-        with self.ledger.phase("judge"):
-            samples = judge_completions(
-                owners,
-                flat,
-                self.judge,
-                self.tokenizer,
-                self.config.task.reward,
-                Origin("policy", self.run, step),
-            )
-        self.ledger.counts.generated_tokens += sum(len(c.tokens) for c in flat)
+        reward, overlap = self.config.task.reward, self.config.runtime.overlap
+        responder = Responder(self.engine, self.judge, self.tokenizer, reward, overlap, self.ledger)
+        origin = Origin("policy", self.run, step)
+        written, samples = responder.respond(prompts, seeds, self.sampling, origin)
+        self.ledger.counts.generated_tokens += sum(len(c.tokens) for c in written)
         rest = iter(samples)
-        return [[next(rest) for _ in group] for group in groups]
+        return [[next(rest) for _ in of] for of in seeds]

@@ -70,12 +70,27 @@ def judge_completions(
     """Decode, judge and pay completions, one prompt each; their versions complete the origin."""
     if not completions:
         return []
-    texts = tokenizer.batch_decode(
-        [list(completion.tokens) for completion in completions], skip_special_tokens=True
-    )
+    texts = texts_of(completions, tokenizer)
     judgements = judge.judge(
         [Submission(p.problem, text) for p, text in zip(prompts, texts, strict=True)]
     )
+    return pay_completions(prompts, completions, judgements, config, origin)
+
+
+def texts_of(completions: Sequence[Completion], tokenizer: object) -> list[str]:
+    """What the judge reads; of one completion or more, since tokenizers make a text of none."""
+    tokens = [list(completion.tokens) for completion in completions]
+    return tokenizer.batch_decode(tokens, skip_special_tokens=True)
+
+
+def pay_completions(
+    prompts: Sequence[PromptedProblem],
+    completions: Sequence[Completion],
+    judgements: Sequence[Judgement],
+    config: RewardConfig,
+    origin: Origin,
+) -> list[Sample]:
+    """The samples of judged completions, one prompt each."""
     return [
         Sample(
             prompt,

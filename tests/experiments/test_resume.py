@@ -14,6 +14,7 @@ import pytest
 from experiments import resume, trainer
 from experiments.errors import UserError
 from experiments.runs.records import Records
+from experiments.samples.responses import JudgingThread
 from experiments.samples.rollouts import Rollouts
 from tests.experiments.compose import config as config_of
 
@@ -100,6 +101,7 @@ def interrupt_at(monkeypatch, target, name, call):
 
 INTERRUPTS = {
     "before a step": (Rollouts, "collect", 4),
+    "in a batch, while it is judged": (JudgingThread, "judgements", 3),
     "in a step, after judging": (trainer, "sample_metrics", 4),
     "before an evaluation": (trainer, "_kl", 1),
     "in an evaluation": (trainer, "evaluate", 1),

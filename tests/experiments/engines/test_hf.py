@@ -66,6 +66,18 @@ def test_a_response_does_not_depend_on_its_neighbours(engine):
     assert [c.tokens for c in together] == [c.tokens for c in alone] == [c.tokens for c in in_pairs]
 
 
+@pytest.mark.parametrize("batch_size", [4, 64])
+def test_responses_are_handed_out_once_each_and_before_the_last_is_written(tiny, batch_size):
+    engine = HFEngine(tiny, eos={1}, pad=0, batch_size=batch_size)
+    seeds, pieces = [range(20), range(3), range(9)], []
+    groups = engine.generate(PROMPTS, seeds, Sampling(30), pieces.append)
+    handed = [written for piece in pieces for written in piece]
+    assert len(handed) == len({(prompt, number) for prompt, number, _ in handed}) == 32
+    assert all(groups[prompt][number] == completion for prompt, number, completion in handed)
+    assert len(pieces) > (32 // batch_size or 1)  # some while others of their batch went on
+    assert groups == engine.generate(PROMPTS, seeds, Sampling(30))
+
+
 def test_different_seeds_give_different_responses(engine):
     drawn = {c.tokens for c in flat(engine.generate(PROMPTS[:1], [range(20)], Sampling(12)))}
     assert len(drawn) > 10

@@ -42,7 +42,7 @@ class Scorer:
 class Unheated(HFEngine):
     """Samples and tells log-probs at temperature 1, whatever was asked for."""
 
-    def generate(self, prompts, seeds, sampling, progress=None):
+    def generate(self, prompts, seeds, sampling, finished=None):
         return super().generate(prompts, seeds, dataclasses.replace(sampling, temperature=1.0))
 
 

@@ -178,12 +178,22 @@ def test_policies_that_share_the_instance_keep_their_own_weights(host, policy, p
     assert [c.tokens for c in write(behaviour, prompts[:32])] == [c.tokens for c in before]
 
 
+def test_an_error_in_mid_batch_leaves_no_request_behind(host, policy, prompts):
+    engine = VLLMEngine(host, policy, ends(policy))
+    with pytest.raises(ZeroDivisionError):
+        engine.generate(prompts[:8], [range(2)] * 8, Sampling(24), lambda written: 1 / 0)
+    assert not host.llm.llm_engine.has_unfinished_requests()
+    again = engine.generate(prompts[:3], [range(2)] * 3, Sampling(24))
+    assert [len(group) for group in again] == [2, 2, 2]
+
+
 def test_responses_end_at_their_ends_and_come_back_in_order(host, policy, prompts):
     engine, done = VLLMEngine(host, policy, ends(policy)), []
     seeds = [[5, 6, 7], [8], [9, 5]]
-    groups = engine.generate(prompts[:3], seeds, Sampling(24), done.append)
+    groups = engine.generate(prompts[:3], seeds, Sampling(24), done.extend)
     assert [len(group) for group in groups] == [3, 1, 2]
-    assert sum(done) == 6
+    assert len(done) == 6
+    assert all(groups[prompt][number] == completion for prompt, number, completion in done)
     again = engine.generate(prompts[2::-1], seeds[::-1], Sampling(24))
     assert [[c.tokens for c in g] for g in again] == [[c.tokens for c in g] for g in groups[::-1]]
     many = flat(engine.generate(prompts, [range(2)] * 200, Sampling(24)))

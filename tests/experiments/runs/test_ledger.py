@@ -19,6 +19,18 @@ def test_a_phase_inside_another_is_not_charged_twice():
     assert spent == pytest.approx(ledger.columns()["time/total_s"], abs=0.05)
 
 
+def test_what_is_done_beside_the_loop_is_no_waiting():
+    ledger = Ledger()
+    with ledger.waiting("judge"):
+        time.sleep(0.05)
+    ledger.work("judge", 9.0)
+    assert ledger.seconds["judge"] == 9.0
+    assert 0.05 <= ledger.waited["judge"] <= ledger.columns()["time/total_s"]
+    again = Ledger()
+    again.load_state_dict(ledger.state_dict())
+    assert (again.seconds, again.waited) == (ledger.seconds, ledger.waited)
+
+
 def test_columns_are_named_by_what_they_depend_on():
     columns = Ledger().columns()
     assert {"budget/generated_tokens", "time/judge_s", "time/judge_cpu_s", "memory/peak_mb"} <= set(

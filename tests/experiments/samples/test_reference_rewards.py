@@ -22,7 +22,7 @@ class Writer:
     def __init__(self):
         self.calls = []
 
-    def generate(self, prompts, seeds, sampling, progress=None):
+    def generate(self, prompts, seeds, sampling, finished=None):
         self.calls.append([len(of) for of in seeds])
         return [[self._one(seed % 10) for seed in of] for of in seeds]
 
@@ -68,6 +68,7 @@ def rewards_of(folder, samples=8, seed=0, broken=()):
         samples,
         seed,
         Ledger(),
+        overlap=True,
     )
 
 

@@ -8,7 +8,7 @@ from envs.problem import Problem
 from experiments.compose import config_of
 from experiments.errors import UserError
 from experiments.runs.ledger import Ledger
-from experiments.samples import rollouts
+from experiments.samples import responses
 from experiments.samples.rollouts import RESAMPLINGS, Rollouts
 from experiments.samples.sample import PromptedProblem
 
@@ -21,7 +21,7 @@ class Writer:
     def __init__(self):
         self.seeds = []
 
-    def generate(self, prompts, seeds, sampling):
+    def generate(self, prompts, seeds, sampling, finished=None):
         self.seeds += [seed for group in seeds for seed in group]
         pairs = zip(prompts, seeds, strict=True)
         return [
@@ -38,7 +38,7 @@ def collected(monkeypatch):
             paid = [float(o.problem.name in mixed and i % 2) for i, o in enumerate(owners)]
             return [SimpleNamespace(prompt=o, reward=r) for o, r in zip(owners, paid, strict=True)]
 
-        monkeypatch.setattr(rollouts, "judge_completions", judged)
+        monkeypatch.setattr(responses, "judge_completions", judged)
         given = [f"train.{key}={value}" for key, value in train.items()]
         config = config_of(["algo=dapo", "train.prompts=2", "train.group_size=2", *given])
         writer, ledger = Writer(), Ledger()
