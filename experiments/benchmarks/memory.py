@@ -25,7 +25,11 @@ CASES = (
     "SPO q0=group",
     "PPO critic=shared",
     "PPO critic=separate",
+    "GRPO, adapter",
+    "SPO q0=group, adapter",
+    "PPO critic=separate, adapter",
 )
+ADAPTER = ", adapter"  # of a case: LoRA of the default rank instead of all weights
 # name → (Llama's widths or None for the bundled model, prompts, group, prompt and response tokens)
 HEADS = {"num_attention_heads": 12, "num_key_value_heads": 12}
 SHAPES: dict[str, tuple[dict[str, int] | None, tuple[int, int, int, int]]] = {
@@ -64,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     found: list[Row] = []
     left_out: dict[str, str] = {}
     for shape in options.shapes:
-        measured = {case: alone(shape, case) for case in CASES}
+        measured = {case: alone(shape, case) for case in options.cases}
         left_out |= {f"{shape}, {case}": m["why"] for case, m in measured.items() if "why" in m}
         found += rows_of(shape, {case: m for case, m in measured.items() if "why" not in m})
     rows.show("peak memory and time of a step", found)
@@ -76,6 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--out", type=Path, default=rows.FOLDER)
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
@@ -99,7 +104,7 @@ def measure(name: str, case: str) -> dict[str, Any]:
 
     from experiments.benchmarks.training.workload import algorithms, random_samples, step_of
     from experiments.config import EvalConfig, ModelConfig, RunConfig, TrainConfig
-    from experiments.learner import memory, models
+    from experiments.learner import adapters, memory, models
     from experiments.learner.fit import free_bytes
     from experiments.runs.peak_memory import PeakMemory
 
@@ -114,21 +119,23 @@ def measure(name: str, case: str) -> dict[str, Any]:
     )
     config.train.prompts, config.train.group_size = prompts, group
     config.task.max_prompt_tokens, config.task.max_response_tokens = width, length
-    algorithm = algorithms()[case]
+    config.model.adapter = "lora" if case.endswith(ADAPTER) else "none"
+    algorithm = algorithms()[case.removesuffix(ADAPTER)]
     shape = memory.shape_of(model_config)
     held = memory.estimate(shape, config, algorithm.needs, device.type == "cuda")
-    foreseen = held.without_writing
+    foreseen = held.without_writing - held.held.get("the engine's weights", 0)  # there is none
     if foreseen > 0.9 * free_bytes(device):
         free = free_bytes(device)
         return {"why": f"needs {foreseen / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"}
-    _warm_up()
+    _warm_up(config.model.adapter)
     mark = PeakMemory()
     key = "memory/gpu0_peak_mb" if device.type == "cuda" else "memory/peak_mb"
     before = _resident_mb() if device.type == "cpu" else 0.0
     torch.manual_seed(0)
-    step = step_of(
-        algorithm, models.random_model(model_config, device, torch.float32), 0, copied=False
-    )
+    model = models.random_model(model_config, device, torch.float32)
+    if config.model.adapter == "lora":
+        model = adapters.adapted(model, config.model, 0)
+    step = step_of(algorithm, model, 0, copied=False)
     samples = random_samples(shape.vocabulary, prompts, group, width, length)
     times = []
     for _ in range(STEPS):
@@ -143,9 +150,12 @@ def measure(name: str, case: str) -> dict[str, Any]:
     }
 
 
-def _warm_up() -> None:
-    """What torch imports when a first optimiser steps is no part of a step's memory."""
+def _warm_up(adapter: str) -> None:
+    """What an adapter or a first optimiser's step has imported is no part of a step's memory."""
     import torch
+
+    if adapter == "lora":
+        import peft  # noqa: F401
 
     from experiments.learner.optimiser import Float32AdamW
 
@@ -172,7 +182,12 @@ def rows_of(shape: str, measured: dict[str, dict[str, Any]]) -> list[Row]:
         error = max(m["peak_mb"] / m["estimate_mb"], m["estimate_mb"] / m["peak_mb"])
         found.append(row(name, "peak and estimate, larger to smaller", [error], at_most=WITHIN))
         found.append(row(name, "time of a step", m["step_s"], "s"))
-        if most is not None and m is not most:
+        whole = measured.get(case.removesuffix(ADAPTER))
+        if case.endswith(ADAPTER) and whole is not None:
+            found.append(row(name, "peak to all weights", [m["peak_mb"] / whole["peak_mb"]]))
+            times = [one / other for one, other in zip(m["step_s"], whole["step_s"], strict=True)]
+            found.append(row(name, "time to all weights", times))
+        elif most is not None and m is not most:
             ratio = [m["peak_mb"] / most["peak_mb"]]
             goal = 1.0 if case.startswith("SPO") else None
             found.append(row(name, "peak to PPO with its own critic", ratio, at_most=goal))
