@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,22 @@ def read(folder: Path) -> Run:
     spent = table.filter(like="time/").diff().iloc[1:].to_numpy()
     column = dict(zip(table.filter(like="time/").columns, spent.T, strict=True))
     return Run(
-        name=folder.name,
+        name=", ".join([folder.name, *_told(config)]),
         parts={part: column[f"time/{part}_s"] for part in PARTS},
         total=column["time/total_s"] - column["time/evaluate_s"],
         waited=column.get("time/waited_judge_s", column["time/judge_s"]),
         pieces=config["train"]["prompts"],
         overlap=config.get("runtime", {}).get("overlap", False),
     )
+
+
+def _told(config: dict[str, Any]) -> Iterator[str]:
+    """What of a run's settings bears on its time, where it is not the default of a plain run."""
+    for key, plain in (("lag", 0), ("sync_every", 1), ("offline_share", 0.0)):
+        if config["train"].get(key, plain) != plain:
+            yield f"{key}={config['train'][key]}"
+    if config.get("runtime", {}).get("overlap", False):
+        yield "overlap"
 
 
 def loop_of(run: Run, steps: slice, **others: Any) -> Loop:

@@ -42,6 +42,7 @@ def test_a_run_in_turn_takes_the_sum_of_its_parts(tmp_path):
 
 def test_the_wait_for_a_judge_beside_the_engine_is_foretold(tmp_path):
     lines = scaling.of_runs([a_run(tmp_path / "run", overlap=True)])[2:]
+    assert lines[0].startswith("| run, overlap | 6.85 | ")
     # Of four pieces, a quarter of a second each, one is judged when the engine is done.
     assert "| … its wait for the judge | 0.20 | | | 0.25 | +0.05 s | | |" in lines
 
