@@ -7,6 +7,7 @@ what passes through for one test is wiped, so that no later test process inherit
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import select
 import struct
@@ -58,6 +59,11 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
+def _zeros(size: int) -> mmap.mmap:
+    """Memory of one's own that costs nothing until it is written to: each program needs it anew."""
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 class Channel:
     """The stream to the host. A process that reads its end exits: nobody waits for it.
 
@@ -67,7 +73,7 @@ class Channel:
 
     def __init__(self, source: int, sink: int) -> None:
         self.source, self.sink = source, sink
-        self._buffer, self._held = bytearray(_CHUNK), bytearray(_HELD_BYTES)
+        self._buffer, self._held = _zeros(_CHUNK), _zeros(_HELD_BYTES)
         self.held, self._held_since = 0, 0.0  # bytes, and the time of the first of them
         self._poll = select.poll()
         self._poll.register(source, select.POLLIN)
