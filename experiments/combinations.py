@@ -21,6 +21,8 @@ def check(config: RunConfig, needs: Needs) -> None:
     _check_engine(config.engine)
     if config.runtime.name == "torchrun":
         _check_torchrun(config, needs)
+    if config.runtime.name == "ray":
+        _check_ray(config)
     if config.model.adapter != "none":
         from experiments.learner.installed import check_peft
 
@@ -47,6 +49,18 @@ def _check_torchrun(c: RunConfig, needs: Needs) -> None:
             f"runtime=torchrun with algo={c.algo.name}: its moving average of the weights is not "
             "sharded; use runtime=sync"
         )
+
+
+def _check_ray(c: RunConfig) -> None:
+    if c.engine.name != "hf":
+        raise UserError(
+            f"runtime=ray with engine.name={c.engine.name}: vLLM in Ray's actors has not been run "
+            "yet; use engine=hf"
+        )
+    from importlib.util import find_spec
+
+    if find_spec("ray") is None:
+        raise UserError("runtime=ray: Ray is not installed; pip install -e '.[ray]'")
 
 
 def _check_engine(e: EngineConfig) -> None:

@@ -86,9 +86,14 @@ class EngineConfig:
 class RuntimeConfig:
     """How the run is spread over processes."""
 
-    name: Literal["sync", "torchrun"] = "sync"  # torchrun: over its processes, on one node
+    # torchrun: over its processes, on one node; ray: actors write and judge, this process learns
+    name: Literal["sync", "torchrun", "ray"] = "sync"
     # sync: what is written is judged while the rest is written; changes time, not results
     overlap: bool = True
+    # ray: a cluster that `ray start` began, HOST:PORT or auto; null: one of this run's own
+    address: str | None = None
+    engines: PositiveInt = 1  # ray: actors that write, each with a GPU where the model is on one
+    judges: PositiveInt = 1  # ray: actors that judge, each with a sandbox of sandbox.workers
 
 
 @dataclass

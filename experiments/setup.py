@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -27,7 +27,7 @@ from experiments.runs.ledger import Ledger
 from experiments.runs.records import Records
 from experiments.runtimes.alone import ALONE, Alone
 from experiments.runtimes.work import Work, working_parts
-from experiments.samples.environments import Environments, open_environments
+from experiments.samples.environments import Environments
 from experiments.samples.initial_values import InitialValues
 from experiments.samples.kept import KeptSamples
 from experiments.samples.prompts import Prompts, encode_prompts
@@ -48,6 +48,7 @@ class Parts:
     tokenizer: object
     sandbox: Environments  # its sandbox, by name and strength
     rollouts: Rollouts | Recorded
+    ahead: Callable[[int], None]  # begins a batch, and those after it, where that can be
     kept: KeptSamples | None
     monitor: Monitor  # of the behaviour policy's engine against the learner
     judge: Environment  # of training responses; the budget counts its work
@@ -80,7 +81,7 @@ def build(config: RunConfig, records: Records, ranks: Alone = ALONE) -> Iterator
     model, tokenizer = models.load(config.model)
     weights = models.fingerprint(model)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    with open_environments(config) as environments:
+    with ranks.environments(config) as environments:
         ledger = Ledger()
         work = working_parts(config, model, tokenizer, environments, ranks, ledger)
         learner, environments = work.learner, work.environments
@@ -105,25 +106,27 @@ def build(config: RunConfig, records: Records, ranks: Alone = ALONE) -> Iterator
         records.problems(_asked(eval_prompts, task))
         engine = work.engine
         records.describe(engine=engine.described)
+        rollouts = open_batches(
+            config,
+            task,
+            train,
+            engine,
+            judge,
+            environments,
+            tokenizer,
+            ledger,
+            records.folder.name,
+            algorithm.needs,
+            partial(weights_version, learner.model),
+        )
         yield Parts(
             learner=learner,
             writer=work.writer,
             eval_engine=work.eval_engine,
             tokenizer=tokenizer,
             sandbox=environments,
-            rollouts=open_batches(
-                config,
-                task,
-                train,
-                engine,
-                judge,
-                environments,
-                tokenizer,
-                ledger,
-                records.folder.name,
-                algorithm.needs,
-                partial(weights_version, learner.model),
-            ),
+            rollouts=rollouts,
+            ahead=ranks.ahead(work.writer, rollouts, config.steps),
             kept=KeptSamples(records.folder, judge.version) if config.train.keep_samples else None,
             monitor=Monitor(config, engine, learner, train),
             judge=judge,

@@ -190,6 +190,7 @@ def _train_step(
     if parts.initial_values:
         left = config.steps - step + 1
         parts.initial_values.reference.look_ahead(parts.rollouts.coming, left)
+    parts.ahead(step)
     samples = parts.rollouts.collect(step)
     parts.writer.check(samples)
     if parts.kept:

@@ -59,6 +59,19 @@ class Writer:
                     "engine does not hold what it was given"
                 )
 
+    def weights_of(self, batch: int, step: int) -> nn.Module | None:
+        """What is to write `batch`, `step` being the next to be trained on; None: not trained yet.
+
+        The same module may hold other weights once `step` has been followed.
+        """
+        if self.config.lag:
+            at = batch - step - 1 - (self.config.lag - len(self._coming))
+            if at < 0:
+                return self.engine.model
+            return self._coming[at] if at < len(self._coming) else None
+        every = self.config.sync_every
+        return self.engine.model if (batch - 1) // every == (step - 1) // every else None
+
     def follow(self, step: int) -> bool:
         """Batch `step` has been trained on → whether the engine took other weights."""
         if self.config.lag:

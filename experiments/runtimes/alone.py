@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from experiments.config import RunConfig
+    from experiments.engines.base import Engine
+    from experiments.engines.writer import Writer
+    from experiments.samples.environments import Environments
 
 Item = TypeVar("Item")
 
@@ -35,6 +41,24 @@ class Alone:
     def from_main(self, value: Callable[[], Tensor]) -> Tensor:
         """What the main rank's `value` gives, on every rank."""
         return value()
+
+    def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
+        """What judges, until the block is left. Raises UserError."""
+        from experiments.samples.environments import open_environments
+
+        return open_environments(config)
+
+    def engines(
+        self, config: RunConfig, model: nn.Module, tokenizer: object
+    ) -> Callable[[nn.Module], Engine]:
+        """What makes an engine of a module shaped as `model`. Raises UserError."""
+        from experiments.engines.select import open_engines
+
+        return open_engines(config, model, tokenizer)
+
+    def ahead(self, writer: Writer, rollouts: Any, steps: int) -> Callable[[int], None]:
+        """To be called before a batch is collected: begins it and those after, where it can."""
+        return lambda step: None
 
 
 ALONE = Alone()

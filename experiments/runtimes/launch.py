@@ -1,4 +1,4 @@
-"""From `runtime` to a run: in this process, or as one of torchrun's ranks."""
+"""From `runtime` to a run: in this process, beside Ray's actors, or as one of torchrun's ranks."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def check_started(config: RunConfig) -> None:
             "runtime=torchrun: torchrun starts such a run: "
             "torchrun --nproc-per-node N run.py runtime=torchrun ..."
         )
-    if config.runtime.name == "sync" and ranks > 1:
+    if config.runtime.name != "torchrun" and ranks > 1:
         raise UserError(
-            f"runtime=sync under torchrun with {ranks} processes would be {ranks} equal runs; "
-            "add runtime=torchrun"
+            f"runtime={config.runtime.name} under torchrun with {ranks} processes would be "
+            f"{ranks} equal runs; add runtime=torchrun"
         )
 
 
@@ -42,6 +42,14 @@ def train(config: RunConfig, folder: Path | None = None, label: str = "") -> Out
 
     if config.runtime.name == "sync":
         return trainer.train(config, folder, label)
+    if config.runtime.name == "ray":
+        from experiments.runtimes.cluster import Cluster
+
+        cluster = Cluster(config)
+        try:
+            return trainer.train(config, folder, label, cluster)
+        finally:
+            cluster.stop()
     from experiments.runtimes.ranks import Ranks
 
     if int(os.environ["RANK"]):

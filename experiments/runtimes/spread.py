@@ -7,15 +7,15 @@ each judge knows what was said of its problems before, and the counters are thos
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from envs.environment import Environment, JudgeStats, Submission
-from envs.problem import Judgement, Problem
+from envs.environment import Environment, Submission
+from envs.problem import Problem
 from experiments.engines.base import Completion, Engine, Sampling, Written
+from experiments.runtimes.judges import Bench, Judged, Known, SplitJudge
 from experiments.runtimes.ranks import Ranks
 from experiments.samples.sample import PromptedProblem, Sample
-from experiments.seeds import seed_for
 
 if TYPE_CHECKING:
     from experiments.runtimes.work import Work
@@ -88,17 +88,13 @@ class SpreadEngine(Engine):
         return self.ranks.gather(guarded(lambda: self.engine.generate(*work) if work[0] else []))
 
 
-class Judges:
+class Judges(Bench):
     """On every rank: the environments that the main rank asked for, by number."""
 
     def __init__(self, ranks: Ranks, make: Callable[[], Environment]) -> None:
-        self.ranks, self._make, self.made = ranks, make, []
-        self._told: list[dict[str, dict]] = []
+        super().__init__(make)
+        self.ranks = ranks
         ranks.targets["judges"] = self
-
-    def add(self) -> None:
-        self.made.append(self._make())
-        self._told.append({})
 
     def work(self, number: int, parts: list[list[Submission]] | None = None) -> list[Found]:
         """Judge this rank's part of what the main rank hands out."""
@@ -106,66 +102,24 @@ class Judges:
 
         own: list[Any] = [None]
         dist.scatter_object_list(own, parts, src=0)
-        return self.ranks.gather(guarded(lambda: self._judged(number, own[0])))
-
-    def _judged(self, number: int, own: list[Submission]) -> tuple[list[Judgement], dict, dict]:
-        judge = self.made[number]
-        before = asdict(judge.stats)
-        judgements = judge.judge(own) if own else []
-        spent = {name: value - before[name] for name, value in asdict(judge.stats).items()}
-        return judgements, spent, self._learnt(number)
-
-    def _learnt(self, number: int) -> dict[str, dict]:
-        """What the judge knows that it had not told yet."""
-        if not hasattr(self.made[number], "state_dict"):
-            return {}
-        now, told = self.made[number].state_dict(), self._told[number]
-        self._told[number] = now
-        return {
-            part: {k: v for k, v in known.items() if told.get(part, {}).get(k) != v}
-            for part, known in now.items()
-        }
-
-    def know(self, number: int, state: dict[str, dict]) -> None:
-        self.made[number].load_state_dict(state)
-        self._told[number] = state
+        return self.ranks.gather(guarded(lambda: self.judged(number, own[0])))
 
 
-class SpreadJudge:
+class SpreadJudge(SplitJudge):
     """On the main rank: one environment whose work all ranks do."""
 
     def __init__(self, ranks: Ranks, judges: Judges) -> None:
         ranks.call("judges", "add")
         self.ranks, self.number = ranks, len(judges.made) - 1
         inner = judges.made[-1]
-        self.version, self.stats = inner.version, JudgeStats()
-        if hasattr(inner, "state_dict"):
-            self._known = inner.state_dict()
-            self.state_dict, self.load_state_dict = self._state, self._load
+        known = inner.state_dict() if hasattr(inner, "state_dict") else None
+        super().__init__(ranks.size, inner.version, known)
 
-    def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
-        size = self.ranks.size
-        owners = [seed_for("judge", s.problem.hash) % size for s in submissions]
-        parts = [
-            [s for s, owner in zip(submissions, owners, strict=True) if owner == rank]
-            for rank in range(size)
-        ]
-        found = self.ranks.call("judges", "work", self.number, mine=(self.number, parts))
-        results = []
-        for judgements, spent, learnt in collected(found):
-            results.append(iter(judgements))
-            for name, value in spent.items():
-                setattr(self.stats, name, getattr(self.stats, name) + value)
-            for part, known in learnt.items():
-                self._known[part] |= known
-        return [next(results[owner]) for owner in owners]
+    def work(self, parts: list[list[Submission]]) -> list[Judged]:
+        return collected(self.ranks.call("judges", "work", self.number, mine=(self.number, parts)))
 
-    def _state(self) -> dict[str, dict]:
-        return {part: dict(known) for part, known in self._known.items()}
-
-    def _load(self, state: dict[str, dict]) -> None:
+    def tell(self, state: Known) -> None:
         self.ranks.call("judges", "know", self.number, state)
-        self._known = {part: dict(known) for part, known in state.items()}
 
 
 class Announced:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from envs.named import load
 from experiments.engines.base import Engine
-from experiments.engines.select import open_engines, written_from
+from experiments.engines.select import written_from
 from experiments.engines.writer import Writer
 from experiments.learner import models
 from experiments.learner.learner import Learner
@@ -48,7 +48,7 @@ def working_parts(
     behaviour = models.own_copy(trained) if config.train.stale else trained
     asks = algorithm.needs.initial_value != "none"
     base = models.frozen_copy(model) if asks and ranks.sharded else None
-    engine_of = open_engines(config, model, tokenizer)
+    engine_of = ranks.engines(config, model, tokenizer)
     learner = Learner(
         policy,
         tokenizer.pad_token_id,

@@ -75,6 +75,21 @@ class Rollouts:
         self._draw(count)
         return list(itertools.islice(self._drawn, count))
 
+    def planned(
+        self, batch: int, step: int
+    ) -> tuple[list[PromptedProblem], list[list[int]]] | None:
+        """The prompts of a batch and its responses' seeds, `step` being the next to be collected.
+
+        None where batches before it decide on them (groups that make way, samples that are used
+        again), or where it is not known yet how many programs of the data set stand beside them.
+        """
+        train = self.config.train
+        if self.replay is not None or train.resample_zero_variance or self.offline is not None:
+            return None
+        size, first = train.prompts, (batch - step) * train.prompts
+        prompts = self.coming(batch - step + 1)[first:]
+        return prompts, self._seeds(batch, [train.group_size] * size, 0)
+
     def collect(self, step: int) -> list[Sample]:
         """Judged samples, each prompt's group adjacent: fresh ones, replayed, offline.
 
@@ -147,10 +162,7 @@ class Rollouts:
     def _fresh(
         self, prompts: list[PromptedProblem], counts: list[int], step: int, first_row: int
     ) -> list[list[Sample]]:
-        seeds = [
-            [seed_for(self.config.seed, "train", step, row, i) for i in range(count)]
-            for row, count in enumerate(counts, first_row)
-        ]
+        seeds = self._seeds(step, counts, first_row)
         reward, overlap = self.config.task.reward, self.config.runtime.overlap
         responder = Responder(self.engine, self.judge, self.tokenizer, reward, overlap, self.ledger)
         origin = Origin("policy", self.run, step)
@@ -158,3 +170,9 @@ class Rollouts:
         self.ledger.counts.generated_tokens += sum(len(c.tokens) for c in written)
         rest = iter(samples)
         return [[next(rest) for _ in of] for of in seeds]
+
+    def _seeds(self, step: int, counts: list[int], first_row: int) -> list[list[int]]:
+        return [
+            [seed_for(self.config.seed, "train", step, row, i) for i in range(count)]
+            for row, count in enumerate(counts, first_row)
+        ]

@@ -10,7 +10,7 @@ from experiments.config import TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.engines.writer import Writer
 from experiments.learner.models import fingerprint, frozen_copy
-from experiments.learner.weights import weights_changed
+from experiments.learner.weights import weights_changed, weights_version
 from experiments.samples.sample import Origin, PromptedProblem, Sample
 
 STEPS = 9
@@ -52,6 +52,31 @@ def test_synced_once_in_n_batches_the_lag_is_a_saw_tooth(tiny):
     wrote, trained, lags = run(tiny, writer_of(tiny, sync_every=4))
     assert wrote == [trained[i - i % 4] for i in range(STEPS)]
     assert lags == [i % 4 for i in range(STEPS)]
+
+
+@pytest.mark.parametrize("options", [{"lag": 1}, {"lag": 3}, {"sync_every": 4}, {}])
+def test_what_is_to_write_a_batch_is_told_as_soon_as_it_is_trained(tiny, options):
+    writer, told, wrote = writer_of(tiny, **options), {}, []
+    for step in range(1, STEPS + 1):
+        for batch in range(step, STEPS + 1):
+            if (weights := writer.weights_of(batch, step)) is not None:
+                seen = told.setdefault(batch, (step, version_and_sum(weights)))
+                assert seen[1] == version_and_sum(weights)
+        writer.begin(step)
+        wrote.append(version_and_sum(writer.engine.model))
+        train(tiny)
+        writer.follow(step)
+    assert [told[batch][1] for batch in range(1, STEPS + 1)] == wrote
+    # a batch may be begun once its writer is trained, which is so many batches before its turn
+    first = [step for step, _ in told.values()]
+    assert first == [max(1, version + 1) for version, _ in wrote]
+
+
+def version_and_sum(weights):
+    """Whatever holds them: a model, or a snapshot without names."""
+    return weights_version(weights), [
+        float(p.detach().double().sum()) for p in weights.parameters()
+    ]
 
 
 @pytest.mark.parametrize("options", [{"lag": 3}, {"sync_every": 4}, {}])

@@ -19,10 +19,11 @@ class Writer:
     """Writes the prompt's number; remembers the seeds."""
 
     def __init__(self):
-        self.seeds = []
+        self.seeds, self.asked = [], []
 
     def generate(self, prompts, seeds, sampling, finished=None):
         self.seeds += [seed for group in seeds for seed in group]
+        self.asked.append((list(prompts), seeds))
         pairs = zip(prompts, seeds, strict=True)
         return [
             [SimpleNamespace(tokens=(p[1],), logps=(0.0,)) for _ in group] for p, group in pairs
@@ -76,3 +77,30 @@ def test_a_group_of_one_never_has_a_spread():
         UserError, match=r"train.resample_zero_variance=true with train.group_size=1"
     ):
         config_of(["algo=sft", "train.group_size=1", "train.resample_zero_variance=true"])
+
+
+def planning(*overrides):
+    config = config_of(["algo=dapo", "train.prompts=2", "train.group_size=2", *overrides])
+    return Rollouts(config, PROBLEMS, Writer(), None, None, None, Ledger(), "run")
+
+
+def test_a_planned_batch_is_what_the_engine_is_asked_for_when_its_turn_comes(monkeypatch):
+    def judged(owners, *_):
+        return [SimpleNamespace(prompt=owner, reward=1.0) for owner in owners]
+
+    monkeypatch.setattr(responses, "judge_completions", judged)
+    drawn, planned = planning(), {}
+    for step in range(1, 8):
+        for batch in range(step, step + 3):
+            prompts, seeds = drawn.planned(batch, step)
+            asked = ([prompt.tokens for prompt in prompts], seeds)
+            assert planned.setdefault(batch, asked) == asked
+        drawn.collect(step)
+        assert drawn.engine.asked[-1] == planned[step]
+
+
+def test_a_batch_that_hangs_on_those_before_is_not_planned():
+    assert planning("train.resample_zero_variance=true").planned(2, 1) is None
+    used_again = planning()
+    used_again.replay = object()
+    assert used_again.planned(2, 1) is None

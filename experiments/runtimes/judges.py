@@ -1,0 +1,102 @@
+"""Judges that work apart from the loop, in other processes.
+
+A program goes to the judge that its problem belongs to, so that each knows what was said of its
+problems before, and all of them count as one would. What a judge learnt and spent comes back with
+its judgements; so the loop's side holds all that is known, up to what it has taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+
+from envs.environment import Environment, JudgeStats, Submission
+from envs.problem import Judgement, Problem
+from experiments.seeds import seed_for
+
+Known = dict[str, dict]  # an environment's `state_dict`
+Judged = tuple[list[Judgement], dict[str, float], Known]  # what it spent, what it has learnt
+
+
+def owner(problem: Problem, judges: int) -> int:
+    """Which of them judges the problem's programs."""
+    return seed_for("judge", problem.hash) % judges
+
+
+def merge(known: Known, learnt: Known) -> None:
+    """Add what was learnt to what is known, in place."""
+    for part, new in learnt.items():
+        known[part] = known.get(part, {}) | new
+
+
+class Bench:
+    """Environments that are alike, by number, where the work is done."""
+
+    def __init__(self, make: Callable[[], Environment]) -> None:
+        self._make, self.made = make, []
+        self._told: list[Known] = []
+
+    def add(self) -> None:
+        self.made.append(self._make())
+        self._told.append({})
+
+    def judged(self, number: int, own: Sequence[Submission]) -> Judged:
+        judge = self.made[number]
+        before = asdict(judge.stats)
+        judgements = judge.judge(own) if own else []
+        spent = {name: value - before[name] for name, value in asdict(judge.stats).items()}
+        return judgements, spent, self._learnt(number)
+
+    def _learnt(self, number: int) -> Known:
+        """What the judge knows that it had not told yet."""
+        if not hasattr(self.made[number], "state_dict"):
+            return {}
+        now, told = self.made[number].state_dict(), self._told[number]
+        self._told[number] = now
+        return {
+            part: {k: v for k, v in known.items() if told.get(part, {}).get(k) != v}
+            for part, known in now.items()
+        }
+
+    def know(self, number: int, state: Known) -> None:
+        self.made[number].load_state_dict(state)
+        self._told[number] = state
+
+
+class SplitJudge:
+    """On the loop's side: one environment whose work `size` judges do."""
+
+    def __init__(self, size: int, version: str, known: Known | None) -> None:
+        """`known`: what such an environment knows when it is new; None where it never learns."""
+        self.size, self.version, self.stats, self.known = size, version, JudgeStats(), known
+        if known is not None:
+            self.state_dict, self.load_state_dict = self._state, self._load
+
+    def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
+        owners = [owner(s.problem, self.size) for s in submissions]
+        parts = [
+            [s for s, by in zip(submissions, owners, strict=True) if by == rank]
+            for rank in range(self.size)
+        ]
+        results = []
+        for judgements, spent, learnt in self.work(parts):
+            results.append(iter(judgements))
+            for name, value in spent.items():
+                setattr(self.stats, name, getattr(self.stats, name) + value)
+            merge(self.known, learnt)
+        return [next(results[by]) for by in owners]
+
+    def work(self, parts: list[list[Submission]]) -> Iterable[Judged]:
+        """Each judge's part, judged."""
+        raise NotImplementedError
+
+    def tell(self, state: Known) -> None:
+        """Have every judge know this and nothing else."""
+        raise NotImplementedError
+
+    def _state(self) -> Known:
+        return {part: dict(known) for part, known in self.known.items()}
+
+    def _load(self, state: Known) -> None:
+        self.tell(state)
+        self.known = {part: dict(known) for part, known in state.items()}

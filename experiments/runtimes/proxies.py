@@ -1,0 +1,202 @@
+"""An engine and a judge whose work Ray's actors do, and batches that are begun ahead of the loop.
+
+A batch's responses depend on weights, prompts and seeds alone, and its verdicts on those and on
+what was judged before it, in order. So a batch may be written and judged as soon as the weights
+that are to write it exist, while the loop trains on those before: results and counts are those of
+one thing after another. The loop's side takes what a batch has cost and taught when the loop comes
+to it; a checkpoint therefore knows nothing of what is in flight, and a run that goes on has it
+written and judged again, to the same bits, from the writer's weights that checkpoints hold.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import ray
+
+from envs.environment import Submission
+from experiments.engines.base import Completion, Engine, Sampling, Written
+from experiments.learner.weights import plain_weights, weights_version
+from experiments.runtimes.actors import submissions
+from experiments.runtimes.crew import Call, Crew
+from experiments.runtimes.judges import Judged, Known, SplitJudge, merge, owner
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from experiments.engines.writer import Writer
+    from experiments.samples.rollouts import Rollouts
+    from experiments.samples.sample import PromptedProblem
+
+HELD = 3  # versions of the weights: the base, the behaviour policy and the trained one
+
+
+class Weights:
+    """A run's weights in the object store, by version, each put there once."""
+
+    def __init__(self) -> None:
+        self._refs: OrderedDict[int, Any] = OrderedDict()
+
+    def of(self, model: nn.Module) -> tuple[int, Any]:
+        """(version, reference to its tensors as bytes)"""
+        version = weights_version(model)
+        if version not in self._refs:
+            import torch
+
+            tensors = (value.cpu().contiguous().view(-1) for _, value in plain_weights(model))
+            self._refs[version] = ray.put([t.view(torch.uint8).numpy() for t in tensors])
+        self._refs.move_to_end(version)
+        while len(self._refs) > HELD:  # calls that are under way keep theirs
+            self._refs.popitem(last=False)
+        return version, self._refs[version]
+
+
+class RayEngine(Engine):
+    """Writes with the weights of `model`; every so-many-th prompt goes to the same actor."""
+
+    def __init__(
+        self, crew: Crew, name: str, told: str, weights: Weights, model: nn.Module
+    ) -> None:
+        self.crew, self.name, self._told = crew, name, told
+        self.weights, self.model = weights, model
+        self._begun: dict[tuple, list[Call]] = {}
+
+    @property
+    def described(self) -> str:
+        return f"{self._told}, in {len(self.crew.actors)} of Ray's actors"
+
+    def sync(self, model: nn.Module) -> None:
+        """The actors take them from the object store when they write next."""
+        self._copy(model)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[Sequence[int]],
+        sampling: Sampling,
+        finished: Callable[[Sequence[Written]], None] | None = None,
+    ) -> list[list[Completion]]:
+        key = _key(self.version, prompts, seeds)
+        calls = self._begun.pop(key, None) or self._start(self.model, prompts, seeds, sampling)
+        size, groups = len(calls), [[] for _ in prompts]
+        for first, call in enumerate(calls):
+            groups[first::size] = call.result().groups
+            if finished:
+                finished(
+                    [
+                        (prompt, number, completion)
+                        for prompt in range(first, len(groups), size)
+                        for number, completion in enumerate(groups[prompt])
+                    ]
+                )
+        return groups
+
+    def begin(
+        self,
+        model: nn.Module,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[Sequence[int]],
+        sampling: Sampling,
+    ) -> list[Call]:
+        """Have the weights of `model` write what will be asked for later."""
+        calls = self._start(model, prompts, seeds, sampling)
+        self._begun[_key(weights_version(model), prompts, seeds)] = calls
+        return calls
+
+    def _start(
+        self,
+        model: nn.Module,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[Sequence[int]],
+        sampling: Sampling,
+    ) -> list[Call]:
+        size = min(len(self.crew.actors), len(prompts))
+        trained = next(self.model.parameters()).requires_grad
+        with self.crew.asking():
+            given = (*self.weights.of(model), trained)
+        return [
+            self.crew.call(i, "write", *given, prompts[i::size], seeds[i::size], sampling)
+            for i in range(size)
+        ]
+
+
+class RayJudge(SplitJudge):
+    """One environment whose work all judge actors do, as their number `number`."""
+
+    def __init__(self, crew: Crew, number: int, version: str, known: Known | None) -> None:
+        own = None if known is None else {part: dict(of) for part, of in known.items()}
+        super().__init__(len(crew.actors), version, own)
+        self.crew, self.number = crew, number
+        # (calls of the engines, what each judge has of them, calls of the judges)
+        self._begun: deque[tuple[list[Call], list[list], list[Call]]] = deque()
+
+    def begin(self, prompts: Sequence[PromptedProblem], written: list[Call]) -> None:
+        """Have judged what the engines are to write, before anything else that is to be judged."""
+        owned = [
+            [(i, p.problem) for i, p in enumerate(prompts) if owner(p.problem, self.size) == j]
+            for j in range(self.size)
+        ]
+        calls = [
+            self.crew.call(j, "judge_written", self.number, own, *written)
+            for j, own in enumerate(owned)
+        ]
+        self._begun.append((written, owned, calls))
+
+    def work(self, parts: list[list[Submission]]) -> list[Judged]:
+        if not self._begun:
+            calls = [self.crew.call(j, "judge", self.number, part) for j, part in enumerate(parts)]
+            return [call.result()[0] for call in calls]
+        written, owned, calls = self._begun.popleft()
+        results = [call.value for call in written]
+        if any(_differ(submissions(own, results), p) for own, p in zip(owned, parts, strict=True)):
+            raise RuntimeError("other responses are to be judged than those that were begun")
+        return [call.result()[0] for call in calls]
+
+    def tell(self, state: Known) -> None:
+        self.crew.all("know", self.number, state)
+
+    def known_to(self, finished: Sequence[Call]) -> Known | None:
+        """What an actor knows after these calls, whose results are still to be taken."""
+        if self.known is None:
+            return None
+        known = self._state()
+        for call in finished:
+            if call.args[0] == self.number and call.method != "know":
+                merge(known, call.peek()[0][2])
+        return known
+
+
+class Ahead:
+    """Begins each batch as soon as the weights that are to write it exist, in order.
+
+    So at most max(train.lag + 1, train.sync_every) batches are in flight, and each is written by
+    the weights that `train.lag` and `train.sync_every` say.
+    """
+
+    def __init__(self, writer: Writer, rollouts: Rollouts, steps: int) -> None:
+        self.writer, self.rollouts, self.steps = writer, rollouts, steps
+        self._begun = 0  # the last batch that was
+
+    def __call__(self, step: int) -> None:
+        """Batch `step` is the next to be collected."""
+        for batch in range(max(step, self._begun + 1), self.steps + 1):
+            weights = self.writer.weights_of(batch, step)
+            asked = self.rollouts.planned(batch, step)
+            if weights is None or asked is None:
+                return
+            (prompts, seeds), rollouts = asked, self.rollouts
+            tokens = [prompt.tokens for prompt in prompts]
+            written = rollouts.engine.begin(weights, tokens, seeds, rollouts.sampling)
+            rollouts.judge.begin(prompts, written)
+            self._begun = batch
+
+
+def _key(version: int, prompts: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]]) -> tuple:
+    return version, tuple(map(tuple, prompts)), tuple(map(tuple, seeds))
+
+
+def _differ(begun: list[Submission], asked: list[Submission]) -> bool:
+    told = [[(s.problem.hash, s.response) for s in of] for of in (begun, asked)]
+    return told[0] != told[1]

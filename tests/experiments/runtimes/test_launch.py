@@ -1,0 +1,48 @@
+"""What runtime=ray goes with, before anything heavy starts."""
+
+import importlib.util
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.compose import config_of as composed
+from experiments.errors import UserError
+from tests.experiments.compose import config as config_of
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Whether Ray is installed, as far as a run can see."""
+
+    def is_installed(ray):
+        known = importlib.util.find_spec
+        spec = SimpleNamespace() if ray else None
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *of: spec if name == "ray" else known(name, *of),
+        )
+
+    return is_installed
+
+
+def test_without_ray_one_line_says_how_to_get_it(found):
+    found(False)
+    with pytest.raises(UserError, match=r"pip install -e '\.\[ray\]'"):
+        config_of("runtime=ray")
+
+
+def test_keys_of_ray_are_refused_where_they_would_do_nothing(found):
+    found(True)
+    given = ["runtime.engines=2", "runtime.judges=3", "runtime.address=auto"]
+    for key in given:
+        with pytest.raises(UserError, match=key.partition("=")[0]):
+            composed([key])
+    runtime = composed(["runtime=ray", *given]).runtime
+    assert (runtime.engines, runtime.judges, runtime.address) == (2, 3, "auto")
+
+
+def test_an_engine_that_was_not_run_in_actors_is_refused(found):
+    found(True)
+    with pytest.raises(UserError, match="engine=hf"):
+        config_of("runtime=ray", "engine=vllm")
