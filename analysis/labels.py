@@ -12,7 +12,7 @@ Settings = dict[str, Any]  # dotted key → value
 LONGEST = 48  # characters of a label that still names every difference
 LONGEST_VALUE = 24
 SAYING = ("algo", "train", "task", "model", "eval", "steps")
-OF_MACHINE = ("micro_batch", "threads", "device", "dtype")
+OF_MACHINE = ("micro_batch", "micro_tokens", "threads", "device", "dtype")
 
 
 def distinguish(name: str, settings: Sequence[Settings]) -> list[str]:

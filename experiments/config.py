@@ -142,6 +142,8 @@ class TrainConfig:
     truncation: Literal["reward_as_is", "mask"] = "reward_as_is"
     # responses in one forward and backward; changes memory, not results
     micro_batch: PositiveInt = 64
+    # tokens in one, padding and prompts included, however many responses; null: micro_batch holds
+    micro_tokens: PositiveInt | None = None
     # of the learning rates, after warm-up
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: NonNegativeInt = 5

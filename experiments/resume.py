@@ -29,6 +29,7 @@ MAY_CHANGE = (
     "engine.batch_size",
     "model.threads",
     "train.micro_batch",
+    "train.micro_tokens",
     "train.checkpoint_every",
     "train.keep_checkpoints",
     "train.keep_best",

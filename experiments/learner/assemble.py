@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,26 +35,48 @@ def pack(samples: Sequence[Sample], pad: int, device: torch.device) -> Tokens:
     )
 
 
-def micro_batches(tokens: Tokens, size: int) -> Iterator[Tensor]:
+def micro_batches(tokens: Tokens, size: int, most: int | None = None) -> Iterator[Tensor]:
     """Rows of at most `size` responses: whole prompts, of like length together.
 
     A prompt is read once in each micro-batch that has responses to it, and padding is paid for:
-    so a prompt's responses are not cut apart unless they are too many.
+    so a prompt's responses are not cut apart unless they are too many. With `most`, a micro-batch
+    takes no more tokens, prompts and padding included, unless a single response has more.
     """
-    lengths = tokens.mask.sum(-1)
-    longest = torch.zeros(len(tokens.prompts), dtype=lengths.dtype, device=lengths.device)
-    longest = longest.scatter_reduce(0, tokens.prompt_of, lengths, "amax")
-    part: list[Tensor] = []
-    for prompt in longest.argsort(stable=True):
-        rows = (tokens.prompt_of == prompt).nonzero().squeeze(-1)
-        if part and sum(map(len, part)) + len(rows) > size:
-            yield torch.cat(part)
+    prompts, lengths = tokens.prompt_mask.sum(-1).tolist(), tokens.mask.sum(-1).tolist()
+    groups: dict[int, list[int]] = {prompt: [] for prompt in range(len(prompts))}
+    for row, prompt in enumerate(prompt_of := tokens.prompt_of.tolist()):
+        groups[prompt].append(row)
+
+    def fits(rows: list[int]) -> bool:
+        if most is None or len(rows) > size:
+            return len(rows) <= size
+        read = {prompt_of[row] for row in rows}
+        widths = max(prompts[p] for p in read), max(lengths[row] for row in rows)
+        return len(read) * widths[0] + len(rows) * widths[1] <= most
+
+    part: list[int] = []
+    for rows in sorted(
+        filter(None, groups.values()), key=lambda rows: max(lengths[row] for row in rows)
+    ):
+        if part and not fits(part + rows):
+            yield torch.tensor(part, device=tokens.mask.device)
             part = []
-        *whole, last = rows.split(size)
-        yield from whole
-        part.append(last)
+        if most is not None and not fits(rows):
+            rows = sorted(rows, key=lambda row: lengths[row])
+        *whole, last = _cut(rows, fits)
+        yield from (torch.tensor(rows, device=tokens.mask.device) for rows in whole)
+        part += last
     if part:
-        yield torch.cat(part)
+        yield torch.tensor(part, device=tokens.mask.device)
+
+
+def _cut(rows: list[int], fits: Callable[[list[int]], bool]) -> Iterator[list[int]]:
+    """Parts of these rows, in order, each as long as fits, and one row at the least."""
+    start = 0
+    for end in range(1, len(rows) + 1):
+        if end == len(rows) or not fits(rows[start : end + 1]):
+            yield rows[start:end]
+            start = end
 
 
 def whole_groups(rows: Tensor, group_size: int) -> bool:

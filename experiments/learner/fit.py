@@ -111,9 +111,10 @@ def smaller_pieces(
     """
     halved: dict[str, int] = {}
     while (found := estimate(shape, config, needs, device.type == "cuda")).total > free:
-        if found.largest_phase == ACTIVATIONS and config.train.micro_batch > 1:
-            pieces = halved["train.micro_batch"] = config.train.micro_batch // 2
-            config = replace(config, train=replace(config.train, micro_batch=pieces))
+        name = "micro_batch" if config.train.micro_tokens is None else "micro_tokens"
+        if found.largest_phase == ACTIVATIONS and getattr(config.train, name) > 1:
+            pieces = halved[f"train.{name}"] = getattr(config.train, name) // 2
+            config = replace(config, train=replace(config.train, **{name: pieces}))
         elif found.largest_phase == WRITING and config.engine.batch_size > 1:
             pieces = halved["engine.batch_size"] = config.engine.batch_size // 2
             config = replace(config, engine=replace(config.engine, batch_size=pieces))

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from algorithms.base import Algorithm, Batch, PolicyOutput
 from experiments.config import TrainConfig
 from experiments.learner.adapters import load_trained, trained_state
-from experiments.learner.assemble import micro_batches, narrow, orders, pack, whole_groups
+from experiments.learner.assemble import narrow, orders, pack, whole_groups
 from experiments.learner.average import MovingAverage
 from experiments.learner.metrics import common_metrics, whole_step
 from experiments.learner.models import critic_of, reference_of
 from experiments.learner.optimiser import Float32AdamW, groups_of, learning_rate_factor
 from experiments.learner.scoring import Critic, Tokens, response_hidden, scalar_head, score
 from experiments.learner.shards import gathered, optimiser_part, whole, whole_tree
-from experiments.learner.sharing import by_parts, my_micro_batches, rows_at_once
+from experiments.learner.sharing import by_parts, my_pieces, pieces
 from experiments.learner.weights import weights_are, weights_changed, weights_version
 from experiments.learner.writers import who_wrote
 from experiments.runs.interrupts import held
@@ -162,7 +162,7 @@ class Learner:
         """
         if not (self.algorithm.needs.by_group and bool(batch.keep.all())):
             return False
-        parts = micro_batches(tokens, rows_at_once(tokens, self.config.micro_batch, self.ranks))
+        parts = pieces(tokens, self.config, self.ranks)
         return all(whole_groups(rows, batch.group_size) for rows in parts)
 
     def _assemble(
@@ -206,7 +206,7 @@ class Learner:
             given = (tokens.rows(rows), self.config.temperature, None, "none")
             return gathered(model, score, *given).logp
 
-        return by_parts(logp, tokens, self.config.micro_batch, self.ranks)
+        return by_parts(logp, tokens, self.config, self.ranks)
 
     @torch.no_grad()
     def _values(self, tokens: Tokens, _: Batch | None = None) -> Tensor:
@@ -217,7 +217,7 @@ class Learner:
             hidden = gathered(self.model, response_hidden, part)
             return self.value_head(hidden.float()).squeeze(-1)
 
-        return by_parts(values, tokens, self.config.micro_batch, self.ranks)
+        return by_parts(values, tokens, self.config, self.ranks)
 
     def _learn_values(self, tokens: Tokens, batch: Batch) -> Tensor:
         """The critic's values, (batch, time), and its gradients, from one pass.
@@ -232,7 +232,7 @@ class Learner:
             self._critic_backward(now, self.algorithm.prepare(micro), mine)
             return now.detach()
 
-        return by_parts(values, tokens, self.config.micro_batch, self.ranks)
+        return by_parts(values, tokens, self.config, self.ranks)
 
     def _critic_backward(self, values: Tensor, batch: Batch, mine: bool) -> None:
         self._backward(self.algorithm.critic_loss(values, batch), mine)
@@ -265,8 +265,7 @@ class Learner:
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
         online, fresh = int(batch.online.sum()), int(batch.fresh.sum())
         counts = (online, fresh, len(batch.online) - online)
-        size = self.config.micro_batch
-        for rows, mine in my_micro_batches(tokens.rows(kept), size, self.ranks):
+        for rows, mine in my_pieces(tokens.rows(kept), self.config, self.ranks):
             part = tokens.rows(kept[rows])
             micro = narrow(batch.rows(rows), part.mask.shape[1])
             output = self._output(part, micro, mine)

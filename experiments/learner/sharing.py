@@ -11,26 +11,30 @@ from torch import Tensor
 from experiments.learner.assemble import micro_batches
 
 if TYPE_CHECKING:
+    from experiments.config import TrainConfig
     from experiments.learner.scoring import Tokens
     from experiments.runtimes.alone import Alone
 
 
-def rows_at_once(tokens: Tokens, most: int, ranks: Alone) -> int:
-    """Rows of a micro-batch: at most `most`, and so few that no rank is idle where it need not."""
-    return min(most, -(-len(tokens.mask) // ranks.size))
+def pieces(tokens: Tokens, config: TrainConfig, ranks: Alone) -> Iterator[Tensor]:
+    """Rows of each micro-batch, so few that no rank is idle where it need not be."""
+    share = -(-len(tokens.mask) // ranks.size)
+    if config.micro_tokens is not None:
+        return micro_batches(tokens, share, config.micro_tokens)
+    return micro_batches(tokens, min(config.micro_batch, share))
 
 
-def my_micro_batches(tokens: Tokens, most: int, ranks: Alone) -> Iterator[tuple[Tensor, bool]]:
+def my_pieces(tokens: Tokens, config: TrainConfig, ranks: Alone) -> Iterator[tuple[Tensor, bool]]:
     """Rows for this rank, and whether they count: see `Alone.share`."""
-    return ranks.share(micro_batches(tokens, rows_at_once(tokens, most, ranks)))
+    return ranks.share(pieces(tokens, config, ranks))
 
 
 def by_parts(
-    of_rows: Callable[[Tensor, bool], Tensor], tokens: Tokens, most: int, ranks: Alone
+    of_rows: Callable[[Tensor, bool], Tensor], tokens: Tokens, config: TrainConfig, ranks: Alone
 ) -> Tensor:
     """What `of_rows` gives for each micro-batch, (rows, time), put together: (batch, time)."""
     found = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
-    for rows, mine in my_micro_batches(tokens, most, ranks):
+    for rows, mine in my_pieces(tokens, config, ranks):
         part = of_rows(rows, mine)
         if mine:
             found[rows, : part.shape[1]] = part

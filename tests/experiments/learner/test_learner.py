@@ -16,7 +16,7 @@ from experiments.config import TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
-from experiments.learner.assemble import micro_batches, narrow
+from experiments.learner.assemble import micro_batches, narrow, pack
 from experiments.learner.learner import Learner
 from experiments.learner.models import frozen_copy
 from experiments.learner.optimiser import learning_rate_factor
@@ -65,8 +65,9 @@ def learner_of(model, algorithm, **options):
 def test_accumulated_gradients_equal_the_full_batchs(tiny, name):
     samples = samples_from(tiny, REWARDS)
     results = []
-    for micro_batch in (64, 5, 1):
-        learner = learner_of(tiny, ALGORITHMS[name], micro_batch=micro_batch)
+    cuts = ({}, {"micro_batch": 5}, {"micro_batch": 1}, {"micro_tokens": 30}, {"micro_tokens": 1})
+    for cut in cuts:
+        learner = learner_of(tiny, ALGORITHMS[name], **cut)
         metrics = learner.update(samples, GROUP, None)
         gradients = [p.grad for group in learner.optimiser.param_groups for p in group["params"]]
         results.append((metrics, [g for g in gradients if g is not None]))
@@ -192,6 +193,25 @@ def test_a_prompt_is_read_in_one_micro_batch_unless_it_has_too_many_responses(ti
         assert torch.cat(parts).sort().values.tolist() == list(range(12))
         read = sum(len(set(tokens.prompt_of[part].tolist())) for part in parts)
         assert read == 3 if size >= GROUP else read <= 6
+
+
+@pytest.mark.parametrize("lengths", [[3, 1, 6, 2] * 3, [6] * 4 + [1] * 4 + [2] * 4])
+def test_a_budget_of_tokens_holds_prompts_and_padding_too(tiny, lengths):
+    samples = [
+        replace(sample, tokens=sample.tokens[:1] * length)
+        for sample, length in zip(samples_from(tiny, REWARDS), lengths, strict=True)
+    ]
+    tokens = pack(samples, 0, torch.device("cpu"))
+    for most in (1, 13, 20, 40, 200):
+        parts = list(micro_batches(tokens, 12, most))
+        assert torch.cat(parts).sort().values.tolist() == list(range(12))
+        sizes = [tokens.rows(part) for part in parts]
+        taken = [part.prompts.numel() + part.responses.numel() for part in sizes]
+        assert all(len(part) == 1 or size <= most for part, size in zip(parts, taken, strict=True))
+        if most >= 40:  # no group has more: each is read once
+            assert sum(len(part.prompts) for part in sizes) == 3
+    assert len(list(micro_batches(tokens, 12, 200))) == 1
+    assert [len(part) for part in micro_batches(tokens, 12, 1)] == [1] * 12
 
 
 def test_a_step_tells_engines_that_the_weights_are_others(tiny):

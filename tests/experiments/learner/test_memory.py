@@ -164,7 +164,7 @@ def test_what_autograd_saves_is_foreseen_within_3_percent(name, dtype, adapter):
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         response_hidden(model, tokens)
-    found = saved_bytes(shape_of(model_config), config, rows=16, prompts=4)
+    found = saved_bytes(shape_of(model_config), config, rows=16, prompts=4, time=60)
     assert found == pytest.approx(sum(s.nbytes() for s in saved.values()), rel=0.03)
 
 
@@ -203,6 +203,15 @@ def test_what_grows_with_what(tiny):
     small = estimate(shape, run_config(micro_batch=1), needs, on_gpu=False).phases
     assert base[ACTIVATIONS] > 20 * small[ACTIVATIONS]
     assert base[WRITING] == small[WRITING]
+    tokens = 8 * (100 + 8 * 60)  # eight prompts with their groups are 64 rows
+    budgets = [run_config(micro_tokens=count) for count in (1, tokens // 4, tokens, 10**6)]
+    found = [estimate(shape, c, needs, on_gpu=False).phases[ACTIVATIONS] for c in budgets]
+    assert found == sorted(found)
+    assert found[0] == small[ACTIVATIONS]
+    assert base[ACTIVATIONS] / 2 <= found[2] < 2 * base[ACTIVATIONS]
+    assert (
+        found[3] == estimate(shape, run_config(micro_batch=128), needs, False).phases[ACTIVATIONS]
+    )
     narrow = run_config()
     narrow.engine.batch_size = 32
     assert estimate(shape, narrow, needs, on_gpu=False).phases[WRITING] * 8 == base[WRITING]

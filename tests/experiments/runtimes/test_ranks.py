@@ -29,7 +29,7 @@ CASES = {  # name → (algorithm, its options, training options)
     "spo-group": ("spo", {"q0": "group"}, {"minibatches": 2}),
     "spo-monte-carlo": ("spo", {"q0": "monte_carlo"}, {"micro_batch": 5}),
     "spo-online": ("spo", {"q0": "online"}, {"truncation": "mask"}),
-    "spo-offline": ("spo", {"q0": "group"}, {}),
+    "spo-offline": ("spo", {"q0": "group"}, {"micro_tokens": 40}),
     "ppo-separate": ("ppo", {}, {"epochs": 2}),
     "ppo-shared": ("ppo", {"critic": "shared", "entropy_coef": 0.01}, {"micro_batch": 3}),
     "grpo": ("grpo", {}, {"correction": "truncated"}),
