@@ -19,7 +19,7 @@ from analysis.runs import Run
 
 # What names, places, shows or measures a run without changing what it learns.
 NOT_SETTINGS = ("seed", "output_dir", "name", "logger", "tuned", "eval.k", "eval.kl_samples")
-NOT_SETTINGS += ("runtime.overlap",)  # time alone
+NOT_SETTINGS += ("runtime.overlap", "model.checkpoint_activations")  # time and memory
 KEPT = ("keep_samples", "keep_best", "keep_checkpoints", "checkpoint_every")  # of train
 RUN_NAME = re.compile(r"-s\d+-\d{8}-\d{6}(-\d+)?$")  # what a run folder adds to its algorithm
 

@@ -61,6 +61,8 @@ class ModelConfig:
     adapter_rank: PositiveInt = 32
     adapter_alpha: PositiveFloat = 32.0  # the adapter counts alpha/rank
     adapter_rate: PositiveFloat = 10.0  # times the learning rates of algo
+    # a block keeps its input, and computes the rest again in the backward pass: less memory
+    checkpoint_activations: bool = False
     # CPU threads of torch; set it deliberately, two that compete are slower
     threads: PositiveInt = 1
 

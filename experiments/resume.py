@@ -28,6 +28,7 @@ MAY_CHANGE = (
     "eval.every",
     "engine.batch_size",
     "model.threads",
+    "model.checkpoint_activations",
     "train.micro_batch",
     "train.micro_tokens",
     "train.checkpoint_every",

@@ -28,8 +28,12 @@ CASES = (
     "GRPO, adapter",
     "SPO q0=group, adapter",
     "PPO critic=separate, adapter",
+    "SPO q0=group, checkpoint_activations",
+    "SPO q0=group, micro_tokens",
 )
-ADAPTER = ", adapter"  # of a case: LoRA of the default rank instead of all weights
+# After a comma: "adapter" is LoRA of the default rank instead of all weights, "micro_tokens" a
+# budget of so few of a batch's tokens.
+MICRO_TOKENS = 0.25
 # name → (Llama's widths or None for the bundled model, prompts, group, prompt and response tokens)
 HEADS = {"num_attention_heads": 12, "num_key_value_heads": 12}
 SHAPES: dict[str, tuple[dict[str, int] | None, tuple[int, int, int, int]]] = {
@@ -104,7 +108,7 @@ def measure(name: str, case: str) -> dict[str, Any]:
 
     from experiments.benchmarks.training.workload import algorithms, random_samples, step_of
     from experiments.config import EvalConfig, ModelConfig, RunConfig, TrainConfig
-    from experiments.learner import adapters, memory, models
+    from experiments.learner import memory, models
     from experiments.learner.fit import free_bytes
     from experiments.runs.peak_memory import PeakMemory
 
@@ -119,8 +123,12 @@ def measure(name: str, case: str) -> dict[str, Any]:
     )
     config.train.prompts, config.train.group_size = prompts, group
     config.task.max_prompt_tokens, config.task.max_response_tokens = width, length
-    config.model.adapter = "lora" if case.endswith(ADAPTER) else "none"
-    algorithm = algorithms()[case.removesuffix(ADAPTER)]
+    case, _, how = case.partition(", ")
+    config.model.adapter = "lora" if how == "adapter" else "none"
+    config.model.checkpoint_activations = how == "checkpoint_activations"
+    if how == "micro_tokens":
+        config.train.micro_tokens = int(MICRO_TOKENS * prompts * (width + group * length))
+    algorithm = algorithms()[case]
     shape = memory.shape_of(model_config)
     held = memory.estimate(shape, config, algorithm.needs, device.type == "cuda")
     foreseen = held.without_writing - held.held.get("the engine's weights", 0)  # there is none
@@ -133,9 +141,8 @@ def measure(name: str, case: str) -> dict[str, Any]:
     before = _resident_mb() if device.type == "cpu" else 0.0
     torch.manual_seed(0)
     model = models.random_model(model_config, device, torch.float32)
-    if config.model.adapter == "lora":
-        model = adapters.adapted(model, config.model, 0)
-    step = step_of(algorithm, model, 0, copied=False)
+    model, pieces = models.policy_of(model, config), config.train.micro_tokens
+    step = step_of(algorithm, model, 0, copied=False, micro_tokens=pieces)
     samples = random_samples(shape.vocabulary, prompts, group, width, length)
     times = []
     for _ in range(STEPS):
@@ -182,11 +189,11 @@ def rows_of(shape: str, measured: dict[str, dict[str, Any]]) -> list[Row]:
         error = max(m["peak_mb"] / m["estimate_mb"], m["estimate_mb"] / m["peak_mb"])
         found.append(row(name, "peak and estimate, larger to smaller", [error], at_most=WITHIN))
         found.append(row(name, "time of a step", m["step_s"], "s"))
-        whole = measured.get(case.removesuffix(ADAPTER))
-        if case.endswith(ADAPTER) and whole is not None:
-            found.append(row(name, "peak to all weights", [m["peak_mb"] / whole["peak_mb"]]))
+        whole = measured.get(case.split(", ")[0])
+        if whole is not None and whole is not m:
+            found.append(row(name, "peak to the plain step", [m["peak_mb"] / whole["peak_mb"]]))
             times = [one / other for one, other in zip(m["step_s"], whole["step_s"], strict=True)]
-            found.append(row(name, "time to all weights", times))
+            found.append(row(name, "time to the plain step", times))
         elif most is not None and m is not most:
             ratio = [m["peak_mb"] / most["peak_mb"]]
             goal = 1.0 if case.startswith("SPO") else None

@@ -208,7 +208,9 @@ def _largest_pieces(config: RunConfig) -> Iterator[tuple[int, int, int]]:
 def saved_bytes(shape: Shape, config: RunConfig, rows: int, prompts: int, time: int) -> int:
     """Bytes that autograd saves in `response_hidden`; within 3 % for Llama, Qwen2 and Qwen3.
 
-    `time`: response tokens of a row, beside prompts as long as the task allows.
+    `time`: response tokens of a row, beside prompts as long as the task allows. With
+    `model.checkpoint_activations` a layer keeps its input and its prompts' keys and values, and one
+    layer at a time all the rest.
 
     Per token: each norm's float32 input, its normalised form and its output; queries and what
     attention returns; four tensors of the feed-forward block; three numbers for each norm and head.
@@ -227,7 +229,11 @@ def saved_bytes(shape: Shape, config: RunConfig, rows: int, prompts: int, time: 
         token += ((0 if frozen else size) + 4) * (shape.query + shape.key) + 8 * shape.heads
     slots = prompts * width + rows * (width + time)
     mask = (prompts * width**2 + rows * time * (width + time)) * size
-    return shape.layers * (tokens * token + slots * 2 * shape.query * size + mask)
+    layer = int(tokens * token + slots * 2 * shape.query * size + mask)
+    if not config.model.checkpoint_activations:
+        return shape.layers * layer
+    kept = (tokens * shape.width + prompts * width * 2 * shape.key) * size
+    return shape.layers * kept + layer
 
 
 def _write(shape: Shape, config: RunConfig, needs: Needs) -> int:

@@ -18,6 +18,7 @@ from experiments.config import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.learner.adapters import adapted, base_of, beside, is_adapted, with_own_adapter
 from experiments.learner.adapters import save as save_adapter
+from experiments.learner.checkpointing import checkpoint_activations
 
 ROOT = Path(__file__).resolve().parents[2]
 HUB_TIMEOUT_S = 10
@@ -133,7 +134,9 @@ def frozen_copy(model: nn.Module) -> nn.Module:
 
 
 def policy_of(base: nn.Module, config: RunConfig) -> nn.Module:
-    """What is trained: the model itself, or an adapter over it."""
+    """What is trained: the model itself, or an adapter over it. Raises UserError."""
+    if config.model.checkpoint_activations:
+        checkpoint_activations(base)
     if config.model.adapter == "none":
         return base
     return adapted(base, config.model, config.seed)

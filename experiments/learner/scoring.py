@@ -12,10 +12,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import Cache, DynamicCache
 
 from algorithms.base import PolicyOutput
 from algorithms.tensors import Entropy, chosen_logp
+from experiments.learner.checkpointing import (
+    checkpointed,
+    is_checkpointed,
+    prompt_cache,
+    response_cache,
+)
 from experiments.learner.shards import is_sharded
 
 
@@ -74,10 +80,16 @@ def response_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
     (batch, time, width): position t has read the prompt and the response's first t tokens. Prompts
     hold at least two tokens: the last one is read together with the response.
     """
+    if is_checkpointed(model):
+        with checkpointed(model):
+            return _response_hidden(model, tokens, prompt_cache(model))
+    return _response_hidden(model, tokens, DynamicCache(config=model.config))
+
+
+def _response_hidden(model: nn.Module, tokens: Tokens, cache: Cache) -> Tensor:
     backbone = model.base_model
     shared_mask = tokens.prompt_mask[:, :-1]
     shared_positions = (shared_mask.cumsum(-1) - 1).clamp(min=0)
-    cache = DynamicCache(config=model.config)
     read = backbone(
         input_ids=tokens.prompts[:, :-1],
         attention_mask=shared_mask.long(),
@@ -85,7 +97,10 @@ def response_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
         past_key_values=cache,
         use_cache=True,
     )
-    cache.batch_select_indices(tokens.prompt_of)
+    if isinstance(cache, DynamicCache):
+        cache.batch_select_indices(tokens.prompt_of)
+    else:
+        cache = response_cache(cache, tokens.prompt_of)
     last = tokens.prompts[tokens.prompt_of, -1:]
     time = tokens.responses.shape[1]
     first_position = tokens.prompt_mask.sum(-1)[tokens.prompt_of].unsqueeze(-1) - 1

@@ -24,6 +24,7 @@ from experiments.config import EvalConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import draw
 from experiments.learner.adapters import adapted
+from experiments.learner.checkpointing import checkpoint_activations
 from experiments.learner.learner import Learner
 from experiments.learner.memory import (
     ACTIVATIONS,
@@ -166,6 +167,34 @@ def test_what_autograd_saves_is_foreseen_within_3_percent(name, dtype, adapter):
         response_hidden(model, tokens)
     found = saved_bytes(shape_of(model_config), config, rows=16, prompts=4, time=60)
     assert found == pytest.approx(sum(s.nbytes() for s in saved.values()), rel=0.03)
+
+
+def test_what_checkpointed_blocks_keep_is_foreseen():
+    """Their inputs; prompts' keys and values are in the cache, and one layer's rest comes later."""
+    widths = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 32}
+    model_config = LlamaConfig(vocab_size=64, num_attention_heads=4, **widths)
+    model = LlamaForCausalLM(model_config).eval()
+    checkpoint_activations(model)
+    config, shape = run_config(), shape_of(model_config)
+    prompts, of = [[3] * 100] * 4, [i // 4 for i in range(16)]
+    tokens = Tokens.pack(prompts, of, [[4] * 60] * 16, 0, torch.device("cpu"))
+    saved = {}
+
+    def keep(tensor):
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        response_hidden(model, tokens)
+    parts = {"rows": 16, "prompts": 4, "time": 60}
+    layer = saved_bytes(shape, config, **parts) // shape.layers
+    config.model.checkpoint_activations = True
+    found = saved_bytes(shape, config, **parts)
+    cached = shape.layers * 4 * 100 * 2 * shape.key * 4
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    inputs = sum(s.nbytes() for at, s in saved.items() if at not in weights)
+    assert found - layer - cached == pytest.approx(inputs, rel=0.1)
+    assert found < shape.layers * layer / 5
 
 
 def peak_growth(work):

@@ -15,6 +15,7 @@ from experiments.engines.hf import HFEngine
 from experiments.engines.mismatch import Monitor
 from experiments.engines.writer import Writer
 from experiments.learner import adapters
+from experiments.learner.checkpointing import checkpoint_activations
 from experiments.learner.learner import Learner
 from experiments.learner.models import frozen_copy
 from experiments.learner.weights import copy_weights, weights_are, weights_version
@@ -39,8 +40,17 @@ CASES = {  # name → (algorithm, its options, training options)
     "reinforce_pp": ("reinforce_pp", {}, {"truncation": "mask"}),
     "dpo": ("dpo", {}, {}),
     "spo-adapter": ("spo", {"q0": "group"}, {}),
+    "ppo-checkpointed": ("ppo", {}, {"micro_batch": 5}),
 }
-FAST = ("spo-monte-carlo", "spo-offline", "ppo-shared", "ppo-separate", "grpo-few", "spo-adapter")
+FAST = (
+    "spo-monte-carlo",
+    "spo-offline",
+    "ppo-shared",
+    "ppo-separate",
+    "grpo-few",
+    "spo-adapter",
+    "ppo-checkpointed",
+)
 
 
 class Known:
@@ -68,6 +78,8 @@ def updated(name, model, ranks=ALONE, main=True):
     algorithm, options, train = CASES[name]
     model = copy.deepcopy(model)
     samples = samples_of(name, model)
+    if name == "ppo-checkpointed":
+        checkpoint_activations(model)
     if name == "spo-adapter":
         model = adapters.adapted(model, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
     config = TrainConfig(warmup_steps=0, **train)

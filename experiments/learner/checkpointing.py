@@ -1,0 +1,115 @@
+"""Activation checkpointing: a block keeps its input, and its inside is computed again in the
+backward pass (Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174).
+
+transformers' own switches the cache off, by which responses read their prompt (`scoring.py`). So
+torch's is put around each block, and the cache is such that a block that runs a second time finds
+and leaves it as it was the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from experiments.errors import UserError
+
+
+def checkpoint_activations(model: nn.Module) -> None:
+    """From now on the model, and copies of it, keep no activations inside their blocks.
+
+    Raises UserError where the model's blocks cannot be run again.
+    """
+    kinds = {type(layer) for layer in DynamicCache(config=model.config).layers} - {DynamicLayer}
+    reason = f"its cache has layers of {', '.join(sorted(kind.__name__ for kind in kinds))}"
+    if not _blocks(model):
+        reason = "transformers names no blocks of it that could be run again"
+    if kinds or not _blocks(model):
+        raise UserError(
+            f"model.checkpoint_activations=true: model.path={model.config.name_or_path} cannot: "
+            f"{reason}; use false, and train.micro_batch or train.micro_tokens for less memory"
+        )
+    model._checkpointed = True
+
+
+def is_checkpointed(model: nn.Module) -> bool:
+    """Whether a forward pass that is going on now is to keep no activations."""
+    return torch.is_grad_enabled() and getattr(model, "_checkpointed", False)
+
+
+@contextmanager
+def checkpointed(model: nn.Module) -> Iterator[None]:
+    """In this block the model's blocks keep their inputs alone."""
+    blocks = _blocks(model)
+    for block in blocks:
+        # There is no dropout, and so no random state to keep: models are in evaluation mode.
+        again = {"use_reentrant": False, "preserve_rng_state": False}
+        block.forward = partial(checkpoint, block.forward, **again)
+    try:
+        yield
+    finally:
+        for block in blocks:
+            del block.forward
+
+
+def _blocks(model: nn.Module) -> list[nn.Module]:
+    modules = model.base_model.modules()
+    return [module for module in modules if isinstance(module, GradientCheckpointingLayer)]
+
+
+class PromptLayer(CacheLayerMixin):
+    """One layer's keys and values of the prompts, as they were first computed."""
+
+    is_sliding = False
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        self.keys, self.values, self.is_initialized = key_states, value_states, True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        return key_states, value_states
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.get_seq_length() + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self.keys.shape[2] if self.is_initialized else 0
+
+    def get_max_length(self) -> int:
+        return -1  # as long as wanted
+
+
+class ResponseLayer(PromptLayer):
+    """What responses read: their prompt's keys and values before their own; nothing is kept."""
+
+    def __init__(self, prompts: PromptLayer, rows: Tensor) -> None:
+        """`rows`: each response's prompt."""
+        super().__init__()
+        self.lazy_initialization(prompts.keys, prompts.values)
+        self.rows = rows
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        keys = torch.cat([self.keys[self.rows], key_states], 2)
+        return keys, torch.cat([self.values[self.rows], value_states], 2)
+
+
+def prompt_cache(model: nn.Module) -> Cache:
+    """For the pass over the prompts."""
+    layers = model.config.get_text_config().num_hidden_layers
+    return Cache(layers=[PromptLayer() for _ in range(layers)])
+
+
+def response_cache(prompts: Cache, rows: Tensor) -> Cache:
+    """For the pass over the responses, `rows` of `prompts`."""
+    return Cache(layers=[ResponseLayer(layer, rows) for layer in prompts.layers])
