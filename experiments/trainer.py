@@ -35,7 +35,7 @@ from experiments.runs.interrupts import catch, held
 from experiments.runs.loggers import Loggers, open_loggers
 from experiments.runs.progress import Display
 from experiments.runs.records import BEST, Records
-from experiments.runs.state import BASE, check_base, progress_of, restore, tables_of, tensors_of
+from experiments.runs.state import BASE, Place, check_base, restore, tensors_of
 from experiments.runtimes.alone import ALONE, Alone
 from experiments.samples import kept
 from experiments.samples.metrics import sample_metrics
@@ -51,27 +51,6 @@ class Outcome:
     error: str | None = None  # in one line
     expected: bool = True  # the line says all; else the folder's traceback.txt says more
     pass_at: dict[int, float] = field(default_factory=dict)  # k → pass@k of the last evaluation
-
-
-@dataclass
-class Place:
-    """How far a run has come, and all that its parts knew there."""
-
-    step: int = 0
-    row: dict[str, Any] | None = None  # of a step that is trained, not yet measured
-    best: float = float("-inf")  # pass@k of the best evaluation of trained weights
-    progress: dict[str, Any] | None = None  # None: there is no going on from here
-    tables: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def recorded(self) -> int:
-        """Steps whose rows and evaluations are behind."""
-        return self.step if self.row is None else self.step - 1
-
-    def note(self, parts: Parts, step: int, row: dict[str, Any] | None) -> None:
-        """`step` is trained; its row is given where that is all."""
-        self.step, self.row = step, None if row is None else dict(row)
-        self.progress, self.tables = progress_of(parts), tables_of(parts)
 
 
 def train(

@@ -6,7 +6,7 @@ reference and the problems are what the configuration says, and are held against
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +17,27 @@ if TYPE_CHECKING:
     from experiments.setup import Parts
 
 BASE = {"weights": "model.path", "data_hash": "task.path"}  # fact in run.json → where it comes from
+
+
+@dataclass
+class Place:
+    """How far a run has come, and all that its parts knew there."""
+
+    step: int = 0
+    row: dict[str, Any] | None = None  # of a step that is trained, not yet measured
+    best: float = float("-inf")  # pass@k of the best evaluation of trained weights
+    progress: dict[str, Any] | None = None  # None: there is no going on from here
+    tables: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def recorded(self) -> int:
+        """Steps whose rows and evaluations are behind."""
+        return self.step if self.row is None else self.step - 1
+
+    def note(self, parts: Parts, step: int, row: dict[str, Any] | None) -> None:
+        """`step` is trained; its row is given where that is all."""
+        self.step, self.row = step, None if row is None else dict(row)
+        self.progress, self.tables = progress_of(parts), tables_of(parts)
 
 
 def progress_of(parts: Parts) -> dict[str, Any]:
