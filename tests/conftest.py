@@ -6,6 +6,12 @@ import signal
 import pytest
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores: tests of limits and of lost networks wait."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 @pytest.fixture(scope="session", autouse=True)
 def interrupts_arrive():
     """A shell starts background jobs with SIGINT ignored, and children inherit that."""
