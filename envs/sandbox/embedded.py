@@ -48,7 +48,8 @@ STRENGTHS = {
 # How a program may open files: namespaces show none that it could write, Landlock refuses most.
 OPENING = {"namespaces": "any", "landlock": "no truncation", "none": "read only"}
 CLOSE_S = 1.0  # for a guard to end its cage
-TRIAL_S = 30.0  # for a worker to start, when a form is tried
+TRIAL_S = 120.0  # for a worker to start, when a form is tried
+NO_ANSWER = f"no worker was up after {TRIAL_S:.0f} s; try again when the machine has less to do"
 
 
 class EmbeddedWorker(WorkerHandle):
@@ -150,12 +151,17 @@ def worker_config(form: str) -> dict:
 
 
 def strongest_form(i_accept_no_isolation: bool) -> str:
-    """The first form that works here. Raises SandboxError that says why none does."""
+    """The first form that works here. Raises SandboxError that says why none does.
+
+    One whose worker neither starts nor fails is no reason to take a weaker one.
+    """
     reasons = []
     for form in ("namespaces", "landlock", "none")[: 3 if i_accept_no_isolation else 2]:
         reason = why_not(form)
         if reason is None:
             return form
+        if reason == NO_ANSWER:
+            raise SandboxError(f"sandbox form {form}: {reason}")
         reasons.append(f"{form}: {reason}")
     raise SandboxError(
         f"nothing on this machine can hold untrusted programs in ({'; '.join(reasons)}). Start a "
@@ -171,9 +177,9 @@ def why_not(form: str) -> str | None:
     try:
         worker = EmbeddedWorker(worker_config(form))
         worker.start()
-        readable, _, _ = select.select([worker], [], [], TRIAL_S)
-        data = worker.receive() if readable else b""
-        frames = protocol.FrameDecoder().feed(data or b"")
+        if not select.select([worker], [], [], TRIAL_S)[0]:
+            return NO_ANSWER
+        frames = protocol.FrameDecoder().feed(worker.receive() or b"")
         if frames and frames[0].kind == protocol.READY:
             return None
         return worker.cause_of_death() or "a worker did not start"

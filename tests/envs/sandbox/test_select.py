@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from envs.sandbox import embedded
 from envs.sandbox.base import SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, strongest_form, why_not
 from envs.sandbox.select import SandboxConfig, open_sandbox
@@ -96,3 +97,11 @@ def test_at_the_users_risk_programs_still_cannot_write_fork_or_signal():
         results = dict(sandbox.run([Job(program, ("2",)) for program in programs], lambda *_: True))
     assert results[0][0].stdout == b"4\n"
     assert all(results[i][0].outcome is Outcome.RUNTIME_ERROR for i in range(1, len(programs)))
+
+
+def test_a_worker_that_is_late_makes_no_weaker_form(monkeypatch):
+    if why_not("namespaces"):
+        pytest.skip("this machine has no user namespaces")
+    monkeypatch.setattr(embedded, "TRIAL_S", 0.0)
+    with pytest.raises(SandboxError, match="sandbox form namespaces: no worker was up"):
+        strongest_form(False)
