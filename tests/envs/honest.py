@@ -456,8 +456,9 @@ LIBRARY = {
         "import signal\n"
         "class Late(Exception): pass\n"
         "def handler(*_): raise Late\n"
-        "signal.signal(signal.SIGALRM, handler)\nsignal.setitimer(signal.ITIMER_REAL, 0.02)\n"
-        "try:\n    while True: sum(range(100))\nexcept Late:\n    print('late')\nsignal.alarm(9)",
+        "signal.signal(signal.SIGALRM, handler)\n"
+        "try:\n    signal.setitimer(signal.ITIMER_REAL, 0.02)\n    while True: sum(range(100))\n"
+        "except Late:\n    print('late')\nsignal.alarm(9)",
         "late\n",
     ),
     "locale": Honest(
