@@ -78,7 +78,14 @@ class Call:
 
 
 class Crew:
-    """`size` actors of one kind, each in its place."""
+    """`size` actors of one kind, each in its place.
+
+    Whoever makes a crew sets `prepare`. It readies an actor that takes another's place, before
+    anything else is asked of it → what to wait for; it is given the actor and the finished calls
+    whose results the other left to be taken.
+    """
+
+    prepare: Callable[[Any, list[Call]], list[Any]]
 
     def __init__(
         self, kind: str, size: int, start: Callable[[], Any], alive: Callable[[], bool]
@@ -89,12 +96,6 @@ class Crew:
         self.replaced = 0
         self._open: list[list[Call]] = [[] for _ in range(size)]
         self._deaths: Counter[int] = Counter()
-
-    def prepare(self, actor: Any, finished: list[Call]) -> list[Any]:
-        """Ready an actor that takes another's place, before anything else is asked of it → what to
-        wait for. `finished`: calls whose results the other left to be taken.
-        """
-        raise NotImplementedError  # each run says how
 
     def call(self, index: int, method: str, *args: Any) -> Call:
         """Ask one of them; an argument that is a Call stands for its result."""

@@ -7,6 +7,7 @@ its judgements; so the loop's side holds all that is known, up to what it has ta
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
@@ -63,7 +64,7 @@ class Bench:
         self._told[number] = state
 
 
-class SplitJudge:
+class SplitJudge(ABC):
     """On the loop's side: one environment whose work `size` judges do."""
 
     def __init__(self, size: int, version: str, known: Known | None) -> None:
@@ -86,13 +87,13 @@ class SplitJudge:
             merge(self.known, learnt)
         return [next(results[by]) for by in owners]
 
+    @abstractmethod
     def work(self, parts: list[list[Submission]]) -> Iterable[Judged]:
         """Each judge's part, judged."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tell(self, state: Known) -> None:
         """Have every judge know this and nothing else."""
-        raise NotImplementedError
 
     def _state(self) -> Known:
         return {part: dict(known) for part, known in self.known.items()}
