@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from envs.sandbox import inside
 from envs.sandbox.base import SandboxError
 from envs.sandbox.engine import (
+    ANSWER_S,
     LABEL,
     EngineAway,
     connect,
@@ -100,11 +101,10 @@ class Container:
     def remove(self) -> None:
         """Kill and remove. Where the engine is gone, its containers are, or are reaped later."""
         from docker.errors import DockerException
-        from requests import RequestException
 
         try:
             remove(self.client, self.id)
-        except (DockerException, RequestException, OSError) as error:
+        except (DockerException, OSError) as error:
             log.debug("container %s not removed now: %s", self.id[:12], error)
         finally:
             self.client.close()
@@ -144,18 +144,27 @@ class Launcher:
         launch.add_done_callback(self._end)
 
     def close(self) -> None:
-        """End what was started ahead, wait for all removals, and look for anything left."""
+        """End what was started ahead, wait for all removals, and look for anything left.
+
+        What an engine leaves that is dead or locked up, the next start finds by its labels.
+        """
+        from docker.errors import DockerException
+
         self._closing.set()
         for launch in self._ahead:
             self.discard(launch)
         self._ahead.clear()
         self._threads.shutdown(wait=True)
         try:
-            client = connect(timeout_s=20.0)
-        except SandboxError:
-            return  # what a dead engine left, the next start finds by its labels
-        reap_run(client, self.run)
-        client.close()
+            client = connect(ANSWER_S)
+        except EngineAway:
+            return
+        try:
+            reap_run(client, self.run)
+        except (DockerException, OSError) as error:
+            log.warning("containers of %s may be left on the engine: %s", self.run, error)
+        finally:
+            client.close()
 
     def _end(self, launch: Future[Container]) -> None:
         if launch.cancelled() or launch.exception():
@@ -169,7 +178,6 @@ class Launcher:
 
     def _launch_patiently(self) -> Container:
         from docker.errors import APIError, DockerException
-        from requests import RequestException
 
         deadline, pause, refusals = time.monotonic() + self.patience_s, 0.1, 0
         while True:
@@ -180,7 +188,7 @@ class Launcher:
                 if refusals == REFUSALS:
                     raise SandboxError(f"the engine starts no container: {error}") from error
                 last = error
-            except (EngineAway, DockerException, RequestException, OSError) as error:
+            except (EngineAway, DockerException, OSError) as error:
                 last = error
             if time.monotonic() + pause > deadline:
                 raise SandboxError(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.sandbox.base import SandboxError
-from envs.sandbox.engine import BUILD, connect, reason
+from envs.sandbox.engine import ANSWER_S, BUILD, connect, reason
 from envs.sandbox.image import REPOSITORY, image_tag
 from envs.sandbox.inside.confine import NAMESPACES
 from envs.sandbox.inside.landlock import CREATE_RULESET
@@ -44,17 +44,21 @@ class Finding:
     remedy: str = ""
 
 
-def engine_finding() -> tuple[Finding, DockerClient | None]:
-    """Whether a Docker engine answers, and a client of it."""
+def engine_findings() -> list[Finding]:
+    """Whether a Docker engine answers, and if so, what it enforces and whether it has the image."""
     where = os.environ.get("DOCKER_HOST") or "the default socket"
     try:
-        client = connect(timeout_s=5.0)
-    except SandboxError as error:
+        client = connect(ANSWER_S)
+        try:
+            version = client.version()
+            found = f"{version['Version']}, API {version['ApiVersion']}, at {where}"
+            engine = Finding("Docker engine", True, found)
+            return [engine, engine_limits(client), image_finding(client)]
+        finally:
+            client.close()
+    except (SandboxError, OSError) as error:  # the client's time-outs are of the second kind
         remedy = "install and start Docker, or set DOCKER_HOST; as root on Debian: .ci/engine start"
-        return Finding("Docker engine", False, f"none at {where} ({reason(error)})", remedy), None
-    version = client.version()
-    found = f"{version['Version']}, API {version['ApiVersion']}, at {where}"
-    return Finding("Docker engine", True, found), client
+        return [Finding("Docker engine", False, f"none at {where} ({reason(error)})", remedy)]
 
 
 def engine_limits(client: DockerClient) -> Finding:
@@ -135,12 +139,7 @@ def machine() -> Finding:
 
 def examine() -> list[Finding]:
     """All findings, in the order in which they are shown."""
-    findings = [machine()]
-    engine, client = engine_finding()
-    findings.append(engine)
-    if client is not None:
-        findings += [engine_limits(client), image_finding(client)]
-        client.close()
+    findings = [machine(), *engine_findings()]
     probes: tuple[Callable[[], Finding], ...] = (user_namespaces, landlock, seccomp, cgroup_memory)
     return findings + [probe() for probe in probes]
 

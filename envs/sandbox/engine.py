@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 LABEL = "spo-bench"
+ANSWER_S = 20.0  # one that is dead refuses at once; a busy one was seen to take seconds
 CREATED_S = 600.0  # by far more than lies between creating and starting a container
 BUILD = "build it with `make sandbox-image`"
 
@@ -71,13 +72,15 @@ def require_image(client: DockerClient) -> str:
 def unavailable() -> str | None:
     """Why the Docker backend cannot be used here, in one line; None if it can."""
     try:
-        client = connect(timeout_s=5.0)
+        client = connect(ANSWER_S)
     except SandboxError as error:
         return str(error)
     try:
         require_image(client)
     except SandboxError as error:
         return str(error)
+    except OSError as error:  # the client's time-outs are of this kind
+        return f"the Docker engine does not answer ({reason(error)})"
     finally:
         client.close()
     return None

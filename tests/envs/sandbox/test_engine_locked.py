@@ -1,0 +1,62 @@
+"""An engine that says its version and answers nothing else, as one that has locked up does."""
+
+import http.server
+import json
+import socketserver
+import threading
+
+import pytest
+
+from envs.sandbox import containers, doctor, engine
+from envs.sandbox.containers import Launcher
+
+
+class Locked(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if not self.path.endswith("/version"):
+            self.server.unlocked.wait(30)
+            return
+        said = json.dumps({"Version": "20.10.24", "ApiVersion": "1.41"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def address_string(self):
+        return "a unix socket"
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+
+@pytest.fixture
+def locked_engine(tmp_path, monkeypatch):
+    for module in (engine, doctor, containers):
+        monkeypatch.setattr(module, "ANSWER_S", 0.5)
+    with Server(str(tmp_path / "docker.sock"), Locked) as server:
+        server.unlocked = threading.Event()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+        yield
+        server.unlocked.set()
+        server.shutdown()
+
+
+def test_it_is_not_available(locked_engine):
+    assert "does not answer" in engine.unavailable()
+
+
+def test_doctor_finds_it_as_good_as_none(locked_engine):
+    [found] = doctor.engine_findings()
+    assert not found.good
+    assert "timed out" in found.found
+
+
+def test_a_sandbox_closes_all_the_same(locked_engine, caplog):
+    launcher = Launcher(workers=0, memory_mb=64, pids=8, patience_s=0.0)
+    launcher.close()
+    assert f"containers of {launcher.run} may be left" in caplog.text
