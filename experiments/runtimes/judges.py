@@ -74,18 +74,27 @@ class SplitJudge(ABC):
             self.state_dict, self.load_state_dict = self._state, self._load
 
     def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
-        owners = [owner(s.problem, self.size) for s in submissions]
-        parts = [
-            [s for s, by in zip(submissions, owners, strict=True) if by == rank]
-            for rank in range(self.size)
-        ]
+        parts = self.split(submissions)
+        return self.joined(submissions, self.work(parts))
+
+    def split(self, submissions: Sequence[Submission]) -> list[list[Submission]]:
+        """Each judge's part."""
+        parts: list[list[Submission]] = [[] for _ in range(self.size)]
+        for submission in submissions:
+            parts[owner(submission.problem, self.size)].append(submission)
+        return parts
+
+    def joined(
+        self, submissions: Sequence[Submission], judged: Iterable[Judged]
+    ) -> list[Judgement]:
+        """What the judges said, in order; what they have spent and learnt is taken."""
         results = []
-        for judgements, spent, learnt in self.work(parts):
+        for judgements, spent, learnt in judged:
             results.append(iter(judgements))
             for name, value in spent.items():
                 setattr(self.stats, name, getattr(self.stats, name) + value)
             merge(self.known, learnt)
-        return [next(results[by]) for by in owners]
+        return [next(results[owner(s.problem, self.size)]) for s in submissions]
 
     @abstractmethod
     def work(self, parts: list[list[Submission]]) -> Iterable[Judged]:

@@ -11,12 +11,13 @@ written and judged again, to the same bits, from the writer's weights that check
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
 
 from envs.environment import Submission
+from envs.problem import Judgement
 from experiments.engines.base import Completion, Engine, Sampling, Written
 from experiments.learner.weights import plain_weights, weights_version
 from experiments.runtimes.actors import submissions
@@ -144,15 +145,26 @@ class RayJudge(SplitJudge):
         ]
         self._begun.append((written, owned, calls))
 
-    def work(self, parts: list[list[Submission]]) -> list[Judged]:
+    def ask(self, submissions: Sequence[Submission]) -> Callable[[], list[Judgement]]:
+        """Begin to judge → what waits for it: as `judge`, but for what was begun elsewhere."""
+        calls = self._judging(self.split(submissions))
+        return lambda: self.joined(submissions, _results(calls))
+
+    def _judging(self, parts: list[list[Submission]]) -> list[Call | None]:
+        """A judge without a part is not asked: it would answer after all that it has begun."""
+        return [
+            self.crew.call(j, "judge", self.number, part) if part else None
+            for j, part in enumerate(parts)
+        ]
+
+    def work(self, parts: list[list[Submission]]) -> Iterator[Judged]:
         if not self._begun:
-            calls = [self.crew.call(j, "judge", self.number, part) for j, part in enumerate(parts)]
-            return [call.result()[0] for call in calls]
+            return _results(self._judging(parts))
         written, owned, calls = self._begun.popleft()
         results = [call.value for call in written]
         if any(_differ(submissions(own, results), p) for own, p in zip(owned, parts, strict=True)):
             raise RuntimeError("other responses are to be judged than those that were begun")
-        return [call.result()[0] for call in calls]
+        return _results(calls)
 
     def tell(self, state: Known) -> None:
         self.crew.all("know", self.number, state)
@@ -172,25 +184,42 @@ class Ahead:
     """Begins each batch as soon as the weights that are to write it exist, in order.
 
     So at most max(train.lag + 1, train.sync_every) batches are in flight, and each is written by
-    the weights that `train.lag` and `train.sync_every` say.
+    the weights that `train.lag` and `train.sync_every` say. As many batches before it is begun, the
+    judges are given the data set's programs that will stand in it: judges do one thing after the
+    other, and what is written beside those programs is known when they have been judged.
     """
 
     def __init__(self, writer: Writer, rollouts: Rollouts, steps: int) -> None:
         self.writer, self.rollouts, self.steps = writer, rollouts, steps
-        self._begun = 0  # the last batch that was
+        train = writer.config
+        self._most = max(train.lag + 1, train.sync_every)  # batches in flight
+        self._begun = self._foreseen = 0  # the last batch that was
 
     def __call__(self, step: int) -> None:
         """Batch `step` is the next to be collected."""
         for batch in range(max(step, self._begun + 1), self.steps + 1):
             weights = self.writer.weights_of(batch, step)
+            if weights is None:
+                return
+            self._foresee(min(batch + self._most, self.steps), step)
             asked = self.rollouts.planned(batch, step)
-            if weights is None or asked is None:
+            if asked is None:
                 return
             (prompts, seeds), rollouts = asked, self.rollouts
-            tokens = [prompt.tokens for prompt in prompts]
-            written = rollouts.engine.begin(weights, tokens, seeds, rollouts.sampling)
-            rollouts.judge.begin(prompts, written)
+            if any(seeds):
+                tokens = [prompt.tokens for prompt in prompts]
+                written = rollouts.engine.begin(weights, tokens, seeds, rollouts.sampling)
+                rollouts.judge.begin(prompts, written)
             self._begun = batch
+
+    def _foresee(self, last: int, step: int) -> None:
+        for batch in range(max(step, self._foreseen + 1), last + 1):
+            self.rollouts.foresee(batch, step)
+            self._foreseen = batch
+
+
+def _results(calls: Iterable[Call | None]) -> Iterator[Judged]:
+    return (call.result()[0] if call else ([], {}, {}) for call in calls)
 
 
 def _key(version: int, prompts: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]]) -> tuple:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,25 +23,39 @@ class JudgedPrograms:
 
     def of(self, problem: Problem, responses: Mapping[str, str]) -> dict[str, Judgement]:
         """What the judge says of each response; the keys, programs, name them on disk."""
+        return self.ask(problem, responses)()
+
+    def ask(
+        self, problem: Problem, responses: Mapping[str, str]
+    ) -> Callable[[], dict[str, Judgement]]:
+        """Begin with it, where the judge works in other processes → what waits, and says it."""
         file = self.folder / f"{problem.hash}.json"
         known = dict(_on_disk(file))
         missing = [program for program in responses if _key(program) not in known]
-        if missing:
-            with self.ledger.phase("judge"):
-                fresh = self.judge.judge([Submission(problem, responses[p]) for p in missing])
-            known |= {_key(p): judgement for p, judgement in zip(missing, fresh, strict=True)}
-            kept = {
-                key: asdict(judgement) | {"program": bool(judgement.program)}
-                for key, judgement in known.items()
-                if judgement.verdict is not Verdict.INFRA_ERROR
-            }
-            file.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(file, json.dumps(kept))
-        said = {program: known[_key(program)] for program in responses}
-        return {
-            p: replace(judgement, program=p if judgement.program else "")
-            for p, judgement in said.items()
-        }
+        submissions = [Submission(problem, responses[program]) for program in missing]
+        ask = getattr(self.judge, "ask", lambda given: lambda: self.judge.judge(given))
+        answer = ask(submissions) if missing else None
+
+        def answered() -> dict[str, Judgement]:
+            if answer is not None:
+                with self.ledger.phase("judge"):
+                    fresh = answer()
+                known.update(zip(map(_key, missing), fresh, strict=True))
+                _keep(file, dict(_on_disk(file)) | known)
+            said = {program: known[_key(program)] for program in responses}
+            return {p: replace(told, program=p if told.program else "") for p, told in said.items()}
+
+        return answered
+
+
+def _keep(file: Path, known: Mapping[str, Judgement]) -> None:
+    kept = {
+        key: asdict(judgement) | {"program": bool(judgement.program)}
+        for key, judgement in known.items()
+        if judgement.verdict is not Verdict.INFRA_ERROR
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, json.dumps(kept))
 
 
 def _on_disk(file: Path) -> Iterator[tuple[str, Judgement]]:

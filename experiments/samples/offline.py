@@ -54,7 +54,9 @@ class OfflinePool:
         self.counts: Counter[str] = Counter()  # of programs: used, and why others are not
         self.charged = JudgeStats()  # what judging them has cost, in this run or another
         self._pool: OrderedDict[str, list[_Program]] = OrderedDict()
+        self._asked: dict[str, Callable[[], list[_Program]]] = {}  # what the judge has begun with
         self._counted: set[str] = set()
+        self._uncharged: dict[str, tuple[Counter[str], list[Judgement]]] = {}
 
     def state_dict(self) -> dict[str, Any]:
         """What this run was charged, and for which problems; judgements are on disk."""
@@ -66,10 +68,17 @@ class OfflinePool:
         self.counts, self._counted = Counter(state["counts"]), set(state["problems"])
         self.charged = JudgeStats(**state["charged"])
 
+    def foresee(self, prompt: PromptedProblem) -> None:
+        """The prompt comes soon: have its programs judged, where that goes on meanwhile."""
+        name = prompt.problem.name
+        if name not in self._pool and name not in self._asked:
+            self._asked[name] = self._ask(prompt.problem)
+
     def draw(self, prompt: PromptedProblem, count: int, *seed: object) -> list[Sample]:
         """`count` samples, accepted and rejected ones in equal parts where both exist.
 
-        A small pool repeats itself; the list is empty where no program of the problem fits.
+        A small pool repeats itself; the list is empty where no program of the problem fits. What
+        they have cost is charged by `charge`.
         """
         programs = self._of(prompt.problem)
         accepted = [p for p in programs if p.judgement.verdict is Verdict.ACCEPTED]
@@ -84,41 +93,53 @@ class OfflinePool:
             Sample(prompt, p.tokens, None, p.judgement, self._pay(p), False, DATASET) for p in drawn
         ]
 
+    def charge(self, prompt: PromptedProblem) -> None:
+        """Samples to this prompt are used: count its programs, once.
+
+        Also where another run has judged them, so that equal runs cost the same.
+        """
+        if (found := self._uncharged.pop(prompt.problem.name, None)) is None:
+            return
+        counts, judgements = found
+        self._counted.add(prompt.problem.name)
+        failed = sum(judgement.verdict is Verdict.INFRA_ERROR for judgement in judgements)
+        self.counts += counts + Counter(used=len(judgements) - failed)
+        self.ledger.counts.offline_programs += len(judgements)
+        self.charged.infra_errors += failed
+        self.charged.programs_judged += len(judgements)
+        self.charged.tests_run += sum(judgement.run for judgement in judgements)
+        self.charged.cpu_s += sum(judgement.cpu_s for judgement in judgements)
+
     def _pay(self, program: _Program) -> float | None:
         return pay(program.judgement, self.reward, len(program.tokens))
 
     def _of(self, problem: Problem) -> list[_Program]:
         if problem.name not in self._pool:
-            self._pool[problem.name] = self._read(problem)
+            read = self._asked.pop(problem.name, None) or self._ask(problem)
+            self._pool[problem.name] = read()
             if len(self._pool) > REMEMBERED:
                 self._pool.popitem(last=False)
         return self._pool[problem.name]
 
-    def _read(self, problem: Problem) -> list[_Program]:
+    def _ask(self, problem: Problem) -> Callable[[], list[_Program]]:
+        """Begin to read its programs → what waits for the judge, and gives them."""
         counts: Counter[str] = Counter()
         chosen: dict[str, tuple[int, ...]] = {}
         for kind in (problem.solutions, problem.incorrect_solutions):
             chosen |= self._choose(problem, kind, counts)
-        judgements = self.judged.of(problem, {p: self.format_response(p) for p in chosen})
-        programs = [
-            _Program(tokens, judgements[program])
-            for program, tokens in chosen.items()
-            if judgements[program].verdict is not Verdict.INFRA_ERROR
-        ]
-        if problem.name not in self._counted:
-            self._counted.add(problem.name)
-            self.counts += counts + Counter(used=len(programs))
-            self._charge(list(judgements.values()))
-        return programs
+        answer = self.judged.ask(problem, {p: self.format_response(p) for p in chosen})
 
-    def _charge(self, judgements: list[Judgement]) -> None:
-        """Also where another run has judged them, so that equal runs cost the same."""
-        failed = sum(judgement.verdict is Verdict.INFRA_ERROR for judgement in judgements)
-        self.charged.infra_errors += failed
-        self.ledger.counts.offline_programs += len(judgements)
-        self.charged.programs_judged += len(judgements)
-        self.charged.tests_run += sum(judgement.run for judgement in judgements)
-        self.charged.cpu_s += sum(judgement.cpu_s for judgement in judgements)
+        def read() -> list[_Program]:
+            judgements = answer()
+            if problem.name not in self._counted:
+                self._uncharged.setdefault(problem.name, (counts, list(judgements.values())))
+            return [
+                _Program(tokens, judgements[program])
+                for program, tokens in chosen.items()
+                if judgements[program].verdict is not Verdict.INFRA_ERROR
+            ]
+
+        return read
 
     def _choose(
         self, problem: Problem, programs: Iterable[str], counts: Counter[str]

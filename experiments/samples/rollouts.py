@@ -38,6 +38,7 @@ class Rollouts:
     def __post_init__(self) -> None:
         self._order, self._taken = self._shuffled(), 0
         self._drawn: deque[PromptedProblem] = deque()
+        self._beside: dict[int, list[list[Sample]]] = {}  # batch planned → others' samples in it
         self.sampling = Sampling(
             max_tokens=self.config.task.max_response_tokens,
             temperature=self.config.train.temperature,
@@ -80,15 +81,27 @@ class Rollouts:
     ) -> tuple[list[PromptedProblem], list[list[int]]] | None:
         """The prompts of a batch and its responses' seeds, `step` being the next to be collected.
 
-        None where batches before it decide on them (groups that make way, samples that are used
-        again), or where it is not known yet how many programs of the data set stand beside them.
+        None where batches before it decide on them: groups that make way, samples that are used
+        again. Waits for what the judge says of the data set's programs to these prompts.
         """
-        train = self.config.train
-        if self.replay is not None or train.resample_zero_variance or self.offline is not None:
+        if self.replay is not None or self.config.train.resample_zero_variance:
             return None
-        size, first = train.prompts, (batch - step) * train.prompts
-        prompts = self.coming(batch - step + 1)[first:]
-        return prompts, self._seeds(batch, [train.group_size] * size, 0)
+        prompts = self._prompts_of(batch, step)
+        self._beside[batch] = [self._offline(prompt, batch) for prompt in prompts]
+        return prompts, self._seeds(batch, self._missing(self._beside[batch]), 0)
+
+    def foresee(self, batch: int, step: int) -> None:
+        """Have the data set's programs to a batch's prompts judged meanwhile, where that can be."""
+        if self.offline is not None:
+            for prompt in self._prompts_of(batch, step):
+                self.offline.foresee(prompt)
+
+    def _prompts_of(self, batch: int, step: int) -> list[PromptedProblem]:
+        return self.coming(batch - step + 1)[(batch - step) * self.config.train.prompts :]
+
+    def _missing(self, others: list[list[Sample]]) -> list[int]:
+        """How many responses are to be written beside these."""
+        return [self.config.train.group_size - len(samples) for samples in others]
 
     def collect(self, step: int) -> list[Sample]:
         """Judged samples, each prompt's group adjacent: fresh ones, replayed, offline.
@@ -137,13 +150,13 @@ class Rollouts:
         self, prompts: list[PromptedProblem], step: int, first_row: int
     ) -> list[list[Sample]]:
         """The groups that the judge did not fail in; `first_row` keeps their seeds apart."""
-        size = self.config.train.group_size
-        others = [
+        others = self._beside.pop(step, None) or [
             [*self._replayed(prompt, step, row), *self._offline(prompt, step)]
             for row, prompt in enumerate(prompts, first_row)
         ]
-        counts = [size - len(samples) for samples in others]
-        fresh = self._fresh(prompts, counts, step, first_row)
+        for prompt in prompts if self.offline is not None else ():
+            self.offline.charge(prompt)
+        fresh = self._fresh(prompts, self._missing(others), step, first_row)
         groups = [[*own, *other] for own, other in zip(fresh, others, strict=True)]
         return [g for g in groups if all(sample.reward is not None for sample in g)]
 

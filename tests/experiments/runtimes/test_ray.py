@@ -38,9 +38,12 @@ CASES = {
     "spo": ["algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=2", "steps=3"],
     "grpo at lag 2": ["algo=grpo", "train.lag=2"],
     "grpo synced every 3": ["algo=grpo", "train.sync_every=3"],
-    "half online": ["algo=spo", "train.offline_share=0.5", "train.lag=1", "steps=3"],
+    # every batch is of problems that none was of before: their programs are judged in flight
+    "half online at lag 2": [
+        *("algo=spo", "train.offline_share=0.5", "train.lag=2", "task.train_problems=15"),
+    ],
 }
-LAGGED = CASES["grpo at lag 2"]
+LAGGED, HALF_ONLINE = CASES["grpo at lag 2"], CASES["half online at lag 2"]
 
 
 @pytest.fixture(scope="module")
@@ -80,17 +83,40 @@ def assert_equal(one, other):
         kept = [c for c in frames[0] if not c.startswith(("time/", "memory/")) and c != "cpu_s"]
         first, second = (frame[kept] for frame in frames)
         pd.testing.assert_frame_equal(first, second, check_exact=True)
+    final = [folder / "checkpoints" / "final" / "model.safetensors" for folder in (one, other)]
+    assert final[0].read_bytes() == final[1].read_bytes()
+
+
+# Batches in flight when a step's is collected, its own included
+IN_FLIGHT = {
+    "spo": [1, 1, 1],
+    "grpo at lag 2": [3, 3, 3, 2, 1],
+    "grpo synced every 3": [3, 2, 1, 2, 1],
+    "half online at lag 2": [3, 3, 3, 2, 1],
+}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_on_actors_is_that_of_one_process_to_the_bit(case, tmp_path, cluster, in_one_process):
+def test_a_run_on_actors_is_that_of_one_process_to_the_bit(
+    case, tmp_path, cluster, in_one_process, monkeypatch
+):
+    collect, in_flight = Rollouts.collect, []
+
+    def counting(rollouts, step):
+        in_flight.append(len(rollouts.engine._begun))
+        return collect(rollouts, step)
+
+    alone = in_one_process(*CASES[case])
+    monkeypatch.setattr(Rollouts, "collect", counting)
     on_actors = run(tmp_path, *CASES[case], "runtime=ray", "runtime.judges=2", ranks=cluster)
-    assert_equal(on_actors, in_one_process(*CASES[case]))
+    assert in_flight == IN_FLIGHT[case]
+    assert_equal(on_actors, alone)
 
 
 def test_actors_that_die_are_replaced_and_nothing_counts_twice(
     tmp_path, cluster, in_one_process, monkeypatch
 ):
+    in_one_process(*HALF_ONLINE)  # before anything is killed
     victims = {2: cluster._engines, 3: cluster._judges, 4: cluster._engines}
     before = [crew.replaced for crew in (cluster._engines, cluster._judges)]
     collect = Rollouts.collect
@@ -101,10 +127,10 @@ def test_actors_that_die_are_replaced_and_nothing_counts_twice(
         return collect(rollouts, step)
 
     monkeypatch.setattr(Rollouts, "collect", kill_first)
-    on_actors = run(tmp_path, *LAGGED, "runtime=ray", "runtime.judges=2", ranks=cluster)
+    on_actors = run(tmp_path, *HALF_ONLINE, "runtime=ray", "runtime.judges=2", ranks=cluster)
     after = [crew.replaced for crew in (cluster._engines, cluster._judges)]
     assert all(b > a for a, b in zip(before, after, strict=True))
-    assert_equal(on_actors, in_one_process(*LAGGED))
+    assert_equal(on_actors, in_one_process(*HALF_ONLINE))
 
 
 def begin(output_dir, *overrides):

@@ -77,8 +77,9 @@ def test_programs_that_do_not_fit_are_left_out(nano, pool_of):
 
 def test_programs_are_kept_apart_by_structure_and_not_by_writing(pool_of):
     again = ("print(2 * int(input()))  # twice", "m = int(input())\nprint(m + m)")
-    pool = pool_of()
-    assert len({s.tokens for s in pool.draw(prompted((*DOUBLE, *again), ()), 50, 0)}) == 2
+    pool, prompt = pool_of(), prompted((*DOUBLE, *again), ())
+    assert len({s.tokens for s in pool.draw(prompt, 50, 0)}) == 2
+    pool.charge(prompt)
     assert pool.counts == {"used": 2, "the same but for its writing": 2}
 
 
@@ -88,6 +89,7 @@ def test_at_most_so_many_of_each_kind(pool_of):
     drawn = pool.draw(prompted(many, WRONG), 60, 0)
     assert len({s.tokens for s in drawn if s.accepted}) == 3
     assert len({s.tokens for s in drawn if not s.accepted}) == 2
+    pool.charge(prompted(many, WRONG))
     assert pool.counts["beyond train.offline_per_problem"] == 6
     assert {s.tokens for s in pool_of(per_problem=3).draw(prompted(many, WRONG), 60, 5)} == {
         s.tokens for s in drawn
@@ -98,17 +100,46 @@ def test_a_program_is_judged_once_and_charged_in_every_run(judge, pool_of):
     before = judge.stats.submissions
     first = pool_of()
     samples = first.draw(prompted(), 8, 0)
+    assert first.ledger.counts.offline_programs == first.charged.programs_judged == 0
+    first.charge(prompted())
     judged = judge.stats.submissions
     assert judged == before + 4
     second = pool_of()
     assert second.draw(prompted(), 8, 0) == samples
+    second.charge(prompted())
     assert judge.stats.submissions == judged
     assert [pool.ledger.counts.offline_programs for pool in (first, second)] == [4, 4]
     assert first.charged == second.charged
     assert first.charged.programs_judged == 4 and first.charged.cpu_s > 0
     assert first.charged.tests_run == 6  # the wrong ones stop at their first test
     second.draw(prompted(), 8, 1)
+    second.charge(prompted())
     assert second.charged == first.charged
+
+
+class Elsewhere(Judge):
+    """Begins when it is asked, as a judge in another process does."""
+
+    def ask(self, submissions):
+        judgements = self.judge(submissions)
+        return lambda: judgements
+
+
+def test_what_is_foreseen_is_judged_at_once_and_drawn_and_charged_as_ever(judge, pool_of, tmp_path):
+    elsewhere = Elsewhere(judge.sandbox)
+    pool = pool_of(judge=elsewhere)
+    for _ in range(2):
+        pool.foresee(prompted())
+        assert elsewhere.stats.submissions == 4
+    assert not list(tmp_path.glob("*/*.json"))
+    samples = pool.draw(prompted(), 8, 0)
+    pool.foresee(prompted())
+    pool.charge(prompted())
+    assert elsewhere.stats.submissions == 4
+    other = pool_of()
+    assert other.draw(prompted(), 8, 0) == samples
+    other.charge(prompted())
+    assert (other.charged, other.counts) == (pool.charged, pool.counts)
 
 
 def test_a_program_from_disk_is_paid_as_when_it_was_judged(judge, pool_of):
@@ -137,6 +168,8 @@ def test_what_memory_forgets_is_read_again(pool_of, monkeypatch):
     other = PromptedProblem(replace(prompted().problem, name="q"), (1, 2, 3))
     pool.draw(other, 8, 0)
     assert pool.draw(prompted(), 8, 0) == samples
+    pool.charge(prompted())
+    pool.charge(other)
     assert pool.counts["used"] == 8
 
 

@@ -99,6 +99,45 @@ def test_a_planned_batch_is_what_the_engine_is_asked_for_when_its_turn_comes(mon
         assert drawn.engine.asked[-1] == planned[step]
 
 
+class Pool:
+    """Has a program to every other problem; remembers what was asked of it."""
+
+    def __init__(self):
+        self.foreseen, self.charged = [], []
+
+    def foresee(self, prompt):
+        self.foreseen.append(prompt.problem.name)
+
+    def draw(self, prompt, count, *seed):
+        there = int(prompt.problem.name[1:]) % 2
+        return [SimpleNamespace(prompt=prompt, reward=0.0, seed=seed)] * count * there
+
+    def charge(self, prompt):
+        self.charged.append(prompt.problem.name)
+
+
+def test_a_planned_batch_leaves_room_for_the_programs_beside_it(monkeypatch):
+    def judged(owners, *_):
+        return [SimpleNamespace(prompt=owner, reward=1.0, seed=None) for owner in owners]
+
+    monkeypatch.setattr(responses, "judge_completions", judged)
+    drawn, planned = planning("algo=spo", "train.offline_share=0.5"), {}
+    drawn.offline = pool = Pool()
+    for step in range(1, 8):
+        for batch in range(max(planned, default=0) + 1, step + 3):
+            drawn.foresee(batch, step)
+            planned[batch] = drawn.planned(batch, step)
+            of_batch = [prompt.problem.name for prompt in planned[batch][0]]
+            assert pool.foreseen[-2:] == of_batch
+        samples = drawn.collect(step)
+        prompts, seeds = planned[step]
+        assert drawn.engine.asked[-1] == ([prompt.tokens for prompt in prompts], seeds)
+        assert [len(of) for of in seeds] == [2 - int(p.problem.name[1:]) % 2 for p in prompts]
+        assert {sample.seed for sample in samples} <= {None, (0, step)}
+        assert pool.charged[-2:] == [prompt.problem.name for prompt in prompts]
+        assert len(pool.charged) == 2 * step
+
+
 def test_a_batch_that_hangs_on_those_before_is_not_planned():
     assert planning("train.resample_zero_variance=true").planned(2, 1) is None
     used_again = planning()
