@@ -15,13 +15,13 @@ import pandas as pd
 from analysis.aggregate import AREA, grid_interval, named
 from analysis.curves import X_AXES, spent_at
 from analysis.differences import Pair, difference_table, pairs, tier_table
+from analysis.grid import Grid, grids
 from analysis.groups import Group
 from analysis.metrics import evaluated
 from analysis.runs import Run
 from analysis.stages import Scored
 
 AXES = tuple(x for x in X_AXES if x != "step")
-SCORE = ["problem", "metric", "value", "weight"]
 
 
 class AtBudget(Scored):
@@ -47,6 +47,13 @@ def common_budget(groups: Sequence[Group], x: str) -> float:
     return float(np.min(ends)) if ends else float("nan")
 
 
+@cache
+def evaluations(run: Run, ks: tuple[int, ...]) -> dict[str, Grid]:
+    """Metric → its scores (evaluated steps, problems) on the run's way."""
+    steps = run.evaluated_steps
+    return grids(steps, [evaluated(run, step, ks) for step in steps])
+
+
 def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> pd.DataFrame:
     """Per-problem scores at `budget`, and AREA: pass@1 averaged over the axis from 0 to there.
 
@@ -55,27 +62,39 @@ def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> pd.DataFr
     steps, at = way(run, x)
     after = int(np.searchsorted(at, budget).clip(1, len(at) - 1))
     share = _share(at[after - 1], at[after], budget)
-    found = _mixed(*(evaluated(run, steps[i], ks) for i in (after - 1, after)), share)
-    values = [
-        part[part["metric"] == "pass@1"].set_index("problem")["value"]
-        for part in (*(evaluated(run, step, ks) for step in steps[:after]), found)
-    ]
     places = np.append(at[:after], budget)
-    means = pd.concat(values, axis=1, join="inner")
-    area = np.trapezoid(means.to_numpy(), places, axis=1) / budget
-    area = pd.DataFrame({"problem": means.index, "metric": AREA, "value": area, "weight": 1.0})
-    return pd.concat([found, area], ignore_index=True)
+    parts = []
+    for metric, grid in evaluations(run, ks).items():
+        rows = np.searchsorted(grid.seeds, steps)
+        values, weights = grid.values[rows], grid.weights[rows]
+        value, weight = (
+            (1 - share) * part[after - 1] + share * part[after] for part in (values, weights)
+        )
+        defined = (weights[after - 1 : after + 1] > 0).all(axis=0)
+        parts.append(_frame(metric, grid, defined, value, weight))
+        if metric == "pass@1":
+            way_there = np.vstack([values[:after], value])
+            area = np.trapezoid(way_there, places, axis=0) / budget
+            defined &= (weights[:after] > 0).all(axis=0)
+            parts.append(_frame(AREA, grid, defined, area, np.ones_like(area)))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _frame(
+    metric: str, grid: Grid, defined: np.ndarray, value: np.ndarray, weight: np.ndarray
+) -> pd.DataFrame:
+    """Scores as `analysis.metrics` has them, of the problems on which they are defined."""
+    columns = {
+        "problem": np.array(grid.problems, dtype=object)[defined],
+        "metric": metric,
+        "value": value[defined],
+        "weight": weight[defined],
+    }
+    return pd.DataFrame(columns)
 
 
 def _share(before: float, after: float, budget: float) -> float:
     return float((budget - before) / (after - before)) if after > before else 1.0
-
-
-def _mixed(before: pd.DataFrame, after: pd.DataFrame, share: float) -> pd.DataFrame:
-    both = before.merge(after, on=["problem", "metric"], suffixes=("_before", "_after"))
-    for column in ("value", "weight"):
-        both[column] = (1 - share) * both[f"{column}_before"] + share * both[f"{column}_after"]
-    return both[SCORE]
 
 
 def equal_budget_tables(
@@ -157,5 +176,8 @@ def first_at(run: Run, x: str, threshold: float, ks: Sequence[int] = (1,)) -> fl
 
 
 def _pass(run: Run, step: int, ks: Sequence[int]) -> float:
-    scores = evaluated(run, step, tuple(ks))
-    return float(scores.loc[scores["metric"] == "pass@1", "value"].mean())
+    grid = evaluations(run, tuple(ks)).get("pass@1")
+    if grid is None:  # the judge failed on everything
+        return float("nan")
+    values = grid.measured()[grid.seeds.index(step)]
+    return float(pd.Series(values).mean())

@@ -70,8 +70,8 @@ def spent_at(run: Run, step: int, x: str) -> float:
     """The x-axis' value when `step` steps had been trained; 0 at step 0."""
     if step == 0:
         return 0.0
-    place = int(run.metrics["step"].searchsorted(step, side="right"))
-    return float(spent(run, x).iloc[place - 1]) if place else float("nan")
+    place = int(run.trained_steps.searchsorted(step, side="right"))
+    return float(spent(run, x).to_numpy()[place - 1]) if place else float("nan")
 
 
 def kl_at(run: Run, step: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -50,12 +51,17 @@ def noise_of(one: Pair, a: Stage, b: Stage) -> Noise:
 
 def _sampling(mine: Stage, other: Stage, k: int) -> float:
     """Variance from sampling of the mean over the seeds that the other group has too."""
-    shared = [
-        counts for counts, seed in zip(mine.counts, mine.seeds, strict=True) if seed in other.seeds
-    ]
-    by_seed = []
-    for counts in shared:
+    own = zip(_by_seed(mine, k), mine.seeds, strict=True)
+    shared = [variance for variance, seed in own if seed in other.seeds]
+    return float(np.mean(shared) / len(shared))
+
+
+@cache
+def _by_seed(stage: Stage, k: int) -> list[float]:
+    """Variance from sampling of each seed's mean over problems; NaN where it is not known."""
+    found = []
+    for counts in stage.counts:
         variance = sampling_variance(counts["c"].to_numpy(), counts["n"].to_numpy(), k)
         known = variance[~np.isnan(variance)]
-        by_seed.append(known.mean() / known.size if known.size else np.nan)
-    return float(np.mean(by_seed) / len(by_seed))
+        found.append(known.mean() / known.size if known.size else np.nan)
+    return found

@@ -34,18 +34,18 @@ class Grid:
 
 def grids(seeds: Sequence[Any], frames: Sequence[pd.DataFrame]) -> dict[str, Grid]:
     """Metric → its `Grid`, from one frame of per-problem scores (`analysis.metrics`) a seed."""
-    problems = sorted(set().union(*(frame["problem"].unique() for frame in frames)))
-    place = {problem: column for column, problem in enumerate(problems)}
-    empty = np.zeros((len(frames), len(problems)))
-    found: dict[str, Grid] = {}
-    for row, frame in enumerate(frames):
-        for metric, part in frame.groupby("metric"):
-            if metric not in found:
-                found[metric] = Grid(tuple(seeds), tuple(problems), empty.copy(), empty.copy())
-            columns = [place[problem] for problem in part["problem"]]
-            found[metric].values[row, columns] = part["value"]
-            found[metric].weights[row, columns] = part["weight"]
-    return found
+    if not frames:
+        return {}
+    whole = pd.concat(frames)
+    rows = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
+    columns, problems = pd.factorize(whole["problem"], sort=True)
+    kinds, metrics = pd.factorize(whole["metric"], sort=True)
+    both = np.zeros((len(metrics), 2, len(frames), len(problems)))
+    both[kinds, :, rows, columns] = whole[["value", "weight"]].to_numpy(float)
+    return {
+        metric: Grid(tuple(seeds), tuple(problems), *part)
+        for metric, part in zip(metrics, both, strict=True)
+    }
 
 
 def shared(a: Grid, b: Grid) -> tuple[Grid, Grid]:

@@ -105,9 +105,14 @@ def judged(samples: pd.DataFrame) -> pd.DataFrame:
 
 def counts(samples: pd.DataFrame) -> pd.DataFrame:
     """By problem: n, the samples that were judged, and c, those that were accepted."""
+    import numpy as np
+    import pandas as pd
+
     samples = judged(samples)
-    accepted = (samples["verdict"] == "ACCEPTED").groupby(samples["problem"])
-    return accepted.agg(n="size", c="sum")
+    codes, problems = pd.factorize(samples["problem"], sort=True)
+    accepted = codes[(samples["verdict"] == "ACCEPTED").to_numpy(bool)]
+    found = {"n": np.bincount(codes), "c": np.bincount(accepted, minlength=len(problems))}
+    return pd.DataFrame(found, index=pd.Index(problems, name="problem"))
 
 
 def pass_scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
@@ -116,16 +121,20 @@ def pass_scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
     Columns: problem, metric ("pass@k"), value, weight (1). A problem with fewer than k judged
     samples has no row for that k.
     """
+    import numpy as np
     import pandas as pd
 
     found = counts(samples)
-    rows = [
-        (problem, f"pass@{k}", pass_at_k(int(n), int(c), k), 1.0)
-        for problem, n, c in zip(found.index, found["n"], found["c"], strict=True)
-        for k in ks
-        if k <= n
-    ]
-    return pd.DataFrame(rows, columns=["problem", "metric", "value", "weight"])
+    asked = [k for k in ks if k <= found["n"].max()]
+    pairs = list(zip(found["n"].tolist(), found["c"].tolist(), strict=True))
+    value = [pass_at_k(n, c, k) if k <= n else np.nan for n, c in pairs for k in asked]
+    columns = {
+        "problem": np.repeat(found.index.to_numpy(object), len(asked)),
+        "metric": np.tile(np.array([f"pass@{k}" for k in asked], object), len(found)),
+        "value": np.array(value, float),
+        "weight": 1.0,
+    }
+    return pd.DataFrame(columns).dropna(subset="value", ignore_index=True)
 
 
 def diversity_scores(samples: pd.DataFrame) -> pd.DataFrame:

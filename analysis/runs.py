@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.pass_at_k import KS
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 STATUSES = ("running", "finished", "interrupted", "failed")
@@ -37,7 +38,7 @@ class Run:
     config: dict[str, Any]
     info: dict[str, Any]
     metrics: pd.DataFrame  # one row per training step, sorted by step
-    evals: pd.DataFrame  # one row per evaluation sample
+    evals: pd.DataFrame  # one row per evaluation sample, sorted by step
 
     @property
     def status(self) -> str:
@@ -69,13 +70,18 @@ class Run:
         return tuple(sorted(set(asked or KS)))
 
     def evaluation(self, step: int) -> pd.DataFrame:
-        """The samples of the evaluation at `step`."""
-        return self.evals[self.evals["step"] == step]
+        """The samples of the evaluation at `step`; `evals` is sorted by it."""
+        first, end = self.evals["step"].searchsorted([step, step + 1])
+        return self.evals.iloc[first:end]
 
     def prompts(self) -> dict[str, str]:
         """Problem → what the model was asked; empty where the run folder does not say."""
         table = _table(self.path, "problems.parquet", ("problem", "prompt"), required=False)
         return dict(zip(table["problem"], table["prompt"], strict=True))
+
+    @cached_property
+    def trained_steps(self) -> np.ndarray:
+        return self.metrics["step"].to_numpy()
 
     @cached_property
     def evaluated_steps(self) -> list[int]:
@@ -130,6 +136,8 @@ def load_run(path: str | Path) -> Run:
     if metrics["step"].duplicated().any():
         raise _damaged(path, "metrics.parquet holds the same step twice")
     evals["program"] = evals["program"].fillna("")
+    if not evals["step"].is_monotonic_increasing:
+        evals = evals.sort_values("step", kind="stable")
     return Run(path.resolve(), config, info, metrics.sort_values("step"), evals)
 
 
@@ -157,7 +165,7 @@ def _parse_yaml(text: str) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise ValueError(_first_line(error)) from None
 
