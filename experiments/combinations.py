@@ -23,6 +23,8 @@ def check(config: RunConfig, needs: Needs) -> None:
         _check_torchrun(config, needs)
     if config.runtime.name == "ray":
         _check_ray(config)
+    if config.sandbox.nodes is not None:
+        _check_nodes(config)
     if config.model.adapter != "none":
         from experiments.learner.installed import check_peft
 
@@ -57,10 +59,27 @@ def _check_ray(c: RunConfig) -> None:
             f"runtime=ray with engine.name={c.engine.name}: vLLM in Ray's actors has not been run "
             "yet; use engine=hf"
         )
+    _require_ray("runtime=ray")
+
+
+def _check_nodes(c: RunConfig) -> None:
+    given = f"sandbox.nodes={c.sandbox.nodes}"
+    if c.runtime.name != "sync":
+        why = {
+            "ray": "there runtime.judges of the cluster at runtime.address judge",
+            "torchrun": "there each rank judges what it writes",
+        }[c.runtime.name]
+        raise UserError(
+            f"{given} with runtime={c.runtime.name}: {why}; use sandbox.nodes=null, or runtime=sync"
+        )
+    _require_ray(given)
+
+
+def _require_ray(given: str) -> None:
     from importlib.util import find_spec
 
     if find_spec("ray") is None:
-        raise UserError("runtime=ray: Ray is not installed; pip install -e '.[ray]'")
+        raise UserError(f"{given}: Ray is not installed; pip install -e '.[ray]'")
 
 
 def _check_engine(e: EngineConfig) -> None:

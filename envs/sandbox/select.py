@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import NonNegativeInt
+from pydantic import Field, NonNegativeInt
 
 from envs.sandbox.base import Sandbox, SandboxError
 
@@ -21,6 +21,8 @@ class SandboxConfig:
     kind: Literal["auto", "docker", "embedded"] = "auto"
     workers: NonNegativeInt = 0  # programs judged at the same time; 0: one for each core
     i_accept_no_isolation: bool = False  # run where only a system-call filter holds programs
+    # a Ray cluster, HOST:PORT or auto: each of its nodes judges, in such a sandbox; null: here
+    nodes: Annotated[str, Field(pattern=r"^(auto|[^:/]+:\d+)$")] | None = None
 
 
 def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:

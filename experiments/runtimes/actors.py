@@ -113,6 +113,7 @@ class JudgeActor:
             "strength": made.strength,
             "version": first.version,
             "known": first.state_dict() if hasattr(first, "state_dict") else None,
+            "sits": hasattr(first, "sit"),
         }
         return self._told
 
@@ -132,6 +133,18 @@ class JudgeActor:
     ) -> tuple[Judged, float]:
         """Judge the responses to prompts `own` of a batch that the engines wrote, in `parts`."""
         return self.judge(number, submissions(own, parts))
+
+    def begin(self, number: int, own: list[tuple[int, Submission]]) -> bool:
+        """Judge some of what `judge_begun` will be asked for → true: it is done."""
+        self._environment(number)
+        self._bench.begin(number, own)
+        return True
+
+    def judge_begun(self, number: int, own: list[tuple[int, Submission]]) -> tuple[Judged, float]:
+        """Judge what of these it has not begun with, and those in doubt."""
+        begin = time.monotonic()
+        self._environment(number)
+        return self._bench.judged_begun(number, own), time.monotonic() - begin
 
     def close(self) -> None:
         """Back to before `open`."""

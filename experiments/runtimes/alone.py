@@ -44,6 +44,10 @@ class Alone:
 
     def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
         """What judges, until the block is left. Raises UserError."""
+        if config.sandbox.nodes is not None:
+            from experiments.runtimes.nodes import judges_on_nodes
+
+            return judges_on_nodes(config)
         from experiments.samples.environments import open_environments
 
         return open_environments(config)

@@ -7,16 +7,13 @@ them died. What is done, and in which order, is the loop's business as in any ru
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from experiments.errors import UserError
 from experiments.runtimes.alone import Alone
+from experiments.runtimes.connection import Connection
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,17 +21,7 @@ if TYPE_CHECKING:
     from experiments.config import RunConfig
     from experiments.engines.base import Engine
     from experiments.engines.writer import Writer
-    from experiments.runtimes.crew import Call
     from experiments.samples.environments import Environments
-
-SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # of calls that are asked again
-    # Else Ray ends this process a minute after its cluster has gone, and a run without a checkpoint
-    "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
-}
-STARTS = 4  # of a cluster of one's own
-ANSWER_S = 30  # for a connection to a busy machine
 
 
 class Cluster(Alone):
@@ -43,7 +30,9 @@ class Cluster(Alone):
     def __init__(self, config: RunConfig) -> None:
         """Starts Ray here, or joins the cluster at `runtime.address`. Raises UserError."""
         self.config = config
-        self._join()
+        runtime = config.runtime
+        self._connection = Connection("runtime.address", runtime.address, runtime.judges)
+        self._require()
         self._begin()
 
     def _begin(self) -> None:
@@ -53,44 +42,13 @@ class Cluster(Alone):
         from experiments.runtimes.actors import EngineActor, JudgeActor
         from experiments.runtimes.crew import Crew
 
-        runtime, gpus = self.config.runtime, self._gpus
+        runtime, alive = self.config.runtime, self._connection.alive
         engine, judge = ray.remote(EngineActor), ray.remote(JudgeActor)
-        engine = engine.options(num_cpus=0, num_gpus=gpus)
+        engine = engine.options(num_cpus=0, num_gpus=self._gpus)
         judge = judge.options(num_cpus=1, scheduling_strategy="SPREAD")
-        self._engines = Crew("engines", runtime.engines, engine.remote, self.alive)
-        self._judges = Crew("judges", runtime.judges, judge.remote, self.alive)
-
-    def _join(self) -> None:
-        runtime = self.config.runtime
-        os.environ |= {key: os.environ.get(key, value) for key, value in SETTINGS.items()}
-        if runtime.address and (Path.home() / ".ray" / "auth_token").is_file():
-            os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` then does
-        import ray
-
-        given: dict[str, Any] = {"address": runtime.address}
-        if runtime.address is None:
-            own = {"worker_niceness": 0, "prestart_worker_first_driver": False}
-            given |= {
-                "address": "local",
-                "num_cpus": runtime.judges,
-                "include_dashboard": False,
-                "_system_config": own,
-            }
-        with _signals_kept():
-            try:
-                _init(**given)
-            except Exception as error:  # Ray raises plain ones too
-                told = " ".join(str(error).split("\n")[0].split())
-                raise UserError(
-                    f"runtime.address={runtime.address}: {told}; `ray start --head` begins a "
-                    "cluster, and runtime.address=null one for this run alone"
-                ) from error
-        own = ray.get_runtime_context()
-        host, _, port = own.gcs_address.rpartition(":")
-        here = next(node for node in ray.nodes() if node["NodeID"] == own.get_node_id())
-        # Ray's head, and its part of this node: where either has gone, so has the cluster.
-        self._needed = [(host, int(port)), (here["NodeManagerAddress"], here["NodeManagerPort"])]
-        self._require()
+        given = ("runtime=ray", alive)
+        self._engines = Crew("engines", runtime.engines, lambda at: engine.remote(), *given)
+        self._judges = Crew("judges", runtime.judges, lambda at: judge.remote(), *given)
 
     def _require(self) -> None:
         """Raises UserError where actors would wait for ever for a place."""
@@ -116,41 +74,11 @@ class Cluster(Alone):
 
         return int(pick_device(self.config.model.device).type == "cuda")
 
-    def alive(self) -> bool:
-        """Whether the cluster still answers. Ray's own answer may come a minute late."""
-        try:
-            for address in self._needed:
-                socket.create_connection(address, timeout=ANSWER_S).close()
-        except OSError:
-            return False
-        return True
-
-    @contextmanager
-    def environments(self, config: RunConfig) -> Iterator[Environments]:
+    def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
         """Judge actors, each with a sandbox of its own. Raises UserError."""
-        from experiments.runtimes.proxies import RayJudge
-        from experiments.samples.environments import Environments
+        from experiments.runtimes.judging import RayJudge, environments_of
 
-        made: list[RayJudge] = []
-        crew, settings = self._judges, (config.task.environment, config.sandbox, config.judge)
-
-        def prepare(new: Any, finished: list[Call]) -> list[Any]:
-            known = [(judge.number, judge.known_to(finished)) for judge in made]
-            opened = new.open.remote(*settings)
-            return [opened, *(new.know.remote(*of) for of in known if of[1] is not None)]
-
-        def make() -> RayJudge:
-            made.append(RayJudge(crew, len(made), first["version"], first["known"]))
-            return made[-1]
-
-        crew.prepare = prepare
-        try:
-            first, *others = crew.all("open", *settings)
-            for other in others:
-                _check_alike(first, other)
-            yield Environments(make, first["name"], first["strength"])
-        finally:
-            crew.end("close")
+        return environments_of(self._judges, config, lambda told: RayJudge)
 
     def engines(
         self, config: RunConfig, model: nn.Module, tokenizer: object
@@ -172,42 +100,4 @@ class Cluster(Alone):
 
     def stop(self) -> None:
         """End the actors; a cluster of this run's own ends with them."""
-        import ray
-
-        with _signals_kept():
-            ray.shutdown()
-
-
-def _init(**given: Any) -> None:
-    """Ray gives its own processes half a minute to start, which a busy machine does not keep to."""
-    import ray
-
-    for left in reversed(range(STARTS)):
-        try:
-            ray.init(log_to_driver=False, logging_level="ERROR", **given)
-            return
-        except Exception as error:
-            ray.shutdown()
-            if "timed out during startup" not in str(error) or not left:
-                raise
-
-
-def _check_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Raises UserError where two judges could say different things of one program."""
-    told = [f"{of['name']} ({of['version']})" for of in (one, other)]
-    if told[0] != told[1]:
-        raise UserError(
-            f"runtime=ray: the nodes judge differently, {told[0]} and {told[1]}: they need the "
-            "same Python, and sandbox=docker or sandbox=embedded for all of them"
-        )
-
-
-@contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Ray takes SIGTERM over, and would end the process three seconds after it."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        self._connection.stop()

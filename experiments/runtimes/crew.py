@@ -88,12 +88,20 @@ class Crew:
     prepare: Callable[[Any, list[Call]], list[Any]]
 
     def __init__(
-        self, kind: str, size: int, start: Callable[[], Any], alive: Callable[[], bool]
+        self,
+        kind: str,
+        size: int,
+        start: Callable[[int], Any],
+        setting: str,
+        alive: Callable[[], bool],
     ) -> None:
-        """`start` makes an actor; `alive`: the cluster is still there."""
-        self.kind, self.start, self.alive = kind, start, alive
-        self.actors = [start() for _ in range(size)]
+        """`start` makes the actor of a place; `setting`: what asked for them, for messages;
+        `alive`: the cluster is still there.
+        """
+        self.kind, self.start, self.setting, self.alive = kind, start, setting, alive
+        self.actors = [start(index) for index in range(size)]
         self.replaced = 0
+        self._abandoned = False
         self._open: list[list[Call]] = [[] for _ in range(size)]
         self._deaths: Counter[int] = Counter()
 
@@ -109,10 +117,16 @@ class Crew:
         calls = [self.call(index, method, *args) for index in range(len(self.actors))]
         return [call.result() for call in calls]
 
+    def abandon(self) -> None:
+        """From another thread: whoever waits for an actor, now or later, does so in vain."""
+        self._abandoned = True
+
     def fetch(self, ref: Any) -> Any:
         """What an actor gave. Raises its own error, one of DIED, or UserError: Ray has gone."""
         try:
             while not ray.wait([ref], timeout=LOOK_S)[0]:
+                if self._abandoned:
+                    raise RuntimeError(f"nobody waits for the {self.kind} any more")
                 self._check_alive()
             return ray.get(ref)
         except DIED:
@@ -121,7 +135,7 @@ class Crew:
         except RayTaskError as error:
             raise error.cause from None
         except RayError as error:
-            raise _gone(error) from error
+            raise self._gone(error) from error
 
     def end(self, method: str) -> None:
         """The last word to each; what is still under way is nobody's any more."""
@@ -162,10 +176,10 @@ class Crew:
             self._deaths[index] += 1
             if self._deaths[index] > DEATHS:
                 raise UserError(
-                    f"runtime=ray: one of the {self.kind} died {self._deaths[index]} times in a "
+                    f"{self.setting}: one of the {self.kind} died {self._deaths[index]} times in a "
                     f"row: {first_line(error)}; `ray logs` and the kernel's log may say why"
                 ) from error
-            made = self.start()
+            made = self.start(index)
             try:
                 for ref in self.prepare(made, finished):
                     self.fetch(ref)
@@ -183,18 +197,18 @@ class Crew:
         except Exception as error:
             if self.alive():
                 raise
-            raise _gone(error) from error
+            raise self._gone(error) from error
 
     def _check_alive(self) -> None:
         if not self.alive():
-            raise _gone()
+            raise self._gone()
 
-
-def _gone(error: Exception | None = None) -> UserError:
-    told = f" ({first_line(error)})" if error else ""
-    return UserError(
-        f"runtime=ray: the Ray cluster has ended{told}; start it again, and resume=FOLDER goes on"
-    )
+    def _gone(self, error: Exception | None = None) -> UserError:
+        told = f" ({first_line(error)})" if error else ""
+        return UserError(
+            f"{self.setting}: the Ray cluster has ended{told}; start it again, and resume=FOLDER "
+            "goes on"
+        )
 
 
 def first_line(error: Exception) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from envs.environment import Environment, JudgeStats, Submission
 from envs.problem import Judgement, Problem
@@ -30,23 +32,55 @@ def merge(known: Known, learnt: Known) -> None:
         known[part] = known.get(part, {}) | new
 
 
+@dataclass
+class Begun:
+    """A sitting that was begun and not ended."""
+
+    sitting: Any
+    before: dict[str, float]  # what its judge had spent
+    taken: set[int] = field(default_factory=set)
+    judged: dict[int, Judgement] = field(default_factory=dict)
+
+
 class Bench:
     """Environments that are alike, by number, where the work is done."""
 
     def __init__(self, make: Callable[[], Environment]) -> None:
         self._make, self.made = make, []
         self._told: list[Known] = []
+        self._begun: dict[int, Begun] = {}
 
     def add(self) -> None:
         self.made.append(self._make())
         self._told.append({})
 
     def judged(self, number: int, own: Sequence[Submission]) -> Judged:
+        before = asdict(self.made[number].stats)
+        judgements = self.made[number].judge(own) if own else []
+        return judgements, self._spent(number, before), self._learnt(number)
+
+    def begin(self, number: int, own: Iterable[tuple[int, Submission]]) -> None:
+        """Judge some of what `judged_begun` will be asked for, by their numbers in its order."""
         judge = self.made[number]
-        before = asdict(judge.stats)
-        judgements = judge.judge(own) if own else []
-        spent = {name: value - before[name] for name, value in asdict(judge.stats).items()}
-        return judgements, spent, self._learnt(number)
+        if number not in self._begun:
+            self._begun[number] = Begun(judge.sit(), asdict(judge.stats))
+        begun = self._begun[number]
+        new = [item for item in own if item[0] not in begun.taken]
+        begun.taken |= {index for index, _ in new}
+        begun.judged.update(begun.sitting.take(new))
+
+    def judged_begun(self, number: int, own: Sequence[tuple[int, Submission]]) -> Judged:
+        """Judge the rest of these, and those in doubt."""
+        self.begin(number, own)
+        begun = self._begun.pop(number)
+        with closing(begun.sitting):
+            begun.judged.update(begun.sitting.rest())
+        judgements = [begun.judged[index] for index, _ in own]
+        return judgements, self._spent(number, begun.before), self._learnt(number)
+
+    def _spent(self, number: int, before: dict[str, float]) -> dict[str, float]:
+        now = asdict(self.made[number].stats)
+        return {name: value - before[name] for name, value in now.items()}
 
     def _learnt(self, number: int) -> Known:
         """What the judge knows that it had not told yet."""
@@ -87,14 +121,17 @@ class SplitJudge(ABC):
     def joined(
         self, submissions: Sequence[Submission], judged: Iterable[Judged]
     ) -> list[Judgement]:
-        """What the judges said, in order; what they have spent and learnt is taken."""
-        results = []
-        for judgements, spent, learnt in judged:
-            results.append(iter(judgements))
-            for name, value in spent.items():
-                setattr(self.stats, name, getattr(self.stats, name) + value)
-            merge(self.known, learnt)
+        """What the judges said, in order."""
+        results = [iter(self.taken(each)) for each in judged]
         return [next(results[owner(s.problem, self.size)]) for s in submissions]
+
+    def taken(self, judged: Judged) -> list[Judgement]:
+        """One judge's judgements; what it has spent and learnt is this one's now."""
+        judgements, spent, learnt = judged
+        for name, value in spent.items():
+            setattr(self.stats, name, getattr(self.stats, name) + value)
+        merge(self.known, learnt)
+        return judgements
 
     @abstractmethod
     def work(self, parts: list[list[Submission]]) -> Iterable[Judged]:

@@ -1,4 +1,4 @@
-"""An engine and a judge whose work Ray's actors do, and batches that are begun ahead of the loop.
+"""An engine whose work Ray's actors do, and batches that are begun ahead of the loop.
 
 A batch's responses depend on weights, prompts and seeds alone, and its verdicts on those and on
 what was judged before it, in order. So a batch may be written and judged as soon as the weights
@@ -10,26 +10,21 @@ written and judged again, to the same bits, from the writer's weights that check
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
 
-from envs.environment import Submission
-from envs.problem import Judgement
 from experiments.engines.base import Completion, Engine, Sampling, Written
 from experiments.learner.weights import plain_weights, weights_version
-from experiments.runtimes.actors import submissions
 from experiments.runtimes.crew import Call, Crew
-from experiments.runtimes.judges import Judged, Known, SplitJudge, merge, owner
 
 if TYPE_CHECKING:
     from torch import nn
 
     from experiments.engines.writer import Writer
     from experiments.samples.rollouts import Rollouts
-    from experiments.samples.sample import PromptedProblem
 
 HELD = 3  # versions of the weights: the base, the behaviour policy and the trained one
 
@@ -123,63 +118,6 @@ class RayEngine(Engine):
         ]
 
 
-class RayJudge(SplitJudge):
-    """One environment whose work all judge actors do, as their number `number`."""
-
-    def __init__(self, crew: Crew, number: int, version: str, known: Known | None) -> None:
-        own = None if known is None else {part: dict(of) for part, of in known.items()}
-        super().__init__(len(crew.actors), version, own)
-        self.crew, self.number = crew, number
-        # (calls of the engines, what each judge has of them, calls of the judges)
-        self._begun: deque[tuple[list[Call], list[list], list[Call]]] = deque()
-
-    def begin(self, prompts: Sequence[PromptedProblem], written: list[Call]) -> None:
-        """Have judged what the engines are to write, before anything else that is to be judged."""
-        owned = [
-            [(i, p.problem) for i, p in enumerate(prompts) if owner(p.problem, self.size) == j]
-            for j in range(self.size)
-        ]
-        calls = [
-            self.crew.call(j, "judge_written", self.number, own, *written)
-            for j, own in enumerate(owned)
-        ]
-        self._begun.append((written, owned, calls))
-
-    def ask(self, submissions: Sequence[Submission]) -> Callable[[], list[Judgement]]:
-        """Begin to judge → what waits for it: as `judge`, but for what was begun elsewhere."""
-        calls = self._judging(self.split(submissions))
-        return lambda: self.joined(submissions, _results(calls))
-
-    def _judging(self, parts: list[list[Submission]]) -> list[Call | None]:
-        """A judge without a part is not asked: it would answer after all that it has begun."""
-        return [
-            self.crew.call(j, "judge", self.number, part) if part else None
-            for j, part in enumerate(parts)
-        ]
-
-    def work(self, parts: list[list[Submission]]) -> Iterator[Judged]:
-        if not self._begun:
-            return _results(self._judging(parts))
-        written, owned, calls = self._begun.popleft()
-        results = [call.value for call in written]
-        if any(_differ(submissions(own, results), p) for own, p in zip(owned, parts, strict=True)):
-            raise RuntimeError("other responses are to be judged than those that were begun")
-        return _results(calls)
-
-    def tell(self, state: Known) -> None:
-        self.crew.all("know", self.number, state)
-
-    def known_to(self, finished: Sequence[Call]) -> Known | None:
-        """What an actor knows after these calls, whose results are still to be taken."""
-        if self.known is None:
-            return None
-        known = self._state()
-        for call in finished:
-            if call.args[0] == self.number and call.method != "know":
-                merge(known, call.peek()[0][2])
-        return known
-
-
 class Ahead:
     """Begins each batch as soon as the weights that are to write it exist, in order.
 
@@ -218,14 +156,5 @@ class Ahead:
             self._foreseen = batch
 
 
-def _results(calls: Iterable[Call | None]) -> Iterator[Judged]:
-    return (call.result()[0] if call else ([], {}, {}) for call in calls)
-
-
 def _key(version: int, prompts: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]]) -> tuple:
     return version, tuple(map(tuple, prompts)), tuple(map(tuple, seeds))
-
-
-def _differ(begun: list[Submission], asked: list[Submission]) -> bool:
-    told = [[(s.problem.hash, s.response) for s in of] for of in (begun, asked)]
-    return told[0] != told[1]

@@ -77,3 +77,26 @@ def test_judges_that_are_told_what_others_knew_go_on_as_they_would_have(sandbox)
     for batch in (second, third):
         assert told(others.judge(batch)) == told(several.judge(batch))
     assert timeless(others.stats) == timeless(several.stats)
+
+
+def pieces_of(batch, judges):
+    """Each judge's part in pieces of two, the last ones first; the second judge's stay away."""
+    numbered = list(enumerate(batch))
+    for at in range(judges):
+        own = [item for item in numbered if owner(item[1].problem, judges) == at]
+        cut = [own[i : i + 2] for i in range(0, len(own), 2)]
+        yield own, [] if at == 1 else cut[:0:-1]
+
+
+def test_what_comes_in_pieces_is_judged_and_counted_as_a_whole(sandbox):
+    one, benches = Judge(sandbox), [Bench(lambda: Judge(sandbox)) for _ in range(3)]
+    several = HereJudge(benches)
+    for batch in batches():
+        expected = one.judge(batch)
+        for bench, (own, pieces) in zip(benches, pieces_of(batch, 3), strict=True):
+            for piece in pieces:
+                bench.begin(0, piece)
+            judgements = several.taken(bench.judged_begun(0, own))
+            assert told(judgements) == told([expected[index] for index, _ in own])
+        assert timeless(several.stats) == timeless(one.stats)
+    assert several.state_dict()["failures"] == one.state_dict()["failures"]

@@ -28,8 +28,9 @@ def found(monkeypatch):
 
 def test_without_ray_one_line_says_how_to_get_it(found):
     found(False)
-    with pytest.raises(UserError, match=r"pip install -e '\.\[ray\]'"):
-        config_of("runtime=ray")
+    for asked in ("runtime=ray", "sandbox.nodes=auto"):
+        with pytest.raises(UserError, match=rf"{asked}: .*pip install -e '\.\[ray\]'"):
+            config_of(asked)
 
 
 def test_keys_of_ray_are_refused_where_they_would_do_nothing(found):
@@ -46,3 +47,14 @@ def test_an_engine_that_was_not_run_in_actors_is_refused(found):
     found(True)
     with pytest.raises(UserError, match="engine=hf"):
         config_of("runtime=ray", "engine=vllm")
+
+
+def test_judges_on_nodes_are_refused_where_others_judge(found):
+    found(True)
+    for runtime in ("ray", "torchrun"):
+        with pytest.raises(UserError, match=f"sandbox.nodes=auto with runtime={runtime}: there"):
+            config_of("sandbox.nodes=auto", f"runtime={runtime}")
+    for nonsense in ("4", "here", "ray://host", "''"):
+        with pytest.raises(UserError, match=r"^sandbox.nodes="):
+            config_of(f"sandbox.nodes={nonsense}")
+    assert config_of("sandbox.nodes=10.0.0.1:6379").sandbox.nodes == "10.0.0.1:6379"
