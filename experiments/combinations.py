@@ -54,10 +54,10 @@ def _check_torchrun(c: RunConfig, needs: Needs) -> None:
 
 
 def _check_ray(c: RunConfig) -> None:
-    if c.engine.name != "hf":
+    if c.engine.device != "auto":
         raise UserError(
-            f"runtime=ray with engine.name={c.engine.name}: vLLM in Ray's actors has not been run "
-            "yet; use engine=hf"
+            f"runtime=ray with engine.device={c.engine.device}: Ray gives each engine a GPU of its "
+            "own; use engine.device=auto"
         )
     _require_ray("runtime=ray")
 

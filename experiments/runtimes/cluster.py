@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from experiments.errors import UserError
@@ -87,8 +88,9 @@ class Cluster(Alone):
         from experiments.runtimes.proxies import RayEngine, Weights
 
         crew, weights = self._engines, Weights()
-        crew.prepare = lambda new, finished: [new.open.remote(config)]
-        told = crew.all("open", config)
+        alone = replace(config, engine=replace(config.engine, colocate=False))  # on its GPU
+        crew.prepare = lambda new, finished: [new.open.remote(alone)]
+        told = crew.all("open", alone)
         return lambda module: RayEngine(crew, config.engine.name, told[0], weights, module)
 
     def ahead(self, writer: Writer, rollouts: Any, steps: int) -> Callable[[int], None]:

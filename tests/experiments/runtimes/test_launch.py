@@ -43,10 +43,11 @@ def test_keys_of_ray_are_refused_where_they_would_do_nothing(found):
     assert (runtime.engines, runtime.judges, runtime.address) == (2, 3, "auto")
 
 
-def test_an_engine_that_was_not_run_in_actors_is_refused(found):
+def test_an_engine_in_an_actor_has_the_gpu_that_ray_gives_it(found):
     found(True)
-    with pytest.raises(UserError, match="engine=hf"):
-        config_of("runtime=ray", "engine=vllm")
+    with pytest.raises(UserError, match=r"engine.device=cuda:1: .*use engine.device=auto"):
+        config_of("runtime=ray", "engine=auto", "engine.device=cuda:1", "engine.colocate=false")
+    assert config_of("runtime=ray", "engine=auto").engine.name == "auto"
 
 
 def test_judges_on_nodes_are_refused_where_others_judge(found):

@@ -1,6 +1,7 @@
 """Judging on the nodes of a Ray cluster while this process writes: the numbers of one process."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.runtimes.test_ray import CASES, assert_equal, rays_of, run, wait_for
+from tests.experiments.runtimes.test_ray import CASES, assert_equal, end, run, wait_for
 
 ray = pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
 from experiments.runtimes.connection import Connection  # noqa: E402
@@ -29,14 +30,6 @@ def start(*arguments):
     )
 
 
-def end(node):
-    """What `ray stop` does, but to this node alone."""
-    for each in rays_of(node.pid) if node.poll() is None else ():
-        each.kill()
-    node.kill()
-    node.wait()
-
-
 @pytest.fixture(scope="module")
 def nodes():
     """(the cluster's address, its second node)"""
@@ -46,10 +39,10 @@ def nodes():
     with pytest.MonkeyPatch.context() as patch, ExitStack() as started:
         patch.setenv("RAY_AUTH_MODE", "disabled")  # this process has read Ray's settings already
         head = start("--head", f"--port={port}", "--include-dashboard=false")
-        started.callback(end, head)
+        started.callback(end, head, signal.SIGKILL)
         wait_for(lambda: not socket.socket().connect_ex((host, port)))
         second = start(f"--address={host}:{port}")
-        started.callback(end, second)
+        started.callback(end, second, signal.SIGKILL)
         joined = Connection("sandbox.nodes", f"{host}:{port}")
         wait_for(lambda: len(ray.nodes()) == 2)
         joined.stop()
@@ -73,7 +66,7 @@ def test_judges_on_nodes_that_die_are_replaced_and_nothing_counts_twice(
         if len(crews) == 2:
             ray.kill(crews[0].actors[0])
         if len(crews) == 4:
-            end(second)
+            end(second, signal.SIGKILL)
         return known(sitting)
 
     monkeypatch.setattr(RaySitting, "rest", rest)
