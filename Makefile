@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 .DEFAULT_GOAL := help
 .PHONY: help install run resume export sweep study atlas report compare test test-slow test-vllm lint \
 	nano sandbox-image doctor bench bench-generate bench-judge bench-prepare bench-report \
-	bench-train bench-memory bench-start scaling gpu-check clean
+	bench-train bench-memory bench-start bench-runtimes scaling gpu-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -113,6 +113,9 @@ bench-memory: $(READY) ## peak memory and time of a step of each algorithm, agai
 
 bench-start: $(READY) ## from the command to the first step
 	$(PY) -m experiments.benchmarks.start $(ARGS)
+
+bench-runtimes: $(READY) ## runtime=ray with batches in flight against runtime=sync, per trained token
+	$(PY) -m experiments.benchmarks.runtimes $(ARGS)
 
 scaling: $(READY) ## docs/scaling.md's tables and figure from a model of the loop (ARGS="--runs FOLDER ...": held against runs)
 	$(PY) -m experiments.benchmarks.scaling $(ARGS)

@@ -28,6 +28,7 @@ NAMES = {
     "memory": "Memory",
     "report": "A report of many runs",
     "start": "From the command to the first step",
+    "runtimes": "Ray against one process",
 }
 
 JUDGE_GOALS = ("Goals: CPU of a wrong program ≤ 4.5 ms, of a right one with one test ≤ 4.0 ms.", "")
