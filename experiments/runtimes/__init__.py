@@ -1,1 +1,1 @@
-"""How a run is spread: in one process, or over the ranks of torchrun."""
+"""How a run is spread: in one process, over the ranks of torchrun, or beside actors of Ray."""
