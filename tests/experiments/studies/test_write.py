@@ -72,6 +72,15 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert (tmp_path / "page.md").read_text().count("Our words.") == 1
 
 
+def test_of_a_study_run_in_part_the_page_says_so(study, tmp_path):
+    assert main(study) == 0
+    assert "\n6 runs finished, of commits abc.\n" in (tmp_path / "page.md").read_text()
+    arms = tmp_path / "study-s" / "arms.json"
+    arms.write_text(json.dumps([one for one in json.loads(arms.read_text()) if one["seed"] != 2]))
+    assert main(study) == 0
+    assert "\n4 of the 6 runs finished, of commits abc.\n" in (tmp_path / "page.md").read_text()
+
+
 def test_a_study_that_has_not_ended_is_one_line(study, tmp_path, capsys):
     (tmp_path / "study-s" / "arms.json").unlink()
     assert main(study) == 2
