@@ -137,8 +137,8 @@ def page(study: Study, results: Results, name: str, discussion: str) -> str:
 def _setting(study: Study, results: Results, finished: list[dict]) -> Iterator[str]:
     yield f"All runs: `{' '.join(study.overrides)}`, seeds {', '.join(map(str, study.seeds))}.\n"
     planned = len(study.arms) * len(study.seeds)
-    done = f"{len(finished)} of the {planned} runs" if len(finished) < planned else f"{planned} runs"
-    yield f"{done} finished, of commits {', '.join(_commits(results))}.\n"
+    of = "" if len(finished) == planned else f" of the {planned}"
+    yield f"{len(finished)}{of} runs finished, of commits {', '.join(_commits(results))}.\n"
     for arm, held in study.arms.items():
         begins = f", beginning with the final weights of `{held.weights_of}`" * bool(
             held.weights_of
