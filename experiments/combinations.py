@@ -5,6 +5,7 @@ They are made before anything heavy starts, for every job of a sweep before the 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,8 @@ def _check_ray(c: RunConfig) -> None:
 
 def _check_nodes(c: RunConfig) -> None:
     given = f"sandbox.nodes={c.sandbox.nodes}"
+    if not re.fullmatch(r"auto|[^:/\s]+:\d+", c.sandbox.nodes):
+        raise UserError(f"{given}; it must be auto, or HOST:PORT of a Ray cluster's head")
     if c.runtime.name != "sync":
         why = {
             "ray": "there runtime.judges of the cluster at runtime.address judge",
