@@ -55,7 +55,9 @@ def test_judges_on_nodes_are_refused_where_others_judge(found):
     for runtime in ("ray", "torchrun"):
         with pytest.raises(UserError, match=f"sandbox.nodes=auto with runtime={runtime}: there"):
             config_of("sandbox.nodes=auto", f"runtime={runtime}")
-    for nonsense in ("4", "here", "ray://host", "''"):
-        with pytest.raises(UserError, match=r"it must be auto, or HOST:PORT"):
+    for nonsense in ("here", "ray://host", "''"):
+        with pytest.raises(UserError, match=r"^sandbox.nodes=.*; it must be auto, or HOST:PORT"):
             config_of(f"sandbox.nodes={nonsense}")
+    with pytest.raises(UserError, match=r"^sandbox.nodes=4; it takes a text"):
+        config_of("sandbox.nodes=4")
     assert config_of("sandbox.nodes=10.0.0.1:6379").sandbox.nodes == "10.0.0.1:6379"
