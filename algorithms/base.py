@@ -44,6 +44,7 @@ class Needs:
     off_policy: bool = False  # learns rightly from responses of any writer, the data set's too
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
     by_group: bool = False  # prepare takes each whole group for itself, and drops no row
+    best_reward: bool = False  # the best reward of the task is a success, and there is none above
     initial_value: str = "none"  # q0: "monte_carlo" or "online"
     initial_value_beta: float = 0.0  # q0 is β log E exp(r/β) for this β
     max_lag: int | None = None  # optimiser steps that the writer may lie behind; None: any number

@@ -92,7 +92,7 @@ class VAPO(Algorithm):
     def needs(self) -> Needs:
         c = self.config
         learns = {"critic": c.critic, "critic_apart": True, "critic_warmup": c.critic_warmup}
-        return Needs(behaviour=True, **learns)
+        return Needs(behaviour=True, best_reward=True, **learns)
 
     def prepare(self, batch: Batch) -> Batch:
         rewards, length = terminal_rewards(batch.rewards, batch.mask), batch.mask.sum(-1)

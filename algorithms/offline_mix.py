@@ -28,7 +28,7 @@ class OfflineMix(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, behaviour=True, off_policy=True)
+        return Needs(groups=True, behaviour=True, off_policy=True, best_reward=True)
 
     def prepare(self, batch: Batch) -> Batch:
         return replace(
@@ -148,7 +148,7 @@ class SRFT(OfflineMix):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, off_policy=True, max_lag=self.config.max_lag)
+        return Needs(groups=True, off_policy=True, best_reward=True, max_lag=self.config.max_lag)
 
     def prepare(self, batch: Batch) -> Batch:
         batch = super().prepare(batch)

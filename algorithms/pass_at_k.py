@@ -55,7 +55,8 @@ class PassAtK(GroupReinforce):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, least_group=max(2, self.config.k), behaviour=True)
+        least = max(2, self.config.k)
+        return Needs(groups=True, least_group=least, behaviour=True, best_reward=True)
 
     def counts(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Whether each response is accepted, its group's n and its group's c; of kept rows."""

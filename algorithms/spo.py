@@ -158,11 +158,11 @@ class SPO(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        if self.config.q0 == "group":
-            groups = {"groups": True, "policy": True, "by_group": True}
-            return Needs(reference=True, off_policy=True, **groups)
-        value = {"initial_value": self.config.q0, "initial_value_beta": self.config.beta}
-        return Needs(reference=True, off_policy=True, **value)
+        c = self.config
+        always = {"reference": True, "off_policy": True, "best_reward": c.loss == "cross_entropy"}
+        if c.q0 == "group":
+            return Needs(groups=True, policy=True, by_group=True, **always)
+        return Needs(initial_value=c.q0, initial_value_beta=c.beta, **always)
 
     def prepare(self, batch: Batch) -> Batch:
         if self.config.q0 != "group":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from envs.named import code_digest, load
 from envs.problem import Judgement, Verdict
@@ -31,6 +32,12 @@ class RewardConfig:
     overlong: list[PositiveInt] | None = None
     overlong_penalty: PositiveFloat = 0.5  # in units of reward; DAPO's is half of its range too
 
+    # Of a batch's rewards, before it is learned from; what is recorded and measured is without them
+    dither: NonNegativeFloat = 0.0  # σ of Gaussian noise on each (ReDit, 2506.18631: 0.05)
+    # weight of what an answer gains that is shorter than the shortest accepted one to its problem
+    # so far (HAPO, 2505.11225: 1.0)
+    conciseness: Annotated[float, Field(ge=0, le=1)] = 0.0
+
     def __post_init__(self) -> None:
         if self.overlong is not None and (
             len(self.overlong) != 2 or self.overlong[0] >= self.overlong[1]
@@ -50,6 +57,11 @@ class RewardConfig:
             raise ValueError(f"reward.no_program_penalty={self.no_program_penalty} must be ≥ 0")
 
     @property
+    def shapes_batches(self) -> bool:
+        """Whether what is learned from is more than a judgement says, and may exceed `high`."""
+        return self.dither > 0 or self.conciseness > 0
+
+    @property
     def needs_all_tests(self) -> bool:
         """Whether the judge must run every test (JudgeConfig.early_stop=False)."""
         return self.kind != "binary"
@@ -67,6 +79,22 @@ def length_penalty(tokens: int, config: RewardConfig) -> float:
         return 0.0
     free, whole = config.overlong
     return config.overlong_penalty * min(1.0, max(0.0, (tokens - free) / (whole - free)))
+
+
+MOST_TAKEN = 0.7  # of an accepted answer, so that it stays above every failed one (HAPO)
+
+
+def conciseness_reward(tokens: int, shortest: int | None, accepted: bool) -> float:
+    """What HAPO pays for a response's length beside its verdict, in [−1, 1] (2505.11225).
+
+    `shortest`: tokens of the shortest accepted response to the problem in the batches before; None
+    where there is none yet, which pays 0. cos(π/2 · tokens / shortest), −1 from twice that length
+    on; an accepted response loses at most 0.7, a failed one gains nothing by being short.
+    """
+    if shortest is None:
+        return 0.0
+    paid = math.cos(min(math.pi / 2 * tokens / shortest, math.pi))
+    return max(-MOST_TAKEN, paid) if accepted else min(0.0, paid)
 
 
 class RewardError(ValueError):

@@ -117,6 +117,14 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
             f"task.reward.kind={c.task.reward.kind} with judge.early_stop=true: the share of tests "
             "passed needs all of them; set judge.early_stop=false"
         )
+    if c.task.reward.shapes_batches and (needs.best_reward or needs.initial_value != "none"):
+        shaped = [key for key in ("dither", "conciseness") if getattr(c.task.reward, key)]
+        raise UserError(
+            f"task.reward.{shaped[0]}={getattr(c.task.reward, shaped[0])} under "
+            f"algo={c.algo.name}: it asks which responses have the best reward, or what the "
+            "reference's earn, and these rewards do not tell; use 0.0, or an objective that takes "
+            "them as they are, such as grpo"
+        )
     if needs.groups and t.group_size < needs.least_group:
         raise UserError(
             f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the responses "

@@ -35,6 +35,7 @@ from experiments.samples.recorded import Recorded
 from experiments.samples.reference_rewards import ReferenceRewards
 from experiments.samples.rollouts import Rollouts
 from experiments.samples.sample import PromptedProblem
+from experiments.samples.shaping import Shaping
 from experiments.samples.sources import open_batches
 
 
@@ -50,6 +51,7 @@ class Parts:
     rollouts: Rollouts | Recorded
     ahead: Callable[[int], None]  # begins a batch, and those after it, where that can be
     kept: KeptSamples | None
+    shaping: Shaping  # of the rewards that a batch is learned from
     monitor: Monitor  # of the behaviour policy's engine against the learner
     judge: Environment  # of training responses; the budget counts its work
     eval_judge: Environment
@@ -128,6 +130,7 @@ def build(config: RunConfig, records: Records, ranks: Alone = ALONE) -> Iterator
             rollouts=rollouts,
             ahead=ranks.ahead(work.writer, rollouts, config.steps),
             kept=KeptSamples(records.folder, judge.version) if config.train.keep_samples else None,
+            shaping=Shaping(config.task.reward, config.seed),
             monitor=Monitor(config, engine, learner, train),
             judge=judge,
             eval_judge=eval_judge,

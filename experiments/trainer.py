@@ -180,7 +180,8 @@ def _train_step(
         place.progress = None
         if samples:
             with ledger.phase("train"):
-                row |= learner.update(samples, config.train.group_size, parts.initial_values)
+                paid = parts.shaping.shaped(samples, step)
+                row |= learner.update(paid, config.train.group_size, parts.initial_values)
             tokens = sum(len(sample.tokens) for sample in samples)
             ledger.counts.trained_tokens += tokens * config.train.epochs
             ledger.counts.optimiser_steps = weights_version(learner.model)

@@ -70,6 +70,8 @@ MISTAKES = {
     "not a number": (["algo.learning_rate=nan"], ["algo.learning_rate=nan", "finite"]),
     "infinite": (["judge.time_factor=inf"], ["judge.time_factor=inf", "finite"]),
     "infinite in a list": (["eval.k=[inf]"], ["eval.k=inf", "int"]),
+    "noise below none": (["task.reward.dither=-1"], ["task.reward.dither=-1", "0"]),
+    "more than a success": (["task.reward.conciseness=2"], ["task.reward.conciseness=2", "1"]),
     "infinite three deep": (["task.reward.high=inf"], ["task.reward.high=inf", "finite"]),
     "no output folder": (["output_dir="], ["output_dir=''", "not be empty"]),
     "out of the output folder": (["name=../../evil"], ["name='../../evil'", "one folder"]),

@@ -99,6 +99,7 @@ def _remembering(parts: Parts) -> dict[str, Any]:
         "offline": getattr(parts.rollouts, "offline", None),
         "replay": parts.rollouts.replay,
         "monitor": parts.monitor,
+        "shaping": parts.shaping,
         "initial_values": parts.initial_values,
         **_judges(parts),
     }

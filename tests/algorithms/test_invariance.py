@@ -100,3 +100,21 @@ def test_a_batch_without_its_dropped_groups_is_the_same_batch(algorithm):
     )
     left = [one if one is None else one[:8] for one in dropped]
     same([loss, *left], [alone, *absent], DROPPED)
+
+
+BEST = "what reads reward_high says so: needs.best_reward"
+SOME_RIGHT = torch.tensor([1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_does_not_ask_for_the_best_reward_never_reads_it(case):
+    (name, options), (given, lengths, _) = CASES[case], raw(seed=5)
+    one, other = (algorithms.make(name, high, **options) for high in (1.0, 0.0))
+    expected = gradient(one, given, lengths, SOME_RIGHT)
+    if not one.needs.best_reward:
+        same(expected, gradient(other, given, lengths, SOME_RIGHT), BEST)
+        return
+    if case == "passk":  # of k = 4 in groups of 4, one success is as good as all
+        return
+    with pytest.raises((AssertionError, ValueError)):  # or the need would be an empty word
+        same(expected, gradient(other, given, lengths, SOME_RIGHT), BEST)

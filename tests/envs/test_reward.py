@@ -1,11 +1,12 @@
 """What each verdict is paid under each kind of reward."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from envs.problem import Judgement, Verdict
-from envs.reward import RewardConfig, RewardError, length_penalty, reward
+from envs.reward import RewardConfig, RewardError, conciseness_reward, length_penalty, reward
 
 
 def judged(verdict, passed=0, run=4, total=4, program="print(1)"):
@@ -128,3 +129,22 @@ def test_overlong_responses_are_paid_less_as_in_dapo(tokens, dapos):
     ours = RewardConfig(overlong=[16384, 20480])  # 0 to 1 where DAPO pays −1 to 1
     assert -length_penalty(tokens, ours) == pytest.approx(dapos / 2)
     assert length_penalty(tokens, RewardConfig()) == 0
+
+
+@pytest.mark.parametrize(
+    ("tokens", "accepted", "paid"),
+    [
+        (50, True, math.cos(math.pi / 4)),  # half as long as the shortest so far
+        (50, False, 0.0),  # a failure gains nothing by being short
+        (100, True, 0.0),
+        (100, False, 0.0),
+        (150, True, -0.7),  # cos is −0.71 there, and an accepted one loses at most 0.7
+        (150, False, math.cos(math.pi * 3 / 4)),
+        (200, True, -0.7),
+        (200, False, -1.0),
+        (10**9, False, -1.0),
+    ],
+)
+def test_shorter_than_the_shortest_so_far_is_paid_as_in_hapo(tokens, accepted, paid):
+    assert conciseness_reward(tokens, 100, accepted) == pytest.approx(paid, abs=1e-12)
+    assert conciseness_reward(tokens, None, accepted) == 0

@@ -87,3 +87,14 @@ def test_it_refuses_groups_too_small_to_compare(name):
     least = algorithms.make(name).needs.least_group
     with pytest.raises(UserError, match=f"use at least {least}"):
         config_of([f"algo={name}", f"train.group_size={least - 1}"])
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_it_takes_shaped_rewards_or_says_why_not(name):
+    needs = algorithms.make(name).needs
+    for given in ("task.reward.dither=0.05", "task.reward.conciseness=1.0"):
+        if needs.best_reward or needs.initial_value != "none":
+            with pytest.raises(UserError, match=f"{given} under algo={name}: it asks which"):
+                config_of([f"algo={name}", given])
+        else:
+            assert config_of([f"algo={name}", given]).task.reward.shapes_batches

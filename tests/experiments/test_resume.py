@@ -42,7 +42,10 @@ CASES = {
         *("train.offline_share=0.5", "train.replay_share=0.25", "replay.max_uses=1"),
     ],
     "ppo-stale": ["algo=ppo", "algo.critic=separate", "train.lag=3", "train.keep_samples=true"],
-    "grpo": ["algo=grpo", "train.epochs=2"],
+    "grpo": [
+        *("algo=grpo", "train.epochs=2"),
+        *("task.reward.dither=0.05", "task.reward.conciseness=0.5"),
+    ],
 }
 
 
