@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from multiprocessing import get_context
+from typing import ClassVar
 
 # The parser needs up to a kilobyte for each, and no contest program is longer.
 MAX_CHARS = 65_536
@@ -20,6 +21,10 @@ MANY = 5_000  # new programs for which it pays to start processes
 _prepared: dict[str, str | None] = {}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_WITH_NAMES = (*_FUNCTIONS, ast.ClassDef)  # bind their name here, and have a scope of their own
+_DECLARATIONS = (ast.Global, ast.Nonlocal)
+_BINDING = dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), "name")
+_BINDING |= {ast.MatchMapping: "rest"}
 
 
 def normal_form(program: str) -> str | None:
@@ -58,28 +63,29 @@ def _find(program: str) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(program)
-        tree = _Canonical(tree, "global" in program).visit(_WithoutStrings().visit(tree))
+        _Canonical(tree, "global" in program).children(tree)
         return ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-class _WithoutStrings(ast.NodeTransformer):
-    """Drops statements that are only a string: docstrings, and strings used as comments."""
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        if not isinstance(node, ast.Module) and getattr(node, "body", None) == []:
-            node.body = [ast.Pass()]
-        return node
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if is_text else node
+# Fields in which no node stands that has anything to say: texts, numbers, and nodes without fields.
+_PLAIN = {"ctx", "op", "ops", "id", "attr", "name", "asname", "rest", "level", "module", "kind"}
+_PLAIN |= {"type_comment", "conversion", "is_async", "simple", "lineno", "tag"}
+_FIELDS = {
+    kind: tuple(name for name in kind._fields if name not in _PLAIN)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 
 
-class _Canonical(ast.NodeTransformer):
-    """Renames what the program binds, innermost scope first."""
+class _Canonical:
+    """Renames what the program binds, innermost scope first, and drops statements that are only a
+    string: docstrings, and strings used as comments. In place.
+
+    Not an `ast.NodeTransformer`, which takes twice as long: it looks up a method's name for each
+    node, and every field of every node.
+    """
 
     def __init__(self, tree: ast.Module, with_global: bool) -> None:
         declared: set[str] = set()
@@ -105,64 +111,89 @@ class _Canonical(ast.NodeTransformer):
                 return scope[name]
         return name
 
-    def _inside(self, node: ast.AST, names: set[str], is_class: bool = False) -> ast.AST:
+    def children(self, node: ast.AST) -> None:
+        """All that stands in a node, in its order."""
+        handlers = self.HANDLERS
+        for field in _FIELDS[type(node)]:
+            value = getattr(node, field, None)
+            if type(value) is list:
+                if any(map(_is_text, value)):
+                    value[:] = [n for n in value if not _is_text(n)]
+                    if not value and field == "body" and type(node) is not ast.Module:
+                        value.append(ast.Pass())
+                for child in value:
+                    if isinstance(child, ast.AST):
+                        handlers.get(type(child), _Canonical.children)(self, child)
+            elif isinstance(value, ast.AST):
+                handlers.get(type(value), _Canonical.children)(self, value)
+
+    def _inside(self, node: ast.AST, names: set[str], is_class: bool = False) -> None:
         self.scopes.append(dict.fromkeys(names))
         self.is_class.append(is_class)
-        self.generic_visit(node)
+        self.children(node)
         self.scopes.pop()
         self.is_class.pop()
-        return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         node.name = self.rename(node.name)
-        return self._function(node, node.body)
+        self._inside(node, _parameters(node) | _bound(node.body))
 
-    visit_AsyncFunctionDef = visit_FunctionDef
+    def _lambda(self, node: ast.Lambda) -> None:
+        self._inside(node, _parameters(node) | _bound([node.body]))
 
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        return self._function(node, [node.body])
-
-    def _function(self, node: ast.AST, body: list[ast.AST]) -> ast.AST:
-        parameters = {n.arg for n in ast.iter_child_nodes(node.args) if isinstance(n, ast.arg)}
-        return self._inside(node, parameters | _bound(body))
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+    def _class(self, node: ast.ClassDef) -> None:
         node.name = self.rename(node.name)
-        return self._inside(node, _bound(node.body), is_class=True)
+        self._inside(node, _bound(node.body), is_class=True)
 
-    def _comprehension(self, node: ast.AST) -> ast.AST:
-        return self._inside(node, _bound([g.target for g in node.generators]))
+    def _comprehension(self, node: ast.AST) -> None:
+        self._inside(node, _bound([g.target for g in node.generators]))
 
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
+    def _name(self, node: ast.Name) -> None:
         node.id = self.rename(node.id)
-        return node
 
-    def visit_arg(self, node: ast.arg) -> ast.AST:
+    def _arg(self, node: ast.arg) -> None:
         node.arg = self.rename(node.arg)
-        return self.generic_visit(node)
+        self.children(node)
 
-    def visit_alias(self, node: ast.alias) -> ast.alias:
+    def _alias(self, node: ast.alias) -> None:
         if node.name != "*":
             node.asname = self.rename(node.asname or node.name.split(".")[0])
-        return node
 
-    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> ast.AST:
+    def _declaration(self, node: ast.Global | ast.Nonlocal) -> None:
         node.names = [self.rename(name) for name in node.names]
-        return node
 
-    visit_Nonlocal = visit_Global
-
-    def _named(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> ast.AST:
+    def _named(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
         node.name = node.name and self.rename(node.name)
-        return self.generic_visit(node)
+        self.children(node)
 
-    visit_ExceptHandler = visit_MatchAs = visit_MatchStar = _named
-
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> ast.AST:
+    def _mapping(self, node: ast.MatchMapping) -> None:
         node.rest = node.rest and self.rename(node.rest)
-        return self.generic_visit(node)
+        self.children(node)
+
+    HANDLERS: ClassVar = {
+        **dict.fromkeys(_FUNCTIONS, _function),
+        **dict.fromkeys(_COMPREHENSIONS, _comprehension),
+        **dict.fromkeys(_DECLARATIONS, _declaration),
+        **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), _named),
+        ast.Lambda: _lambda,
+        ast.ClassDef: _class,
+        ast.Name: _name,
+        ast.arg: _arg,
+        ast.alias: _alias,
+        ast.MatchMapping: _mapping,
+        ast.Constant: lambda self, node: None,
+    }
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Whether a statement is only a string."""
+    if type(node) is not ast.Expr or type(node.value) is not ast.Constant:
+        return False
+    return isinstance(node.value.value, str)
+
+
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
+    return {n.arg for n in ast.iter_child_nodes(node.args) if isinstance(n, ast.arg)}
 
 
 def _bound(body: Iterable[ast.AST]) -> set[str]:
@@ -172,28 +203,31 @@ def _bound(body: Iterable[ast.AST]) -> set[str]:
     todo = list(body)
     while todo:
         node = todo.pop()
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        kind = type(node)
+        if kind is ast.Name:
+            if type(node.ctx) is not ast.Load:
+                names.add(node.id)
+            continue
+        if kind in _WITH_NAMES:
             names.add(node.name)
-        elif isinstance(node, _COMPREHENSIONS):
+            continue
+        if kind in _COMPREHENSIONS:
             # := inside a comprehension binds in the scope around it.
             names |= {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
-        elif not isinstance(node, ast.Lambda):
-            if isinstance(node, (ast.Global, ast.Nonlocal)):
-                elsewhere.update(node.names)
-            names.update(_binds(node))
-            todo.extend(ast.iter_child_nodes(node))
+            continue
+        if kind is ast.Lambda:
+            continue
+        if kind in _DECLARATIONS:
+            elsewhere.update(node.names)
+        elif kind is ast.alias:
+            if node.name != "*":
+                names.add(node.asname or node.name.split(".")[0])
+        elif kind in _BINDING and (name := getattr(node, _BINDING[kind])):
+            names.add(name)
+        for field in _FIELDS[kind]:
+            value = getattr(node, field, None)
+            if type(value) is list:
+                todo += [child for child in value if isinstance(child, ast.AST)]
+            elif isinstance(value, ast.AST):
+                todo.append(value)
     return names - elsewhere
-
-
-def _binds(node: ast.AST) -> list[str]:
-    """The names that this one node binds, its children left aside."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            return [name]
-        case ast.alias(name=name, asname=asname) if name != "*":
-            return [asname or name.split(".")[0]]
-        case ast.ExceptHandler(name=str(name)) | ast.MatchMapping(rest=str(name)):
-            return [name]
-        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            return [name]
-    return []
