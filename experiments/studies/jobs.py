@@ -23,6 +23,7 @@ class Job:
     overrides: tuple[str, ...]  # but for the seed
     weights_of: Job | None = None
     rollouts_of: Job | None = None
+    replay_of: Job | None = None
     chosen_from: tuple[Job, ...] = ()  # short runs: the last override of the best one is taken
     trial: str = ""  # what names a short run, which is no part of the comparison
 
@@ -34,7 +35,7 @@ class Job:
     @property
     def needs(self) -> tuple[Job, ...]:
         """The jobs that end before this one begins."""
-        parents = [one for one in (self.weights_of, self.rollouts_of) if one]
+        parents = [one for one in (self.weights_of, self.rollouts_of, self.replay_of) if one]
         return (*parents, *self.chosen_from)
 
 
@@ -78,14 +79,14 @@ def _below(job: Job) -> Iterator[Job]:
 def _job(study: Study, name: str, seed: int, given: tuple[str, ...]) -> Job:
     arm = study.arms[name]
     overrides = (f"name={study.name}", *study.overrides, *arm.overrides, *given)
-    parents: dict[str, Job] = {}
+    parents = {key: _job(study, of, seed, given) for key, of in arm.parents.items()}
     if arm.weights_of:
-        parents["weights_of"] = _job(study, arm.weights_of, seed, given)
         model = _composed(overrides).model.name
         overrides = (*overrides, f"model.name={model}-after-{arm.weights_of}")
     if arm.rollouts_of:
-        parents["rollouts_of"] = _job(study, arm.rollouts_of, seed, given)
         overrides = (*overrides, "replay.frozen=false")  # until the batches are there
+    if arm.replay_of:
+        overrides = (*overrides, "replay.own=true")  # likewise
     if not study.choice:
         return Job(name, seed, overrides, **parents)
     c = study.choice
@@ -103,6 +104,9 @@ def full_overrides(job: Job, ended: dict[Job, End]) -> tuple[str, ...]:
     if job.rollouts_of:
         more.append(f"replay.from_runs=[{_quoted(ended[job.rollouts_of].folder)}]")
         more.append("replay.frozen=true")
+    if job.replay_of:
+        more.append(f"replay.from_runs=[{_quoted(ended[job.replay_of].folder)}]")
+        more.append("replay.own=false")
     if job.chosen_from:
         finished = [one for one in job.chosen_from if ended[one].status == "finished"]
         more.append(max(finished, key=lambda one: ended[one].score).overrides[-1])

@@ -27,6 +27,13 @@ class Arm:
     overrides: list[str] = field(default_factory=list)
     weights_of: str | None = None  # the arm whose final weights of the same seed it begins with
     rollouts_of: str | None = None  # the arm on whose kept batches of the same seed it trains
+    replay_of: str | None = None  # the arm whose kept responses, and no others, it replays
+
+    @property
+    def parents(self) -> dict[str, str]:
+        """What it takes → the arm that it takes it from."""
+        keys = ("weights_of", "rollouts_of", "replay_of")
+        return {key: arm for key in keys if (arm := getattr(self, key)) is not None}
 
 
 @dataclass
@@ -108,18 +115,15 @@ def read(name: str) -> Study:
 
 def _check_parents(name: str, arms: dict[str, Arm], choice: Choice | None) -> None:
     for arm, held in arms.items():
-        for key in ("weights_of", "rollouts_of"):
-            parent = getattr(held, key)
-            if parent is None:
-                continue
+        for key, parent in held.parents.items():
             given = f"study={name}: arms.{arm}.{key}={parent}"
-            if parent not in arms or arms[parent].weights_of or arms[parent].rollouts_of:
+            if parent not in arms or arms[parent].parents:
                 near = did_you_mean(parent, list(arms))
                 raise UserError(
                     f"{given}; {near}it names an arm of the study that itself begins with the "
                     "model's weights, on rollouts of its own"
                 )
-            if key == "rollouts_of" and "train.keep_samples=true" not in arms[parent].overrides:
+            if key != "weights_of" and "train.keep_samples=true" not in arms[parent].overrides:
                 raise UserError(f"{given}: give arms.{parent} the override train.keep_samples=true")
             if choice:
                 raise UserError(

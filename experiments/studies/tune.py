@@ -200,9 +200,7 @@ def _tune(arguments: Sequence[str]) -> int:
 def _arm(study: Study, arm: str | None) -> str:
     if study.tuning is None:
         raise UserError("the study has no `tuning`, which would say how long a trial is")
-    able = [
-        name for name, held in study.arms.items() if not held.weights_of and not held.rollouts_of
-    ]
+    able = [name for name, held in study.arms.items() if not held.parents]
     if arm not in able:
         raise UserError(f"algo={arm}: it is one of {', '.join(able)}")
     return arm

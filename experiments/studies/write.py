@@ -101,6 +101,11 @@ class Results:
         return f"{int(t.iloc[0]['tier'])}" if len(t) else "–"
 
 
+TAKEN = {
+    "weights_of": "beginning with the final weights of `{}`",
+    "rollouts_of": "on the batches that `{}` kept",
+    "replay_of": "with responses that `{}` kept",
+}
 _TABLES = ("table", "differences", "tiers", "runs")
 
 
@@ -140,11 +145,8 @@ def _setting(study: Study, results: Results, finished: list[dict]) -> Iterator[s
     of = "" if len(finished) == planned else f" of the {planned}"
     yield f"{len(finished)}{of} runs finished, of commits {', '.join(_commits(results))}.\n"
     for arm, held in study.arms.items():
-        begins = f", beginning with the final weights of `{held.weights_of}`" * bool(
-            held.weights_of
-        )
-        trains = f", on the batches that `{held.rollouts_of}` kept" * bool(held.rollouts_of)
-        yield f"- `{arm}`: `{' '.join(held.overrides)}`{begins}{trains}"
+        taken = "".join(f", {TAKEN[key].format(of)}" for key, of in held.parents.items())
+        yield f"- `{arm}`: `{' '.join(held.overrides)}`{taken}"
 
 
 def _commits(results: Results) -> list[str]:

@@ -60,6 +60,21 @@ def test_an_arm_trains_on_the_batches_that_another_kept(tmp_path):
     assert (config.replay.frozen, config.algo.name, config.name) == (True, "ppo", "s")
 
 
+def test_an_arm_replays_what_another_kept_and_nothing_else(tmp_path):
+    run = tmp_path / "ppo"
+    (run / "samples").mkdir(parents=True)
+    (run / "samples" / "step-00000001.arrow").touch()
+    arms = {
+        "ppo": Arm(["algo=ppo", "train.keep_samples=true"]),
+        "spo": Arm(["algo=spo", "train.replay_share=0.5"], replay_of="ppo"),
+    }
+    ppo, spo = jobs_of(Study("q", [0], arms, name="s"), [0], list(arms), [])
+    assert spo.needs == (ppo,)
+    config = config_with_seed(full_overrides(spo, {ppo: End("finished", run)}), 0)
+    assert (config.replay.from_runs, config.replay.own) == ([str(run)], False)
+    assert (config.replay.frozen, config.train.replay_share) == (False, 0.5)
+
+
 def test_the_best_of_the_short_runs_gives_the_value_and_one_that_failed_none():
     choice = Choice("algo.learning_rate", [1e-4, 1e-3, 1e-2], ["steps=2"], 9)
     study = Study("q", [0], {"grpo": Arm(["algo=grpo"])}, "s", ["steps=4"], choice)

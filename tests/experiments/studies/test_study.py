@@ -17,6 +17,7 @@ MISTAKES = {
     "no seeds": (SOUND.replace("[0]", "[]"), ["seeds"]),
     "no such parent": (SOUND + "  b: {weights_of: c}\n", ["arms.b.weights_of=c"]),
     "nothing kept": (SOUND + "  b: {rollouts_of: a}\n", ["train.keep_samples=true"]),
+    "nothing to replay": (SOUND + "  b: {replay_of: a}\n", ["train.keep_samples=true"]),
     "two generations": (
         SOUND + "  b: {weights_of: a}\n  c: {weights_of: b}\n",
         ["arms.c.weights_of=b"],
