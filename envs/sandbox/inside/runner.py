@@ -1,6 +1,7 @@
 """What is forked from the zygote: a first test, or what further tests of a program are forked from.
 
-Both read the program from a file that they were given, and compile it.
+Both read the program from a file that they were given, and compile it. Neither sees an input but
+its own test's, and neither hears the host.
 """
 
 from __future__ import annotations
@@ -21,27 +22,16 @@ import weakref
 from _socket import socket
 
 from envs.sandbox.inside.calls import PRELUDE
-from envs.sandbox.inside.channel import (
-    COMPILED,
-    END,
-    ENDED,
-    RESUME,
-    Channel,
-    report,
-    split_body,
-    write_all,
-)
+from envs.sandbox.inside.channel import join_body, report, split_body, write_all
 from envs.sandbox.inside.child import become_program, become_user
 from envs.sandbox.inside.ending import NOTICING
 from envs.sandbox.inside.kernel import (
-    PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
     STACK_BYTES,
     fork,
     prctl,
 )
-from envs.sandbox.inside.trial import run_test
-from envs.sandbox.inside.zygote import RUNNER, SWEEPER, TEST
+from envs.sandbox.inside.zygote import RUNNER, SWEEPER, TEST, serve_forks, socket_of
 
 # Address space above the memory limit; the larger for programs that start threads, whose stacks are
 # reserved whole but seldom touched. What is touched is judged by the peak resident size.
@@ -64,7 +54,7 @@ def start_process(server, end: socket, kind: bytes, files: list[int]) -> int:
                 shoot(server, files)
             elif kind == RUNNER:
                 end.close()
-                serve_program(server, files)
+                serve_program(server, *files)
             elif kind == SWEEPER:
                 sweep(server)
         except BaseException as error:  # the cage itself failed: told by the server's `stage`
@@ -92,41 +82,30 @@ def shoot(server, files: list[int]) -> None:
     become_program(program, files[1:])
 
 
-def serve_program(server, files: list[int]) -> None:
-    """Serve the program in the first file until its END, over the other two. Never returns."""
+def serve_program(server, file: int, end: int) -> None:
+    """Compile the program in a file, tell over a socket what came of it, and be forked for each of
+    its tests, until that socket is closed. Never returns.
+
+    The tests are the server's children: what watches them touches thousands of objects, and each
+    page of them would have to be copied again after every fork, were it done here.
+    """
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    channel = server.channel = Channel(*files[1:])
-    server.ours.add(os.getpid())
-    program = prepare(server, files[0])
+    told = socket_of(end)
+    program = prepare(server, file)
     if isinstance(program, dict):
-        channel.send(COMPILED, program)
-        channel.skip_to_end()
+        told.send(join_body(program))
         os._exit(0)
-    channel.send(COMPILED, report("FINISHED"))
+    told.send(join_body(report("FINISHED")))
     gc.freeze()
     gc.collect()  # which also empties the free lists, so that test processes need not
     program.open_module()
-    dropping, start = False, lambda kind, streams: start_test(program, kind, streams)
-    while True:
-        kind, length = channel.read_header()
-        if kind == END:
-            channel.send(ENDED, {})
-            os._exit(0)
-        elif kind == RESUME:
-            dropping = False
-        elif dropping:
-            channel.skip(length)
-        else:
-            dropping = run_test(server, start, [], program.limits, length) != "FINISHED"
-            if dropping:
-                channel.flush()  # the host has to decide
+    serve_forks(told, lambda kind, streams: start_test(program, kind, streams))
 
 
 def start_test(program: Program, kind: bytes, streams: list[int]) -> int:
     """What a runner forks."""
     nested = kind == TEST and program.server.config["pid_namespace"]
-    pid = fork(new_pid_namespace=nested)
+    pid = fork(sibling=True, new_pid_namespace=nested)
     if pid == 0:
         try:
             if kind == TEST:

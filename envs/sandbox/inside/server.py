@@ -1,9 +1,8 @@
 """The fork server: holds the channel to the host.
 
-It reads programs, inputs and outputs of shots, and is never forked: what their processes are forked
-from has seen none of them (`zygote.py`). A shot is the first test of a program: one process that
-compiles it and is it. For further tests the channel is handed to a runner (`runner.py`), which
-compiles the program once and is forked for each.
+It reads programs, inputs and outputs, and is never forked: what test processes are forked from has
+seen none of them (`zygote.py`). A shot is the first test of a program: one process that compiles
+it and is it. For further tests a runner (`runner.py`) compiles it once and is forked for each.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from envs.sandbox.inside.kernel import (
 )
 from envs.sandbox.inside.runner import start_process
 from envs.sandbox.inside.stage import Stage
-from envs.sandbox.inside.trial import crashed, run_test
+from envs.sandbox.inside.trial import crashed, run_test, run_tests
 from envs.sandbox.inside.zygote import RUNNER, Forker, serve_forks, socketpair
 
 DEFAULTS = {
@@ -49,6 +48,8 @@ DEFAULTS = {
     "environment": {},  # environment variables of programs
     "max_tasks": 64,  # RLIMIT_NPROC of a test process; None: not set
 }
+
+MOST_REPORT_BYTES = 1 << 16  # of what compiling a program came to
 
 
 class Server:
@@ -108,7 +109,7 @@ class Server:
             if kind == SHOT:
                 self._shoot(length)
             elif kind == PROGRAM:
-                self._hand_over(length)
+                self._serve_program(length)
             else:
                 raise RuntimeError(f"a frame of kind {kind} where a program was due")
 
@@ -142,20 +143,27 @@ class Server:
             raise RuntimeError(f"a frame of kind {kind} where an input was due")
         run_test(self, self._zygote.fork, [self._program], limits, length)
 
-    def _hand_over(self, length: int) -> None:
-        """Have a runner serve a program; that the compiler crashed in it is the program's doing."""
-        self._take_program(length)
-        self.channel.flush()
-        files = [self._program, self.channel.source, self.channel.sink]
-        pid = self._zygote.fork(RUNNER, files)
+    def _serve_program(self, length: int) -> None:
+        """Run a program on each of the inputs that follow, until its END."""
+        limits = self._take_program(length)
+        ours, theirs = socketpair()
+        pid = self._zygote.fork(RUNNER, [self._program, theirs.fileno()])
+        theirs.close()
+        self.ours.add(pid)
+        self.channel.flush()  # compiling may take its time
+        found = ours.recv(MOST_REPORT_BYTES)  # nothing where the compiler crashed
+        told = split_body(found)[0] if found else None
+        if told and told["outcome"] == "FINISHED":
+            self.channel.send(COMPILED, told)
+            run_tests(self, Forker(ours).fork, limits)
+        ours.close()
         status = os.waitpid(pid, 0)[1]
-        if status == 0:
-            return
-        crash = crashed(os.WTERMSIG(status))
-        if crash is None:
-            os._exit(1)
-        self.channel.send(COMPILED, crash)
-        self.channel.skip_to_end()
+        self.ours.discard(pid)
+        if told is None:
+            told = crashed(os.WTERMSIG(status)) or os._exit(1)
+        if told["outcome"] != "FINISHED":
+            self.channel.send(COMPILED, told)
+            self.channel.skip_to_end()
 
     def strays(self) -> set[int]:
         """Processes that a test has left in the namespace."""

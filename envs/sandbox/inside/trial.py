@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from envs.sandbox.inside.channel import COMPILED, report
+from envs.sandbox.inside.channel import COMPILED, END, ENDED, RESUME, report
 from envs.sandbox.inside.complaints import Complaints
 from envs.sandbox.inside.watch import watch
 from envs.sandbox.inside.zygote import SWEEPER, TEST
@@ -21,6 +21,27 @@ COMPILER_SIGNALS = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT, signal.SIGBU
 
 # (what to fork, the files it is given) -> the PID of this process's new child
 Fork = Callable[[bytes, list[int]], int]
+
+
+def run_tests(server, fork: Fork, limits: dict) -> None:
+    """Run a program on the inputs of all frames up to its END, and acknowledge that.
+
+    After a test that did not finish, inputs are dropped until the host says what is to be done.
+    """
+    dropping = False
+    while True:
+        kind, length = server.channel.read_header()
+        if kind == END:
+            server.channel.send(ENDED, {})
+            return
+        if kind == RESUME:
+            dropping = False
+        elif dropping:
+            server.channel.skip(length)
+        else:
+            dropping = run_test(server, fork, [], limits, length) != "FINISHED"
+            if dropping:
+                server.channel.flush()
 
 
 def run_test(server, fork: Fork, program: list[int], limits: dict, length: int) -> str:

@@ -23,6 +23,12 @@ def socketpair() -> tuple[socket, socket]:
     return _socketpair(AF_UNIX, SOCK_SEQPACKET)
 
 
+def socket_of(end: int) -> socket:
+    """An end of a `socketpair` that came as a descriptor. Said what it is, since a container's
+    filter lets nobody ask the kernel."""
+    return socket(AF_UNIX, SOCK_SEQPACKET, 0, end)
+
+
 class Forker:
     """The server's end: asks for processes, which are then the server's own children."""
 
@@ -34,9 +40,9 @@ class Forker:
         rights = struct.pack(f"{len(files)}i", *files)
         try:
             self._end.sendmsg([kind], [(SOL_SOCKET, SCM_RIGHTS, rights)])
-        except BrokenPipeError:
+            pid = self._end.recv(_PID_BYTES)
+        except ConnectionError:
             os._exit(1)
-        pid = self._end.recv(_PID_BYTES)
         if not pid:
             os._exit(1)
         return int.from_bytes(pid, "big")
