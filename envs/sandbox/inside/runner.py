@@ -86,8 +86,8 @@ def serve_program(server, file: int, end: int) -> None:
     """Compile the program in a file, tell over a socket what came of it, and be forked for each of
     its tests, until that socket is closed. Never returns.
 
-    The tests are the server's children: what watches them touches thousands of objects, and each
-    page of them would have to be copied again after every fork, were it done here.
+    The tests are the server's children, and it watches them. Every page that a process writes to
+    after a fork brings a fault: 215 a test here when this process watched, 90 now that it does not.
     """
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     told = socket_of(end)
