@@ -205,6 +205,17 @@ def _check_replay(c: RunConfig) -> None:
             f"train.replay_share={t.replay_share} with replay.own=false: there is nothing to "
             "replay; give replay.from_runs or replay.files, or replay.own=true"
         )
+    if t.replay_share and not listed and r.max_age is not None:
+        youngest = t.minibatches * t.epochs  # own samples come in the batch after theirs
+        if r.max_age < youngest:
+            raise UserError(
+                f"replay.max_age={r.max_age}: this run's responses are {youngest} optimiser steps "
+                f"old when they can be replayed first; give {youngest} or more"
+            )
+    for given in ("from_runs", "files"):
+        paths = [Path(path).resolve() for path in getattr(r, given)]
+        if twice := [path for path in paths if paths.count(path) > 1]:
+            raise UserError(f"replay.{given}: {twice[0]} stands there twice; once is enough")
     for run in r.from_runs:
         if not any(Path(run).glob("samples/step-*.arrow")):
             raise UserError(

@@ -45,6 +45,10 @@ def config_of(folder: Path, arguments: Sequence[str]) -> RunConfig:
     composed = OmegaConf.load(kept)
     before = OmegaConf.to_container(composed)
     for override in parsed(arguments):
+        if override.is_sweep_override():
+            raise UserError(
+                f"resume={folder}: {override.input_line}: one run goes on with one value"
+            )
         _set(composed, before, override.key_or_group, override.value())
     config = parse(composed)
     check_same(before, asdict(config), f"resume={folder}")
@@ -78,6 +82,9 @@ def _set(composed: DictConfig, before: dict[str, Any], key: str, value: Any) -> 
         composed[key] = OmegaConf.merge(*map(OmegaConf.load, choices))
         return
     known = list(leaves(before))
+    if (CONF / key).is_dir():
+        there = ", ".join(sorted(choice.stem for choice in (CONF / key).glob("*.yaml")))
+        raise UserError(f"{key}={value}: it is one of {there}")
     if key not in known:
         raise UserError(f"unknown key {key!r}; {did_you_mean(key, known)}this run has others")
     OmegaConf.update(composed, key, value, merge=False)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from experiments.config import RunConfig
-from experiments.errors import is_expected, is_full, one_line
+from experiments.errors import UserError, is_expected, is_full, one_line
 from experiments.evaluation.base_evaluation import evaluate_base
 from experiments.evaluation.divergence import kl_to_base
 from experiments.evaluation.evaluate import evaluate, pass_at_each
@@ -72,6 +72,7 @@ def train(
     place = Place(**state["place"]) if state else Place()
     if state:
         check_same(state["config"], asdict(config), f"{folder}: its checkpoint")
+        _check_steps(config.steps, place.step, f"{folder}: its checkpoint")
     records = Records(config, folder, place.recorded)
     kept.cut(records.folder, place.step)
     try:
@@ -100,6 +101,11 @@ def train(
         records.finish("failed", told)
         return Outcome(records.folder, "failed", told, expected, display.pass_at)
     return Outcome(records.folder, "finished", pass_at=display.pass_at)
+
+
+def _check_steps(steps: int, behind: int, where: str) -> None:
+    if steps < behind:
+        raise UserError(f"{where}: steps={steps} with {behind} behind it; give {behind} or more")
 
 
 def _loop_and_save(
@@ -261,8 +267,11 @@ def _save(
 ) -> None:
     """A checkpoint; an interrupt waits until it is on disk.
 
-    Where an update was broken off half way, weights only: the run goes on from the one before.
+    Where an update was broken off half way, weights only: the run goes on from the one before, and
+    where that has this name, it stays.
     """
+    if place.progress is None and checkpoints.is_whole(records.folder / "checkpoints" / name):
+        return
     with held(), records.checkpoint(name, parts.learner.batches) as folder:
         if parts.eval_engine.model is not parts.learner.model:
             parts.eval_engine.sync(parts.learner.model)

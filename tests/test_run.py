@@ -96,6 +96,8 @@ MISTAKES = {
     "nothing to replay": (["train.replay_share=0.5", "replay.own=false"], ["replay.from_runs"]),
     "no share of a run": (["replay.from_runs=[/x]"], ["replay.from_runs=[/x]", "replay_share=0.5"]),
     "no samples": (["train.replay_share=0.5", "replay.from_runs=[/x]"], ["train.keep_samples"]),
+    "twice": (["train.replay_share=0.5", "replay.from_runs=[/x,/x/]"], ["stands there twice"]),
+    "too young": (["train.replay_share=0.5", "replay.max_age=0"], ["max_age=0", "1 or more"]),
     "no file": (["train.replay_share=0.5", "replay.files=[/x]"], ["replay.files=[/x]", "no such"]),
     "frozen from nowhere": (["experiment=frozen"], ["replay.frozen=true", "replay.from_runs=["]),
     "frozen and late": (

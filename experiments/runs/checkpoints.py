@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import torch
 
 from envs.problem import Judgement, Verdict
-from experiments.runs.files import read_arrow, sync, write_arrow
+from experiments.runs.files import BEFORE, read_arrow, sync, write_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,9 +109,16 @@ def latest(run: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
     return None
 
 
+def is_whole(folder: Path) -> bool:
+    """Whether a run can go on from there, as far as a look tells."""
+    return (folder / SEAL).is_file()
+
+
 def _sealed(run: Path) -> list[Path]:
-    """Checkpoints with a state; what is hidden is not whole."""
-    return [seal.parent for seal in run.glob(f"checkpoints/[!.]*/{SEAL}")]
+    """Checkpoints with a state. What is hidden is not whole, but for one that was about to be
+    replaced when the run was killed (`Records.checkpoint`)."""
+    places = (f"checkpoints/{which}/{SEAL}" for which in ("[!.]*", f".*{BEFORE}"))
+    return [seal.parent for place in places for seal in run.glob(place)]
 
 
 def _step(folder: Path) -> int:

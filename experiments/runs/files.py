@@ -14,6 +14,8 @@ from experiments.errors import UserError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+BEFORE = "-before"  # .NAME-before is what was called NAME, while another takes its place
+
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:

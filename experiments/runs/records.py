@@ -16,6 +16,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import traceback
@@ -29,7 +30,7 @@ from omegaconf import OmegaConf
 
 from experiments.config import RunConfig
 from experiments.errors import UserError, one_line
-from experiments.runs.files import lock, sync, whole
+from experiments.runs.files import BEFORE, lock, sync, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,8 +100,20 @@ class Records:
         for part in self._evals.glob("step-*.parquet"):
             if int(part.stem.removeprefix("step-")) > recorded:
                 part.unlink()
+        for hidden in self.folder.glob("checkpoints/.*"):
+            named = hidden.with_name(hidden.name.removeprefix(".").removesuffix(BEFORE))
+            if hidden.name.endswith(BEFORE) and not named.exists():
+                hidden.replace(named)  # killed between the two renames of `checkpoint`
         for unfinished in self.folder.glob("checkpoints/.*"):
             shutil.rmtree(unfinished, ignore_errors=True)
+        self._adopt_checkpoints()
+
+    def _adopt_checkpoints(self) -> None:
+        """Know what is there, also what a kill came before run.json could name, and no more."""
+        known, folder = self.info.get("checkpoints", {}), self.folder / "checkpoints"
+        there = [path.name for path in folder.glob("[!.]*")]
+        numbered = {name: int(name[5:]) for name in there if re.fullmatch(r"step-\d+", name)}
+        self.info["checkpoints"] = numbered | {n: s for n, s in known.items() if n in there}
 
     def describe(self, **facts: Any) -> None:
         """Add facts to run.json."""
@@ -133,7 +146,7 @@ class Records:
         One of that name from before is replaced.
         """
         parent = self.folder / "checkpoints"
-        unfinished, replaced = parent / f".{name}", parent / f".{name}-before"
+        unfinished, replaced = parent / f".{name}", parent / f".{name}{BEFORE}"
         try:
             unfinished.mkdir(parents=True)
             yield unfinished

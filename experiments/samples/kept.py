@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from experiments.errors import UserError, one_line
 from experiments.runs.files import read_arrow, whole, write_arrow
 from experiments.samples.columns import SCHEMA, table_of
 from experiments.samples.sample import Sample
@@ -46,8 +47,12 @@ def steps(run: Path) -> list[int]:
 
 
 def read(run: Path, step: int) -> pa.Table:
-    """One batch, mapped into memory."""
-    return read_arrow(_part(run / FOLDER, step))
+    """One batch, mapped into memory. Raises UserError where it is not there, or damaged."""
+    part = _part(run / FOLDER, step)
+    try:
+        return read_arrow(part)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{part}: cannot be read ({one_line(error)}); it came whole") from error
 
 
 def read_all(run: Path) -> pa.Table:
@@ -57,8 +62,11 @@ def read_all(run: Path) -> pa.Table:
 
 def digest(run: Path) -> str:
     """16 hex digits, others where it keeps other batches."""
-    sizes = [(step, _part(run / FOLDER, step).stat().st_size) for step in steps(run)]
-    return hashlib.sha256(repr(sizes).encode()).hexdigest()[:16]
+    found = hashlib.sha256()
+    for step in steps(run):
+        with _part(run / FOLDER, step).open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()[:16]
 
 
 def _part(folder: Path, step: int) -> Path:

@@ -1,4 +1,4 @@
-"""Programs that another model wrote: JSON lines, as docs/data.md tells, a source of the replay.
+"""Programs that another model wrote: JSON lines, as docs/replay.md tells, a source of the replay.
 
 They are judged when their problem's prompt first comes, once for all runs.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -107,8 +108,10 @@ class ProgramFile:
         if len(kinds) != 1 or not isinstance(row.get("problem"), str):
             raise UserError(
                 f'{where}: write {{"problem": NAME, "program": TEXT}}, or "response" or "tokens" '
-                "for the program; docs/data.md tells"
+                "for the program; docs/replay.md tells"
             )
+        if wrong := _wrong(kinds[0], row[kinds[0]], row.get("logprobs"), len(self.tokenizer)):
+            raise UserError(f"{where}: {wrong}")
         if row.get("logprobs") is None and self.needs_logps:
             raise UserError(
                 f"{where} has no logprobs, and this algorithm takes the ratio to who wrote a "
@@ -120,7 +123,7 @@ class ProgramFile:
 
     def _tokens(self, row: dict[str, object]) -> tuple[int, ...]:
         if "tokens" in row:
-            return tuple(map(int, row["tokens"]))
+            return tuple(row["tokens"])
         ids = self.tokenizer(self._text(row, ()), add_special_tokens=False)["input_ids"]
         return (*ids, self.tokenizer.eos_token_id)
 
@@ -128,6 +131,26 @@ class ProgramFile:
         if "tokens" in row:
             return self.tokenizer.decode(list(tokens), skip_special_tokens=True)
         return row["response"] if "response" in row else self.format_response(row["program"])
+
+
+def _wrong(kind: str, value: object, logps: object, vocabulary: int) -> str | None:
+    """What a line holds that it cannot hold; None where all is well."""
+    if kind == "tokens":
+        if not isinstance(value, list) or not all(type(token) is int for token in value):
+            return '"tokens" must be a list of whole numbers'
+        if outside := [token for token in value if not 0 <= token < vocabulary]:
+            return f"token {outside[0]} is none of the tokenizer's {vocabulary:,}"
+    elif not isinstance(value, str):
+        return f'"{kind}" must be a text'
+    elif any("\ud800" <= letter <= "\udfff" for letter in value):
+        return f'"{kind}" holds half a character (a lone surrogate)'
+    if logps is None:
+        return None
+    if not isinstance(logps, list) or not all(type(one) in (int, float) for one in logps):
+        return '"logprobs" must be a list of numbers, one for each token'
+    if wrong := [one for one in logps if not -math.inf < one <= 0]:  # NaN too
+        return f"log-prob {wrong[0]} is not the logarithm of a probability above 0"
+    return None
 
 
 def _key(text: str) -> str:

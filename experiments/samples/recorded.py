@@ -39,6 +39,8 @@ class Recorded:
         self.run = Path(config.replay.from_runs[0])
         self.digest = kept.digest(self.run)
         there = len(kept.steps(self.run))
+        if missing := set(range(1, there + 1)) - set(kept.steps(self.run)):
+            self._refuse(f"batch {min(missing)} is not there, though later ones are")
         if config.steps > there:
             self._refuse(f"it kept {there} batches; use steps={there} or fewer")
         names = set(kept.read_all(self.run)["problem"].unique().to_pylist())

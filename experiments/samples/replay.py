@@ -95,6 +95,7 @@ class ReplayStore:
         for source, (digest, left_out) in zip(self.sources, state["sources"], strict=True):
             if source.digest != digest:
                 raise UserError(f"{source}: it has changed since the checkpoint; bring it back")
+            source.left_out.clear()
             source.left_out.update(left_out)
         self._hold(tables["replay"], state["ids"].numpy())
         self._uses, self._alive = state["uses"].numpy(), state["alive"].numpy()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from omegaconf import OmegaConf
+
 from algorithms.base import Needs
 from envs.environment import Environment
 from envs.tasks.task import Task
@@ -39,6 +41,9 @@ def open_batches(
     version: Callable[[], int],
 ) -> Rollouts | Recorded:
     """`version`: optimiser steps that the weights to be trained have seen. Raises UserError."""
+    same = ("temperature", "group_size") if config.replay.frozen else ("temperature",)
+    for run in config.replay.from_runs:
+        _check_alike(Path(run), config, same)
     if config.replay.frozen:
         unknown = takes_unknown(config, needs)
         return Recorded(config, prompts, judge.version, Charges(ledger), unknown)
@@ -95,13 +100,32 @@ def _sources(
         for file in config.replay.files
     ]
     for source in sources:
-        _check_fits(source, prompts)
+        check_fits(source, prompts)
     return sources
 
 
-def _check_fits(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:
+def _check_alike(run: Path, config: RunConfig, keys: Sequence[str]) -> None:
+    """Raises UserError where what was drawn otherwise would be taken for this run's own kind.
+
+    Log-probs are of the temperature that was drawn at, a group's baseline of the whole group.
+    """
+    if not (run / "config.yaml").is_file():
+        return
+    theirs = OmegaConf.load(run / "config.yaml").train
+    for key in keys:
+        if theirs[key] != getattr(config.train, key):
+            raise UserError(
+                f"replay.from_runs=[{run}]: it was written with train.{key}={theirs[key]}, and "
+                f"train.{key} is {getattr(config.train, key)} here; use theirs"
+            )
+
+
+def check_fits(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:
     """Raises UserError where nothing in it is of use: at the first problem that both have."""
     names = source.problems
+    elsewhere = names - {prompt.problem.name for prompt in prompts}
+    if elsewhere:
+        source.left_out["problems that this run's train split has not"] += len(elsewhere)
     known = next((prompt for prompt in prompts if prompt.problem.name in names), None)
     if known is None:
         raise UserError(f"{source}: none of its problems is in this run's train split")

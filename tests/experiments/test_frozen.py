@@ -87,7 +87,9 @@ def test_what_does_not_fit_is_refused_in_a_line(recorded):
     ("overrides", "told"),
     [
         (["algo=grpo"], "without their writer's log-probs, which algo=grpo does not"),
-        (["algo=spo", "train.group_size=8"], "not made of groups of train.group_size=8"),
+        (["algo=spo", "train.group_size=8"], "train.group_size is 8 here; use theirs"),
+        (["algo=spo", "train.group_size=2"], "train.group_size is 2 here; use theirs"),
+        (["algo=spo", "train.temperature=0.7"], "train.temperature is 0.7 here; use theirs"),
         (["algo=spo", "judge.output_limit_mb=5"], "judged by another judge"),
     ],
 )

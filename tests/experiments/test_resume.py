@@ -1,7 +1,9 @@
 """A run that was stopped goes on to the same bits, whenever and however it was stopped."""
 
+import json
 import os
 import random
+import shutil
 import signal
 import time
 import traceback
@@ -13,6 +15,7 @@ import pytest
 
 from experiments import resume, trainer
 from experiments.errors import UserError
+from experiments.learner.learner import Learner
 from experiments.runs.records import Records
 from experiments.samples.responses import JudgingThread
 from experiments.samples.rollouts import Rollouts
@@ -194,6 +197,59 @@ def test_a_finished_run_goes_further_and_a_damaged_checkpoint_is_passed_over(
     assert go_on(folder, "steps=6").status == "finished"
     assert f"{state.parent}: damaged" in capfd.readouterr().err.replace("\n", "")
     assert_same(folder, undisturbed("grpo")[0])
+
+
+def broken_off(*given):
+    raise RuntimeError("out of memory")
+
+
+def test_an_update_that_breaks_off_leaves_the_checkpoint_that_was_gone_on_from(
+    undisturbed, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patched:
+        interrupt_at(patched, Rollouts, "collect", 2)  # before the first of the numbered ones
+        outcome = begin(tmp_path, *CASES["grpo"])
+    with monkeypatch.context() as patched:
+        patched.setattr(Learner, "_step", broken_off)
+        assert go_on(outcome.folder).status == "failed"
+    assert (outcome.folder / "checkpoints" / "interrupted" / "state.pt").exists()
+    assert go_on(outcome.folder).status == "finished"
+    assert [one["step"] for one in resumed(outcome.folder)] == [1, 1]
+    assert_same(outcome.folder, undisturbed("grpo")[0])
+
+
+def test_a_checkpoint_whose_place_was_being_taken_is_found_and_what_a_kill_left_goes(
+    undisturbed, tmp_path
+):
+    folder = begin(tmp_path, *CASES["grpo"], "steps=4").folder
+    checkpoints = folder / "checkpoints"
+    shutil.copytree(checkpoints / "step-2", checkpoints / "step-1")  # run.json knows none of it
+    shutil.copytree(checkpoints / "final", checkpoints / ".final")
+    (checkpoints / "final").rename(checkpoints / ".final-before")
+    assert go_on(folder, "steps=6").status == "finished"
+    assert [one["step"] for one in resumed(folder)] == [4]
+    assert_same(folder, undisturbed("grpo")[0])
+    left = {path.name for path in checkpoints.iterdir()}
+    assert left == set(json.loads((folder / "run.json").read_text())["checkpoints"])
+    assert "step-1" not in left
+
+
+def resumed(folder):
+    return json.loads((folder / "run.json").read_text())["resumed"]
+
+
+def test_fewer_steps_than_are_behind_and_several_at_once_are_refused_in_a_line(
+    tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patched:
+        interrupt_at(patched, Rollouts, "collect", 4)
+        folder = begin(tmp_path, *CASES["grpo"]).folder
+    with pytest.raises(UserError, match="steps=2 with 3 behind it; give 3 or more"):
+        go_on(folder, "steps=2")
+    with pytest.raises(UserError, match="steps=4,5: one run goes on with one value"):
+        go_on(folder, "steps=4,5")
+    with pytest.raises(UserError, match="logger=wandb2: it is one of none, tensorboard, wandb"):
+        go_on(folder, "logger=wandb2")
 
 
 def test_another_model_is_refused_in_a_line(tmp_path, monkeypatch):

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from envs.reward import RewardConfig
+from experiments.errors import UserError
 from experiments.samples import kept
 from experiments.samples.columns import samples_of
 from experiments.samples.earlier import EarlierRun
+from experiments.samples.sources import check_fits
 from tests.experiments.samples.stored import prompt, sample
 
 P, Q = prompt("p"), prompt("q")
@@ -64,3 +66,22 @@ def test_batches_after_a_checkpoint_are_cut(run):
     assert kept.steps(run) == [1]
     assert kept.digest(run) != before
     kept.cut(run / "nowhere", 0)
+
+
+def test_the_digest_is_of_what_stands_there_and_a_cut_batch_is_named(run):
+    before, part = kept.digest(run), run / "samples" / "step-00000001.arrow"
+    whole = part.read_bytes()
+    at = whole.rindex(b"run-a")
+    part.write_bytes(whole[:at] + b"run-b" + whole[at + 5 :])
+    assert kept.digest(run) != before
+    part.write_bytes(whole[:100])
+    with pytest.raises(UserError, match=r"step-00000001\.arrow: cannot be read"):
+        EarlierRun(run, "judge 1", RewardConfig())
+
+
+def test_problems_that_this_run_has_not_are_counted_and_only_they_are_an_error(run):
+    earlier = EarlierRun(run, "judge 1", RewardConfig())
+    check_fits(earlier, [P])
+    assert list(earlier.left_out.values()) == [1]
+    with pytest.raises(UserError, match="none of its problems is in this run's train split"):
+        check_fits(earlier, [prompt("r")])

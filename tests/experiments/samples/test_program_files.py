@@ -72,6 +72,17 @@ def test_what_cannot_be_used_is_left_out_and_counted(file_of):
 
 REFUSED = {
     "no JSON": ("{", "line 2 is no JSON"),
+    "NaN": (line(program=RIGHT, logprobs=[float("nan")]), "line 2: log-prob nan is not"),
+    "no probability": (line(program=RIGHT, logprobs=[0.5]), "line 2: log-prob 0.5 is not"),
+    "texts": (line(program=RIGHT, logprobs=["a"]), 'line 2: "logprobs" must be a list of numbers'),
+    "one number": (line(program=RIGHT, logprobs=3), 'line 2: "logprobs" must be a list'),
+    "no token": (line(tokens=[10**9]), "line 2: token 1000000000 is none of the tokenizer's"),
+    "below 0": (line(tokens=[-1]), "line 2: token -1 is none"),
+    "half a token": (line(tokens=[5.7]), 'line 2: "tokens" must be a list of whole numbers'),
+    "no list": (line(tokens="ab"), 'line 2: "tokens" must be a list'),
+    "no text": (line(program=7), 'line 2: "program" must be a text'),
+    "null": (line(response=None), 'line 2: "response" must be a text'),
+    "half a letter": (line(program="\ud83d"), "line 2: .*lone surrogate"),
     "no program": (line(), 'line 2: write {"problem": NAME, "program": TEXT}'),
     "two of them": (line(program=RIGHT, response=RIGHT), "line 2: write"),
     "no problem": (json.dumps({"program": RIGHT}), "line 2: write"),
