@@ -88,15 +88,16 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
     """
     from experiments.compose import config_of, is_sweep, jobs_of
     from experiments.errors import UserError
-    from experiments.runtimes.launch import check_started
+    from experiments.runtimes.launch import check_started, ranks_started
 
     try:
         jobs = jobs_of(arguments)
         configs = [config_of(job) for job in jobs]
         for config in configs:
             check_started(config)
-        if is_sweep(arguments) and any(c.runtime.name == "torchrun" for c in configs):
-            raise UserError("runtime=torchrun with -m: one job a command; begin them one by one")
+        ranked = ranks_started() > 1 or any(c.runtime.name == "torchrun" for c in configs)
+        if ranked and is_sweep(arguments):
+            raise UserError("torchrun with -m: one job a command; begin them one by one")
         for folder in {config.output_dir for config in configs}:
             Path(folder).mkdir(parents=True, exist_ok=True)
     except UserError as error:

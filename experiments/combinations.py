@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from algorithms.corrections import BOUNDS
 from experiments.errors import UserError
+from experiments.runtimes.launch import ranks_started
 
 if TYPE_CHECKING:
     from algorithms.base import Needs
@@ -24,6 +25,8 @@ def check(config: RunConfig, needs: Needs) -> None:
         _check_torchrun(config, needs)
     if config.runtime.name == "ray":
         _check_ray(config)
+        if ranks_started() > 1:
+            _check_sharded(config, needs)
     if config.sandbox.nodes is not None:
         _check_nodes(config)
     if config.model.adapter != "none":
@@ -47,10 +50,14 @@ def _check_torchrun(c: RunConfig, needs: Needs) -> None:
             f"runtime=torchrun with engine.name={c.engine.name}: vLLM beside other ranks has not "
             "been run yet; use engine=hf"
         )
+    _check_sharded(c, needs)
+
+
+def _check_sharded(c: RunConfig, needs: Needs) -> None:
     if needs.average is not None:
         raise UserError(
-            f"runtime=torchrun with algo={c.algo.name}: its moving average of the weights is not "
-            "sharded; use runtime=sync"
+            f"algo={c.algo.name} under torchrun: its moving average of the weights is not sharded; "
+            "use one process, with runtime=sync or runtime=ray"
         )
 
 

@@ -88,7 +88,8 @@ class EngineConfig:
 class RuntimeConfig:
     """How the run is spread over processes."""
 
-    # torchrun: over its processes, on one node; ray: actors write and judge, this process learns
+    # torchrun: over its processes, on one node; ray: actors write and judge, this process learns,
+    # or the processes that torchrun has begun
     name: Literal["sync", "torchrun", "ray"] = "sync"
     # sync: what is written is judged while the rest is written; changes time, not results
     overlap: bool = True

@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from torch import nn
 
     from experiments.config import RunConfig
+    from experiments.runtimes.alone import Alone
 
 
-def written_from(config: RunConfig, base: nn.Module, trained: nn.Module) -> nn.Module:
+def written_from(config: RunConfig, base: nn.Module, trained: nn.Module, ranks: Alone) -> nn.Module:
     """The module that an engine writes the trained weights from: a copy where it takes no adapter
     or, of shards, always. vLLM takes an adapter's weights as they are computed, one by one.
     """
     adapter = config.engine.name == "hf" and config.model.adapter != "none"
-    if adapter or config.runtime.name == "torchrun":
-        return models.frozen_copy(base)
+    if adapter or ranks.sharded:
+        return ranks.copy_of(base)
     return trained
 
 

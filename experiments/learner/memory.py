@@ -121,8 +121,10 @@ def estimate(
     """The memory of this run, whose lengths and dtype are resolved, or of one of its `ranks`.
 
     With ranks what the learner holds is a shard, and an engine's copy whole; what is gathered of
-    the weights while the learner works stays uncounted but for those outside the layers.
+    the weights while the learner works stays uncounted but for those outside the layers. Ray's
+    engines have GPUs of their own, and whole copies for them lie in the host's memory.
     """
+    apart = on_gpu and config.runtime.name == "ray"
     size = BYTES[config.model.dtype]
     weights = shape.parameters * size
     adapter = shape.adapter(config.model.adapter_rank) if config.model.adapter == "lora" else ()
@@ -149,25 +151,26 @@ def estimate(
     if ranks:
         held = {name: -(-taken // ranks) for name, taken in held.items()}
         held["gathered weights"] = 2 * shape.width * shape.vocabulary * size
-    if ranks or (adapter and config.engine.name == "hf"):
+    in_host = bool(ranks) and apart
+    if (ranks or (adapter and config.engine.name == "hf")) and not in_host:
         held["the engine's weights"] = weights
-    asleep = config.engine.name == "vllm" and config.engine.colocate and on_gpu
+    asleep = config.engine.name == "vllm" and config.engine.colocate and on_gpu and not apart
     if needs.average is not None:
         exact = 4 * sum(moved) if size < 4 else 0
         held["the weights' moving average"] = backbone + sum(adapter) * size + exact
-    if config.train.stale:
+    if config.train.stale and not in_host:
         by_adapter = adapter and config.engine.name == "vllm"
         held["the writer's copy"] = sum(adapter) * size if by_adapter else weights
     if config.train.lag and not on_gpu:  # they wait in the host's memory
         held["the weights of train.lag batches"] = config.train.lag * sum(moved) * size
-    if config.engine.name == "vllm" and not asleep:
+    if config.engine.name == "vllm" and not asleep and not apart:
         held["vLLM's weights"] = weights
     # The step keeps one copy of all it moves on a GPU, and works tensor by tensor on a CPU.
     step = (4 * trained if on_gpu else 8 * max(moved)) // max(1, ranks)
     fresh = trained * size if size < 4 else 0  # gradients of one backward pass, before they move
     phases = {
         ACTIVATIONS: _train(shape, config, needs) + fresh,
-        WRITING: weights if asleep else _write(shape, config, needs),
+        WRITING: weights if asleep else 0 if apart else _write(shape, config, needs),
         "the optimiser's step": step,
     }
     return Estimate(shape.parameters, held, phases)

@@ -128,9 +128,18 @@ def random_model(config: object, device: torch.device, dtype: torch.dtype) -> nn
     return model.eval()
 
 
-def frozen_copy(model: nn.Module) -> nn.Module:
-    """A copy that never changes: the reference, or the engine's own weights."""
-    return copy.deepcopy(model).requires_grad_(False).eval()
+def frozen_copy(model: nn.Module, device: str | None = None) -> nn.Module:
+    """A copy that never changes, on its device: the reference, or the engine's own weights."""
+    moved = {} if device is None else _parameters_on(device, model)
+    return copy.deepcopy(model, moved).to(device).requires_grad_(False).eval()
+
+
+def _parameters_on(device: str, model: nn.Module) -> dict[int, nn.Parameter]:
+    """Copies for deepcopy to take, so that none is made where the model is."""
+    return {
+        id(p): nn.Parameter(p.detach().to(device, copy=True), requires_grad=False)
+        for p in model.parameters()
+    }
 
 
 def policy_of(base: nn.Module, config: RunConfig) -> nn.Module:

@@ -26,6 +26,12 @@ class Alone:
     def shard(self, module: nn.Module) -> None:
         """Keep only this rank's part of the weights."""
 
+    def copy_of(self, model: nn.Module) -> nn.Module:
+        """Whole weights for engines to write with, where those are to be."""
+        from experiments.learner import models
+
+        return models.frozen_copy(model)
+
     def share(self, items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
         """This rank's items, and whether each counts.
 

@@ -37,6 +37,7 @@ class Connection:
 
         with _signals_kept():
             try:
+                _check_answers(address)
                 _init(**_own(cpus) if address is None else {"address": address})
             except Exception as error:  # Ray raises plain ones too
                 told = " ".join(str(error).split("\n")[0].split())
@@ -65,6 +66,13 @@ class Connection:
 
         with _signals_kept():
             ray.shutdown()
+
+
+def _check_answers(address: str | None) -> None:
+    """Raises OSError at once; Ray tries for minutes, and says so in twenty lines."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=ANSWER_S).close()
 
 
 def _own(cpus: int) -> dict[str, Any]:

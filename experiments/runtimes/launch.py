@@ -1,8 +1,9 @@
-"""From `runtime` to a run: in this process, beside Ray's actors, or as one of torchrun's ranks."""
+"""From `runtime` to a run: in this process, as one of torchrun's ranks, or beside Ray's actors."""
 
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,18 +21,23 @@ def speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def ranks_started() -> int:
+    """How many torchrun has started; 0: it has not."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 0
+
+
 def check_started(config: RunConfig) -> None:
     """Raises UserError where the command and `runtime` do not go together."""
-    ranks = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 0
+    ranks = ranks_started()
     if config.runtime.name == "torchrun" and not ranks:
         raise UserError(
             "runtime=torchrun: torchrun starts such a run: "
             "torchrun --nproc-per-node N run.py runtime=torchrun ..."
         )
-    if config.runtime.name != "torchrun" and ranks > 1:
+    if config.runtime.name == "sync" and ranks > 1:
         raise UserError(
-            f"runtime={config.runtime.name} under torchrun with {ranks} processes would be "
-            f"{ranks} equal runs; add runtime=torchrun"
+            f"runtime=sync under torchrun with {ranks} processes would be {ranks} equal runs; add "
+            "runtime=torchrun, or runtime=ray"
         )
 
 
@@ -42,22 +48,30 @@ def train(config: RunConfig, folder: Path | None = None, label: str = "") -> Out
 
     if config.runtime.name == "sync":
         return trainer.train(config, folder, label)
-    if config.runtime.name == "ray":
-        from experiments.runtimes.cluster import Cluster
+    if ranks_started() > 1 or config.runtime.name == "torchrun":
+        return _as_rank(config, folder, label)
+    from experiments.runtimes.cluster import Cluster
 
-        cluster = Cluster(config)
-        try:
-            return trainer.train(config, folder, label, cluster)
-        finally:
-            cluster.stop()
+    cluster = Cluster(config)
+    try:
+        return trainer.train(config, folder, label, cluster)
+    finally:
+        cluster.stop()
+
+
+def _as_rank(config: RunConfig, folder: Path | None, label: str) -> Outcome | None:
+    from experiments import trainer
+    from experiments.runtimes.learners import Learners
     from experiments.runtimes.ranks import Ranks
 
     if int(os.environ["RANK"]):
         ignore_ends()  # the main rank's business
-    ranks = Ranks()
+    ranks = Learners() if config.runtime.name == "ray" else Ranks()
     if not ranks.main:
         return _serve(config, ranks)
     try:
+        if isinstance(ranks, Learners):
+            ranks.join(config)
         return trainer.train(config, folder, label, ranks)
     finally:
         ranks.stop()
@@ -75,7 +89,7 @@ def _serve(config: RunConfig, ranks: Ranks) -> None:
     torch.set_num_threads(config.model.threads)
     config = pick(config, str(models.pick_device(config.model.device)))
     model, tokenizer = models.load(config.model)
-    with open_environments(config) as environments:
+    with open_environments(config) if ranks.writes else nullcontext() as environments:
         working_parts(config, model, tokenizer, environments, ranks)
         ranks.serve()
     torch.distributed.destroy_process_group()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -23,19 +24,21 @@ from experiments.runs.interrupts import held, ignore_ends
 from experiments.runtimes.alone import Alone, Item
 
 CALL, VALUE, STOP = "call", "value", "stop"
+WAIT = timedelta(days=1)  # of ranks for the main one, which may be evaluating; torchrun sees deaths
 
 
 class Ranks(Alone):
     """The process group of this run; `targets` are the parts that can be called by name."""
 
     sharded = True
+    writes = True  # each rank has an engine and a judge of its own
 
     def __init__(self) -> None:
         """Raises KeyError where the process was not started by torchrun."""
         on_gpu = torch.cuda.is_available()
         if on_gpu:
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
+        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=WAIT)
         # A critic's values are a view; nobody changes them in place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         self.rank, self.size = dist.get_rank(), dist.get_world_size()

@@ -39,24 +39,46 @@ def collected(found: list[Found]) -> list[Any]:
     return [value for value, _ in found]
 
 
-class SpreadEngine(Engine):
-    """Each rank's engine writes every so-many-th prompt; `trained` is what a sync takes."""
+class Announced:
+    """On the main rank: a part of which every rank has its own, and these methods go to all."""
+
+    methods: tuple[str, ...] = ()
+
+    def __init__(self, ranks: Ranks, key: str, part: Any) -> None:
+        self._ranks, self._key, self._part = ranks, key, part
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.methods:
+            return getattr(self._part, name)
+        return lambda *given: self._ranks.call(self._key, name, *given)
+
+
+class SyncedEngine(Announced):
+    """An engine that takes the trained weights, for which all ranks have to give their shards."""
 
     def __init__(self, ranks: Ranks, key: str, engine: Engine, trained: Any) -> None:
-        self.ranks, self.key, self.engine, self.trained = ranks, key, engine, trained
-        self.name, self.model = engine.name, engine.model
+        super().__init__(ranks, key, engine)
+        self._trained = trained
         ranks.targets[key] = self
 
     @property
     def described(self) -> str:
-        return f"{self.engine.described}, on {self.ranks.size} ranks"
+        return f"{self._part.described}; the learner on {self._ranks.size} ranks"
 
     def sync(self, model: Any) -> None:
-        self.ranks.call(self.key, "take")
+        self._ranks.call(self._key, "take")
 
     def take(self) -> None:
         """On every rank: the trained weights, whole."""
-        self.engine.sync(self.trained)
+        self._part.sync(self._trained)
+
+
+class SpreadEngine(SyncedEngine):
+    """Each rank's engine writes every so-many-th prompt."""
+
+    @property
+    def described(self) -> str:
+        return f"{self._part.described}, on {self._ranks.size} ranks"
 
     def generate(
         self,
@@ -66,8 +88,8 @@ class SpreadEngine(Engine):
         finished: Callable[[Sequence[Written]], None] | None = None,
     ) -> list[list[Completion]]:
         given = (list(prompts), [list(of) for of in seeds], sampling)
-        found = collected(self.ranks.call(self.key, "write", *given, mine=(*given, finished)))
-        size = self.ranks.size
+        found = collected(self._ranks.call(self._key, "write", *given, mine=(*given, finished)))
+        size = self._ranks.size
         return [found[i % size][i // size] for i in range(len(prompts))]
 
     def write(
@@ -78,14 +100,14 @@ class SpreadEngine(Engine):
         finished: Callable[[Sequence[Written]], None] | None = None,
     ) -> list[Found]:
         """On every rank: its prompts."""
-        mine = slice(self.ranks.rank, None, self.ranks.size)
-        rank, size = self.ranks.rank, self.ranks.size
+        mine = slice(self._ranks.rank, None, self._ranks.size)
+        rank, size = self._ranks.rank, self._ranks.size
 
         def hand_out(written: Sequence[Written]) -> None:
             finished([(rank + prompt * size, number, c) for prompt, number, c in written])
 
         work = (prompts[mine], seeds[mine], sampling, hand_out if finished else None)
-        return self.ranks.gather(guarded(lambda: self.engine.generate(*work) if work[0] else []))
+        return self._ranks.gather(guarded(lambda: self._part.generate(*work) if work[0] else []))
 
 
 class Judges(Bench):
@@ -122,20 +144,6 @@ class SpreadJudge(SplitJudge):
         self.ranks.call("judges", "know", self.number, state)
 
 
-class Announced:
-    """On the main rank: a part of which every rank has its own, and these methods go to all."""
-
-    methods: tuple[str, ...] = ()
-
-    def __init__(self, ranks: Ranks, key: str, part: Any) -> None:
-        self._ranks, self._key, self._part = ranks, key, part
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in self.methods:
-            return getattr(self._part, name)
-        return lambda *given: self._ranks.call(self._key, name, *given)
-
-
 class SpreadWriter(Announced):
     """Weights go from every rank's learner to its engine."""
 
@@ -156,14 +164,16 @@ class SpreadLearner(Announced):
 def spread(ranks: Ranks, work: Work) -> Work:
     """Register this rank's parts; on the main rank → parts that stand for all ranks'."""
     ranks.targets |= {"learner": work.learner, "writer": work.writer}
-    judges = Judges(ranks, work.environments.make)
-    model = work.learner.model
+    model, kind = work.learner.model, SpreadEngine if ranks.writes else SyncedEngine
     engines = {
-        name: SpreadEngine(ranks, name, engine, model)
+        name: kind(ranks, name, engine, model)
         for name in ("engine", "eval_engine", "reference_engine")
         if (engine := getattr(work, name)) is not None
     }
-    made = replace(work.environments, make=lambda: SpreadJudge(ranks, judges))
+    made = work.environments
+    if ranks.writes:
+        judges = Judges(ranks, made.make)
+        made = replace(made, make=lambda: SpreadJudge(ranks, judges))
     return replace(
         work,
         learner=SpreadLearner(ranks, "learner", work.learner),

@@ -44,10 +44,10 @@ def working_parts(
     """They begin with the weights of `model`; with several ranks they stand for all of them."""
     algorithm = load(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
     policy = models.policy_of(model, config)
-    trained = written_from(config, model, policy)
+    trained = written_from(config, model, policy, ranks)
     behaviour = models.own_copy(trained) if config.train.stale else trained
     asks = algorithm.needs.initial_value != "none"
-    base = models.frozen_copy(model) if asks and ranks.sharded else None
+    base = ranks.copy_of(model) if asks and ranks.sharded else None
     engine_of = ranks.engines(config, model, tokenizer)
     learner = Learner(
         policy,

@@ -267,3 +267,16 @@ def test_vllm_brings_its_own_weights_and_plans_its_cache_itself(tiny):
     asleep = estimate(shape_of(tiny.config), config, ALGORITHMS["spo"].needs, on_gpu=True)
     assert "vLLM's weights" not in asleep.held
     assert asleep.phases[WRITING] == found.held["policy"]
+
+
+def test_engines_in_actors_take_nothing_of_the_learners_gpu(tiny):
+    shape, needs, config = shape_of(tiny.config), ALGORITHMS["spo"].needs, run_config(lag=2)
+    here = [estimate(shape, config, needs, on_gpu=True, ranks=ranks) for ranks in (0, 2)]
+    config.runtime.name = "ray"
+    apart = [estimate(shape, config, needs, on_gpu=True, ranks=ranks) for ranks in (0, 2)]
+    assert all(found.phases[WRITING] for found in here)
+    assert not any(found.phases[WRITING] for found in apart)
+    copies = {"the engine's weights", "the writer's copy"}
+    assert here[0].held == apart[0].held  # one process keeps the writer's weights where it learns
+    assert here[1].held.keys() - apart[1].held.keys() == copies  # ranks keep them in the host
+    assert estimate(shape, config, needs, on_gpu=False, ranks=2).held.keys() >= copies

@@ -92,11 +92,11 @@ def updated(name, model, ranks=ALONE, main=True):
     return metrics, whole, learner.state_dict()
 
 
-def joined(rank, size, port):
+def joined(rank, size, port, kind=Ranks):
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
-    return Ranks()
+    return kind()
 
 
 def work(rank, size, port, names, model, folder):

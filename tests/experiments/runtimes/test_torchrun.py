@@ -25,18 +25,18 @@ SMALL = [
 ]
 
 
-def begin(ranks, *overrides, **streams):
+def begin(ranks, *overrides, runtime="torchrun", **streams):
     started = [sys.executable]
     if ranks:
         started += ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
         started += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
-        overrides = (*overrides, "runtime=torchrun")
+        overrides = (*overrides, f"runtime={runtime}")
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen([*started, "run.py", *overrides], cwd=ROOT, env=env, **streams)
 
 
-def finished(ranks, output_dir, *overrides):
-    assert begin(ranks, *SMALL, f"output_dir={output_dir}", *overrides).wait() == 0
+def finished(ranks, output_dir, *overrides, **runtime):
+    assert begin(ranks, *SMALL, f"output_dir={output_dir}", *overrides, **runtime).wait() == 0
     (folder,) = output_dir.glob("mini/*")  # made once
     return folder
 
@@ -61,8 +61,10 @@ def test_the_command_and_the_runtime_go_together(monkeypatch):
         check_started(config_of("runtime=torchrun"))
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UserError, match="add runtime=torchrun"):
+    with pytest.raises(UserError, match="add runtime=torchrun, or runtime=ray"):
         check_started(config_of())
+    with pytest.raises(UserError, match=r"algo=ppo_ewma under torchrun: .*or runtime=ray"):
+        config_of("algo=ppo_ewma", "runtime=torchrun")
     with pytest.raises(UserError, match="use engine=hf"):
         config_of("runtime=torchrun", "engine=auto")
 

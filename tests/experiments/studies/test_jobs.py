@@ -45,10 +45,14 @@ def test_an_arm_begins_with_the_final_weights_of_another_of_its_seed():
     assert is_lost(after, {sft: End("failed")})
 
 
-def test_an_arm_trains_on_the_batches_that_another_kept(tmp_path):
-    run = tmp_path / "grpo (1)"
+def with_samples(run):
     (run / "samples").mkdir(parents=True)
     (run / "samples" / "step-00000001.arrow").touch()
+    return run
+
+
+def test_an_arm_trains_on_the_batches_that_another_kept(tmp_path):
+    run = with_samples(tmp_path / "grpo (1)")
     arms = {
         "grpo": Arm(["algo=grpo", "train.keep_samples=true"]),
         "frozen": Arm(["experiment=frozen", "algo=ppo"], rollouts_of="grpo"),
@@ -61,9 +65,7 @@ def test_an_arm_trains_on_the_batches_that_another_kept(tmp_path):
 
 
 def test_an_arm_replays_what_another_kept_and_nothing_else(tmp_path):
-    run = tmp_path / "ppo"
-    (run / "samples").mkdir(parents=True)
-    (run / "samples" / "step-00000001.arrow").touch()
+    run = with_samples(tmp_path / "ppo")
     arms = {
         "ppo": Arm(["algo=ppo", "train.keep_samples=true"]),
         "spo": Arm(["algo=spo", "train.replay_share=0.5"], replay_of="ppo"),

@@ -1,0 +1,122 @@
+"""Ray's actors beside a learner on several ranks: the numbers of torchrun alone."""
+
+import json
+import os
+import signal
+
+import pandas as pd
+import pytest
+import torch
+import torch.multiprocessing as mp
+
+from algorithms import make
+from experiments.config import TrainConfig
+from experiments.engines.hf import HFEngine
+from experiments.errors import UserError
+from experiments.learner.learner import Learner
+from experiments.learner.weights import weights_version
+from experiments.runs.ledger import Ledger
+from experiments.runtimes.learners import Bystander, Learners
+from experiments.runtimes.spread import SyncedEngine
+from tests.experiments.compose import config as config_of
+from tests.experiments.learner.test_learner import GROUP, REWARDS, learner_of, samples_from
+from tests.experiments.runtimes.test_ranks import free_port, joined
+from tests.experiments.runtimes.test_torchrun import (
+    SMALL,
+    begin,
+    environment,
+    finished,
+    metrics,
+    wait_for,
+)
+
+
+def update_and_sync(rank, size, port, model, samples, folder):
+    """One update of the shards; then the engine is to have the weights."""
+    ranks = joined(rank, size, port, Learners)
+    held = ranks.copy_of(model)
+    made = make("grpo", learning_rate=1e-3)
+    learner = Learner(model, 0, made, TrainConfig(warmup_steps=0), 10, Ledger(), ranks=ranks)
+    engine = HFEngine(held, {1}, 0, 64) if ranks.main else Bystander(held)
+    synced = SyncedEngine(ranks, "engine", engine, learner.model)
+    learner.update(samples, GROUP, None)
+    if ranks.main:
+        synced.sync(learner.model)
+        torch.save((synced.version, synced.described, held.state_dict()), f"{folder}/main.pt")
+        ranks.stop()
+        return
+    ranks.serve()
+    torch.save(
+        (weights_version(held), {p.device.type for p in held.parameters()}), f"{folder}/1.pt"
+    )
+    torch.distributed.destroy_process_group()
+
+
+def test_the_main_rank_alone_holds_whole_weights(tiny, tmp_path):
+    samples = samples_from(tiny, REWARDS)
+    alone = learner_of(tiny, make("grpo", learning_rate=1e-3))
+    alone.update(samples, GROUP, None)
+    given = (2, free_port(), tiny, samples, tmp_path)
+    mp.start_processes(update_and_sync, given, nprocs=2, start_method="fork")
+    version, described, weights = torch.load(tmp_path / "main.pt")
+    assert (version, described) == (1, "hf; the learner on 2 ranks")
+    assert torch.load(tmp_path / "1.pt") == (1, {"meta"})
+    for name, value in alone.model.state_dict().items():
+        torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-5)
+
+
+def test_what_cannot_be_sharded_is_refused_before_ray_starts(monkeypatch):
+    pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert config_of("algo=ppo_ewma", "runtime=ray").algo.name == "ppo_ewma"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="algo=ppo_ewma under torchrun"):
+        config_of("algo=ppo_ewma", "runtime=ray")
+
+
+# with values of the base, programs of the data set, and an adapter
+CASES = {
+    "spo at lag 2": [
+        *("algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=2", "train.offline_share=0.5"),
+        "train.lag=2",
+    ],
+    "grpo with an adapter": ["algo=grpo", "model.adapter=lora", "train.sync_every=2"],
+}
+ON_ACTORS = ("runtime.engines=2", "runtime.judges=2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_shards_beside_actors_are_those_of_torchrun_to_the_bit(case, tmp_path):
+    pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
+    given = [*CASES[case], "steps=5"]
+    ranks = finished(2, tmp_path / "ranks", *given)
+    actors = finished(2, tmp_path / "actors", *given, *ON_ACTORS, runtime="ray")
+    for table in ("metrics", "evals"):
+        one, other = (pd.read_parquet(of / f"{table}.parquet") for of in (actors, ranks))
+        kept = [c for c in one if not c.startswith(("time/", "memory/")) and c != "cpu_s"]
+        pd.testing.assert_frame_equal(one[kept], other[kept], check_exact=True)
+    (weights,) = (actors / "checkpoints" / "final").glob("*.safetensors")
+    theirs = ranks / "checkpoints" / "final" / weights.name
+    assert weights.read_bytes() == theirs.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_rank_dies_and_no_actor_is_left_and_one_process_goes_on(tmp_path):
+    psutil = pytest.importorskip("psutil")
+    pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
+    case = [*SMALL, "algo=grpo", "train.lag=2", f"output_dir={tmp_path}"]
+    killed = begin(2, *case, "steps=400", runtime="ray")
+    wait_for(lambda: list(tmp_path.glob("mini/*/checkpoints/step-4/state.json")), killed)
+    beneath = psutil.Process(killed.pid).children(recursive=True)
+    assert any("raylet" in each.name() for each in beneath)
+    (other,) = (each for each in beneath if "\0RANK=1\0" in environment(each.pid))
+    os.kill(other.pid, signal.SIGKILL)
+    assert killed.wait(600) != 0
+    assert not psutil.wait_procs(beneath, timeout=60)[1]
+    (folder,) = tmp_path.glob("mini/*")
+    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
+    steps = max(int(kept.name.partition("-")[2]) for kept in folder.glob("checkpoints/step-*")) + 2
+    assert begin(0, f"resume={folder}", "runtime=sync", f"steps={steps}").wait() == 0
+    assert metrics(folder)["step"].tolist() == list(range(1, steps + 1))
