@@ -13,14 +13,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from envs.typed import arguments
 from experiments.errors import UserError
+from experiments.studies.cells import interval, signed, table
+from experiments.studies.spending import spending
 from experiments.studies.study import Claim, Study, read
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
 METRICS = ("pass@1", "pass@10", "distinct_of_5")
@@ -58,7 +56,9 @@ class Results:
         }
         self.table = tables["table"].set_index("label")
         self.differences, self.tiers = tables["differences"], tables["tiers"]
-        self.runs = tables["runs"]
+        self.runs, self.equal_budget = tables["runs"], tables["equal_budget"]
+        costs = tables["costs"].set_index("label")
+        self.costs = costs.join(self.table.drop(columns=costs.columns, errors="ignore"))
 
     def difference(self, a: str, b: str, metric: str) -> tuple[float, float, float] | None:
         """a − b, its low and its high; of time and memory paired over seeds."""
@@ -106,7 +106,7 @@ TAKEN = {
     "rollouts_of": "on the batches that `{}` kept",
     "replay_of": "with responses that `{}` kept",
 }
-_TABLES = ("table", "differences", "tiers", "runs")
+_TABLES = ("table", "differences", "tiers", "runs", "costs", "equal_budget")
 
 
 def page(study: Study, results: Results, name: str, discussion: str) -> str:
@@ -120,18 +120,19 @@ def page(study: Study, results: Results, name: str, discussion: str) -> str:
         "## Setting\n\n" + "\n".join(_setting(study, results, finished)),
         "## Result\n\nMeans over seeds, 95 % intervals over seeds and problems; arms of one tier "
         "are not told apart, corrected for the number of comparisons (Holm).\n\n"
-        + _table(*_result_rows(study, results)),
+        + table(*_result_rows(study, results)),
     ]
     if study.gains:
         rows = [[f"{a} − {b}", *_gaps(results, a, b)] for a, b in study.gains]
-        parts.append("### Side by side\n\n" + _table(["difference", *METRICS], rows))
+        parts.append("### Side by side\n\n" + table(["difference", *METRICS], rows))
     if study.claims:
         rows = list(_claim_rows(study.claims, results))
         parts.append(
             "## Claims\n\nHeld where the 95 % interval of the paired difference lies above the "
             "claim's bound, not held where it lies below, else not decided at this size.\n\n"
-            + _table(["claim", "difference", ""], rows)
+            + table(["claim", "difference", ""], rows)
         )
+    parts += spending(results.label, results.costs, results.equal_budget)
     parts += [f"{PROSE[0]}\n{discussion.strip()}\n{PROSE[1]}"]
     parts += ["## Threats to validity\n\n" + "\n".join(f"- {threat}" for threat in study.threats)]
     left_out = [f"- {what}: {why}" for what, why in study.left_out.items()]
@@ -154,7 +155,6 @@ def _commits(results: Results) -> list[str]:
 
 
 def _result_rows(study: Study, results: Results) -> tuple[list[str], list[list[str]]]:
-    budget = ["generated_tokens", "judged_programs"]
     head = ["arm", "seeds"]
     for metric in METRICS:
         head += [metric, "tier"]
@@ -164,25 +164,28 @@ def _result_rows(study: Study, results: Results) -> tuple[list[str], list[list[s
     named += [(arm, results.label.get(arm)) for arm in study.arms]
     for name, label in named:
         if label not in results.table.index:
-            rows.append([name, "0", *["–"] * (2 * len(METRICS) + len(budget))])
+            rows.append([name, "0", *["–"] * (2 * len(METRICS))])
             continue
         row = results.table.loc[label]
         cells = [name, f"{int(row['seeds'])}"]
         for metric in METRICS:
-            cells += [_interval(row, metric), results.tier(name, metric)]
-        rows.append([*cells, *(_count(row.get(key)) for key in budget)])
-    return [*head, "generated tokens", "judged programs"], rows
+            cells += [
+                interval(row, metric, f"{metric}_low", f"{metric}_high"),
+                results.tier(name, metric),
+            ]
+        rows.append(cells)
+    return head, rows
 
 
 def _gaps(results: Results, a: str, b: str) -> list[str]:
-    return [_signed(results.difference(a, b, metric)) for metric in METRICS]
+    return [signed(results.difference(a, b, metric)) for metric in METRICS]
 
 
 def _claim_rows(claims: Sequence[Claim], results: Results) -> Iterator[list[str]]:
     for claim in claims:
         found = results.difference(claim.a, claim.b, claim.metric)
         if found is None or found[1] != found[1]:
-            yield [claim.says, _signed(found), "not decided"]
+            yield [claim.says, signed(found), "not decided"]
             continue
         low, high = found[1:]
         if claim.metric in LESS:
@@ -190,30 +193,8 @@ def _claim_rows(claims: Sequence[Claim], results: Results) -> Iterator[list[str]
         unit = f" {LESS[claim.metric]}" if claim.metric in LESS else ""
         digits = 0 if claim.metric in LESS else 3
         verdict = claim.verdict(low, high)
-        told = f"{claim.metric}: {_signed(found, digits)}{unit}"
+        told = f"{claim.metric}: {signed(found, digits)}{unit}"
         yield [claim.says, told, f"**{verdict}**"]
-
-
-def _interval(row: pd.Series, metric: str) -> str:
-    if metric not in row or row[metric] != row[metric]:
-        return "–"
-    return f"{row[metric]:.3f} [{row[f'{metric}_low']:.3f}, {row[f'{metric}_high']:.3f}]"
-
-
-def _signed(found: tuple[float, float, float] | None, digits: int = 3) -> str:
-    if found is None or found[0] != found[0]:
-        return "–"
-    text = f"{found[0]:+.{digits}f} [{found[1]:+.{digits}f}, {found[2]:+.{digits}f}]"
-    return text.replace("-", "−")
-
-
-def _count(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:,.0f}"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _discussion(out: Path) -> str:

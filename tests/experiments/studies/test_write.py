@@ -32,7 +32,7 @@ def study(tmp_path):
     (tmp_path / "s.yaml").write_text(STUDY)
     report = tmp_path / "study-s" / "report"
     report.mkdir(parents=True)
-    arms, runs, table, gaps, tiers = [], [], [], [], []
+    arms, runs, table, gaps, tiers, costs, equal = [], [], [], [], [], [], []
     for arm, seconds in SECONDS.items():
         for seed, second in enumerate(seconds):
             folder = tmp_path / "study-s" / f"{arm}-{seed}"
@@ -47,11 +47,16 @@ def study(tmp_path):
             found |= {metric: mean, f"{metric}_low": mean - 0.1, f"{metric}_high": mean + 0.1}
             tiers.append({"label": f"{arm} x=1", "metric": metric, "tier": 1})
         table.append({"label": f"{arm} x=1"} | ROW | found)
+        costs.append({"label": f"{arm} x=1", "seeds": 3, "reference_s": 7.0, "trained_s": 1234.5})
+    there = {"mean": 0.4, "low": 0.3, "high": 0.5, "tier": 1}
+    at = {"axis": "generated_tokens", "budget": 1000.0, "label": "spo x=1", "metric": "pass@1"}
+    equal.append(at | there)
     for metric, gap in (("pass@1", (0.1, 0.02, 0.2)), ("pass@10", (0.0, -0.06, 0.1))):
         ends = dict(zip(("difference", "low", "high"), gap, strict=True))
         gaps.append({"a": "spo x=1", "b": "sft x=1", "metric": metric} | ends)
     (tmp_path / "study-s" / "arms.json").write_text(json.dumps(arms))
-    for name, rows in {"runs": runs, "table": table, "differences": gaps, "tiers": tiers}.items():
+    written = {"runs": runs, "table": table, "differences": gaps, "tiers": tiers, "costs": costs}
+    for name, rows in (written | {"equal_budget": equal}).items():
         pd.DataFrame(rows).to_csv(report / f"{name}.csv", index=False)
     return [f"study={tmp_path}/s.yaml", f"folder={tmp_path}/study-s", f"out={tmp_path}/page.md"]
 
@@ -60,12 +65,16 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert main(study) == 0
     page = (tmp_path / "page.md").read_text()
     assert "| spo | 3 | 0.500 [0.400, 0.600] | 1 | 0.700 [0.600, 0.800] | 1 |" in page
-    assert "| 1,234 | 56 |" in page
     assert "| SPO above SFT | pass@1: +0.100 [+0.020, +0.200] | **held** |" in page
     assert "| SPO costs little | pass@10: +0.000 [−0.060, +0.100] | **not decided** |" in page
     faster = next(line for line in page.splitlines() if "SPO is faster" in line)
     assert "time: +10 [" in faster and " s | **not held** |" in faster
     assert "| spo − sft | +0.100 [+0.020, +0.200] | +0.000 [−0.060, +0.100] | – |" in page
+    assert "| sft | 1,234 | – | 56 | – | – | 7 | – | 1,234 | – | – |" in page
+    assert "### At 1,000 tokens, the reference's included" in page
+    assert (
+        "| spo | 0.400 [0.300, 0.500] | 1 | – | – |" in page and "judged programs\n\n" not in page
+    )
     assert "beginning with the final weights of `sft`" in page and "- ppo: no time" in page
     (tmp_path / "page.md").write_text(page.replace(PROSE[0], f"{PROSE[0]}\nOur words."))
     assert main(study) == 0

@@ -1,0 +1,29 @@
+"""Cells and tables of a study's page, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def interval(row: Mapping[str, float], mean: str, low: str, high: str) -> str:
+    """A mean and its interval; – where there is none."""
+    if mean not in row or row[mean] != row[mean]:
+        return "–"
+    return f"{row[mean]:.3f} [{row[low]:.3f}, {row[high]:.3f}]"
+
+
+def signed(found: tuple[float, float, float] | None, digits: int = 3) -> str:
+    """A difference and its interval."""
+    if found is None or found[0] != found[0]:
+        return "–"
+    text = f"{found[0]:+.{digits}f} [{found[1]:+.{digits}f}, {found[2]:+.{digits}f}]"
+    return text.replace("-", "−")
+
+
+def count(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{value:,.0f}"
