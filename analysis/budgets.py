@@ -57,10 +57,11 @@ def evaluations(run: Run, ks: tuple[int, ...]) -> dict[str, Grid]:
 def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> pd.DataFrame:
     """Per-problem scores at `budget`, and AREA: pass@1 averaged over the axis from 0 to there.
 
-    A score that is defined at only one of the two evaluations beside the budget is left out.
+    A score that is defined at only one of the two evaluations beside the budget is left out. Of
+    evaluations between which nothing was spent the last counts.
     """
     steps, at = way(run, x)
-    after = int(np.searchsorted(at, budget).clip(1, len(at) - 1))
+    after = int(np.searchsorted(at, budget, side="right").clip(1, len(at) - 1))
     share = _share(at[after - 1], at[after], budget)
     places = np.append(at[:after], budget)
     parts = []

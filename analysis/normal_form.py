@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 import warnings
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -77,6 +78,8 @@ _FIELDS = {
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
+if sys.version_info >= (3, 12):  # `type X = ...`, whose name is a node
+    _FIELDS[ast.TypeAlias] = ast.TypeAlias._fields
 
 
 class _Canonical:
@@ -156,31 +159,28 @@ class _Canonical:
         self.children(node)
 
     def _alias(self, node: ast.alias) -> None:
-        if node.name != "*":
-            node.asname = self.rename(node.asname or node.name.split(".")[0])
+        if name := _imported(node):
+            node.asname = self.rename(name)
 
     def _declaration(self, node: ast.Global | ast.Nonlocal) -> None:
         node.names = [self.rename(name) for name in node.names]
 
-    def _named(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
-        node.name = node.name and self.rename(node.name)
-        self.children(node)
-
-    def _mapping(self, node: ast.MatchMapping) -> None:
-        node.rest = node.rest and self.rename(node.rest)
+    def _binding(self, node: ast.AST) -> None:
+        field = _BINDING[type(node)]
+        if name := getattr(node, field):
+            setattr(node, field, self.rename(name))
         self.children(node)
 
     HANDLERS: ClassVar = {
         **dict.fromkeys(_FUNCTIONS, _function),
         **dict.fromkeys(_COMPREHENSIONS, _comprehension),
         **dict.fromkeys(_DECLARATIONS, _declaration),
-        **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), _named),
+        **dict.fromkeys(_BINDING, _binding),
         ast.Lambda: _lambda,
         ast.ClassDef: _class,
         ast.Name: _name,
         ast.arg: _arg,
         ast.alias: _alias,
-        ast.MatchMapping: _mapping,
         ast.Constant: lambda self, node: None,
     }
 
@@ -190,6 +190,11 @@ def _is_text(node: ast.AST) -> bool:
     if type(node) is not ast.Expr or type(node.value) is not ast.Constant:
         return False
     return isinstance(node.value.value, str)
+
+
+def _imported(node: ast.alias) -> str | None:
+    """The name that an import binds; none that the text tells for `*`."""
+    return None if node.name == "*" else node.asname or node.name.split(".")[0]
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
@@ -220,8 +225,8 @@ def _bound(body: Iterable[ast.AST]) -> set[str]:
         if kind in _DECLARATIONS:
             elsewhere.update(node.names)
         elif kind is ast.alias:
-            if node.name != "*":
-                names.add(node.asname or node.name.split(".")[0])
+            if name := _imported(node):
+                names.add(name)
         elif kind in _BINDING and (name := getattr(node, _BINDING[kind])):
             names.add(name)
         for field in _FIELDS[kind]:

@@ -118,20 +118,6 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
             "judge them as well; set eval.split=validation, and evaluate the checkpoint afterwards "
             "with model.path=RUN/checkpoints/best steps=0"
         )
-    judged = c.task.environment is None  # by the judge, whose tests these are
-    if judged and c.task.reward.needs_all_tests and c.judge.early_stop:
-        raise UserError(
-            f"task.reward.kind={c.task.reward.kind} with judge.early_stop=true: the share of tests "
-            "passed needs all of them; set judge.early_stop=false"
-        )
-    if c.task.reward.shapes_batches and (needs.best_reward or needs.initial_value != "none"):
-        shaped = [key for key in ("dither", "conciseness") if getattr(c.task.reward, key)]
-        raise UserError(
-            f"task.reward.{shaped[0]}={getattr(c.task.reward, shaped[0])} under "
-            f"algo={c.algo.name}: it asks which responses have the best reward, or what the "
-            "reference's earn, and these rewards do not tell; use 0.0, or an objective that takes "
-            "them as they are, such as grpo"
-        )
     if needs.groups and t.group_size < needs.least_group:
         raise UserError(
             f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the responses "
@@ -152,8 +138,26 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
             "train.resample_zero_variance=true with train.group_size=1: a group of one never has a "
             "spread; use false, or a larger group"
         )
+    _check_reward(c, needs)
     _check_shares(t)
     _check_ratio(c, needs)
+
+
+def _check_reward(c: RunConfig, needs: Needs) -> None:
+    reward = c.task.reward
+    judged = c.task.environment is None  # by the judge, whose tests these are
+    if judged and reward.needs_all_tests and c.judge.early_stop:
+        raise UserError(
+            f"task.reward.kind={reward.kind} with judge.early_stop=true: the share of tests passed "
+            "needs all of them; set judge.early_stop=false"
+        )
+    if reward.shapes_batches and (needs.best_reward or needs.initial_value != "none"):
+        shaped = next(key for key in ("dither", "conciseness") if getattr(reward, key))
+        raise UserError(
+            f"task.reward.{shaped}={getattr(reward, shaped)} under algo={c.algo.name}: it asks "
+            "which responses have the best reward, or what the reference's earn, and these rewards "
+            "do not tell; use 0.0, or an objective that takes them as they are, such as grpo"
+        )
 
 
 def _check_shares(t: TrainConfig) -> None:

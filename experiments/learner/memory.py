@@ -122,7 +122,7 @@ def estimate(
 
     With ranks what the learner holds is a shard, and an engine's copy whole; what is gathered of
     the weights while the learner works stays uncounted but for those outside the layers. Ray's
-    engines have GPUs of their own, and whole copies for them lie in the host's memory.
+    engines have GPUs of their own, and with ranks the copies for them lie in the host's memory.
     """
     apart = on_gpu and config.runtime.name == "ray"
     size = BYTES[config.model.dtype]

@@ -70,8 +70,7 @@ def _as_rank(config: RunConfig, folder: Path | None, label: str) -> Outcome | No
     if not ranks.main:
         return _serve(config, ranks)
     try:
-        if isinstance(ranks, Learners):
-            ranks.join(config)
+        ranks.join(config)
         return trainer.train(config, folder, label, ranks)
     finally:
         ranks.stop()

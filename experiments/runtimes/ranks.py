@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,9 @@ from experiments.errors import UserError
 from experiments.learner.shards import shard
 from experiments.runs.interrupts import held, ignore_ends
 from experiments.runtimes.alone import Alone, Item
+
+if TYPE_CHECKING:
+    from experiments.config import RunConfig
 
 CALL, VALUE, STOP = "call", "value", "stop"
 WAIT = timedelta(days=1)  # of ranks for the main one, which may be evaluating; torchrun sees deaths
@@ -49,6 +52,9 @@ class Ranks(Alone):
     @property
     def main(self) -> bool:
         return self.rank == 0
+
+    def join(self, config: RunConfig) -> None:
+        """On the main rank, before anything else. Raises UserError."""
 
     def shard(self, module: nn.Module) -> None:
         shard(module, self.mesh)

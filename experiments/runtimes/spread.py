@@ -40,7 +40,7 @@ def collected(found: list[Found]) -> list[Any]:
 
 
 class Announced:
-    """On the main rank: a part of which every rank has its own, and these methods go to all."""
+    """On the main rank: a part of which every rank has its own; `methods` go to all."""
 
     methods: tuple[str, ...] = ()
 

@@ -34,9 +34,9 @@ class EarlierRun:
         return f"replay.from_runs=[{self.run}]"
 
     @property
-    def problems(self) -> set[str]:
-        """Names of the problems that it has responses to."""
-        return set(self._rows)
+    def problems(self) -> dict[str, int]:
+        """Name of each problem that it has responses to → how many."""
+        return {name: len(rows) for name, rows in self._rows.items()}
 
     def refused(self, prompt: PromptedProblem) -> str | None:
         """Why none of its responses to a problem can be used; None where some can."""

@@ -52,7 +52,10 @@ def read(run: Path, step: int) -> pa.Table:
     try:
         return read_arrow(part)
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{part}: cannot be read ({one_line(error)}); it came whole") from error
+        raise UserError(
+            f"{part}: cannot be read ({one_line(error)}); it was whole when it was written: bring "
+            "it back, or leave this run out of replay.from_runs"
+        ) from error
 
 
 def read_all(run: Path) -> pa.Table:

@@ -58,9 +58,9 @@ class ProgramFile:
         return f"replay.files=[{self.path}]"
 
     @property
-    def problems(self) -> set[str]:
-        """Names of the problems that it has programs for."""
-        return set(self._lines)
+    def problems(self) -> dict[str, int]:
+        """Name of each problem that it has programs for → how many."""
+        return {name: len(lines) for name, lines in self._lines.items()}
 
     def of(self, prompt: PromptedProblem) -> list[Sample]:
         """Those of one problem, in the order of their lines."""

@@ -38,11 +38,11 @@ class Recorded:
         self.takes_unknown = takes_unknown
         self.run = Path(config.replay.from_runs[0])
         self.digest = kept.digest(self.run)
-        there = len(kept.steps(self.run))
-        if missing := set(range(1, there + 1)) - set(kept.steps(self.run)):
+        numbers = kept.steps(self.run)
+        if missing := set(range(1, len(numbers) + 1)) - set(numbers):
             self._refuse(f"batch {min(missing)} is not there, though later ones are")
-        if config.steps > there:
-            self._refuse(f"it kept {there} batches; use steps={there} or fewer")
+        if config.steps > len(numbers):
+            self._refuse(f"it kept {len(numbers)} batches; use steps={len(numbers)} or fewer")
         names = set(kept.read_all(self.run)["problem"].unique().to_pylist())
         self._prompts = {p.problem.name: p for p in prompts if p.problem.name in names}
         if missing := sorted(names - self._prompts.keys()):
@@ -56,7 +56,6 @@ class Recorded:
         """The batch that the recorded run trained on at `step`."""
         table, self._step = kept.read(self.run, step), step
         names = table["problem"].to_pylist()
-        self._check_groups(names, step)
         prompts = [self._prompts[name] for name in names]
         for row, prompt in zip(table.to_pylist(), prompts, strict=True):
             if why := why_other(row, prompt, self.judge_version):
@@ -70,15 +69,6 @@ class Recorded:
         samples = [as_another_runs(sample) for sample in samples]
         self.charges.charge(samples)
         return samples
-
-    def _check_groups(self, names: Sequence[str], step: int) -> None:
-        size = self.config.train.group_size
-        whole = [names[i : i + size] for i in range(0, len(names), size)]
-        if any(len(group) < size or len(set(group)) > 1 for group in whole):
-            self._refuse(
-                f"batch {step} is not made of groups of train.group_size={size}; use the recorded "
-                "run's"
-            )
 
     def coming(self, batches: int) -> list[PromptedProblem]:
         """The prompts of the next batches."""

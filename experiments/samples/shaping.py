@@ -38,8 +38,8 @@ class Shaping:
         ]
         for sample in samples:
             if sample.accepted and not sample.offline:
-                name = sample.prompt.problem.name
-                self.shortest[name] = min(len(sample.tokens), self.shortest.get(name, 1 << 62))
+                name, tokens = sample.prompt.problem.name, len(sample.tokens)
+                self.shortest[name] = min(tokens, self.shortest.get(name, tokens))
         return paid
 
     def _by_length(self, sample: Sample) -> float:

@@ -42,8 +42,8 @@ def open_batches(
 ) -> Rollouts | Recorded:
     """`version`: optimiser steps that the weights to be trained have seen. Raises UserError."""
     same = ("temperature", "group_size") if config.replay.frozen else ("temperature",)
-    for run in config.replay.from_runs:
-        _check_alike(Path(run), config, same)
+    for other in config.replay.from_runs:
+        _check_alike(Path(other), config, same)
     if config.replay.frozen:
         unknown = takes_unknown(config, needs)
         return Recorded(config, prompts, judge.version, Charges(ledger), unknown)
@@ -110,7 +110,10 @@ def _check_alike(run: Path, config: RunConfig, keys: Sequence[str]) -> None:
     Log-probs are of the temperature that was drawn at, a group's baseline of the whole group.
     """
     if not (run / "config.yaml").is_file():
-        return
+        raise UserError(
+            f"replay.from_runs=[{run}]: no run folder, it holds samples but no config.yaml; give "
+            "the whole folder"
+        )
     theirs = OmegaConf.load(run / "config.yaml").train
     for key in keys:
         if theirs[key] != getattr(config.train, key):
@@ -121,12 +124,16 @@ def _check_alike(run: Path, config: RunConfig, keys: Sequence[str]) -> None:
 
 
 def check_fits(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:
-    """Raises UserError where nothing in it is of use: at the first problem that both have."""
-    names = source.problems
-    elsewhere = names - {prompt.problem.name for prompt in prompts}
+    """Count the samples of problems that this run has not.
+
+    Raises UserError where nothing in the source is of use: at the first problem that both have.
+    """
+    there = source.problems
+    elsewhere = there.keys() - {prompt.problem.name for prompt in prompts}
     if elsewhere:
-        source.left_out["problems that this run's train split has not"] += len(elsewhere)
-    known = next((prompt for prompt in prompts if prompt.problem.name in names), None)
+        count = sum(there[name] for name in elsewhere)
+        source.left_out["of problems that this run's train split has not"] += count
+    known = next((prompt for prompt in prompts if prompt.problem.name in there), None)
     if known is None:
         raise UserError(f"{source}: none of its problems is in this run's train split")
     if isinstance(source, EarlierRun) and (why := source.refused(known)):

@@ -11,7 +11,7 @@ from pathlib import Path
 from experiments.compose import config_of
 from experiments.config import RunConfig
 from experiments.errors import UserError
-from experiments.studies.study import Study
+from experiments.studies.study import PARENTS, Study
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Job:
     @property
     def needs(self) -> tuple[Job, ...]:
         """The jobs that end before this one begins."""
-        parents = [one for one in (self.weights_of, self.rollouts_of, self.replay_of) if one]
-        return (*parents, *self.chosen_from)
+        parents = (getattr(self, key) for key in PARENTS)
+        return (*filter(None, parents), *self.chosen_from)
 
 
 @dataclass

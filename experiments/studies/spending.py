@@ -25,7 +25,6 @@ COSTS = {  # columns of the report's table.csv and costs.csv, as a page calls th
 AXES = {  # of equal_budget.csv
     "generated_tokens": "tokens, the reference's included",
     "judged_programs": "judged programs",
-    "wall_time": "seconds, evaluations left out",
 }
 METRICS = ("pass@1", "pass@10")
 
@@ -45,6 +44,10 @@ def spending(
         "### What it cost\n\nMeans over seeds. Seconds leave evaluations out, and hang on what "
         "else the machine did.\n\n" + table(["arm", *COSTS.values()], rows)
     ]
+    parts.append(
+        "### At equal budget\n\nBy interpolation between evaluations, which `eval.every` says how "
+        "many steps lie apart: of a budget before the first of them, a straight line from the base."
+    )
     parts += [_at(x, known, equal[equal["axis"] == x]) for x in AXES if (equal["axis"] == x).any()]
     return parts
 
@@ -57,7 +60,7 @@ def _at(x: str, known: Mapping[str, str], equal: pd.DataFrame) -> str:
         if len(found):
             rows.append([arm, *_cells(found)])
     budget = count(equal["budget"].iloc[0])
-    return f"### At {budget} {AXES[x]}\n\n" + table(["arm", *head], rows)
+    return f"At {budget} {AXES[x]}:\n\n" + table(["arm", *head], rows)
 
 
 def _cells(found: pd.DataFrame) -> Sequence[str]:

@@ -18,6 +18,7 @@ from envs.typed import did_you_mean, typed
 from experiments.errors import UserError
 
 HERE = Path(__file__).resolve().parent
+PARENTS = ("weights_of", "rollouts_of", "replay_of")  # what an arm takes of another
 
 
 @dataclass
@@ -32,8 +33,7 @@ class Arm:
     @property
     def parents(self) -> dict[str, str]:
         """What it takes → the arm that it takes it from."""
-        keys = ("weights_of", "rollouts_of", "replay_of")
-        return {key: arm for key in keys if (arm := getattr(self, key)) is not None}
+        return {key: arm for key in PARENTS if (arm := getattr(self, key)) is not None}
 
 
 @dataclass
@@ -115,6 +115,11 @@ def read(name: str) -> Study:
 
 def _check_parents(name: str, arms: dict[str, Arm], choice: Choice | None) -> None:
     for arm, held in arms.items():
+        if held.rollouts_of and held.replay_of:
+            raise UserError(
+                f"study={name}: arms.{arm} has rollouts_of and replay_of; frozen batches are taken "
+                "as they are: leave one of them out"
+            )
         for key, parent in held.parents.items():
             given = f"study={name}: arms.{arm}.{key}={parent}"
             if parent not in arms or arms[parent].parents:

@@ -132,7 +132,9 @@ def page(study: Study, results: Results, name: str, discussion: str) -> str:
             "claim's bound, not held where it lies below, else not decided at this size.\n\n"
             + table(["claim", "difference", ""], rows)
         )
-    parts += spending(results.label, results.costs, results.equal_budget)
+    parts += spending(
+        {arm: results.label.get(arm) for arm in study.arms}, results.costs, results.equal_budget
+    )
     parts += [f"{PROSE[0]}\n{discussion.strip()}\n{PROSE[1]}"]
     parts += ["## Threats to validity\n\n" + "\n".join(f"- {threat}" for threat in study.threats)]
     left_out = [f"- {what}: {why}" for what, why in study.left_out.items()]
@@ -143,8 +145,8 @@ def page(study: Study, results: Results, name: str, discussion: str) -> str:
 def _setting(study: Study, results: Results, finished: list[dict]) -> Iterator[str]:
     yield f"All runs: `{' '.join(study.overrides)}`, seeds {', '.join(map(str, study.seeds))}.\n"
     planned = len(study.arms) * len(study.seeds)
-    of = "" if len(finished) == planned else f" of the {planned}"
-    yield f"{len(finished)}{of} runs finished, of commits {', '.join(_commits(results))}.\n"
+    share = "" if len(finished) == planned else f" of the {planned}"
+    yield f"{len(finished)}{share} runs finished, of commits {', '.join(_commits(results))}.\n"
     for arm, held in study.arms.items():
         taken = "".join(f", {TAKEN[key].format(of)}" for key, of in held.parents.items())
         yield f"- `{arm}`: `{' '.join(held.overrides)}`{taken}"

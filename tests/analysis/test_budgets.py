@@ -54,6 +54,18 @@ def test_a_group_that_spent_nothing_on_an_axis_is_left_out_of_that_axis_alone(gr
     assert list(labels["generated_tokens"]) == ["ppo", "spo"]
 
 
+def test_where_nothing_more_was_spent_the_last_evaluation_counts(groups):
+    for run in groups[0].runs:  # all programs were judged by the evaluation at step 10
+        judged = run.metrics["budget/judged_programs"]
+        run.metrics["budget/judged_programs"] = judged.clip(
+            upper=judged[run.metrics["step"] == 10].max()
+        )
+    means, _ = equal_budget_tables(groups, (1,))
+    table = means[means["axis"] == "judged_programs"].set_index(["label", "metric"])
+    expected = np.mean([share(run, 20) for run in groups[0].runs])
+    assert table.loc[("ppo", "pass@1"), "mean"] == pytest.approx(expected)
+
+
 def test_the_budget_to_a_threshold_lies_between_its_evaluations(groups):
     run = groups[1].runs[0]
     values = [share(run, step) for step in (0, 10, 20)]

@@ -70,6 +70,22 @@ def test_it_goes_on_where_it_stopped(recorded, tmp_path):
     assert metrics["budget/replayed_programs"].iloc[-1] == len(judged)
 
 
+def test_what_it_writes_beside_anothers_samples_is_its_own(recorded, tmp_path):
+    given = ("train.replay_share=0.5", f"replay.from_runs=[{recorded}]", "train.keep_samples=true")
+    table = kept.read_all(run(tmp_path, "algo=spo", *given)).to_pandas()
+    folder = next(tmp_path.glob("mini/*")).name
+    assert set(table[table["source"] == "policy"]["run"]) == {folder}
+    assert set(table[table["source"] == "run"]["run"]) == {recorded.name}
+
+
+def test_a_folder_without_its_configuration_is_refused(recorded, tmp_path):
+    (tmp_path / "samples").symlink_to(recorded / "samples")
+    config = config_of(*FEW, *frozen(tmp_path), f"output_dir={tmp_path / 'out'}")
+    outcome = train(config)
+    assert (outcome.status, outcome.expected) == ("failed", True)
+    assert "no config.yaml; give the whole folder" in outcome.error
+
+
 def open_recorded(recorded, *overrides, prompts=(), takes_unknown=True):
     given = ("experiment=frozen", f"replay.from_runs=[{recorded}]", *overrides)
     config = config_of(*FEW, *given)

@@ -43,14 +43,12 @@ def prctl(option: int, argument: object) -> None:
     check(libc.prctl(option, argument, 0, 0, 0), f"prctl {option}")
 
 
-def fork(*, sibling: bool = False, new_pid_namespace: bool = False) -> int:
-    """As os.fork. Raises OSError.
+def fork_sibling(*, new_pid_namespace: bool) -> int:
+    """As os.fork, but a child of this process's parent. Raises OSError.
 
-    A sibling is a child of this process's parent: so one process can be what others are forked
-    from, and another the one that watches them.
+    So one process can be what others are forked from, and another the one that watches them.
     """
-    flags = signal.SIGCHLD | (CLONE_PARENT if sibling else 0)
-    flags |= CLONE_NEWPID if new_pid_namespace else 0
+    flags = signal.SIGCHLD | CLONE_PARENT | (CLONE_NEWPID if new_pid_namespace else 0)
     _before_fork()
     own_id = ctypes.c_void_p(_place_of_thread_id())
     flags |= CLONE_CHILD_SETTID if own_id else 0

@@ -20,6 +20,7 @@ import time
 import types
 import weakref
 from _socket import socket
+from collections.abc import Callable
 
 from envs.sandbox.inside.calls import PRELUDE
 from envs.sandbox.inside.channel import join_body, report, split_body, write_all
@@ -28,7 +29,7 @@ from envs.sandbox.inside.ending import NOTICING
 from envs.sandbox.inside.kernel import (
     PR_SET_PDEATHSIG,
     STACK_BYTES,
-    fork,
+    fork_sibling,
     prctl,
 )
 from envs.sandbox.inside.zygote import RUNNER, SWEEPER, TEST, serve_forks, socket_of
@@ -45,18 +46,27 @@ ON_DEMAND += ("random", "statistics", "string", "threading", "traceback", "typin
 
 def start_process(server, end: socket, kind: bytes, files: list[int]) -> int:
     """What the zygote forks: a shot, a runner, or one that ends all that tests have left."""
+
+    def be() -> None:
+        if kind == TEST:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            shoot(server, files)
+        elif kind == RUNNER:
+            end.close()
+            serve_program(server, *files)
+        elif kind == SWEEPER:
+            sweep(server)
+
+    return spawn(server, kind, be)
+
+
+def spawn(server, kind: bytes, be: Callable[[], None]) -> int:
+    """A process that does `be` and nothing else; a test has a PID namespace where there are any."""
     nested = kind == TEST and server.config["pid_namespace"]
-    pid = fork(sibling=True, new_pid_namespace=nested)
+    pid = fork_sibling(new_pid_namespace=nested)
     if pid == 0:
         try:
-            if kind == TEST:
-                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-                shoot(server, files)
-            elif kind == RUNNER:
-                end.close()
-                serve_program(server, *files)
-            elif kind == SWEEPER:
-                sweep(server)
+            be()
         except BaseException as error:  # the cage itself failed: told by the server's `stage`
             os.write(2, repr(error).encode())
         finally:
@@ -86,8 +96,8 @@ def serve_program(server, file: int, end: int) -> None:
     """Compile the program in a file, tell over a socket what came of it, and be forked for each of
     its tests, until that socket is closed. Never returns.
 
-    The tests are the server's children, and it watches them. Every page that a process writes to
-    after a fork brings a fault: 215 a test here when this process watched, 90 now that it does not.
+    The tests are the server's children, and it watches them: every page that this process writes to
+    after a fork brings a fault.
     """
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     told = socket_of(end)
@@ -104,18 +114,13 @@ def serve_program(server, file: int, end: int) -> None:
 
 def start_test(program: Program, kind: bytes, streams: list[int]) -> int:
     """What a runner forks."""
-    nested = kind == TEST and program.server.config["pid_namespace"]
-    pid = fork(sibling=True, new_pid_namespace=nested)
-    if pid == 0:
-        try:
-            if kind == TEST:
-                become_program(program, streams)
-            sweep(program.server)
-        except BaseException as error:
-            os.write(2, repr(error).encode())
-        finally:
-            os._exit(126)
-    return pid
+
+    def be() -> None:
+        if kind == TEST:
+            become_program(program, streams)
+        sweep(program.server)
+
+    return spawn(program.server, kind, be)
 
 
 def prepare(server, file: int) -> Program | dict:

@@ -146,21 +146,22 @@ class Server:
     def _serve_program(self, length: int) -> None:
         """Run a program on each of the inputs that follow, until its END."""
         limits = self._take_program(length)
-        ours, theirs = socketpair()
+        end, theirs = socketpair()
         pid = self._zygote.fork(RUNNER, [self._program, theirs.fileno()])
         theirs.close()
         self.ours.add(pid)
         self.channel.flush()  # compiling may take its time
-        found = ours.recv(MOST_REPORT_BYTES)  # nothing where the compiler crashed
+        found = end.recv(MOST_REPORT_BYTES)  # nothing where the compiler crashed
         told = split_body(found)[0] if found else None
         if told and told["outcome"] == "FINISHED":
             self.channel.send(COMPILED, told)
-            run_tests(self, Forker(ours).fork, limits)
-        ours.close()
+            run_tests(self, Forker(end).fork, limits)
+        end.close()
         status = os.waitpid(pid, 0)[1]
         self.ours.discard(pid)
-        if told is None:
-            told = crashed(os.WTERMSIG(status)) or os._exit(1)
+        told = told or crashed(os.WTERMSIG(status))
+        if told is None:  # it ended otherwise: the cage itself failed
+            os._exit(1)
         if told["outcome"] != "FINISHED":
             self.channel.send(COMPILED, told)
             self.channel.skip_to_end()

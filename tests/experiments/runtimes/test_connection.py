@@ -7,10 +7,11 @@ import pytest
 
 from experiments.errors import UserError
 from experiments.runtimes.connection import Connection
+from tests.experiments.runtimes.with_ray import needs_ray
 
 
+@needs_ray
 def test_an_address_at_which_nobody_answers_is_said_at_once():
-    pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # bound, and nobody listens
         address = f"127.0.0.1:{free.getsockname()[1]}"

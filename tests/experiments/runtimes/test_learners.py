@@ -29,6 +29,7 @@ from tests.experiments.runtimes.test_torchrun import (
     metrics,
     wait_for,
 )
+from tests.experiments.runtimes.with_ray import needs_ray
 
 
 def update_and_sync(rank, size, port, model, samples, folder):
@@ -65,8 +66,8 @@ def test_the_main_rank_alone_holds_whole_weights(tiny, tmp_path):
         torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-5)
 
 
+@needs_ray
 def test_what_cannot_be_sharded_is_refused_before_ray_starts(monkeypatch):
-    pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert config_of("algo=ppo_ewma", "runtime=ray").algo.name == "ppo_ewma"
@@ -86,10 +87,10 @@ CASES = {
 ON_ACTORS = ("runtime.engines=2", "runtime.judges=2")
 
 
+@needs_ray
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_shards_beside_actors_are_those_of_torchrun_to_the_bit(case, tmp_path):
-    pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
     given = [*CASES[case], "steps=5"]
     ranks = finished(2, tmp_path / "ranks", *given)
     actors = finished(2, tmp_path / "actors", *given, *ON_ACTORS, runtime="ray")
@@ -102,10 +103,10 @@ def test_shards_beside_actors_are_those_of_torchrun_to_the_bit(case, tmp_path):
     assert weights.read_bytes() == theirs.read_bytes()
 
 
+@needs_ray
 @pytest.mark.slow
 def test_a_rank_dies_and_no_actor_is_left_and_one_process_goes_on(tmp_path):
     psutil = pytest.importorskip("psutil")
-    pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
     case = [*SMALL, "algo=grpo", "train.lag=2", f"output_dir={tmp_path}"]
     killed = begin(2, *case, "steps=400", runtime="ray")
     wait_for(lambda: list(tmp_path.glob("mini/*/checkpoints/step-4/state.json")), killed)

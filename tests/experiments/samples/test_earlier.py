@@ -35,7 +35,7 @@ def test_what_is_read_is_what_was_written(run):
 
 def test_an_earlier_run_gives_what_its_policy_wrote_once_each(run):
     earlier = EarlierRun(run, "judge 1", RewardConfig())
-    assert earlier.problems == {"p", "q"}
+    assert earlier.problems.keys() == {"p", "q"}
     found = earlier.of(P)
     assert [s.tokens[0] for s in found] == [1, 2, 4]
     assert {(s.origin.source, s.origin.run) for s in found} == {("run", "run-a")}
@@ -82,6 +82,6 @@ def test_the_digest_is_of_what_stands_there_and_a_cut_batch_is_named(run):
 def test_problems_that_this_run_has_not_are_counted_and_only_they_are_an_error(run):
     earlier = EarlierRun(run, "judge 1", RewardConfig())
     check_fits(earlier, [P])
-    assert list(earlier.left_out.values()) == [1]
+    assert list(earlier.left_out.values()) == [earlier.problems["q"]]
     with pytest.raises(UserError, match="none of its problems is in this run's train split"):
         check_fits(earlier, [prompt("r")])

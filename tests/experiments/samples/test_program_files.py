@@ -46,7 +46,7 @@ def test_programs_responses_and_tokens_are_judged_and_paid(file_of, nano):
     told = [-0.5] * len(ids)
     rows = [line(program=RIGHT), line(response=WRONG), line(tokens=ids, logprobs=told)]
     file = file_of(*rows, line(problem="another", program=RIGHT))
-    assert file.problems == {"double", "another"}
+    assert file.problems.keys() == {"double", "another"}
     samples = file.of(DOUBLE)
     assert [s.reward for s in samples] == [1.0, 0.0, 1.0]
     assert [s.offline for s in samples] == [True, True, False]

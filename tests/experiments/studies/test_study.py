@@ -17,6 +17,10 @@ MISTAKES = {
     "no seeds": (SOUND.replace("[0]", "[]"), ["seeds"]),
     "no such parent": (SOUND + "  b: {weights_of: c}\n", ["arms.b.weights_of=c"]),
     "nothing kept": (SOUND + "  b: {rollouts_of: a}\n", ["train.keep_samples=true"]),
+    "both": (
+        SOUND + "  b: {rollouts_of: a, replay_of: a}\n",
+        ["arms.b has rollouts_of and replay_of"],
+    ),
     "nothing to replay": (SOUND + "  b: {replay_of: a}\n", ["train.keep_samples=true"]),
     "two generations": (
         SOUND + "  b: {weights_of: a}\n  c: {weights_of: b}\n",
