@@ -46,6 +46,7 @@ def resume(arguments: list[str]) -> None:
     """Go on with the run in resume=FOLDER; beside it stand overrides of what may change."""
     from experiments.errors import UserError
     from experiments.resume import config_of, is_finished
+    from experiments.runtimes.launch import speaks
 
     named = [argument for argument in arguments if argument.startswith("resume=")]
     folder = Path(named[-1].removeprefix("resume="))
@@ -55,7 +56,8 @@ def resume(arguments: list[str]) -> None:
     except UserError as error:
         fail(str(error))
     if finished:
-        print(f"finished already, {config.steps} steps; steps=N goes on\nrun folder: {folder}")
+        if speaks():
+            print(f"finished already, {config.steps} steps; steps=N goes on\nrun folder: {folder}")
         return
     try:
         finish(run_one(config, folder))

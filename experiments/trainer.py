@@ -212,7 +212,7 @@ def _measure(
     if evaluated:
         with parts.ledger.phase("sync"):
             parts.eval_engine.sync(parts.learner.model)
-    row["eval/kl_ref"] = _kl(step, config, parts) if evaluated else float("nan")
+    row |= _kl(step, config, parts, display) if evaluated else {"eval/kl_ref": float("nan")}
     parts.read_judge()
     row |= parts.ledger.columns()
     records.step(row)
@@ -246,12 +246,21 @@ def _evaluate(
     loggers.evaluation(step, rows, config.eval.k, parts.ledger.columns())
 
 
-def _kl(step: int, config: RunConfig, parts: Parts) -> float:
-    """KL of the trained weights to the base, nats a response; NaN where it is not measured."""
+def _kl(step: int, config: RunConfig, parts: Parts, display: Display) -> dict[str, float]:
+    """KL of the trained weights to the base, nats a response; NaN where it is not measured.
+
+    A stale writer is seldom or never where the learner is, so the trained weights' engine is held
+    against it here instead.
+    """
     if not config.eval.kl_samples:
-        return float("nan")
+        return {"eval/kl_ref": float("nan")}
+    given = (parts.eval_prompts, parts.eval_engine, parts.learner, parts.monitor.bound)
     with parts.ledger.phase("evaluate"):
-        return kl_to_base(config, step, parts.eval_prompts, parts.eval_engine, parts.learner)
+        moved, found = kl_to_base(config, step, *given)
+    if not config.train.stale or not parts.monitor.every:
+        return {"eval/kl_ref": moved}
+    display.say(f"step {step}: {parts.monitor.verdict(found)}")
+    return {"eval/kl_ref": moved} | found.metrics()
 
 
 def _check(step: int, parts: Parts, display: Display) -> dict[str, float]:

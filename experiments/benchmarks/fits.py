@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from algorithms.base import Needs
+from algorithms.spo import SPOConfig
 from envs.tasks.config import TaskConfig
-from experiments.config import EngineConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.config import EngineConfig, ModelConfig, RunConfig, RuntimeConfig, TrainConfig
 from experiments.learner.memory import Shape, estimate, shape_of
 
 SIZES = {  # width, layers, inner, heads, key heads, vocabulary, tied
@@ -21,15 +22,26 @@ SIZES = {  # width, layers, inner, heads, key heads, vocabulary, tied
     "7 B": (3584, 28, 18944, 28, 4, 152064, False),  # Qwen2.5-Coder-7B
     "8 B": (4096, 32, 14336, 32, 8, 128256, False),  # Llama-3.1-8B
 }
+PPO_NEEDS = Needs(reference=True, critic="separate", critic_apart=True)
 ROWS = {  # what is trained, and what beside it
     "SPO or GRPO, whole": (Needs(reference=True), "none", 1),
-    "PPO, a critic of its own, whole": (Needs(reference=True, critic="separate"), "none", 1),
+    "PPO, a critic of its own, whole": (PPO_NEEDS, "none", 1),
     "SPO or GRPO, adapter": (Needs(reference=True), "lora", 1),
     "SPO or GRPO, adapter, μ every 10": (Needs(reference=True), "lora", 10),
-    "PPO, a critic of its own, adapter": (Needs(reference=True, critic="separate"), "lora", 1),
-    "PPO, adapter, μ every 10": (Needs(reference=True, critic="separate"), "lora", 10),
+    "PPO, a critic of its own, adapter": (PPO_NEEDS, "lora", 1),
+    "PPO, adapter, μ every 10": (PPO_NEEDS, "lora", 10),
 }
 GPUS = (24, 48, 80)  # GB
+PAPER = {  # the paper's recipes on whole models, μ every 10; the two of SPO need as much
+    "SPO, `q0=monte_carlo`": Needs(reference=True, initial_value="monte_carlo"),
+    "GRPO": Needs(reference=True),
+    "PPO, a critic of its own": PPO_NEEDS,
+}
+NODE = {  # how a node of eight GPUs is used → the runtime, the learner's ranks
+    "`runtime=torchrun`, 8 ranks": ("torchrun", 8),
+    "`runtime=ray`, 4 ranks, 4 engines": ("ray", 4),
+    "`runtime=ray`, 6 ranks, 2 engines": ("ray", 6),
+}
 
 
 def shape(size: str) -> Shape:
@@ -53,14 +65,25 @@ def shape(size: str) -> Shape:
 
 def needed_gb(of: Shape, needs: Needs, adapter: str, sync_every: int) -> float:
     """GB of GPU memory; vLLM's weights sleep in the host's while the learner works."""
-    config = RunConfig(
-        None,
+    config = replace(_config(adapter, sync_every), engine=EngineConfig(name="vllm", colocate=True))
+    return estimate(of, config, needs, on_gpu=True).total / 1e9
+
+
+def on_node_gb(of: Shape, needs: Needs, runtime: str, ranks: int) -> float:
+    """GB on each of the learner's GPUs; our loop writes 16 responses at once under torchrun."""
+    engine, placed = EngineConfig(name="hf", batch_size=16), RuntimeConfig(name=runtime)
+    config = replace(_config("none", sync_every=10), engine=engine, runtime=placed)
+    config.model.checkpoint_activations = True
+    return estimate(of, config, needs, on_gpu=True, ranks=ranks).total / 1e9
+
+
+def _config(adapter: str, sync_every: int) -> RunConfig:
+    return RunConfig(
+        SPOConfig(),
         TaskConfig(max_prompt_tokens=2048, max_response_tokens=1024),
         replace(ModelConfig(dtype="bfloat16"), adapter=adapter),
-        EngineConfig(name="vllm", colocate=True),
         train=TrainConfig(micro_batch=1, sync_every=sync_every),
     )
-    return estimate(of, config, needs, on_gpu=True).total / 1e9
 
 
 def table() -> Iterator[str]:
@@ -73,10 +96,20 @@ def table() -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
 
 
+def node_table() -> Iterator[str]:
+    """Markdown: GB on each of a node's eight GPUs that the learner has, of the paper's model."""
+    yield "| 8 B, whole, μ every 10, activations checkpointed | " + " | ".join(NODE) + " |"
+    yield "|---" * (len(NODE) + 1) + "|"
+    of = shape("8 B")
+    for name, needs in PAPER.items():
+        cells = [_cell(on_node_gb(of, needs, *how)) for how in NODE.values()]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
 def _cell(gb: float) -> str:
     fits = next((f"fits {gpu}" for gpu in GPUS if gb <= 0.95 * gpu), "none of them")
     return f"{gb:.0f} GB: {fits}"
 
 
 if __name__ == "__main__":
-    print("\n".join(table()))
+    print("\n".join([*table(), "", *node_table()]))

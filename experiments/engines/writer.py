@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from experiments.learner.adapters import is_adapted
-from experiments.learner.shards import is_sharded
+from experiments.learner.shards import whole_tree
 from experiments.learner.weights import (
     copy_weights,
     from_tensors,
@@ -23,7 +23,7 @@ from experiments.learner.weights import (
 )
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from experiments.config import TrainConfig
     from experiments.engines.base import Engine
@@ -37,8 +37,8 @@ class Writer:
         """`model` is the learner's; the engine's may be the same one where it is never stale."""
         self.engine, self.model, self.config = engine, model, config
         self.version = weights_version(model)
-        by_adapter = is_adapted(model) and not is_sharded(model)
-        self._given = snapshot(model) if config.stale and by_adapter else None
+        # The adapter that writes: an engine's own weights no longer tell it.
+        self._given = _copies(model) if config.stale and is_adapted(model) else None
         self._wrote: dict[int, int] = {}  # batch → version of the weights that wrote it
         self._coming: deque[nn.Module] = deque()  # weights of the last `lag` batches, oldest first
 
@@ -89,16 +89,19 @@ class Writer:
         self.engine.sync(weights)
         self.version = weights_version(weights)
         if self._given is not None:
-            self._given = snapshot(weights)
+            self._given = _copies(weights)
 
     def state_dict(self) -> dict[str, Any]:
-        """What writes, where it is not what was trained last, and what will: no copies."""
-        writes = self._given or self.engine.model
+        """What writes, where it is not what was trained last, and what will: no copies.
+
+        On all ranks at once, where there are several.
+        """
+        writes = tensors_of(self.engine.model) if self._given is None else whole_tree(self._given)
         coming = [(weights_version(held), tensors_of(held)) for held in self._coming]
         return {
             "version": self.version,
             "wrote": dict(self._wrote),
-            "writes": tensors_of(writes) if self.config.stale else None,
+            "writes": writes if self.config.stale else None,
             "coming": coming,
         }
 
@@ -110,6 +113,10 @@ class Writer:
         if state["writes"] is not None:
             copy_weights(held(state["writes"], self.version), into=self.engine.model)
             if self._given is not None:
-                self._given = held(state["writes"], self.version)
+                self._given = state["writes"]
         elif self.engine.model is not self.model:
             self.engine.sync(self.model)
+
+
+def _copies(model: nn.Module) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors_of(model)]

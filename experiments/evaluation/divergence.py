@@ -1,4 +1,7 @@
-"""How far the trained policy has moved from the base: KL(π_θ ‖ π_ref) of whole responses."""
+"""How far the trained policy has moved from the base: KL(π_θ ‖ π_ref) of whole responses.
+
+The same responses tell whether the engine of the trained weights writes as the learner believes.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import torch
 from algorithms.tensors import kl, masked_sum
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
+from experiments.engines.mismatch import Mismatch, mismatch
 from experiments.learner.learner import Learner
 from experiments.learner.scoring import Tokens
 from experiments.samples.sample import PromptedProblem
@@ -22,8 +26,10 @@ def kl_to_base(
     prompts: Sequence[PromptedProblem],
     engine: Engine,
     learner: Learner,
-) -> float:
-    """Nats a response, at the training temperature: the same measure for every algorithm.
+    bound: float,
+) -> tuple[float, Mismatch]:
+    """Nats a response, at the training temperature: the same measure for every algorithm; and the
+    engine's log-probs of these responses against the learner's.
 
     `eval.kl_samples` fresh responses of the trained weights to each prompt, k3 summed over their
     tokens, which on-policy is unbiased for the KL of the sequence; the mean over responses.
@@ -42,5 +48,8 @@ def kl_to_base(
         learner.pad,
         learner.model.device,
     )
-    terms = kl(learner.logp(tokens), learner.ref_logp(tokens), "k3")
-    return float(masked_sum(terms, tokens.mask).mean())
+    told = torch.tensor([logp for group in groups for one in group for logp in one.logps])
+    logp, ref_logp = learner.logp(tokens), learner.ref_logp(tokens)
+    scored, base = (of[tokens.mask].cpu() for of in (logp, ref_logp))
+    moved = float(masked_sum(kl(logp, ref_logp, "k3"), tokens.mask).mean())
+    return moved, mismatch(told, scored, bound, base)

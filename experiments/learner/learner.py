@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
 from experiments.config import TrainConfig
-from experiments.learner.adapters import load_trained, trained_state
+from experiments.learner.adapters import is_adapted, load_trained, trained_state
 from experiments.learner.assemble import narrow, orders, pack, whole_groups
 from experiments.learner.average import MovingAverage
 from experiments.learner.metrics import common_metrics, whole_step
 from experiments.learner.models import critic_of, reference_of
 from experiments.learner.optimiser import Float32AdamW, groups_of, learning_rate_factor
 from experiments.learner.scoring import Critic, Tokens, response_hidden, scalar_head, score
-from experiments.learner.shards import gathered, optimiser_part, whole, whole_tree
+from experiments.learner.shards import gathered, is_sharded, optimiser_part, whole, whole_tree
 from experiments.learner.sharing import by_parts, my_pieces, pieces
 from experiments.learner.weights import weights_are, weights_changed, weights_version
 from experiments.learner.writers import who_wrote
@@ -58,14 +58,14 @@ class Learner:
         self.critic_alone = needs.critic == "separate" and needs.critic_apart
         self.critic_is_ahead = False
         keep_reference |= needs.reference or config.behaviour == "reference"
-        self.reference = reference_of(model) if keep_reference else None
+        self.reference = self._copied(reference_of(model)) if keep_reference else None
         self.critic = self.value_head = None
         if needs.critic == "separate":
-            self.critic = Critic(critic_of(model))
+            self.critic = self._copied(Critic(critic_of(model)))
         elif needs.critic == "shared":
             self.value_head = scalar_head(model)
         for module in (self.reference, *self._trained().values()):
-            if module is not None:
+            if module is not None and not is_sharded(module):
                 ranks.shard(module)
         groups = groups_of(algorithm.config, model, self.critic or self.value_head)
         self.optimiser = Float32AdamW(groups, config.weight_decay)
@@ -74,6 +74,15 @@ class Learner:
         self.rates = [rate for _, rate in groups]
         self.factor = learning_rate_factor(config, steps)
         self.batches = 0
+
+    def _copied(self, module: nn.Module) -> nn.Module:
+        """At once as this rank's part, so that no two copies are whole at a time.
+
+        What adapters share is one set of weights as long as nobody has shards of it.
+        """
+        if not is_adapted(self.model):
+            self.ranks.shard(module)
+        return module
 
     def state_dict(self) -> dict[str, Any]:
         """All that training has changed; the tensors are the learner's own, shards made whole."""
@@ -202,6 +211,8 @@ class Learner:
 
     @torch.no_grad()
     def _frozen(self, model: nn.Module, tokens: Tokens) -> Tensor:
+        tokens = tokens.to(self.model.device)  # another rank's come from the host's memory
+
         def logp(rows: Tensor, _: bool) -> Tensor:
             given = (tokens.rows(rows), self.config.temperature, None, "none")
             return gathered(model, score, *given).logp

@@ -130,7 +130,8 @@ def estimate(
     adapter = shape.adapter(config.model.adapter_rank) if config.model.adapter == "lora" else ()
     moved = adapter or shape.tensors  # by the optimiser
     trained, tensors, copied = sum(moved), len(moved), sum(moved)
-    backbone = weights if not adapter else 0  # an adapted one shares the policy's
+    # An adapted one shares the policy's; shards are each module's own.
+    backbone = weights if ranks or not adapter else 0
     head = 4 * (shape.width + 1)  # of a critic, always in float32
     held = {"policy": weights + sum(adapter) * size}
     if needs.critic == "shared":
@@ -154,6 +155,8 @@ def estimate(
     in_host = bool(ranks) and apart
     if (ranks or (adapter and config.engine.name == "hf")) and not in_host:
         held["the engine's weights"] = weights
+    if ranks and needs.initial_value != "none" and not in_host:
+        held["the base that answers for initial values"] = weights
     asleep = config.engine.name == "vllm" and config.engine.colocate and on_gpu and not apart
     if needs.average is not None:
         exact = 4 * sum(moved) if size < 4 else 0
@@ -162,12 +165,14 @@ def estimate(
         by_adapter = adapter and config.engine.name == "vllm"
         held["the writer's copy"] = sum(adapter) * size if by_adapter else weights
     if config.train.lag and not on_gpu:  # they wait in the host's memory
-        held["the weights of train.lag batches"] = config.train.lag * sum(moved) * size
+        of_each = weights if ranks else sum(moved) * size
+        held["the weights of train.lag batches"] = config.train.lag * of_each
     if config.engine.name == "vllm" and not asleep and not apart:
         held["vLLM's weights"] = weights
     # The step keeps one copy of all it moves on a GPU, and works tensor by tensor on a CPU.
     step = (4 * trained if on_gpu else 8 * max(moved)) // max(1, ranks)
-    fresh = trained * size if size < 4 else 0  # gradients of one backward pass, before they move
+    # Gradients of one backward pass, before they move; of shards, once they are added up.
+    fresh = trained * size // max(1, ranks) if size < 4 else 0
     phases = {
         ACTIVATIONS: _train(shape, config, needs) + fresh,
         WRITING: weights if asleep else 0 if apart else _write(shape, config, needs),

@@ -58,6 +58,12 @@ class Tokens:
             mask=(torch.arange(time) < lengths).to(device),
         )
 
+    def to(self, device: torch.device | str) -> Tokens:
+        """The same there; itself where it is there already."""
+        if self.mask.device == torch.device(device):
+            return self
+        return Tokens(**{name: value.to(device) for name, value in vars(self).items()})
+
     def rows(self, index: Tensor) -> Tokens:
         """These rows, with only their prompts, and no wider than they need."""
         used, prompt_of = self.prompt_of[index].unique(return_inverse=True)

@@ -8,7 +8,7 @@ place and taking it out again would change the base a little each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,11 +35,18 @@ def weights_are(model: nn.Module, version: int) -> None:
     model._weights_version = version
 
 
-def plain_weights(model: nn.Module, remove_duplicate: bool = True) -> Iterator[tuple[str, Tensor]]:
-    """(name, tensor) of each weight as a model without an adapter has them, one at a time."""
+def plain_weights(
+    model: nn.Module, remove_duplicate: bool = True, adapter: Sequence[Tensor] | None = None
+) -> Iterator[tuple[str, Tensor]]:
+    """(name, tensor) of each weight as a model without an adapter has them, one at a time.
+
+    `adapter`: another's tensors, in the order of `tensors_of`, instead of the model's own.
+    """
     from experiments.learner.shards import whole
 
     layers = dict(model.named_modules(remove_duplicate=False))
+    own = {name: p for name, p in model.named_parameters() if ".lora_" in name}
+    held = dict(zip(own, own.values() if adapter is None else adapter, strict=True))
     for name, parameter in model.named_parameters(remove_duplicate=remove_duplicate):
         if ".lora_" in name:
             continue
@@ -49,17 +56,20 @@ def plain_weights(model: nn.Module, remove_duplicate: bool = True) -> Iterator[t
             owner = owner.removesuffix(LAYER)
             name = f"{owner}.{kind}"
             if kind == "weight":
-                value = _with_adapter(value, layers[owner])
+                value = _with_adapter(value, owner, layers[owner], held)
         yield name, value
 
 
-def _with_adapter(weight: Tensor, layer: nn.Module) -> Tensor:
+def _with_adapter(
+    weight: Tensor, owner: str, layer: nn.Module, held: Mapping[str, Tensor]
+) -> Tensor:
     """W + scale·BA of a linear layer, a tensor of its own."""
-    (name,) = layer.active_adapters
+    (adapter,) = layer.active_adapters
     from experiments.learner.shards import whole
 
-    a, b = (whole(part[name].weight.detach()).float() for part in (layer.lora_A, layer.lora_B))
-    return (weight.float() + layer.scaling[name] * (b @ a)).to(weight.dtype)
+    parts = (held[f"{owner}.lora_{part}.{adapter}.weight"].detach() for part in "AB")
+    a, b = (whole(part).to(weight.device).float() for part in parts)
+    return (weight.float() + layer.scaling[adapter] * (b @ a)).to(weight.dtype)
 
 
 def copy_weights(source: nn.Module, into: nn.Module) -> None:
@@ -70,7 +80,7 @@ def copy_weights(source: nn.Module, into: nn.Module) -> None:
     import torch
 
     own, new = tensors_of(into), (weight for _, weight in plain_weights(source))
-    if own[0] is not next(into.parameters()):
+    if own[0] is not next(into.parameters()):  # an adapter
         new = iter(tensors_of(source))
     with torch.no_grad():
         for mine, value in zip(own, new, strict=True):
@@ -79,18 +89,34 @@ def copy_weights(source: nn.Module, into: nn.Module) -> None:
 
 
 def snapshot(model: nn.Module) -> nn.Module:
-    """A copy for `copy_weights` to take later: the weights in host memory, or the adapter alone."""
-    from experiments.learner.adapters import is_adapted, with_own_adapter
-    from experiments.learner.shards import is_sharded
+    """A copy for `copy_weights` to take later: the weights in host memory, or the adapter alone.
 
-    if is_adapted(model) and not is_sharded(model):
+    Of an adapter's shards it is the weights as well, which are there without its base.
+    """
+    from experiments.learner.adapters import is_adapted, with_own_adapter
+    from experiments.learner.shards import is_sharded, whole
+
+    if not is_adapted(model):
+        copies = [weight.to("cpu", copy=True) for _, weight in plain_weights(model)]
+        return as_module(copies, weights_version(model))
+    if not is_sharded(model):
         return with_own_adapter(model)
-    copies = [weight.to("cpu", copy=True) for _, weight in plain_weights(model)]
-    return as_module(copies, weights_version(model))
+    adapter = [whole(part.detach()).to("cpu", copy=True) for part in tensors_of(model)]
+    return _of_shards(model, adapter, weights_version(model))
+
+
+def _of_shards(model: nn.Module, adapter: Sequence[Tensor], version: int) -> nn.Module:
+    """The snapshot of a sharded model with this adapter; all ranks have to ask."""
+    copies = [weight.to("cpu", copy=True) for _, weight in plain_weights(model, adapter=adapter)]
+    held = as_module(copies, version)
+    held._adapter = list(adapter)
+    return held
 
 
 def tensors_of(held: nn.Module) -> list[Tensor]:
-    """What tells one snapshot of a model from another."""
+    """What tells one snapshot of a model from another: the same whether it is of shards or not."""
+    if (adapter := getattr(held, "_adapter", None)) is not None:
+        return adapter
     named = held.named_parameters()
     adapters = [parameter for name, parameter in named if ".lora_" in name]
     return adapters or list(held.parameters())
@@ -103,8 +129,10 @@ def from_tensors(model: nn.Module, weights: Sequence[Tensor], version: int) -> n
     from experiments.learner.adapters import is_adapted
     from experiments.learner.shards import is_sharded
 
-    if not is_adapted(model) or is_sharded(model):
+    if not is_adapted(model):
         return as_module(weights, version)
+    if is_sharded(model):
+        return _of_shards(model, weights, version)
     held = snapshot(model)
     with torch.no_grad():
         for own, new in zip(tensors_of(held), weights, strict=True):

@@ -46,7 +46,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self.console.print(f"{self.label}{text}", soft_wrap=True)
+        self.console.print(f"{self.label}{text}", soft_wrap=True, markup=False)
 
     def step(self, step: int, row: dict[str, Any], seconds: float) -> None:
         """One training step of `seconds` ended with these metrics."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+import traceback
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,13 @@ def check_started(config: RunConfig) -> None:
         raise UserError(
             "runtime=torchrun: torchrun starts such a run: "
             "torchrun --nproc-per-node N run.py runtime=torchrun ..."
+        )
+    if ranks > int(os.environ.get("LOCAL_WORLD_SIZE", ranks)):
+        raise UserError(f"torchrun with {ranks} processes on several nodes: they are of one node")
+    if ranks and config.runtime.name != "sync" and config.model.device != "auto":
+        raise UserError(
+            f"model.device={config.model.device} under torchrun: each process takes the GPU that "
+            "is its own; use model.device=auto"
         )
     if config.runtime.name == "sync" and ranks > 1:
         raise UserError(
@@ -77,7 +85,24 @@ def _as_rank(config: RunConfig, folder: Path | None, label: str) -> Outcome | No
 
 
 def _serve(config: RunConfig, ranks: Ranks) -> None:
-    """The parts of a run that do its work, and nothing that decides."""
+    """The parts of a run that do its work, and nothing that decides.
+
+    What it cannot begin for is the main rank's to tell: this one waits to be asked.
+    """
+    from experiments.errors import is_expected, one_line
+
+    with ExitStack() as stack:
+        try:
+            _build(config, ranks, stack)
+        except Exception as error:
+            if not is_expected(error):
+                traceback.print_exc()
+            ranks.start.error = one_line(error)
+        ranks.serve()
+    ranks.leave()
+
+
+def _build(config: RunConfig, ranks: Ranks, stack: ExitStack) -> None:
     import torch
 
     from experiments.learner import models
@@ -86,9 +111,8 @@ def _serve(config: RunConfig, ranks: Ranks) -> None:
     from experiments.samples.environments import open_environments
 
     torch.set_num_threads(config.model.threads)
+    torch.manual_seed(config.seed)
     config = pick(config, str(models.pick_device(config.model.device)))
     model, tokenizer = models.load(config.model)
-    with open_environments(config) if ranks.writes else nullcontext() as environments:
-        working_parts(config, model, tokenizer, environments, ranks)
-        ranks.serve()
-    torch.distributed.destroy_process_group()
+    made = stack.enter_context(open_environments(config)) if ranks.writes else None
+    working_parts(config, model, tokenizer, made, ranks)

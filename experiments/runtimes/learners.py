@@ -7,6 +7,7 @@ whole they are on the main rank alone, in the host's memory.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ class Learners(Ranks):
         """On the main rank: begin Ray's actors. Raises UserError."""
         from experiments.runtimes.cluster import Cluster
 
+        for name in [name for name in os.environ if name.startswith("TORCHELASTIC_")]:
+            del os.environ[name]  # or torch takes an actor for one of torchrun's processes
         self.cluster = Cluster(config)
 
     def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,23 @@ if TYPE_CHECKING:
     from experiments.config import RunConfig
 
 CALL, VALUE, STOP = "call", "value", "stop"
+START = "start"  # the target that says how each rank's own start went
 WAIT = timedelta(days=1)  # of ranks for the main one, which may be evaluating; torchrun sees deaths
+
+
+class _Ended(Exception):
+    """The main rank has ended the run, wherever this one was in it."""
+
+
+class Start:
+    """How the start of every rank went; `error` is what this one could not begin for."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks, self.error = ranks, None
+
+    def told(self) -> list[str | None]:
+        """On every rank."""
+        return self.ranks.gather(self.error)
 
 
 class Ranks(Alone):
@@ -46,8 +63,10 @@ class Ranks(Alone):
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.mesh = init_device_mesh("cuda" if on_gpu else "cpu", (self.size,))
-        self.targets: dict[str, Any] = {}
+        self.start = Start(self)
+        self.targets: dict[str, Any] = {START: self.start}
         self._broken = False
+        self._others_wait = False  # in the midst of a call, until the main rank has a value
 
     @property
     def main(self) -> bool:
@@ -55,6 +74,12 @@ class Ranks(Alone):
 
     def join(self, config: RunConfig) -> None:
         """On the main rank, before anything else. Raises UserError."""
+
+    def check_begun(self) -> None:
+        """On the main rank: raises UserError where another could not begin."""
+        for rank, error in enumerate(self.call(START, "told")):
+            if error is not None:
+                raise UserError(f"rank {rank}: {error}")
 
     def shard(self, module: nn.Module) -> None:
         shard(module, self.mesh)
@@ -72,9 +97,11 @@ class Ranks(Alone):
     def from_main(self, value: Callable[[], Tensor]) -> Tensor:
         """The main rank's `value` may call the others: until it is there, they do as told."""
         if not self.main:
-            return self.serve().to(self.mesh.device_type)
+            return self._follow().to(self.mesh.device_type)
+        self._others_wait = True
         found = value()
         self._tell((VALUE, found.cpu()))
+        self._others_wait = False
         return found
 
     def gather(self, value: Any) -> list[Any]:
@@ -89,29 +116,39 @@ class Ranks(Alone):
         """All ranks run targets[target].method(*given) → what it gives here.
 
         `mine`: what the main rank's gets instead. An interrupt waits until the ranks have ended it
-        together; after an error that the others did not have there is nothing to call any more.
+        together; after an error that the others did not have, or a second interrupt, there is
+        nothing to call any more, unless they wait for a value, and so for any call.
         """
         if self._broken:
             raise RuntimeError("the ranks are out of step after an error")
+        waited, self._others_wait = self._others_wait, False
         with held():
             try:
                 self._tell((CALL, target, method, given))
                 return getattr(self.targets[target], method)(*(given if mine is None else mine))
             except UserError:
-                raise  # of all ranks alike
-            except Exception:
-                self._broken = True
-                ignore_ends()  # torchrun's, which would cut the run's last word short
+                raise  # of all ranks alike, or while they wait
+            except BaseException:
+                if not self._others_wait:
+                    self._broken = True
+                    ignore_ends()  # torchrun's, which would cut the run's last word short
                 raise
+            finally:
+                self._others_wait = waited
 
-    def serve(self) -> Any:
-        """Do as the main rank says until it gives a value (→ the value) or ends (→ None)."""
+    def serve(self) -> None:
+        """Do as the main rank says until it ends."""
+        with suppress(_Ended):
+            self._follow()
+
+    def _follow(self) -> Any:
+        """Do as the main rank says until it gives a value."""
         while True:
             message: list[Any] = [None]
             dist.broadcast_object_list(message, src=0)
             kind, *rest = message[0]
             if kind == STOP:
-                return None
+                raise _Ended
             if kind == VALUE:
                 return rest[0]
             target, method, given = rest
@@ -121,10 +158,16 @@ class Ranks(Alone):
                 continue  # the main rank has it too, and tells
 
     def stop(self) -> None:
-        """End the run on all ranks."""
-        if not self._broken:
-            self._tell((STOP,))
-        dist.destroy_process_group()
+        """End the run on all ranks, or alone where another has gone: how it ended is known."""
+        with suppress(RuntimeError):
+            if not self._broken:
+                self._tell((STOP,))
+        self.leave()
+
+    def leave(self) -> None:
+        """This process is no rank any more."""
+        with suppress(RuntimeError):
+            dist.destroy_process_group()
 
     def _tell(self, message: tuple[Any, ...]) -> None:
         dist.broadcast_object_list([message], src=0)

@@ -18,6 +18,9 @@ from experiments.runtimes.ranks import Ranks
 from experiments.samples.sample import PromptedProblem, Sample
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from experiments.learner.scoring import Tokens
     from experiments.runtimes.work import Work
 
 Found = tuple[Any, Exception | None]
@@ -147,13 +150,23 @@ class SpreadJudge(SplitJudge):
 class SpreadWriter(Announced):
     """Weights go from every rank's learner to its engine."""
 
-    methods = ("follow", "load_state_dict")
+    methods = ("follow", "state_dict", "load_state_dict")
 
 
 class SpreadLearner(Announced):
     """Every rank has a shard, and its part of each batch."""
 
-    methods = ("logp", "ref_logp", "state_dict", "load_state_dict")
+    methods = ("state_dict", "load_state_dict")
+
+    def logp(self, tokens: Tokens) -> Tensor:
+        return self._score("logp", tokens)
+
+    def ref_logp(self, tokens: Tokens) -> Tensor:
+        return self._score("ref_logp", tokens)
+
+    def _score(self, method: str, tokens: Tokens) -> Tensor:
+        """A tensor of one GPU would come to the others as one of that GPU."""
+        return self._ranks.call(self._key, method, tokens.to("cpu"), mine=(tokens,))
 
     def update(self, samples: Sequence[Sample], group_size: int, initial_values: Any) -> dict:
         light = ([_light(sample) for sample in samples], group_size, None)

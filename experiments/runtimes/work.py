@@ -73,4 +73,7 @@ def working_parts(
         return work
     from experiments.runtimes.spread import spread
 
-    return spread(ranks, work)
+    together = spread(ranks, work)
+    if ranks.main:
+        ranks.check_begun()
+    return together

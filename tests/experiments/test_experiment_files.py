@@ -49,6 +49,16 @@ def test_with_an_adapter_the_papers_setting_fits_a_gpu_of_80_gb(file):
     assert with_adapter < 0.95 * 80e9 < estimate(shape("8 B"), whole, needs, on_gpu=True).total
 
 
+@pytest.mark.parametrize("file", PAPER, ids=lambda file: file.stem)
+def test_on_a_node_of_eight_it_fits_whole_beside_two_engines(file):
+    smaller = "model.checkpoint_activations=true train.micro_batch=1"
+    assert smaller in file.read_text()
+    c = pick(config(f"experiment={file.stem}", *smaller.split(), "engine.name=hf"), "cuda")
+    c.runtime.name = "ray"  # which may not be installed here
+    needs = load(c.algo.core, "algo.core")(c.algo, 1.0).needs
+    assert estimate(shape("8 B"), c, needs, on_gpu=True, ranks=6).total < 0.95 * 80e9
+
+
 def test_the_papers_four_runs_differ_in_nothing_but_the_algorithm_and_its_data():
     known = {file.stem: config(f"experiment={file.stem}") for file in PAPER}
     assert len(known) == 4

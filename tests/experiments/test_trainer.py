@@ -255,6 +255,9 @@ def test_at_a_constant_lag_the_writer_is_exactly_so_old(tmp_path):
     assert metrics["policy_lag"].tolist() == [0, 1, 2, 2]
     assert metrics["sample_lag_max"].tolist() == [0, 1, 2, 2]
     assert metrics["budget/weight_syncs"].tolist() == [0, 0, 1, 2]
+    # Against the learner the writer is held once, the trained weights' engine at each evaluation.
+    assert metrics["mismatch/mean"].notna().tolist() == [True, False, False, True]
+    assert metrics["mismatch/mean"].max() < 1e-4 < metrics["mismatch/to_base"].iloc[-1]
 
 
 def test_lags_that_are_alike_give_the_same_numbers_to_the_bit(tmp_path):

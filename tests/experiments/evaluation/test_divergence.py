@@ -22,7 +22,8 @@ PROMPTS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (2, 5 + i, 9)) for i in
 def measured(model, learner, samples=64, tokens=1):
     run = config(f"eval.kl_samples={samples}")
     run.task.max_response_tokens = tokens
-    return kl_to_base(replace(run, seed=3), 1, PROMPTS, HFEngine(model, {1}, 0, 512), learner)
+    engine = HFEngine(model, {1}, 0, 512)
+    return kl_to_base(replace(run, seed=3), 1, PROMPTS, engine, learner, 1e-3)[0]
 
 
 def learner_of(model, **options):

@@ -280,3 +280,17 @@ def test_engines_in_actors_take_nothing_of_the_learners_gpu(tiny):
     assert here[0].held == apart[0].held  # one process keeps the writer's weights where it learns
     assert here[1].held.keys() - apart[1].held.keys() == copies  # ranks keep them in the host
     assert estimate(shape, config, needs, on_gpu=False, ranks=2).held.keys() >= copies
+
+
+def test_what_ranks_share_is_their_part(tiny):
+    shape, needs = shape_of(tiny.config), ALGORITHMS["ppo-separate"].needs
+    alone, shared = (
+        estimate(shape, run_config("bfloat16"), needs, on_gpu=True, ranks=ranks) for ranks in (1, 4)
+    )
+    before_moved = [found.phases[ACTIVATIONS] for found in (alone, shared)]
+    trained = alone.held["gradients"] // 4  # in float32
+    assert before_moved[0] - before_moved[1] == 2 * trained - 2 * trained // 4
+    config = run_config()
+    config.model.adapter = "lora"
+    held = [estimate(shape, config, needs, on_gpu=True, ranks=ranks).held for ranks in (0, 1)]
+    assert held[1]["critic"] - held[0]["critic"] == 4 * shape.parameters  # shards share no base

@@ -1,5 +1,6 @@
 """Ray's actors beside a learner on several ranks: the numbers of torchrun alone."""
 
+import copy
 import json
 import os
 import signal
@@ -10,12 +11,16 @@ import torch
 import torch.multiprocessing as mp
 
 from algorithms import make
-from experiments.config import TrainConfig
+from experiments.config import ModelConfig, TrainConfig
 from experiments.engines.hf import HFEngine
+from experiments.engines.writer import Writer
 from experiments.errors import UserError
+from experiments.learner.adapters import adapted
 from experiments.learner.learner import Learner
+from experiments.learner.models import frozen_copy
 from experiments.learner.weights import weights_version
 from experiments.runs.ledger import Ledger
+from experiments.runtimes.alone import ALONE
 from experiments.runtimes.learners import Bystander, Learners
 from experiments.runtimes.spread import SyncedEngine
 from tests.experiments.compose import config as config_of
@@ -51,6 +56,49 @@ def update_and_sync(rank, size, port, model, samples, folder):
         (weights_version(held), {p.device.type for p in held.parameters()}), f"{folder}/1.pt"
     )
     torch.distributed.destroy_process_group()
+
+
+def write_and_take(rank, size, port, base, samples, folder):
+    """A writer that lags, over an adapter: its state as ranks leave it, and as they take it."""
+    ranks = joined(rank, size, port) if size > 1 else ALONE
+    made, config = make("grpo", learning_rate=1e-3), TrainConfig(warmup_steps=0, lag=1)
+    engine = HFEngine(frozen_copy(base), {1}, 0, 64)
+    policy = adapted(copy.deepcopy(base), ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    learner = Learner(policy, 0, made, config, 10, Ledger(), ranks=ranks)
+    writer = Writer(engine, policy, config)
+    for step in (1, 2):
+        learner.update(samples, GROUP, None)
+        writer.follow(step)
+    state = writer.state_dict()
+    if rank == 0:
+        torch.save((state, engine.model.state_dict()), f"{folder}/{size}.pt")
+    other, theirs = torch.load(f"{folder}/{1 if size > 1 else 2}.pt") if size > 1 else (state, None)
+    writer.load_state_dict(other)
+    if theirs:
+        for name, value in theirs.items():
+            torch.testing.assert_close(engine.model.state_dict()[name], value, rtol=0, atol=1e-5)
+        writer.follow(3)  # what was to write next
+        assert engine.version == 2
+        torch.distributed.destroy_process_group()
+
+
+def test_a_writers_state_is_the_same_of_shards_of_an_adapter(tiny, tmp_path):
+    samples = samples_from(tiny, REWARDS)
+    write_and_take(0, 1, None, tiny, samples, tmp_path)
+    given = (2, free_port(), tiny, samples, tmp_path)
+    mp.start_processes(write_and_take, given, nprocs=2, start_method="fork")
+    (alone, engine), (ranks, _) = (torch.load(tmp_path / f"{size}.pt") for size in (1, 2))
+    assert (alone["version"], alone["wrote"]) == (ranks["version"], ranks["wrote"])
+    states = (alone, ranks)
+    tensors = [[*s["writes"], *(t for _, held in s["coming"] for t in held)] for s in states]
+    for one, other in zip(*tensors, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    # One process takes what ranks have left.
+    policy = adapted(copy.deepcopy(tiny), ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    held = HFEngine(frozen_copy(tiny), {1}, 0, 64)
+    Writer(held, policy, TrainConfig(lag=1)).load_state_dict(ranks)
+    for name, value in engine.items():
+        torch.testing.assert_close(held.model.state_dict()[name], value, rtol=0, atol=1e-5)
 
 
 def test_the_main_rank_alone_holds_whole_weights(tiny, tmp_path):

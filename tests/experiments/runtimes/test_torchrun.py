@@ -121,3 +121,26 @@ def environment(pid):
         return "\0" + Path(f"/proc/{pid}/environ").read_text()
     except OSError:
         return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "then"), [(2, 0), (0, 2)], ids=["ranks first", "alone first"])
+def test_a_stale_writer_over_an_adapter_goes_on_elsewhere(first, then, tmp_path):
+    case = ["algo=grpo", "model.adapter=lora", "train.lag=2", "train.warmup_steps=0"]
+    folder = finished(first, tmp_path / "moved", *case, "steps=3")
+    runtime = [] if then else ["runtime=sync"]
+    assert begin(then, f"resume={folder}", "steps=5", *runtime).wait() == 0
+    alone = finished(0, tmp_path / "alone", *case, "steps=5")
+    assert_alike(folder, alone, rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["torchrun", "ray"])
+def test_what_no_rank_can_begin_for_is_said_once(runtime, tmp_path):
+    if runtime == "ray":
+        pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
+    given = ["algo=grpo", "model.path=/nowhere", f"output_dir={tmp_path}"]
+    started = begin(2, *given, runtime=runtime, stderr=subprocess.PIPE, text=True)
+    told = started.communicate()[1]
+    assert started.returncode != 0
+    assert told.count("error: model.path=/nowhere: no such folder") == 1
