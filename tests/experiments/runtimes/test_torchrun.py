@@ -127,6 +127,7 @@ def environment(pid):
 @pytest.mark.parametrize(("first", "then"), [(2, 0), (0, 2)], ids=["ranks first", "alone first"])
 def test_a_stale_writer_over_an_adapter_goes_on_elsewhere(first, then, tmp_path):
     case = ["algo=grpo", "model.adapter=lora", "train.lag=2", "train.warmup_steps=0"]
+    case += ["eval.every=3"]  # where the first of two runs ends
     folder = finished(first, tmp_path / "moved", *case, "steps=3")
     runtime = [] if then else ["runtime=sync"]
     assert begin(then, f"resume={folder}", "steps=5", *runtime).wait() == 0
