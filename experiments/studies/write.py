@@ -137,8 +137,9 @@ def page(study: Study, results: Results, name: str, discussion: str) -> str:
     )
     parts += [f"{PROSE[0]}\n{discussion.strip()}\n{PROSE[1]}"]
     parts += ["## Threats to validity\n\n" + "\n".join(f"- {threat}" for threat in study.threats)]
-    left_out = [f"- {what}: {why}" for what, why in study.left_out.items()]
-    parts += ["## Left out\n\n" + "\n".join(left_out)]
+    if study.left_out:
+        left_out = [f"- {what}: {why}" for what, why in study.left_out.items()]
+        parts += ["## Left out\n\n" + "\n".join(left_out)]
     return "\n\n".join(parts) + "\n"
 
 
