@@ -25,9 +25,9 @@ def test_a_stopped_run_goes_on_to_the_same_bits_and_is_exported(tmp_path):
     assert went_on.status == "finished", went_on.error
     assert pd.read_parquet(half.folder / "metrics.parquet")["step"].tolist() == [1, 2, 3, 4]
     metrics = [pd.read_parquet(f / "metrics.parquet") for f in (whole.folder, half.folder)]
-    learnt = ["loss", "grad_norm", "reward_mean", "sample_lag_max", "mismatch/mean"]
+    learnt = ["loss", "grad_norm", "reward_mean", "sample_lag_max"]
     pd.testing.assert_frame_equal(metrics[0][learnt], metrics[1][learnt], check_exact=True)
-    assert metrics[0]["mismatch/mean"].max() < 1e-4
+    assert all(of["mismatch/mean"].max() < 1e-4 for of in metrics)
     files = {file.name for file in (whole.folder / "checkpoints" / "final").iterdir()}
     assert "adapter_model.safetensors" in files and "model.safetensors" not in files
 
