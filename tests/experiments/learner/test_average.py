@@ -13,9 +13,10 @@ from tests.experiments.learner.test_learner import GROUP, REWARDS, learner_of, s
 
 
 def test_it_is_the_mean_of_all_steps_with_falling_weights():
-    policy, seen = torch.nn.Linear(1, 1, bias=False), []
+    policy, seen = torch.nn.Linear(1, 1, bias=False), [0.5]
+    with torch.no_grad():
+        policy.weight.fill_(seen[0])
     average = MovingAverage(policy, decay=0.5)
-    seen.append(policy.weight.item())
     for value in (1.0, 3.0, -2.0):
         with torch.no_grad():
             policy.weight.fill_(value)
