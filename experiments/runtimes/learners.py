@@ -2,7 +2,7 @@
 
 The main rank runs the loop and asks the actors, as in a run without other ranks. What the others
 are told is the learner's work, and to gather the weights whenever the actors are to have new ones:
-whole they are on the main rank alone, in the host's memory.
+what these are to have is whole on the main rank alone, in the host's memory.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ import io
 from experiments.runs.progress import Display
 
 
-def test_brackets_are_text(monkeypatch):
+def test_brackets_are_text():
     display, told = Display(1, "job 1: "), io.StringIO()
     display.console.file = told
     line = "RuntimeError: [/__w/pytorch/pair.cc:553] [bold]peer[/bold] has gone"

@@ -55,50 +55,62 @@ def update_and_sync(rank, size, port, model, samples, folder):
     torch.save(
         (weights_version(held), {p.device.type for p in held.parameters()}), f"{folder}/1.pt"
     )
-    torch.distributed.destroy_process_group()
+    ranks.leave()
 
 
-def write_and_take(rank, size, port, base, samples, folder):
-    """A writer that lags, over an adapter: its state as ranks leave it, and as they take it."""
-    ranks = joined(rank, size, port) if size > 1 else ALONE
-    made, config = make("grpo", learning_rate=1e-3), TrainConfig(warmup_steps=0, lag=1)
-    engine = HFEngine(frozen_copy(base), {1}, 0, 64)
+def stale_writer(base, ranks=ALONE):
+    """Engine and writer over an adapter, one batch behind, and the learner that they follow."""
     policy = adapted(copy.deepcopy(base), ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    engine = HFEngine(frozen_copy(base), {1}, 0, 64)
+    made, config = make("grpo", learning_rate=1e-3), TrainConfig(warmup_steps=0, lag=1)
     learner = Learner(policy, 0, made, config, 10, Ledger(), ranks=ranks)
-    writer = Writer(engine, policy, config)
+    return engine, Writer(engine, policy, config), learner
+
+
+def after_two_batches(base, samples, ranks=ALONE):
+    engine, writer, learner = stale_writer(base, ranks)
     for step in (1, 2):
         learner.update(samples, GROUP, None)
         writer.follow(step)
-    state = writer.state_dict()
-    if rank == 0:
-        torch.save((state, engine.model.state_dict()), f"{folder}/{size}.pt")
-    other, theirs = torch.load(f"{folder}/{1 if size > 1 else 2}.pt") if size > 1 else (state, None)
-    writer.load_state_dict(other)
-    if theirs:
-        for name, value in theirs.items():
-            torch.testing.assert_close(engine.model.state_dict()[name], value, rtol=0, atol=1e-5)
-        writer.follow(3)  # what was to write next
-        assert engine.version == 2
-        torch.distributed.destroy_process_group()
+    return engine, writer
+
+
+def assert_writes(engine, weights):
+    for name, value in engine.model.state_dict().items():
+        torch.testing.assert_close(value, weights[name], rtol=0, atol=1e-5)
+
+
+def write_and_take(rank, size, port, base, samples, folder):
+    """The state that ranks leave, and what they write with when they take one process's."""
+    ranks = joined(rank, size, port)
+    state = after_two_batches(base, samples, ranks)[1].state_dict()
+    if ranks.main:
+        torch.save(state, f"{folder}/ranks.pt")
+    engine, writer, _ = stale_writer(base, ranks)
+    theirs, weights = torch.load(f"{folder}/alone.pt")
+    writer.load_state_dict(theirs)
+    assert_writes(engine, weights)
+    writer.follow(3)  # then what was to write next does
+    assert engine.version == 2
+    ranks.leave()
 
 
 def test_a_writers_state_is_the_same_of_shards_of_an_adapter(tiny, tmp_path):
     samples = samples_from(tiny, REWARDS)
-    write_and_take(0, 1, None, tiny, samples, tmp_path)
+    engine, writer = after_two_batches(tiny, samples)
+    alone, weights = writer.state_dict(), engine.model.state_dict()
+    torch.save((alone, weights), tmp_path / "alone.pt")
     given = (2, free_port(), tiny, samples, tmp_path)
     mp.start_processes(write_and_take, given, nprocs=2, start_method="fork")
-    (alone, engine), (ranks, _) = (torch.load(tmp_path / f"{size}.pt") for size in (1, 2))
+    ranks = torch.load(tmp_path / "ranks.pt")
     assert (alone["version"], alone["wrote"]) == (ranks["version"], ranks["wrote"])
     states = (alone, ranks)
     tensors = [[*s["writes"], *(t for _, held in s["coming"] for t in held)] for s in states]
     for one, other in zip(*tensors, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
-    # One process takes what ranks have left.
-    policy = adapted(copy.deepcopy(tiny), ModelConfig(adapter="lora", adapter_rank=4), seed=0)
-    held = HFEngine(frozen_copy(tiny), {1}, 0, 64)
-    Writer(held, policy, TrainConfig(lag=1)).load_state_dict(ranks)
-    for name, value in engine.items():
-        torch.testing.assert_close(held.model.state_dict()[name], value, rtol=0, atol=1e-5)
+    engine, writer, _ = stale_writer(tiny)
+    writer.load_state_dict(ranks)  # one process takes what ranks have left
+    assert_writes(engine, weights)
 
 
 def test_the_main_rank_alone_holds_whole_weights(tiny, tmp_path):
