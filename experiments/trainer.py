@@ -84,7 +84,7 @@ def train(
             display.say(f"sandbox: {parts.sandbox.name} ({parts.sandbox.strength})")
             if state:
                 check_base(records.info, state["base"])
-                restore(parts, place.progress, state["tensors"], state["tables"])
+                restore(parts, place.progress, state["folder"], state["tables"])
                 display.pass_at = state["pass_at"]
                 display.say(f"going on after step {place.step} in {records.folder}")
             del state

@@ -7,6 +7,7 @@ pipelined system would: from batch L + 1 on the writer is exactly L batches old.
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
@@ -21,8 +22,11 @@ from experiments.learner.weights import (
     tensors_of,
     weights_version,
 )
+from experiments.runs import checkpoints
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor, nn
 
     from experiments.config import TrainConfig
@@ -91,12 +95,13 @@ class Writer:
         if self._given is not None:
             self._given = _copies(weights)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, keep: bool = True) -> dict[str, Any]:
         """What writes, where it is not what was trained last, and what will: no copies.
 
-        On all ranks at once, where there are several.
+        All ranks have to ask; of shards, one that is not to `keep` them gets None.
         """
-        writes = tensors_of(self.engine.model) if self._given is None else whole_tree(self._given)
+        given = self._given
+        writes = tensors_of(self.engine.model) if given is None else whole_tree(given, keep)
         coming = [(weights_version(held), tensors_of(held)) for held in self._coming]
         return {
             "version": self.version,
@@ -104,6 +109,10 @@ class Writer:
             "writes": writes if self.config.stale else None,
             "coming": coming,
         }
+
+    def load_from(self, checkpoint: Path) -> None:
+        """As it was when that checkpoint was written, after the learner."""
+        self.load_state_dict(copy.deepcopy(checkpoints.tensors(checkpoint)["writer"]))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As it was when `state_dict` was called; the learner's own weights are not part of it."""

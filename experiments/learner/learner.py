@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from experiments.learner.shards import gathered, is_sharded, optimiser_part, who
 from experiments.learner.sharing import by_parts, my_pieces, pieces
 from experiments.learner.weights import weights_are, weights_changed, weights_version
 from experiments.learner.writers import who_wrote
+from experiments.runs import checkpoints
 from experiments.runs.interrupts import held
 from experiments.runs.ledger import Ledger
 from experiments.runtimes.alone import ALONE, Alone
@@ -84,13 +86,21 @@ class Learner:
             self.ranks.shard(module)
         return module
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that training has changed; the tensors are the learner's own, shards made whole."""
+    def state_dict(self, keep: bool = True) -> dict[str, Any]:
+        """All that training has changed; the tensors are the learner's own, shards made whole.
+
+        All ranks have to ask; one that is not to `keep` them gives its shards and gets None.
+        """
         modules = {name: trained_state(module) for name, module in self._trained().items()}
         counts = {"batches": self.batches, "version": weights_version(self.model)}
         average = {"average": self.average.state_dict()} if self.average else {}
         optimiser = self.optimiser.state_dict()
-        return whole_tree({"modules": modules, "optimiser": optimiser, **average, **counts})
+        state = {"modules": modules, "optimiser": optimiser, **average, **counts}
+        return whole_tree(state, keep)
+
+    def load_from(self, checkpoint: Path) -> None:
+        """Back to what `state_dict` held when that checkpoint was written."""
+        self.load_state_dict(checkpoints.tensors(checkpoint)["learner"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Back to what `state_dict` held."""

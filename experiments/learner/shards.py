@@ -66,13 +66,19 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def whole_tree(tree: Any) -> Any:
-    """A state with its shards as full tensors in the host's memory; others are not copied."""
+def whole_tree(tree: Any, keep: bool = True) -> Any:
+    """A state with its shards as full tensors in the host's memory; others are not copied.
+
+    A rank that is not to `keep` them gives its shards all the same and gets None.
+    """
     if isinstance(tree, dict):
-        return {key: whole_tree(value) for key, value in tree.items()}
+        return {key: whole_tree(value, keep) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return type(tree)(whole_tree(value) for value in tree)
-    return tree.full_tensor().cpu() if isinstance(tree, DTensor) else tree
+        return type(tree)(whole_tree(value, keep) for value in tree)
+    if not isinstance(tree, DTensor):
+        return tree
+    full = tree.full_tensor()
+    return full.cpu() if keep else None
 
 
 def as_shard(tensor: Tensor, like: Tensor) -> Tensor:
@@ -84,11 +90,11 @@ def as_shard(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def optimiser_part(state: dict[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """An optimiser's whole state as this rank's part of it."""
+    """An optimiser's whole state as this rank's part of it, in tensors of its own."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     parts = {
         index: {
-            key: as_shard(value, parameters[index]) if value.dim() else value
+            key: as_shard(value, parameters[index]).clone() if value.dim() else value.clone()
             for key, value in held.items()
         }
         for index, held in state["state"].items()

@@ -4,6 +4,9 @@ Beside a checkpoint's weights, which any run can load, stand `state.pt`, all tha
 go on as if it had never stopped, the replay store's rows in `replay.arrow` where there is one, and
 `state.json`, written last, with the hashes of the others. A state is tensors, tables and plain
 values: to read it runs no code of whoever wrote it.
+
+One file, whatever wrote it: what several ranks hold in shards is whole there, and any number of
+them, or one process, goes on from it.
 """
 
 from __future__ import annotations
@@ -74,21 +77,38 @@ def write(folder: Path, state: dict[str, Any], tables: Mapping[str, pa.Table]) -
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The state in `folder`, with its `tables`. Raises Damaged."""
+    """The state in `folder`, which it names, with its `tables`, without its `tensors`.
+
+    Raises Damaged.
+    """
     try:
         seal = json.loads((folder / SEAL).read_text())
         told = {STATE: seal["sha256"]} | seal.get("tables", {})
         for name, digest in told.items():
             if _hash(folder / name) != digest:
                 raise Damaged(f"{name} has not the hash that {SEAL} tells")
-        with torch.serialization.safe_globals(PLAIN):
-            state = torch.load(folder / STATE, map_location="cpu", weights_only=True)
+        state = _opened(folder)
+        state.pop("tensors", None)
         files = [folder / name for name in seal.get("tables", {})]
-        return state | {"tables": {file.stem: read_arrow(file) for file in files}}
+        tables = {file.stem: read_arrow(file) for file in files}
+        return state | {"folder": folder, "tables": tables}
     except FileNotFoundError as error:
         raise Damaged(f"there is no {Path(error.filename).name}") from error
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as bad:
         raise Damaged(f"{type(bad).__name__}: {' '.join(str(bad).split())[:100]}") from bad
+
+
+def tensors(folder: Path) -> dict[str, Any]:
+    """The tensors of a state that `read` has found whole.
+
+    Mapped from the file, so that the ranks of a machine share one copy: not to be kept.
+    """
+    return _opened(folder)["tensors"]
+
+
+def _opened(folder: Path) -> dict[str, Any]:
+    with torch.serialization.safe_globals(PLAIN):
+        return torch.load(folder / STATE, map_location="cpu", weights_only=True, mmap=True)
 
 
 def _hash(file: Path) -> str:

@@ -14,6 +14,8 @@ import torch
 from experiments.errors import UserError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from experiments.setup import Parts
 
 BASE = {"weights": "model.path", "data_hash": "task.path"}  # fact in run.json → where it comes from
@@ -72,11 +74,14 @@ def check_base(info: dict[str, Any], base: dict[str, Any]) -> None:
 
 
 def restore(
-    parts: Parts, progress: dict[str, Any], tensors: dict[str, Any], tables: dict[str, Any]
+    parts: Parts, progress: dict[str, Any], checkpoint: Path, tables: dict[str, Any]
 ) -> None:
-    """Bring all parts to where `progress_of`, `tensors_of` and `tables_of` found theirs."""
-    parts.learner.load_state_dict(tensors["learner"])
-    parts.writer.load_state_dict(tensors["writer"])
+    """Bring all parts to where `progress_of`, `tensors_of` and `tables_of` found theirs.
+
+    Each rank takes its tensors from the checkpoint itself.
+    """
+    parts.learner.load_from(checkpoint)
+    parts.writer.load_from(checkpoint)
     for name, part in _remembering(parts).items():
         held = (tables,) if part is parts.rollouts.replay else ()
         part.load_state_dict(progress["parts"][name], *held)

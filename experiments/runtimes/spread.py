@@ -147,16 +147,23 @@ class SpreadJudge(SplitJudge):
         self.ranks.call("judges", "know", self.number, state)
 
 
-class SpreadWriter(Announced):
+class Remembered(Announced):
+    """A part whose state is whole on the main rank alone, and read by each for itself."""
+
+    methods = ("load_from",)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._ranks.call(self._key, "state_dict", False, mine=(True,))
+
+
+class SpreadWriter(Remembered):
     """Weights go from every rank's learner to its engine."""
 
-    methods = ("follow", "state_dict", "load_state_dict")
+    methods = ("follow", "load_from")
 
 
-class SpreadLearner(Announced):
+class SpreadLearner(Remembered):
     """Every rank has a shard, and its part of each batch."""
-
-    methods = ("state_dict", "load_state_dict")
 
     def logp(self, tokens: Tokens) -> Tensor:
         return self._score("logp", tokens)

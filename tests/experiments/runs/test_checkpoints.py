@@ -19,15 +19,17 @@ def saved(run, step):
     folder.mkdir(parents=True)
     weights = torch.full((50_000,), step / 3)
     known = {("hash", "digest"): JUDGEMENT}
-    state = {"step": step, "weights": weights, "known": known, "row": None}
+    state = {"step": step, "tensors": {"weights": weights}, "known": known, "row": None}
     checkpoints.write(folder, state, {"replay": pa.table({"step": [step]})})
     return folder
 
 
 def test_what_is_read_is_what_was_written(tmp_path):
-    state = checkpoints.read(saved(tmp_path, 4))
+    folder = saved(tmp_path, 4)
+    state = checkpoints.read(folder)
     assert state["known"] == {("hash", "digest"): JUDGEMENT}
-    assert torch.equal(state["weights"], torch.full((50_000,), 4 / 3))
+    assert state["folder"] == folder and "tensors" not in state
+    assert torch.equal(checkpoints.tensors(folder)["weights"], torch.full((50_000,), 4 / 3))
     assert state["tables"]["replay"]["step"].to_pylist() == [4]
 
 

@@ -74,7 +74,7 @@ def samples_of(name, model):
 
 
 def updated(name, model, ranks=ALONE, main=True):
-    """Two updates → their metrics, the last gradients and the state, whole."""
+    """Two updates → their metrics, the last gradients and the state, whole on the main rank."""
     algorithm, options, train = CASES[name]
     model = copy.deepcopy(model)
     samples = samples_of(name, model)
@@ -89,7 +89,7 @@ def updated(name, model, ranks=ALONE, main=True):
     metrics = [learner.update(samples, GROUP, values) for _ in range(2)]
     held = [p.grad for group in learner.optimiser.param_groups for p in group["params"]]
     whole = [g.full_tensor() if hasattr(g, "full_tensor") else g for g in held if g is not None]
-    return metrics, whole, learner.state_dict()
+    return metrics, whole, learner.state_dict(keep=main)
 
 
 def joined(rank, size, port, kind=Ranks):
@@ -105,6 +105,8 @@ def work(rank, size, port, names, model, folder):
         found = updated(name, model, ranks, ranks.main)
         if ranks.main:
             torch.save(found, f"{folder}/{name}.pt")
+        else:  # given, not kept
+            assert {v for module in found[2]["modules"].values() for v in module.values()} == {None}
     torch.distributed.destroy_process_group()
 
 
