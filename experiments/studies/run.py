@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 
 from experiments.errors import UserError
@@ -128,13 +129,14 @@ def _end(runner, folder: Path) -> int:
 
 
 def _keep_arms(runner, folder: Path) -> None:
-    """arms.json: a list of {arm, seed, trial, status, run, overrides}."""
+    """arms.json: a list of {arm, seed, trial, status, score, run, overrides}."""
     kept = [
         {
             "arm": job.arm,
             "seed": job.seed,
             "trial": bool(job.trial),
             "status": end.status,
+            "score": end.score if isfinite(end.score) else None,
             "run": str(end.folder) if end.folder else None,
             "overrides": [*runner.overrides(job), f"seed={job.seed}"],
         }

@@ -85,6 +85,7 @@ class Study:
     tuning: Tuning | None = None
     claims: list[Claim] = field(default_factory=list)
     gains: list[list[str]] = field(default_factory=list)  # pairs of arms that are set side by side
+    order_by: str = ""  # a metric by which a page lists the arms, the greatest first; else as here
     threats: list[str] = field(default_factory=list)  # to the validity of what comes out
     left_out: dict[str, str] = field(default_factory=dict)  # what is not in it → why
 

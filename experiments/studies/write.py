@@ -9,6 +9,7 @@ the file is there already.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from experiments.studies.study import Claim, Study, read
 
 PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
 METRICS = ("pass@1", "pass@10", "distinct_of_5")
+NAN = float("nan")
 LESS = {"time": "s", "memory": "MB"}  # of which less is better, and their units
 
 
@@ -112,18 +114,21 @@ _TABLES = ("table", "differences", "tiers", "runs", "costs", "equal_budget")
 def page(study: Study, results: Results, name: str, discussion: str) -> str:
     """The whole page."""
     finished = [one for one in results.arms if one["status"] == "finished" and not one["trial"]]
+    arms = in_order(study, results)
     parts = [
         f"# The study `{name}`",
         "Written by `python -m experiments.studies.write` from the report's CSV files; the page "
         "with curves, problems and programs is that report's `report.html`.",
         f"## Question\n\n{study.question.strip()}",
         "## Setting\n\n" + "\n".join(_setting(study, results, finished)),
+        *_chosen(study, results, arms),
         "## Result\n\nMeans over seeds, 95 % intervals over seeds and problems; arms of one tier "
         "are not told apart, corrected for the number of comparisons (Holm).\n\n"
-        + table(*_result_rows(study, results)),
+        + table(*_result_rows(arms, results)),
     ]
     if study.gains:
-        rows = [[f"{a} − {b}", *_gaps(results, a, b)] for a, b in study.gains]
+        pairs = sorted(study.gains, key=lambda gain: arms.index(gain[0]) if study.order_by else 0)
+        rows = [[f"{a} − {b}", *_gaps(results, a, b)] for a, b in pairs]
         parts.append("### Side by side\n\n" + table(["difference", *METRICS], rows))
     if study.claims:
         rows = list(_claim_rows(study.claims, results))
@@ -133,7 +138,7 @@ def page(study: Study, results: Results, name: str, discussion: str) -> str:
             + table(["claim", "difference", ""], rows)
         )
     parts += spending(
-        {arm: results.label.get(arm) for arm in study.arms}, results.costs, results.equal_budget
+        {arm: results.label.get(arm) for arm in arms}, results.costs, results.equal_budget
     )
     parts += [f"{PROSE[0]}\n{discussion.strip()}\n{PROSE[1]}"]
     parts += ["## Threats to validity\n\n" + "\n".join(f"- {threat}" for threat in study.threats)]
@@ -141,6 +146,21 @@ def page(study: Study, results: Results, name: str, discussion: str) -> str:
         left_out = [f"- {what}: {why}" for what, why in study.left_out.items()]
         parts += ["## Left out\n\n" + "\n".join(left_out)]
     return "\n\n".join(parts) + "\n"
+
+
+def in_order(study: Study, results: Results) -> list[str]:
+    """The arms as the study lists them, or by its `order_by`, the greatest first."""
+    if not study.order_by:
+        return list(study.arms)
+    if study.order_by not in results.table:
+        raise UserError(f"order_by={study.order_by}: no column of the report's table.csv")
+
+    def reached(arm: str) -> float:
+        label = results.label.get(arm)
+        found = results.table[study.order_by].get(label, NAN)
+        return found if found == found else -math.inf
+
+    return sorted(study.arms, key=reached, reverse=True)
 
 
 def _setting(study: Study, results: Results, finished: list[dict]) -> Iterator[str]:
@@ -157,14 +177,44 @@ def _commits(results: Results) -> list[str]:
     return sorted(results.runs["commit"].dropna().astype(str).unique())
 
 
-def _result_rows(study: Study, results: Results) -> tuple[list[str], list[list[str]]]:
+def _chosen(study: Study, results: Results, arms: Sequence[str]) -> list[str]:
+    """What each arm took of the study's `choice`, and what its short runs reached."""
+    choice = study.choice
+    if not choice:
+        return []
+    taken = {one["arm"]: _value(one, choice.key) for one in results.arms if not one["trial"]}
+    scores = {
+        (one["arm"], _value(one, choice.key)): one["score"]
+        for one in results.arms
+        if one["trial"] and one["score"] is not None
+    }
+    values = [f"{value:g}" for value in choice.values]
+    rows = []
+    for arm in arms:
+        reached = (scores.get((arm, value)) for value in values)
+        cells = ("–" if score is None else f"{score:.3f}" for score in reached)
+        rows.append([arm, taken.get(arm, "–"), *cells])
+    told = (
+        f"`{choice.key}` is the best of {len(values)} by pass@1 at the end of short runs "
+        f"(`{' '.join(choice.overrides)}`, seed {choice.seed}), each value's here:"
+    )
+    return [f"### Chosen\n\n{told}\n\n" + table(["arm", "chosen", *values], rows)]
+
+
+def _value(one: dict, key: str) -> str:
+    """What a run's overrides give a key last; – where they leave it alone."""
+    given = [each.partition("=")[2] for each in one["overrides"] if each.startswith(f"{key}=")]
+    return given[-1] if given else "–"
+
+
+def _result_rows(arms: Sequence[str], results: Results) -> tuple[list[str], list[list[str]]]:
     head = ["arm", "seeds"]
     for metric in METRICS:
         head += [metric, "tier"]
     rows = []
     bases = [label for label in results.table.index if str(label).startswith("base")]
     named = [(str(label), label) for label in bases]
-    named += [(arm, results.label.get(arm)) for arm in study.arms]
+    named += [(arm, results.label.get(arm)) for arm in arms]
     for name, label in named:
         if label not in results.table.index:
             rows.append([name, "0", *["–"] * (2 * len(METRICS))])
@@ -213,11 +263,10 @@ def main(given: Sequence[str]) -> int:
         options = arguments(Options, given)
         study, out = read(options.study), Path(options.out)
         results = Results(Path(options.folder))
+        text = page(study, results, study.name.removeprefix("study-"), _discussion(out))
     except (UserError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    name = study.name.removeprefix("study-")
-    text = page(study, results, name, _discussion(out))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
     print(out)

@@ -90,6 +90,32 @@ def test_of_a_study_run_in_part_the_page_says_so(study, tmp_path):
     assert "\n4 of the 6 runs finished, of commits abc.\n" in (tmp_path / "page.md").read_text()
 
 
+def test_what_was_chosen_and_the_order(study, tmp_path, capsys):
+    more = (
+        "order_by: pass@1\nchoice: {key: x.y, values: [0.1, 0.2], overrides: [steps=3], seed: 7}\n"
+    )
+    (tmp_path / "s.yaml").write_text(STUDY.replace(", weights_of: sft", "") + more)
+    folder = tmp_path / "study-s"
+    arms = json.loads((folder / "arms.json").read_text())
+    for one in arms:
+        one["overrides"] = ["x.y=0.5", "x.y=0.2"]
+    short = {"arm": "spo", "seed": 7, "trial": True, "run": "", "overrides": ["x.y=0.2"]}
+    arms += [short | {"status": "finished", "score": 0.25}]
+    arms += [short | {"status": "failed", "score": None, "overrides": ["x.y=0.1"]}]
+    (folder / "arms.json").write_text(json.dumps(arms))
+    table = pd.read_csv(folder / "report" / "table.csv")
+    table.loc[table["label"] == "spo x=1", "pass@1"] = 0.6
+    table.to_csv(folder / "report" / "table.csv", index=False)
+    assert main(study) == 0
+    page = (tmp_path / "page.md").read_text()
+    assert "| spo | 0.2 | – | 0.250 |\n| sft | 0.2 | – | – |" in page
+    rows = [line for line in page.splitlines() if line.startswith(("| spo | 3", "| sft | 3"))]
+    assert [row[2:5] for row in rows] == ["spo", "sft"]
+    (tmp_path / "s.yaml").write_text(STUDY + "order_by: pass@one\n")
+    assert main(study) == 2
+    assert "order_by=pass@one: no column" in capsys.readouterr().err
+
+
 def test_a_study_that_has_not_ended_is_one_line(study, tmp_path, capsys):
     (tmp_path / "study-s" / "arms.json").unlink()
     assert main(study) == 2
