@@ -123,7 +123,7 @@ scaling: $(READY) ## docs/scaling.md's tables and figure from a model of the loo
 bench: $(READY) ## every benchmark, and one page of them: bench/report.md (ARGS="--only train memory")
 	$(PY) -m experiments.benchmarks.every $(ARGS)
 
-gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## all that only a GPU can show, in nine minutes (ARGS=--small: a trial anywhere)
+gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## all that only a GPU can show, nine minutes at most (ARGS=--small: a trial anywhere)
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.gpu_check $(ARGS)
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay

@@ -24,7 +24,7 @@ Run a study: every arm on every seed, so many runs at a time, then the report.
   python -m experiments.studies.run study=NAME [jobs=N] [seeds=0,1] [arms=A,B] [plan=true]
                                     [KEY=VALUE ...]
 
-  study   a file of experiments/studies/ (mini, atlas), or FILE.yaml
+  study   a file of experiments/studies/ (mini, q0, offpolicy, atlas), or FILE.yaml
   jobs    runs at a time (default: one for each core)
   seeds   of the study's, only these
   arms    of the study's, only these, and those that they begin with
