@@ -48,7 +48,7 @@ def count(batch: Batch, share: float) -> int:
 class KLCovOptions(RatioOptions):
     """Options of KL-Cov."""
 
-    share: Share = 2e-4  # of the tokens, those with the greatest covariance
+    share: Share = 2e-3  # of the tokens, those with the greatest covariance
     kl_coef: NonNegativeFloat = 1.0  # of |log π − log μ| on them
 
 
@@ -74,6 +74,8 @@ class KLCov(Covariance):
 class ClipCovOptions(ClipOptions):
     """Options of Clip-Cov."""
 
+    clip_low: Share = 1.0  # 1: no bound below
+    clip_high: PositiveFloat = 1.0
     share: Share = 2e-4  # of the tokens, drawn from those with a covariance in the band
     cov_low: PositiveFloat = 1.0
     cov_high: PositiveFloat = 5.0

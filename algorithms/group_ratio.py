@@ -6,7 +6,7 @@ differ on stale ones (`train.sync_every`), and none has a KL to the reference.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
@@ -118,6 +118,10 @@ class REC(GroupRatio):
     Config = RECOptions
     config: RECOptions
 
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, anchored=not self.config.importance)
+
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
         c, advantages = self.config, batch.advantages
         ratio = log_ratio(logp.detach(), batch.behaviour_logp, batch.mask).exp()
@@ -144,8 +148,9 @@ class DPPOOptions(RatioOptions):
 class DPPO(GroupRatio):
     """Divergence PPO with the binary total variation (arXiv 2602.04879; prime-rl's loss).
 
-    −ρ A + quadratic_coef log² ρ, without the tokens whose probability has moved the advantage's way
-    by more than the threshold: π − μ, where PPO bounds π/μ.
+    −ρ A, without the tokens whose probability has moved the advantage's way by more than the
+    threshold: π − μ, where PPO bounds π/μ; and quadratic_coef log² ρ on all, which draws those
+    back.
     """
 
     Config = DPPOOptions
@@ -155,5 +160,5 @@ class DPPO(GroupRatio):
         d = log_ratio(logp, batch.behaviour_logp, batch.mask)
         moved = logp.detach().exp() - batch.behaviour_logp.masked_fill(~batch.mask, 0.0).exp()
         gone = moved * batch.advantages.sign() > self.config.threshold
-        loss = -d.exp() * batch.advantages + self.config.quadratic_coef * d.square()
-        return loss.masked_fill(gone, 0.0)
+        surrogate = -(d.exp() * batch.advantages).masked_fill(gone, 0.0)
+        return surrogate + self.config.quadratic_coef * d.square()

@@ -91,7 +91,8 @@ class RLOO(GroupReinforce):
     def needs(self) -> Needs:
         c = self.config
         with_kl = c.kl_coef > 0
-        return Needs(reference=with_kl, groups=True, behaviour=with_kl, max_lag=c.max_lag)
+        writers = {"behaviour": with_kl, "anchored": with_kl}
+        return Needs(reference=with_kl, groups=True, **writers, max_lag=c.max_lag)
 
     def advantages(self, batch: Batch) -> Tensor:
         rewards = batch.rewards
@@ -184,7 +185,7 @@ class TOPR(GroupReinforce):
 
     @property
     def needs(self) -> Needs:
-        return Needs(behaviour=True, off_policy=True)
+        return Needs(behaviour=True, anchored=True, off_policy=True)
 
     def prepare(self, batch: Batch) -> Batch:
         batch = super().prepare(batch)

@@ -17,6 +17,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
+from algorithms.lots import lots, places
 from algorithms.tensors import masked_sum
 
 if TYPE_CHECKING:
@@ -46,8 +47,11 @@ class Pairs(Algorithm):
     def pair(self, won: Tensor, lost: Tensor) -> Tensor:
         """Loss of a pair, elementwise, from both log-ratio sums."""
 
-    def group_losses(self, h: Tensor, rewards: Tensor, kept: Tensor) -> Tensor:
-        """(groups, size) each → (groups,): the mean over a prompt's pairs, 0 without any."""
+    def group_losses(self, h: Tensor, rewards: Tensor, kept: Tensor, lot: Tensor) -> Tensor:
+        """(groups, size) each → (groups,): the mean over a prompt's pairs, 0 without any.
+
+        `lot` is for an objective that has to settle ties.
+        """
         better = preferences(rewards, kept)
         losses = self.pair(h.unsqueeze(-1), h.unsqueeze(-2)).masked_fill(~better, 0.0)
         return losses.sum((-1, -2)) / better.sum((-1, -2)).clamp(min=1)
@@ -55,11 +59,12 @@ class Pairs(Algorithm):
     def prepare(self, batch: Batch) -> Batch:
         shape = (-1, batch.group_size)
         rewards, kept = batch.rewards.view(shape), batch.keep.view(shape)
+        lot = lots(batch.ref_logp, batch.mask).view(shape)
         prompts = preferences(rewards, kept).any(-1).any(-1).sum().clamp(min=1)
         start = log_ratio_sum(batch.policy_logp, batch).masked_fill(~batch.keep, 0.0)
         with torch.enable_grad():
             h = start.detach().requires_grad_(True)
-            value = self.group_losses(h.view(shape), rewards, kept).sum() / prompts
+            value = self.group_losses(h.view(shape), rewards, kept, lot).sum() / prompts
             (slopes,) = torch.autograd.grad(value, h)
         slopes = slopes.unsqueeze(-1).expand(batch.mask.shape)
         return replace(batch, weights=slopes, targets=value.detach().expand(len(start)))
@@ -156,16 +161,15 @@ class LiPO(Pairs):
     """LiPO-λ (Liu et al., arXiv 2402.01878): the logistic loss of a pair, weighed as in LambdaRank.
 
     Weights |2^ψ_i − 2^ψ_j| |1/log(1 + rank_i) − 1/log(1 + rank_j)|, ψ the rewards, rank 1 the
-    greatest h of the group; summed over a prompt's pairs.
+    greatest h of the group; summed over a prompt's pairs. Ranks are of all, each its own, and lots
+    settle ties: at the start every h is 0, and equal ranks would weigh every pair 0 for ever.
     """
 
     def pair(self, won: Tensor, lost: Tensor) -> Tensor:
         return torch.nn.functional.softplus(-self.config.beta * (won - lost))
 
-    def group_losses(self, h: Tensor, rewards: Tensor, kept: Tensor) -> Tensor:
-        fixed = h.detach()
-        ahead = (fixed.unsqueeze(-2) > fixed.unsqueeze(-1)) & kept.unsqueeze(-2)
-        discount = 1 / torch.log1p(1.0 + ahead.sum(-1).to(h.dtype))
+    def group_losses(self, h: Tensor, rewards: Tensor, kept: Tensor, lot: Tensor) -> Tensor:
+        discount = 1 / torch.log1p(1.0 + places(h.detach(), lot, kept).to(h.dtype))
         weight = 1.0
         for of_row in (2**rewards, discount):
             weight = weight * (of_row.unsqueeze(-1) - of_row.unsqueeze(-2)).abs()

@@ -1,7 +1,6 @@
 """GRPO and PPO on some of a prompt's responses: CPPO and PF-PPO.
 
-Which responses are alike in what decides is settled by a lot drawn from the response's own log-prob
-under its writer: as good as random, and the same however the batch is laid out.
+Between responses that are alike in what decides, a lot does (`lots.py`).
 """
 
 from __future__ import annotations
@@ -13,25 +12,19 @@ from pydantic import Field
 
 from algorithms.base import Batch, Needs
 from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.lots import lots, places
 from algorithms.ppo import PPO
-from algorithms.tensors import group_count, masked_sum
+from algorithms.tensors import group_count
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def lots(batch: Batch) -> Tensor:
-    """A number in [0, 1) for each response → (batch,)."""
-    return (masked_sum(batch.behaviour_logp, batch.mask) * 1e3).frac().abs()
-
-
 def place(key: Tensor, batch: Batch) -> Tensor:
-    """How many kept responses of the same group have a greater key → (batch,); lots settle ties."""
-    shape = (-1, batch.group_size)
-    k, lot, kept = key.view(shape), lots(batch).view(shape), batch.keep.view(shape)
-    mine, other = (k.unsqueeze(-1), lot.unsqueeze(-1)), (k.unsqueeze(-2), lot.unsqueeze(-2))
-    ahead = (other[0] > mine[0]) | ((other[0] == mine[0]) & (other[1] > mine[1]))
-    return (ahead & kept.unsqueeze(-2)).sum(-1).flatten()
+    """How many kept responses of the same group come before, by the greater key → (batch,)."""
+    lot = lots(batch.behaviour_logp, batch.mask)
+    rows = (of.view(-1, batch.group_size) for of in (key, lot, batch.keep))
+    return places(*rows).flatten()
 
 
 @dataclass
@@ -68,7 +61,8 @@ class PFPPO(PPO):
 
     @property
     def needs(self) -> Needs:
-        return replace(super().needs, groups=True)
+        # What the critic learns from, the group decides: not before the batch is prepared.
+        return replace(super().needs, groups=True, critic_apart=False)
 
     def prepare(self, batch: Batch) -> Batch:
         ends = (place(batch.rewards, batch) == 0) | (place(-batch.rewards, batch) == 0)

@@ -191,11 +191,12 @@ FRESH = {
     "cispo": {},
     "rec": {"scale_by_std": True},
     "rec importance": {"scale_by_std": True, "importance": True},
-    "dppo": {},
+    "dppo": {"scale_by_std": True},
     "bapo": {},
     "m2po": {},
     "kl_cov": {},
     "clip_cov": {"share": 0.0},
+    "asymre": {"delta_v": 0.0},
     "gspo": {"aggregate": "token_mean"},
     "chord": {"imitation_share": 0.0},
 }
@@ -204,7 +205,8 @@ FRESH = {
 @pytest.mark.parametrize("name", FRESH)
 def test_11_on_fresh_responses_they_share_one_gradient(name):
     case = raw(16)
-    grpo = pull(make("grpo", **TOKEN), case, given=fresh)[1]
+    scaled = {"scale_by_std": name != "asymre"}
+    grpo = pull(make("grpo", **TOKEN, **scaled), case, given=fresh)[1]
     got = pull(make(name.split()[0], **FRESH[name]), case, given=fresh)[1]
     if name != "gspo":
         same(got, grpo)
@@ -218,6 +220,37 @@ def test_12_of_one_token_gspo_is_grpo():
     gspo = make("gspo", clip_low=0.2, clip_high=0.2)
     for one, other in zip(pull(gspo, case), pull(make("grpo", kl_coef=0.0), case), strict=True):
         same(one, other)
+
+
+def test_12_of_one_token_apa_on_standardised_rewards_is_kimi():
+    tensors, lengths, rewards = raw(17)
+    one_group = {"keep": torch.arange(12) < GROUP}
+    nothing = torch.zeros_like(tensors["values"])  # the critic's
+    told = {**tensors, "values": nothing, "new_values": nothing}
+    case = (told, torch.ones_like(lengths), rewards)
+    group = rewards[:GROUP]
+    standard = rewards.clone()
+    standard[:GROUP] = (group - group.mean()) / (group.var(correction=0) + 1e-8).sqrt()
+    kimi = pull(make("kimi", tau=BETA), (*case[:2], standard), **one_group)[1]
+    same(pull(make("apa", beta=BETA, kl_coef=0.0), case, **one_group)[1], kimi, 2 / BETA)
+
+
+def test_a_critic_of_zeros_makes_ppo_reinforce_pp():
+    tensors, lengths, rewards = raw(18)
+    nothing = torch.zeros_like(tensors["values"])
+    case = ({**tensors, "values": nothing, "new_values": nothing}, lengths, rewards)
+    ppo, plain = (make(name, kl_coef=0.05) for name in ("ppo", "reinforce_pp"))
+    same(pull(ppo, case)[1], pull(plain, case)[1])
+
+
+def test_5_dro_with_the_groups_value_is_gvpo():
+    tensors, lengths, rewards = raw(7)
+    case = (tensors, lengths, rewards)
+    h = sums(case, "logp") - sums(case, "ref_logp")
+    value = (rewards - BETA * h).view(-1, GROUP).mean(-1).repeat_interleave(GROUP)
+    told = {**tensors, "new_values": value.unsqueeze(-1).expand_as(tensors["logp"]).clone()}
+    dro = pull(make("dro", beta=BETA), (told, lengths, rewards))[1]
+    same(dro, pull(make("gvpo", beta=BETA), case)[1], (GROUP - 1) / GROUP / BETA)
 
 
 def test_14_copg_anchored_in_the_writer_is_rebel():

@@ -23,6 +23,15 @@ from tests.algorithms.pulls import (
 )
 
 
+def test_lipo_learns_from_where_the_policy_is_the_reference():
+    tensors, lengths, _ = raw(20)
+    case = (tensors, lengths, torch.tensor([1.0, 0.0, 0.0, 1.0] * 3).double())
+    learnt = pull(make("lipo"), case, given=at_start)[1][:8]
+    live = (torch.arange(6) < lengths.unsqueeze(-1))[:8]
+    good = live & (case[2][:8] > 0).unsqueeze(-1)
+    assert (learnt[good] < 0).all() and (learnt[live & ~good] > 0).all()
+
+
 def test_lipo_weighs_dpos_pair_by_gain_and_rank():
     case = pair_case(13)
     h = (sums(case, "logp") - sums(case, "ref_logp")).view(-1, 2)[:4]
@@ -113,9 +122,12 @@ def test_dppo_drops_what_has_moved_too_far_in_probability():
     q = torch.tensor([0.5, 0.5, 0.5, 0.001, 0.45, 0.55], dtype=torch.float64)
     tensors["logp"], tensors["behaviour_logp"] = p.log().expand(12, 6), q.log().expand(12, 6)
     case = (tensors, torch.full_like(lengths, 6), rewards)
-    bad, good = (pull(make("dppo"), case)[1][:2] != 0).int().tolist()
+    pulled = pull(make("dppo", quadratic_coef=0.0), case)[1][:2]
+    bad, good = (pulled != 0).int().tolist()
     assert good == [0, 1, 1, 1, 1, 1]
     assert bad == [1, 1, 0, 1, 1, 1]
+    back = pull(make("dppo", quadratic_coef=0.5), case)[1][:2] - pulled
+    same(back, (p / q).log().expand(2, 6), 1 / 48)  # of all tokens, those that are gone too
 
 
 def test_topr_of_its_own_fresh_responses_is_reinforce_and_tapers_unlikely_failures():
@@ -139,7 +151,8 @@ def test_topr_leaves_out_failures_of_unknown_writers_and_takes_their_successes()
 def test_covariance_shares_of_nothing_are_what_they_add_to():
     case, wide = raw(26), {"clip_low": 0.999, "clip_high": 1e9}
     same(pull(make("kl_cov", share=0.0), case)[1], pull(make("grpo", **{**TOKEN, **wide}), case)[1])
-    same(pull(make("clip_cov", share=0.0), case)[1], pull(make("grpo", **TOKEN), case)[1])
+    narrow = make("clip_cov", share=0.0, clip_low=0.2, clip_high=0.2)
+    same(pull(narrow, case)[1], pull(make("grpo", **TOKEN), case)[1])
 
 
 def test_covariances_pick_the_tokens_that_cost_most_entropy():

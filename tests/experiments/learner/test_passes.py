@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from algorithms.critics import APA, VAPO, APAOptions, VAPOOptions
+import algorithms
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from algorithms.squared_group import SquaredGroup, SquaredGroupOptions
@@ -14,10 +14,10 @@ BY_GROUP = {
     "squared_group": SquaredGroup(SquaredGroupOptions(), 1.0),
 }
 CRITICS = {
-    "ppo": PPO(PPOConfig(lam=0.9), 1.0),
-    "apa": APA(APAOptions(), 1.0),
-    "vapo": VAPO(VAPOOptions(), 1.0),
-}
+    name: algorithm
+    for name in algorithms.names()
+    if (algorithm := algorithms.make(name)).needs.critic_apart and not algorithm.needs.average
+} | {"ppo": PPO(PPOConfig(lam=0.9), 1.0)}
 
 
 def passes(learner, monkeypatch):
@@ -88,6 +88,21 @@ def test_with_several_steps_it_learns_apart_from_the_policy_too(tiny, name, opti
     together = learner_of(tiny, CRITICS[name], **options)
     together.critic_alone = False
     same(found, steps(together, samples))
+
+
+WITH_CRITIC = [name for name in algorithms.names() if algorithms.make(name).needs.critic != "none"]
+
+
+@pytest.mark.parametrize("name", WITH_CRITIC)
+def test_groups_that_micro_batches_part_teach_what_whole_ones_do(tiny, name):
+    samples = samples_from(tiny, REWARDS)
+    algorithm = algorithms.make(name)
+    parted, whole = (
+        learner_of(tiny, algorithm, micro_batch=rows).update(samples, GROUP, None)
+        for rows in (3, 64)
+    )
+    for key in ("loss", "grad_norm", "critic_grad_norm"):
+        assert parted[key] == pytest.approx(whole[key], rel=1e-5)
 
 
 def test_old_values_need_no_logits(tiny, monkeypatch):
