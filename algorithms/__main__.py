@@ -50,6 +50,7 @@ def needs(n: Needs) -> str:
         "a forward pass before the update": n.policy,
         f"soft value of the prompt ({n.initial_value})": n.initial_value != "none",
         "gradient of the entropy": n.entropy_graph,
+        f"train.{n.share}": n.share != "",
     }
     return ", ".join(word for word, wanted in given.items() if wanted) or "nothing"
 

@@ -42,6 +42,7 @@ class Needs:
     behaviour: bool = False  # behaviour_logp of every token
     anchored: bool = False  # behaviour_logp is in no ratio that could be corrected
     off_policy: bool = False  # learns rightly from responses of any writer, the data set's too
+    share: str = ""  # of train: "offline_share" or "replay_share", what it is made to mix in
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
     by_group: bool = False  # prepare takes each whole group for itself, and drops no row
     best_reward: bool = False  # the best reward of the task is a success, and there is none above

@@ -1,8 +1,7 @@
 """Demonstrations among a policy's own responses: LUFFY, CHORD and SRFT.
 
 A demonstration is an accepted program of the data set (`train.offline_share`); those that failed
-are left out. Nobody knows their writer's log-probs: none of the three asks for them. Without
-demonstrations each is what its paper adds them to.
+are left out. Nobody knows their writer's log-probs: none of the three asks for them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ class OfflineMix(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, behaviour=True, off_policy=True, best_reward=True)
+        return Needs(
+            groups=True, behaviour=True, off_policy=True, share="offline_share", best_reward=True
+        )
 
     def prepare(self, batch: Batch) -> Batch:
         return replace(
@@ -148,7 +149,7 @@ class SRFT(OfflineMix):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, off_policy=True, best_reward=True, max_lag=self.config.max_lag)
+        return replace(super().needs, behaviour=False, max_lag=self.config.max_lag)
 
     def prepare(self, batch: Batch) -> Batch:
         batch = super().prepare(batch)

@@ -73,7 +73,8 @@ class PKPO(PassAtK):
     """Pass-at-k policy optimisation (Walder and Karkhanis, arXiv 2505.15201), leave-one-out − 1.
 
     An accepted response has C(n − c, k − 1) / C(n, k), how often it is the only one that is right,
-    the others 0: the paper's estimator of least variance. Where k = 1 that is REINFORCE on R/n.
+    the others 0: the paper's estimator of least variance. Where k = 1 that is REINFORCE on R/n. The
+    paper sums these over a prompt's responses; the mean over them here is 1/n of that.
     """
 
     def advantages(self, batch: Batch) -> Tensor:

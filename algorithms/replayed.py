@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import NonNegativeFloat
 
 from algorithms import lazy_torch as torch
-from algorithms.base import Batch
+from algorithms.base import Batch, Needs
 from algorithms.group_ratio import ClipOptions, GroupRatio
 from algorithms.grpo import group_advantages
 from algorithms.tensors import clipped_terms
@@ -30,11 +30,16 @@ class RePO(GroupRatio):
     """Replay-enhanced policy optimisation (Li et al., arXiv 2506.09340, and its code).
 
     GRPO's clipped surrogate over all of a group (`train.replay_share`), without a KL, as the
-    code's script has it; the ratio of a replayed response is to the policy that wrote it.
+    code's script has it; the ratio of a replayed response is to the policy that wrote it. One
+    alone of its kind in a group has nothing to be compared with, and an advantage of 0.
     """
 
     Config = RePOOptions
     config: RePOOptions
+
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, share="replay_share")
 
     def advantages(self, batch: Batch) -> Tensor:
         c, fresh = self.config, batch.fresh

@@ -33,7 +33,7 @@ class SFT(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(off_policy=True, best_reward=True)
+        return Needs(off_policy=True, share="offline_share", best_reward=True)
 
     def prepare(self, batch: Batch) -> Batch:
         return replace(batch, keep=batch.keep & (batch.rewards >= self.reward_high))

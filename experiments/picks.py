@@ -4,9 +4,13 @@ once, before anything is recorded."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from experiments.config import RunConfig
 from experiments.engines.installed import RELEASE, installed
+
+if TYPE_CHECKING:
+    from algorithms.base import Needs
 
 # device → (task.max_prompt_tokens, task.max_response_tokens, model.dtype)
 PICKS = {"cuda": (2048, 1024, "bfloat16"), "cpu": (1024, 256, "float32")}
@@ -54,6 +58,16 @@ def _critic_alone(config: RunConfig) -> str:
     return (
         f"; algo.critic_warmup={warmup} of steps={config.steps}: the critic learns alone in all of "
         "them, the policy stays as it is; lower it"
+    )
+
+
+def without_its_share(config: RunConfig, needs: Needs) -> str | None:
+    """Said of an objective that is made to mix rows in where there are none."""
+    if config.replay.frozen or not needs.share or getattr(config.train, needs.share):
+        return None
+    return (
+        f"algo={config.algo.name} with train.{needs.share}=0: its batches have nothing of what it "
+        "is made to mix in, so that it is another objective; give a share"
     )
 
 

@@ -28,7 +28,7 @@ from experiments.evaluation.divergence import kl_to_base
 from experiments.evaluation.evaluate import evaluate, pass_at_each
 from experiments.learner import models
 from experiments.learner.weights import weights_version
-from experiments.picks import dropped, in_a_line, pick
+from experiments.picks import dropped, in_a_line, pick, without_its_share
 from experiments.resume import check_same
 from experiments.runs import checkpoints
 from experiments.runs.interrupts import catch, held
@@ -80,6 +80,8 @@ def train(
             display.say(in_a_line(config, device))
             if left_out := dropped(given, config):
                 display.say(left_out)
+            if missing := without_its_share(config, parts.learner.algorithm.needs):
+                display.say(missing)
             display.say(f"problems: {parts.problems}")
             display.say(f"sandbox: {parts.sandbox.name} ({parts.sandbox.strength})")
             if state:

@@ -39,4 +39,5 @@ def test_what_is_listed():
     assert needs == "writer's log-probs, reference, critic (separate)"
     assert data == "its own, of any age"
     assert "lam=1.0" in options.split()
-    assert rows["sft"][3:5] == ("nothing", "its own, of any age, and the data set's programs")
+    theirs = "its own, of any age, and the data set's programs"
+    assert rows["sft"][3:5] == ("train.offline_share", theirs)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from algorithms import make
 from experiments.engines.installed import RELEASE
-from experiments.picks import dropped, in_a_line, pick
+from experiments.picks import dropped, in_a_line, pick, without_its_share
 from tests.experiments.compose import config
 
 
@@ -52,6 +53,15 @@ def test_a_pretrained_model_is_trained_gently():
     assert config("task=taco", "algo=ppo").algo.critic_rate == 1e-5
     assert config("algo=ppo", "algo.learning_rate=1e-4").algo.critic_rate == 1e-4
     assert config("algo=ppo", "algo.critic_learning_rate=1e-6").algo.critic_rate == 1e-6
+
+
+def test_what_an_objective_is_made_to_mix_in_is_missed():
+    for name, share in (("luffy", "offline"), ("sft", "offline"), ("repo", "replay")):
+        needs = make(name).needs
+        assert f"train.{share}_share=0" in without_its_share(config(f"algo={name}"), needs)
+        given = config(f"algo={name}", f"train.{share}_share=0.5")
+        assert without_its_share(given, needs) is None
+    assert without_its_share(config("algo=spo"), make("spo").needs) is None
 
 
 def test_a_run_whose_policy_never_learns_is_said_to_be_one():
