@@ -31,6 +31,7 @@ from experiments.learner.weights import weights_version
 from experiments.picks import dropped, in_a_line, pick, without_its_share
 from experiments.resume import check_same
 from experiments.runs import checkpoints
+from experiments.runs.files import named
 from experiments.runs.interrupts import catch, held
 from experiments.runs.loggers import Loggers, open_loggers
 from experiments.runs.progress import Display
@@ -73,7 +74,7 @@ def train(
     if state:
         check_same(state["config"], asdict(config), f"{folder}: its checkpoint")
         _check_steps(config.steps, place.step, f"{folder}: its checkpoint")
-    records = Records(config, folder, place.recorded)
+    records = Records(config, folder, place.recorded, state["folder"] if state else None)
     kept.cut(records.folder, place.step)
     try:
         with build(config, records, ranks) as parts, display:
@@ -86,7 +87,7 @@ def train(
             display.say(f"sandbox: {parts.sandbox.name} ({parts.sandbox.strength})")
             if state:
                 check_base(records.info, state["base"])
-                restore(parts, place.progress, state["folder"], state["tables"])
+                restore(parts, place.progress, named(state["folder"]), state["tables"])
                 display.pass_at = state["pass_at"]
                 display.say(f"going on after step {place.step} in {records.folder}")
             del state

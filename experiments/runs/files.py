@@ -30,6 +30,11 @@ def whole(path: Path) -> Iterator[Path]:
         raise
 
 
+def named(path: Path) -> Path:
+    """What a hidden one, which another was about to replace, is called again."""
+    return path.with_name(path.name.removeprefix(".").removesuffix(BEFORE))
+
+
 def sync(path: Path) -> None:
     """Onto the disk, so that a file is whole after a power cut too."""
     handle = os.open(path, os.O_RDONLY)

@@ -30,7 +30,7 @@ from omegaconf import OmegaConf
 
 from experiments.config import RunConfig
 from experiments.errors import UserError, one_line
-from experiments.runs.files import BEFORE, lock, sync, whole
+from experiments.runs.files import BEFORE, lock, named, sync, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,8 +43,15 @@ RESERVED = 2048  # bytes at the end of run.json: more than a last word takes
 class Records:
     """Writes one run folder; `finish` gives the last word on how the run ended."""
 
-    def __init__(self, config: RunConfig, folder: Path | None = None, recorded: int = 0) -> None:
-        """A new folder; or `folder`, of a run that goes on after its first `recorded` rows.
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: Path | None = None,
+        recorded: int = 0,
+        taken: Path | None = None,
+    ) -> None:
+        """A new folder; or `folder`, of a run that goes on after its first `recorded` rows from
+        `taken`, which is called `named(taken)` from then on.
 
         Raises UserError where that run is still going on, or lacks rows.
         """
@@ -76,7 +83,7 @@ class Records:
         self._evals = self.folder / "evals.parquet"
         try:
             if folder:
-                self._go_on(recorded)
+                self._go_on(recorded, taken)
             with whole(self.folder / "config.yaml") as file:
                 file.write_text(OmegaConf.to_yaml(asdict(config)))
             self.describe()
@@ -88,7 +95,7 @@ class Records:
                 shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
-    def _go_on(self, recorded: int) -> None:
+    def _go_on(self, recorded: int, taken: Path | None) -> None:
         """Cut what came after the checkpoint; say in run.json where the run went on, and how."""
         before = json.loads((self.folder / "run.json").read_text())
         now = {key: self.info[key] for key in ("started", "commit", "versions", "hardware")}
@@ -101,9 +108,10 @@ class Records:
             if int(part.stem.removeprefix("step-")) > recorded:
                 part.unlink()
         for hidden in self.folder.glob("checkpoints/.*"):
-            named = hidden.with_name(hidden.name.removeprefix(".").removesuffix(BEFORE))
-            if hidden.name.endswith(BEFORE) and not named.exists():
-                hidden.replace(named)  # killed between the two renames of `checkpoint`
+            place = named(hidden)
+            if hidden.name.endswith(BEFORE) and (hidden == taken or not place.exists()):
+                shutil.rmtree(place, ignore_errors=True)  # damaged, or it would have been taken
+                hidden.replace(place)  # killed between the two renames of `checkpoint`
         for unfinished in self.folder.glob("checkpoints/.*"):
             shutil.rmtree(unfinished, ignore_errors=True)
         self._adopt_checkpoints()

@@ -18,9 +18,11 @@ def interval(row: Mapping[str, float], mean: str, low: str, high: str) -> str:
 
 
 def signed(found: tuple[float, float, float] | None, digits: int = 3) -> str:
-    """A difference and its interval."""
+    """A difference and its interval, where there is one: a single seed has none."""
     if found is None or found[0] != found[0]:
         return "–"
+    if found[1] != found[1]:
+        return f"{found[0]:+.{digits}f}".replace("-", "−")
     text = f"{found[0]:+.{digits}f} [{found[1]:+.{digits}f}, {found[2]:+.{digits}f}]"
     return text.replace("-", "−")
 

@@ -234,6 +234,19 @@ def test_a_checkpoint_whose_place_was_being_taken_is_found_and_what_a_kill_left_
     assert "step-1" not in left
 
 
+def test_a_checkpoint_that_another_was_to_replace_stands_in_for_a_damaged_one(
+    undisturbed, tmp_path
+):
+    folder = begin(tmp_path, *CASES["grpo"], "steps=4").folder
+    last = folder / "checkpoints" / "final"
+    shutil.copytree(last, last.with_name(".final-before"))
+    for damaged in (last, *last.parent.glob("step-*")):
+        (damaged / "state.pt").write_bytes(b"")
+    assert go_on(folder, "steps=6").status == "finished"
+    assert [one["step"] for one in resumed(folder)] == [4]
+    assert_same(folder, undisturbed("grpo")[0])
+
+
 def resumed(folder):
     return json.loads((folder / "run.json").read_text())["resumed"]
 
