@@ -107,9 +107,7 @@ class RLOO(GroupReinforce):
 class OPMDOptions(GroupOptions):
     """Options of OPMD."""
 
-    tau: PositiveFloat = (
-        1.0  # of the KL to the writer, which its first-order form leaves as 1/(1+τ)
-    )
+    tau: PositiveFloat = 1.0  # of the KL to the writer, of which the first order leaves 1/(1+τ)
     baseline: Literal["mean", "log_mean_exp"] = "mean"  # of the group: Rm, or τ log mean e^{R/τ}
 
 
