@@ -238,7 +238,7 @@ def _claim_rows(claims: Sequence[Claim], results: Results) -> Iterator[list[str]
     for claim in claims:
         found = results.difference(claim.a, claim.b, claim.metric)
         if found is None or found[1] != found[1]:
-            yield [claim.says, signed(found), "not decided"]
+            yield [claim.says, f"{claim.metric}: {signed(found)}", "not decided"]
             continue
         low, high = found[1:]
         if claim.metric in LESS:
