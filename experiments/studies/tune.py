@@ -1,6 +1,6 @@
 """Tune one algorithm as every other: as many trials, of as many steps, by the same sampler.
 
-    python -m experiments.studies.tune study=mini algo=spo trials=12
+    python -m experiments.studies.tune study=mini algo=spo trials=8
 
 A trial is a run on the validation split. Optuna's TPE sampler proposes its values; what it proposed
 is in SQLite before the run begins, and a trial that was going on when this was killed is taken up

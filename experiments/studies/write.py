@@ -2,8 +2,8 @@
 
     python -m experiments.studies.write study=mini folder=outputs/study-mini out=docs/study-mini.md
 
-Nothing in it is typed by hand but what stands between the two marks of PROSE, which is kept where
-the file is there already.
+A figure of the same name, .svg, stands beside the page. Nothing in either is typed by hand but what
+stands between the two marks of PROSE, which is kept where the file is there already.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from envs.typed import arguments
 from experiments.errors import UserError
 from experiments.studies.cells import interval, signed, table
+from experiments.studies.figure import forest, save
 from experiments.studies.spending import spending
 from experiments.studies.study import Claim, Study, read
 
@@ -111,8 +112,8 @@ TAKEN = {
 _TABLES = ("table", "differences", "tiers", "runs", "costs", "equal_budget")
 
 
-def page(study: Study, results: Results, name: str, discussion: str) -> str:
-    """The whole page."""
+def page(study: Study, results: Results, name: str, figure: str, discussion: str) -> str:
+    """The whole page; `figure` is its picture's file name."""
     finished = [one for one in results.arms if one["status"] == "finished" and not one["trial"]]
     arms = in_order(study, results)
     parts = [
@@ -124,6 +125,7 @@ def page(study: Study, results: Results, name: str, discussion: str) -> str:
         *_chosen(study, results, arms),
         "## Result\n\nMeans over seeds, 95 % intervals over seeds and problems; arms of one tier "
         "are not told apart, corrected for the number of comparisons (Holm).\n\n"
+        f"![{', '.join(METRICS)} of each arm, with its interval]({figure})\n\n"
         + table(*_result_rows(arms, results)),
     ]
     if study.gains:
@@ -212,10 +214,7 @@ def _result_rows(arms: Sequence[str], results: Results) -> tuple[list[str], list
     for metric in METRICS:
         head += [metric, "tier"]
     rows = []
-    bases = [label for label in results.table.index if str(label).startswith("base")]
-    named = [(str(label), label) for label in bases]
-    named += [(arm, results.label.get(arm)) for arm in arms]
-    for name, label in named:
+    for name, label in _named(arms, results):
         if label not in results.table.index:
             rows.append([name, "0", *["–"] * (2 * len(METRICS))])
             continue
@@ -228,6 +227,12 @@ def _result_rows(arms: Sequence[str], results: Results) -> tuple[list[str], list
             ]
         rows.append(cells)
     return head, rows
+
+
+def _named(arms: Sequence[str], results: Results) -> list[tuple[str, str | None]]:
+    """What each row of the results is called, and its label in the report: bases, then arms."""
+    bases = [str(label) for label in results.table.index if str(label).startswith("base")]
+    return [*((label, label) for label in bases), *((arm, results.label.get(arm)) for arm in arms)]
 
 
 def _gaps(results: Results, a: str, b: str) -> list[str]:
@@ -263,13 +268,20 @@ def main(given: Sequence[str]) -> int:
         options = arguments(Options, given)
         study, out = read(options.study), Path(options.out)
         results = Results(Path(options.folder))
-        text = page(study, results, study.name.removeprefix("study-"), _discussion(out))
+        figure, name = out.with_suffix(".svg"), study.name.removeprefix("study-")
+        text = page(study, results, name, figure.name, _discussion(out))
     except (UserError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
-    print(out)
+    rows = [
+        (called, dict(results.table.loc[label]))
+        for called, label in _named(in_order(study, results), results)
+        if label in results.table.index
+    ]
+    save(forest(rows, METRICS), figure)
+    print(out, figure, sep="\n")
     return 0
 
 

@@ -65,6 +65,7 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert main(study) == 0
     page = (tmp_path / "page.md").read_text()
     assert "| spo | 3 | 0.500 [0.400, 0.600] | 1 | 0.700 [0.600, 0.800] | 1 |" in page
+    assert "(page.svg)" in page and ">spo</text>" in (tmp_path / "page.svg").read_text()
     assert "| SPO above SFT | pass@1: +0.100 [+0.020, +0.200] | **held** |" in page
     assert "| SPO costs little | pass@10: +0.000 [−0.060, +0.100] | **not decided** |" in page
     faster = next(line for line in page.splitlines() if "SPO is faster" in line)
