@@ -16,7 +16,7 @@ from experiments.learner.learner import Learner
 from experiments.learner.scoring import Tokens
 from experiments.learner.weights import copy_weights, plain_weights, weights_version
 from experiments.runs.ledger import Ledger
-from tests.experiments.learner.test_learner import GROUP, REWARDS, samples_from
+from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 SPO_GROUP = SPO(SPOConfig(learning_rate=1e-2), 1.0)
 LORA = ModelConfig(adapter="lora", adapter_rank=4)

@@ -9,7 +9,7 @@ import algorithms
 from experiments.compose import config_of
 from experiments.errors import UserError
 from experiments.learner.average import MovingAverage
-from tests.experiments.learner.test_learner import GROUP, REWARDS, learner_of, samples_from
+from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 
 def test_it_is_the_mean_of_all_steps_with_falling_weights():

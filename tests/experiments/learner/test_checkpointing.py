@@ -11,7 +11,7 @@ from experiments.errors import UserError
 from experiments.learner.adapters import adapted
 from experiments.learner.checkpointing import checkpoint_activations
 from experiments.learner.scoring import Critic, score
-from tests.experiments.learner.test_learner import (
+from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,
     REWARDS,

@@ -1,64 +1,26 @@
 """One optimiser step: what is allocated, and that cutting the batch changes nothing."""
 
 import copy
-import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-import algorithms
 from algorithms.grpo import GRPO, GRPOConfig
-from algorithms.ppo import PPO, PPOConfig
-from algorithms.spo import SPO, SPOConfig
-from envs.problem import Judgement, Problem, Verdict
 from experiments.config import TrainConfig
-from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
 from experiments.learner.assemble import micro_batches, narrow, pack
-from experiments.learner.learner import Learner
 from experiments.learner.models import frozen_copy
 from experiments.learner.optimiser import learning_rate_factor
 from experiments.learner.weights import weights_version
-from experiments.runs.ledger import Ledger
-from experiments.samples.sample import Origin, PromptedProblem, Sample
-
-ALGORITHMS = {
-    "spo": SPO(SPOConfig(q0="group"), 1.0),
-    "ppo-separate": PPO(PPOConfig(), 1.0),
-    "ppo-shared": PPO(PPOConfig(critic="shared", entropy_coef=0.01), 1.0),
-    "ppo-ewma": algorithms.make("ppo_ewma"),
-    "grpo": GRPO(GRPOConfig(), 1.0),
-    "grpo-drop": GRPO(GRPOConfig(zero_variance="drop", aggregate="token_mean"), 1.0),
-}
-GROUP = 4
-
-
-def samples_from(model, rewards, max_tokens=6):
-    """Groups of fresh responses with the given rewards."""
-    prompts = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
-    engine = HFEngine(model, {1}, 0, 64)
-    groups = engine.generate(prompts, [range(GROUP)] * 3, Sampling(max_tokens))
-    samples = []
-    for row, (prompt, group) in enumerate(zip(prompts, groups, strict=True)):
-        prompted = PromptedProblem(Problem(f"p{row}", "", (), ()), tuple(prompt))
-        for completion in group:
-            reward = rewards[len(samples)]
-            verdict = Verdict.ACCEPTED if reward else Verdict.WRONG_ANSWER
-            judged = Judgement(verdict, 0, 1, 1, "")
-            c = completion
-            origin = Origin("policy", "run", 1, c.version)
-            samples.append(Sample(prompted, c.tokens, c.logps, judged, reward, c.truncated, origin))
-    return samples
-
-
-REWARDS = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
-
-
-def learner_of(model, algorithm, **options):
-    config = TrainConfig(warmup_steps=0, **options)
-    return Learner(copy.deepcopy(model), 0, algorithm, config, 10, Ledger())
+from tests.experiments.learner.learning import (
+    ALGORITHMS,
+    GROUP,
+    REWARDS,
+    learner_of,
+    samples_from,
+)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -262,146 +224,3 @@ def test_learning_rate_schedules():
     assert factors() == [0.5, 1.0, 1.0, 1.0, 1.0]
     assert factors(schedule="linear") == [0.5, 1.0, 1.0, 0.5, 0.0]
     assert factors(schedule="cosine") == [0.5, 1.0, 1.0, 0.5, 0.0]
-
-
-def shifted(samples, nats):
-    """The samples as an engine would tell them that is off by so much on every token."""
-    return [replace(s, logps=tuple(logp + nats for logp in s.logps)) for s in samples]
-
-
-CORRECTED = ("truncated", "masked", "sequence_mask", "decoupled")
-
-
-@pytest.mark.parametrize("kind", CORRECTED)
-def test_a_correction_of_nothing_changes_nothing(tiny, kind):
-    samples = samples_from(tiny, REWARDS)
-    gradients = []
-    for correction in ("none", kind):
-        learner = learner_of(tiny, ALGORITHMS["grpo"], correction=correction)
-        metrics = learner.update(samples, GROUP, None)
-        gradients.append([p.grad for p in learner.model.parameters()])
-        assert metrics.get("correction/weight_mean", 1.0) == pytest.approx(1.0, abs=1e-5)
-        assert metrics["ess"] == pytest.approx(1.0, abs=1e-6)
-        assert metrics["kl_writer"] == pytest.approx(0.0, abs=1e-6)
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
-
-
-UP = math.exp(0.5)
-
-
-@pytest.mark.parametrize("name", ["grpo", "ppo-separate"])
-@pytest.mark.parametrize(
-    ("options", "weight", "cut"),
-    [
-        ({"correction": "truncated"}, UP, 0.0),
-        ({"correction": "truncated", "correction_high": 1.2}, 1.2, 1.0),
-        ({"correction": "decoupled"}, UP, 0.0),
-        ({"correction": "masked"}, UP, 0.0),
-        ({"correction": "masked", "correction_high": 1.2}, 0.0, 1.0),
-        ({"correction": "sequence_mask", "correction_high": 1.7}, UP, 0.0),
-        ({"correction": "sequence_mask"}, 0.0, 1.0),
-    ],
-)
-def test_a_corrected_ratio_is_one_at_the_start_and_weighs_the_difference(
-    tiny, name, options, weight, cut
-):
-    told = shifted(samples_from(tiny, REWARDS), -0.5)  # π/μ = e^0.5 on every token
-    metrics = learner_of(tiny, ALGORITHMS[name], **options).update(told, GROUP, None)
-    assert metrics["clip_share"] == 0
-    assert metrics["correction/weight_mean"] == pytest.approx(weight, abs=1e-4)
-    assert metrics["correction/cut_share"] == cut
-
-
-def test_what_the_policy_differs_by_from_its_writer_is_measured(tiny):
-    samples = samples_from(tiny, REWARDS)
-    told = [*shifted(samples[:4], -0.5), *samples[4:]]
-    metrics = learner_of(tiny, ALGORITHMS["grpo"]).update(told, GROUP, None)
-    assert metrics["clip_share"] > 0
-    n, far = sum(len(s.tokens) for s in samples), sum(len(s.tokens) for s in samples[:4])
-    ess = (far * UP + n - far) ** 2 / (n * (far * UP**2 + n - far))
-    assert metrics["ess"] == pytest.approx(ess, abs=1e-4)
-    assert metrics["kl_writer"] == pytest.approx(far * (UP * 0.5 - UP + 1) / 12, abs=1e-4)
-
-
-@pytest.mark.parametrize("behaviour", ["reference", "recomputed"])
-def test_log_probs_that_nobody_told_are_taken_from_whom_one_asks(tiny, behaviour):
-    samples = samples_from(tiny, REWARDS)
-    learner = learner_of(tiny, ALGORITHMS["grpo"], behaviour=behaviour, correction="decoupled")
-    learner.update(samples, GROUP, None)
-    samples[1] = replace(samples[1], logps=None)
-    tokens, batch, _ = learner._assemble(samples, GROUP)
-    model = {"reference": learner.ref_logp, "recomputed": learner.logp}[behaviour](tokens)
-    assert torch.equal(batch.writer_logp[1], model[1])
-    assert (batch.correction[1][batch.mask[1]] == 1).all() == (behaviour == "recomputed")
-    told = torch.tensor(samples[0].logps)
-    assert torch.equal(batch.writer_logp[0, : len(told)], told)
-
-
-def watch(learner, monkeypatch):
-    """What the loss is given, one batch for each optimiser step."""
-    given, loss = [], learner.algorithm.loss
-    spied = copy.copy(learner.algorithm)
-    monkeypatch.setattr(learner, "algorithm", spied)
-    monkeypatch.setattr(
-        spied, "loss", lambda output, batch: (given.append(batch), loss(output, batch))[1]
-    )
-    return given
-
-
-@pytest.mark.parametrize("name", ["grpo", "grpo-drop", "spo"])
-def test_a_second_pass_is_the_same_batch_again(tiny, name):
-    """Where no old values are kept, also with a soft value that is of the present policy."""
-    samples = samples_from(tiny, REWARDS)
-    twice, passes = learner_of(tiny, ALGORITHMS[name]), learner_of(tiny, ALGORITHMS[name], epochs=2)
-    for _ in range(2):
-        twice.update(samples, GROUP, None)
-    metrics = passes.update(samples, GROUP, None)
-    for one, other in zip(twice.model.parameters(), passes.model.parameters(), strict=True):
-        assert torch.equal(one, other)
-    assert (passes.batches, weights_version(passes.model)) == (1, 2)
-    once = learner_of(tiny, ALGORITHMS[name]).update(samples, GROUP, None)
-    assert metrics["kept_share"] == once["kept_share"]
-
-
-def test_ppos_old_policy_and_old_values_are_those_before_the_first_step(tiny, monkeypatch):
-    samples = samples_from(tiny, REWARDS)
-    whole = watch(learner := learner_of(tiny, ALGORITHMS["ppo-separate"]), monkeypatch)
-    learner.update(samples, GROUP, None)
-    parts = watch(
-        learner := learner_of(tiny, ALGORITHMS["ppo-separate"], minibatches=3, epochs=2),
-        monkeypatch,
-    )
-    metrics = learner.update(samples, GROUP, None)
-    assert len(parts) == 6
-    assert metrics["clip_share"] > 0
-    for name in ("behaviour_logp", "values", "advantages", "returns"):
-        before = sorted(getattr(whole[0], name)[whole[0].mask].tolist())
-        for epoch in (parts[:3], parts[3:]):
-            used = sorted(x for part in epoch for x in getattr(part, name)[part.mask].tolist())
-            assert used == pytest.approx(before, abs=1e-6), name
-
-
-def test_a_step_takes_whole_groups_in_an_order_of_its_own(tiny, monkeypatch):
-    samples = samples_from(tiny, REWARDS)
-    orders = []
-    for seed in (0, 0, 1, 2, 3):
-        learner = learner_of(tiny, ALGORITHMS["grpo"], minibatches=2, epochs=3)
-        learner.seed, taken = seed, []
-        orders.append(taken)
-        tokens, batch, _ = learner._assemble(samples, GROUP)
-        for rows, part in learner._mini_batches(tokens, batch):
-            assert len(rows) == len(part.mask)
-            assert part.sequence_share == part.token_share == 1
-            assert rows.view(-1, GROUP).diff(dim=1).eq(1).all()
-            assert rows.view(-1, GROUP)[:, 0].remainder(GROUP).eq(0).all()
-            taken.append(rows.tolist())
-        for epoch in range(3):
-            step = taken[2 * epoch : 2 * epoch + 2]
-            assert [len(rows) for rows in step] == [8, 4]
-            assert sorted(row for rows in step for row in rows) == list(range(12))
-    assert orders[0] == orders[1]
-    assert any(other != orders[0] for other in orders[2:])
-    learner = learner_of(tiny, ALGORITHMS["grpo"], minibatches=9)
-    learner.update(samples, GROUP, None)
-    assert weights_version(learner.model) == 3  # as many steps as there are groups

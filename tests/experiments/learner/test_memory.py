@@ -38,7 +38,7 @@ from experiments.learner.memory import (
 from experiments.learner.scoring import Tokens, response_hidden
 from experiments.runs.ledger import Ledger
 from experiments.samples.reference_rewards import AHEAD
-from tests.experiments.learner.test_learner import GROUP, REWARDS, samples_from
+from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 ALGORITHMS = {
     "spo": SPO(SPOConfig(q0="group"), 1.0),

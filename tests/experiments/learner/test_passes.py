@@ -7,7 +7,7 @@ import algorithms
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from algorithms.squared_group import SquaredGroup, SquaredGroupOptions
-from tests.experiments.learner.test_learner import GROUP, REWARDS, learner_of, samples_from
+from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 BY_GROUP = {
     "spo": SPO(SPOConfig(), 1.0),

@@ -12,7 +12,7 @@ from experiments.learner.learner import Learner
 from experiments.learner.models import frozen_copy
 from experiments.runs import checkpoints
 from experiments.runs.ledger import Ledger
-from tests.experiments.learner.test_learner import GROUP, REWARDS, samples_from
+from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 
 def parts(model):

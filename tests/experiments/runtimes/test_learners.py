@@ -24,7 +24,7 @@ from experiments.runtimes.alone import ALONE
 from experiments.runtimes.learners import Bystander, Learners
 from experiments.runtimes.spread import SyncedEngine
 from tests.experiments.compose import config as config_of
-from tests.experiments.learner.test_learner import GROUP, REWARDS, learner_of, samples_from
+from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 from tests.experiments.runtimes.test_ranks import free_port, joined
 from tests.experiments.runtimes.test_torchrun import (
     SMALL,

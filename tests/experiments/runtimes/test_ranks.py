@@ -24,7 +24,7 @@ from experiments.runtimes.alone import ALONE
 from experiments.runtimes.ranks import Ranks
 from experiments.runtimes.spread import SpreadEngine, SpreadLearner, SpreadWriter
 from experiments.samples.sample import Origin
-from tests.experiments.learner.test_learner import GROUP, REWARDS, samples_from
+from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 CASES = {  # name → (algorithm, its options, training options)
     "spo-group": ("spo", {"q0": "group"}, {"minibatches": 2}),

@@ -1,0 +1,51 @@
+"""Algorithms, samples and learners that the tests of this folder share."""
+
+import copy
+
+import algorithms
+from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.ppo import PPO, PPOConfig
+from algorithms.spo import SPO, SPOConfig
+from envs.problem import Judgement, Problem, Verdict
+from experiments.config import TrainConfig
+from experiments.engines.base import Sampling
+from experiments.engines.hf import HFEngine
+from experiments.learner.learner import Learner
+from experiments.runs.ledger import Ledger
+from experiments.samples.sample import Origin, PromptedProblem, Sample
+
+ALGORITHMS = {
+    "spo": SPO(SPOConfig(q0="group"), 1.0),
+    "ppo-separate": PPO(PPOConfig(), 1.0),
+    "ppo-shared": PPO(PPOConfig(critic="shared", entropy_coef=0.01), 1.0),
+    "ppo-ewma": algorithms.make("ppo_ewma"),
+    "grpo": GRPO(GRPOConfig(), 1.0),
+    "grpo-drop": GRPO(GRPOConfig(zero_variance="drop", aggregate="token_mean"), 1.0),
+}
+GROUP = 4
+
+
+def samples_from(model, rewards, max_tokens=6):
+    """Groups of fresh responses with the given rewards."""
+    prompts = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
+    engine = HFEngine(model, {1}, 0, 64)
+    groups = engine.generate(prompts, [range(GROUP)] * 3, Sampling(max_tokens))
+    samples = []
+    for row, (prompt, group) in enumerate(zip(prompts, groups, strict=True)):
+        prompted = PromptedProblem(Problem(f"p{row}", "", (), ()), tuple(prompt))
+        for completion in group:
+            reward = rewards[len(samples)]
+            verdict = Verdict.ACCEPTED if reward else Verdict.WRONG_ANSWER
+            judged = Judgement(verdict, 0, 1, 1, "")
+            c = completion
+            origin = Origin("policy", "run", 1, c.version)
+            samples.append(Sample(prompted, c.tokens, c.logps, judged, reward, c.truncated, origin))
+    return samples
+
+
+REWARDS = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+
+
+def learner_of(model, algorithm, **options):
+    config = TrainConfig(warmup_steps=0, **options)
+    return Learner(copy.deepcopy(model), 0, algorithm, config, 10, Ledger())

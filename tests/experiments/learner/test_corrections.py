@@ -1,0 +1,89 @@
+"""Stale responses: the ratio's corrections, what is measured, and whose log-probs are taken."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.experiments.learner.learning import (
+    ALGORITHMS,
+    GROUP,
+    REWARDS,
+    learner_of,
+    samples_from,
+)
+
+
+def shifted(samples, nats):
+    """The samples as an engine would tell them that is off by so much on every token."""
+    return [replace(s, logps=tuple(logp + nats for logp in s.logps)) for s in samples]
+
+
+CORRECTED = ("truncated", "masked", "sequence_mask", "decoupled")
+
+
+@pytest.mark.parametrize("kind", CORRECTED)
+def test_a_correction_of_nothing_changes_nothing(tiny, kind):
+    samples = samples_from(tiny, REWARDS)
+    gradients = []
+    for correction in ("none", kind):
+        learner = learner_of(tiny, ALGORITHMS["grpo"], correction=correction)
+        metrics = learner.update(samples, GROUP, None)
+        gradients.append([p.grad for p in learner.model.parameters()])
+        assert metrics.get("correction/weight_mean", 1.0) == pytest.approx(1.0, abs=1e-5)
+        assert metrics["ess"] == pytest.approx(1.0, abs=1e-6)
+        assert metrics["kl_writer"] == pytest.approx(0.0, abs=1e-6)
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+
+
+UP = math.exp(0.5)
+
+
+@pytest.mark.parametrize("name", ["grpo", "ppo-separate"])
+@pytest.mark.parametrize(
+    ("options", "weight", "cut"),
+    [
+        ({"correction": "truncated"}, UP, 0.0),
+        ({"correction": "truncated", "correction_high": 1.2}, 1.2, 1.0),
+        ({"correction": "decoupled"}, UP, 0.0),
+        ({"correction": "masked"}, UP, 0.0),
+        ({"correction": "masked", "correction_high": 1.2}, 0.0, 1.0),
+        ({"correction": "sequence_mask", "correction_high": 1.7}, UP, 0.0),
+        ({"correction": "sequence_mask"}, 0.0, 1.0),
+    ],
+)
+def test_a_corrected_ratio_is_one_at_the_start_and_weighs_the_difference(
+    tiny, name, options, weight, cut
+):
+    told = shifted(samples_from(tiny, REWARDS), -0.5)  # π/μ = e^0.5 on every token
+    metrics = learner_of(tiny, ALGORITHMS[name], **options).update(told, GROUP, None)
+    assert metrics["clip_share"] == 0
+    assert metrics["correction/weight_mean"] == pytest.approx(weight, abs=1e-4)
+    assert metrics["correction/cut_share"] == cut
+
+
+def test_what_the_policy_differs_by_from_its_writer_is_measured(tiny):
+    samples = samples_from(tiny, REWARDS)
+    told = [*shifted(samples[:4], -0.5), *samples[4:]]
+    metrics = learner_of(tiny, ALGORITHMS["grpo"]).update(told, GROUP, None)
+    assert metrics["clip_share"] > 0
+    n, far = sum(len(s.tokens) for s in samples), sum(len(s.tokens) for s in samples[:4])
+    ess = (far * UP + n - far) ** 2 / (n * (far * UP**2 + n - far))
+    assert metrics["ess"] == pytest.approx(ess, abs=1e-4)
+    assert metrics["kl_writer"] == pytest.approx(far * (UP * 0.5 - UP + 1) / 12, abs=1e-4)
+
+
+@pytest.mark.parametrize("behaviour", ["reference", "recomputed"])
+def test_log_probs_that_nobody_told_are_taken_from_whom_one_asks(tiny, behaviour):
+    samples = samples_from(tiny, REWARDS)
+    learner = learner_of(tiny, ALGORITHMS["grpo"], behaviour=behaviour, correction="decoupled")
+    learner.update(samples, GROUP, None)
+    samples[1] = replace(samples[1], logps=None)
+    tokens, batch, _ = learner._assemble(samples, GROUP)
+    model = {"reference": learner.ref_logp, "recomputed": learner.logp}[behaviour](tokens)
+    assert torch.equal(batch.writer_logp[1], model[1])
+    assert (batch.correction[1][batch.mask[1]] == 1).all() == (behaviour == "recomputed")
+    told = torch.tensor(samples[0].logps)
+    assert torch.equal(batch.writer_logp[0, : len(told)], told)
