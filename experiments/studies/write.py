@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -233,7 +234,8 @@ def _result_rows(arms: Sequence[str], results: Results) -> tuple[list[str], list
 def _named(arms: Sequence[str], results: Results) -> list[tuple[str, str | None]]:
     """What each row of the results is called, and its label in the report: bases, then arms."""
     bases = [str(label) for label in results.table.index if str(label).startswith("base")]
-    return [*((label, label) for label in bases), *((arm, results.label.get(arm)) for arm in arms)]
+    named = ((re.sub(r" path=\S+", "", label).replace(" name=", " "), label) for label in bases)
+    return [*named, *((arm, results.label.get(arm)) for arm in arms)]
 
 
 def _gaps(results: Results, a: str, b: str) -> list[str]:

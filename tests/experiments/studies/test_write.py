@@ -48,6 +48,7 @@ def study(tmp_path):
             tiers.append({"label": f"{arm} x=1", "metric": metric, "tier": 1})
         table.append({"label": f"{arm} x=1"} | ROW | found)
         costs.append({"label": f"{arm} x=1", "seeds": 3, "reference_s": 7.0, "trained_s": 1234.5})
+    table.append({"label": "base name=nano path=assets/nano"} | ROW | found)
     there = {"mean": 0.4, "low": 0.3, "high": 0.5, "tier": 1}
     at = {"axis": "generated_tokens", "budget": 1000.0, "label": "spo x=1", "metric": "pass@1"}
     equal.append(at | there)
@@ -65,6 +66,7 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert main(study) == 0
     page = (tmp_path / "page.md").read_text()
     assert "| spo | 3 | 0.500 [0.400, 0.600] | 1 | 0.700 [0.600, 0.800] | 1 |" in page
+    assert "| base nano | 3 | 0.500 [0.400, 0.600] | – |" in page
     assert "(page.svg)" in page and ">spo</text>" in (tmp_path / "page.svg").read_text()
     assert "| SPO above SFT | pass@1: +0.100 [+0.020, +0.200] | **held** |" in page
     assert "| SPO costs little | pass@10: +0.000 [−0.060, +0.100] | **not decided** |" in page
