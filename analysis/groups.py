@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from analysis.arms import arm_names
 from analysis.labels import Settings, distinguish, natural, spelling
 from analysis.runs import Run
 
@@ -85,7 +86,7 @@ def _named(folder: Path) -> tuple[str, str]:
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Groups sorted by label, the runs in each by seed."""
+    """Groups sorted by label, a study's arms by their names, the runs in each by seed."""
     by_settings: dict[str, list[Run]] = {}
     known = {_key(run, without=("data_hash",)): _key(run) for run in runs if _data_hash(run)}
     for run in runs:
@@ -100,6 +101,8 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         labels = distinguish(algo, [groups[i].settings for i in same])
         for i, label in zip(same, labels, strict=True):
             groups[i] = replace(groups[i], label=label)
+    if names := arm_names([group.runs for group in groups]):
+        groups = [replace(g, label=name) for g, name in zip(groups, names, strict=True)]
     return sorted(groups, key=lambda group: natural(group.label))
 
 
