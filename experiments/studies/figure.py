@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.plots import COLOURS, LOOK, is_base
+from analysis.metrics import TITLES
+from analysis.plots import BASE_COLOUR, COLOURS, LOOK, is_base
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TITLES = {"distinct_of_5": "distinct of 5"}
 WIDTH, ROW = 9.0, 0.27  # inches
 
 
@@ -30,7 +30,7 @@ def forest(rows: Sequence[tuple[str, Mapping[str, float]]], metrics: Sequence[st
         for axes, metric in zip(panels.flat, metrics, strict=True):
             for place, (name, row) in enumerate(rows):
                 mean, low, high = (row.get(metric + end, float("nan")) for end in _ENDS)
-                colour = "#444444" if is_base(name) else COLOURS[0]
+                colour = BASE_COLOUR if is_base(name) else COLOURS[0]
                 axes.plot([low, high], [place, place], color=colour, linewidth=2)
                 axes.plot([mean], [place], "x" if is_base(name) else "o", color=colour)
                 if is_base(name):
