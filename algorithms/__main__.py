@@ -48,9 +48,12 @@ def needs(n: Needs) -> str:
         f"critic ({n.critic})": n.critic != "none",
         "moving average of the weights": n.average is not None,
         "a forward pass before the update": n.policy,
+        "a forward pass before the batch": n.start,
+        "the policy of the batch before": n.precedent,
         f"soft value of the prompt ({n.initial_value})": n.initial_value != "none",
         "gradient of the entropy": n.entropy_graph,
         f"train.{n.share}": n.share != "",
+        "another reference later on": n.reincarnation is not None,
     }
     return ", ".join(word for word, wanted in given.items() if wanted) or "nothing"
 

@@ -50,6 +50,11 @@ class Needs:
     initial_value_beta: float = 0.0  # q0 is β log E exp(r/β) for this β
     max_lag: int | None = None  # optimiser steps that the writer may lie behind; None: any number
     average: float | None = None  # proximal_logp: of weights averaged over steps with this decay
+    start: bool = False  # start_logp: the policy's log-probs before the batch's first step
+    precedent: bool = False  # precedent_logp: of the policy as it was a batch before
+    # After so many batches the policy, as it is then, is the reference of those that follow, and
+    # nothing is replayed any more.
+    reincarnation: int | None = None
     entropy_graph: bool = False  # the loss differentiates through the entropy
 
 
@@ -62,6 +67,7 @@ class Batch:
     keep: Tensor  # (batch,) bool: the rows that the loss is over
     online: Tensor  # (batch,) bool: written by a policy that told its log-probs
     group_size: int
+    batches: int = 0  # those of the run before this one
     fresh: Tensor | None = None  # (batch,) bool: online and not replayed
     # (batch, time), what the ratio is against: the policy that wrote; corrected, the proximal one
     behaviour_logp: Tensor | None = None
@@ -70,6 +76,8 @@ class Batch:
     ref_logp: Tensor | None = None  # (batch, time)
     proximal_logp: Tensor | None = None  # (batch, time), of the averaged weights before the step
     policy_logp: Tensor | None = None  # (batch, time), before the update
+    start_logp: Tensor | None = None  # (batch, time), before the batch's first update
+    precedent_logp: Tensor | None = None  # (batch, time), before the last batch's first update
     values: Tensor | None = None  # (batch, time), the critic's before the update
     q0: Tensor | None = None  # (batch,) soft value of the prompt under the reference
     advantages: Tensor | None = None  # (batch, time), set by prepare

@@ -1,17 +1,18 @@
-"""RePO: replayed responses beside fresh ones, each compared with their own kind."""
+"""RePO and ReMix: replayed responses beside fresh ones (`train.replay_share`)."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from algorithms import lazy_torch as torch
 from algorithms.base import Batch, Needs
 from algorithms.group_ratio import ClipOptions, GroupRatio
 from algorithms.grpo import group_advantages
-from algorithms.tensors import clipped_terms
+from algorithms.tensors import KLKind, clipped_terms, kl, log_ratio
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,3 +55,67 @@ class RePO(GroupRatio):
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
         clip = (self.config.clip_low, self.config.clip_high)
         return clipped_terms(logp, batch.behaviour_logp, batch.advantages, batch.mask, *clip)
+
+
+@dataclass
+class ReMixOptions(ClipOptions):
+    """Options of ReMix; clip_low and clip_high are its band's distance from π_k/μ."""
+
+    kl: KLKind = "k3"  # estimator in the loss
+    kl_coef: NonNegativeFloat = 0.02  # β, of both KLs together; 0 loads no reference
+    base_from: NonNegativeInt = 50  # batches in which the whole KL is to the base; then its weight
+    base_every: PositiveInt = 10  # falls by a tenth every so many batches,
+    base_least: Annotated[float, Field(ge=0, le=1)] = 0.5  # down to this
+    reincarnate_at: PositiveInt | None = 50  # T, in batches; null: never
+
+
+class ReMix(GroupRatio):
+    """Reincarnating mix-policy proximal policy gradient (Liang et al., arXiv 2507.06892), on GRPO.
+
+    Three policies: μ wrote a response, some batches ago where it is replayed; π_k is the policy at
+    the start of the batch; π is being trained. −min(r A, clip(r, π_k/μ − ε, π_k/μ + ε) A), r = π/μ:
+    the band lies around where the batch began, so that each response may move as far again from
+    there, however old it is. Several steps from a batch (`train.epochs`) belong to it.
+
+    KL-convex: β (λ KL(π ‖ π_base) + (1 − λ) KL(π ‖ π_{k−1})), λ(t) = max(1 − ⌈max(t − 50, 0) /
+    10⌉ / 10, .5) with t from 1. Reincarnation: from batch T + 1 on, π_base is the policy as it
+    was after batch T, and nothing is replayed.
+    """
+
+    Config = ReMixOptions
+    config: ReMixOptions
+
+    @property
+    def needs(self) -> Needs:
+        c, with_kl = self.config, self.config.kl_coef > 0
+        convex = with_kl and c.base_least < 1
+        return replace(
+            super().needs,
+            share="replay_share",
+            start=True,
+            reference=with_kl,
+            precedent=convex,
+            reincarnation=c.reincarnate_at,
+        )
+
+    def base_weight(self, batches: int) -> float:
+        """λ, the base's weight in the KL, after so many batches."""
+        c = self.config
+        fallen = math.ceil(max(batches + 1 - c.base_from, 0) / c.base_every)
+        return max(1 - fallen / 10, c.base_least)
+
+    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
+        c, advantages = self.config, batch.advantages
+        ratio = log_ratio(logp, batch.behaviour_logp, batch.mask).exp()
+        centre = log_ratio(batch.start_logp, batch.behaviour_logp, batch.mask).exp()
+        clipped = ratio.clamp(centre - c.clip_low, centre + c.clip_high)
+        terms = -torch.minimum(ratio * advantages, clipped * advantages)
+        if c.kl_coef == 0:
+            return terms
+        weight = self.base_weight(batch.batches)
+        anchors = [(weight, batch.ref_logp), (1 - weight, batch.precedent_logp)]
+        for share, anchor in anchors:
+            if share > 0:
+                held = anchor.masked_fill(~batch.mask, 0.0)
+                terms = terms + c.kl_coef * share * kl(logp, held, c.kl)
+        return terms

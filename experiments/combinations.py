@@ -54,10 +54,12 @@ def _check_torchrun(c: RunConfig, needs: Needs) -> None:
 
 
 def _check_sharded(c: RunConfig, needs: Needs) -> None:
-    if needs.average is not None:
+    earlier = needs.precedent or needs.reincarnation is not None
+    if needs.average is not None or earlier:
+        held = "copies of earlier weights are" if earlier else "moving average of the weights is"
         raise UserError(
-            f"algo={c.algo.name} under torchrun: its moving average of the weights is not sharded; "
-            "use one process, with runtime=sync or runtime=ray"
+            f"algo={c.algo.name} under torchrun: its {held} not sharded; use one process, with "
+            "runtime=sync or runtime=ray"
         )
 
 
@@ -263,6 +265,11 @@ def _check_ratio(c: RunConfig, needs: Needs) -> None:
         raise UserError(
             f"train.correction={t.correction} under algo={c.algo.name}: it has a correction of its "
             "own, against the average of its weights; use train.correction=none"
+        )
+    if t.correction != "none" and needs.start:
+        raise UserError(
+            f"train.correction={t.correction} under algo={c.algo.name}: its clip already lies "
+            "around the policy at the start of the batch; use train.correction=none"
         )
     if t.correction not in BOUNDS and (t.correction_low, t.correction_high) != (None, None):
         raise UserError(

@@ -17,6 +17,7 @@ from experiments.config import TrainConfig
 from experiments.learner.adapters import is_adapted, load_trained, trained_state
 from experiments.learner.assemble import narrow, orders, pack, whole_groups
 from experiments.learner.average import MovingAverage
+from experiments.learner.earlier import EarlierPolicies
 from experiments.learner.metrics import common_metrics, whole_step
 from experiments.learner.models import critic_of, reference_of
 from experiments.learner.optimiser import Float32AdamW, groups_of, learning_rate_factor
@@ -73,6 +74,7 @@ class Learner:
         self.optimiser = Float32AdamW(groups, config.weight_decay)
         decay = needs.average
         self.average = None if decay is None else MovingAverage(model, decay)
+        self.earlier = EarlierPolicies(model, needs)
         self.rates = [rate for _, rate in groups]
         self.factor = learning_rate_factor(config, steps)
         self.batches = 0
@@ -93,9 +95,10 @@ class Learner:
         """
         modules = {name: trained_state(module) for name, module in self._trained().items()}
         counts = {"batches": self.batches, "version": weights_version(self.model)}
-        average = {"average": self.average.state_dict()} if self.average else {}
-        optimiser = self.optimiser.state_dict()
-        state = {"modules": modules, "optimiser": optimiser, **average, **counts}
+        copies = {"earlier": self.earlier.state_dict()}
+        if self.average:
+            copies["average"] = self.average.state_dict()
+        state = {"modules": modules, "optimiser": self.optimiser.state_dict(), **copies, **counts}
         return whole_tree(state, keep)
 
     def load_from(self, checkpoint: Path) -> None:
@@ -109,6 +112,7 @@ class Learner:
         self.optimiser.load_state_dict(optimiser_part(state["optimiser"], self.optimiser))
         if self.average:
             self.average.load_state_dict(state["average"])
+        self.earlier.load_state_dict(state["earlier"])
         self.batches = state["batches"]
         weights_are(self.model, state["version"])
 
@@ -192,6 +196,8 @@ class Learner:
         tokens = pack(samples, self.pad, device)
         needs = self.algorithm.needs
         written, metrics = who_wrote(samples, tokens, self.config, self.logp, self.ref_logp)
+        reference = self.earlier.reference(self.model, self.batches)
+        precedent = self.earlier.precedent
         truncated = torch.tensor([sample.truncated for sample in samples], device=device)
         batch = Batch(
             mask=tokens.mask,
@@ -200,9 +206,13 @@ class Learner:
             online=torch.tensor([not sample.offline for sample in samples], device=device),
             fresh=torch.tensor([sample.fresh for sample in samples], device=device),
             group_size=group_size,
+            batches=self.batches,
             **written,
-            ref_logp=self.ref_logp(tokens) if needs.reference else None,
+            ref_logp=self.ref_logp(tokens, reference) if needs.reference else None,
+            start_logp=self.logp(tokens) if needs.start else None,
+            precedent_logp=self.ref_logp(tokens, precedent) if needs.precedent else None,
         )
+        self.earlier.remember(self.model)
         if needs.critic != "none":
             once = self.config.minibatches == self.config.epochs == 1 and bool(batch.keep.all())
             self.critic_is_ahead = once and self.critic_alone
@@ -214,10 +224,10 @@ class Learner:
         """The policy's log-probs at the training temperature, (batch, time), without gradient."""
         return self._frozen(self.model, tokens)
 
-    def ref_logp(self, tokens: Tokens) -> Tensor:
-        """The reference's log-probs at the training temperature, (batch, time)."""
+    def ref_logp(self, tokens: Tokens, model: nn.Module | None = None) -> Tensor:
+        """The reference's log-probs at the training temperature, (batch, time), or a `model`'s."""
         with self.ledger.phase("reference"):
-            return self._frozen(self.reference, tokens)
+            return self._frozen(self.reference if model is None else model, tokens)
 
     @torch.no_grad()
     def _frozen(self, model: nn.Module, tokens: Tokens) -> Tensor:

@@ -161,6 +161,8 @@ def estimate(
     if needs.average is not None:
         exact = 4 * sum(moved) if size < 4 else 0
         held["the weights' moving average"] = backbone + sum(adapter) * size + exact
+    if earlier := needs.precedent + (needs.reincarnation is not None):
+        held["copies of earlier weights"] = earlier * (backbone + sum(adapter) * size)
     if config.train.stale and not in_host:
         by_adapter = adapter and config.engine.name == "vllm"
         held["the writer's copy"] = sum(adapter) * size if by_adapter else weights

@@ -34,6 +34,7 @@ class Rollouts:
     ledger: Ledger
     run: str  # the run folder's name, part of each sample's origin
     replay: ReplayStore | None = None
+    replay_until: int | None = None  # the last step with replayed responses; None: all have some
 
     def __post_init__(self) -> None:
         self._order, self._taken = self._shuffled(), 0
@@ -167,7 +168,7 @@ class Rollouts:
         return self.offline.draw(prompt, count, self.config.seed, step)
 
     def _replayed(self, prompt: PromptedProblem, step: int, row: int) -> list[Sample]:
-        if self.replay is None:
+        if self.replay is None or (self.replay_until is not None and step > self.replay_until):
             return []
         count = round(self.config.train.group_size * self.config.train.replay_share)
         return self.replay.draw(prompt, count, self.config.seed, step, row)

@@ -53,7 +53,8 @@ def open_batches(
         sources = _sources(config, task, prompts, environments, tokenizer, ledger, needs)
         reward = config.task.reward
         replay = ReplayStore(config.replay, reward, version, Charges(ledger), sources)
-    return Rollouts(config, prompts, engine, judge, tokenizer, offline, ledger, run, replay)
+    given = (config, prompts, engine, judge, tokenizer, offline, ledger, run)
+    return Rollouts(*given, replay, needs.reincarnation)
 
 
 def _offline_pool(

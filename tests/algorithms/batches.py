@@ -44,15 +44,16 @@ def gradient(
     online=None,
     fresh=None,
     group=GROUP,
+    batches=70,
 ):
     """(loss, gradient of every row's own log-probs and values) for one way to lay the batch out.
 
     `online` (rows,) bool; without it, an algorithm that takes the data set's programs has one in
     each group. Only what is needed is given.
     """
-    if "proximal_logp" not in given:
-        middle = (given["behaviour_logp"] + given["ref_logp"]) / 2
-        given = {**given, "proximal_logp": middle}
+    writer, ref = given["behaviour_logp"], given["ref_logp"]
+    between = {"proximal_logp": 0.5, "start_logp": 0.3, "precedent_logp": 0.8}
+    given = {k: writer + share * (ref - writer) for k, share in between.items()} | given
     leaves = {k: given[k].clone().requires_grad_(True) for k in ("logp", "new_values")}
     tensors = {k: padded(v, lengths, *layout)[0] for k, v in {**given, **leaves}.items()}
     mask = padded(given["logp"], lengths, *layout)[1]
@@ -64,6 +65,8 @@ def gradient(
         "ref_logp": needs.reference,
         "policy_logp": needs.policy,
         "proximal_logp": needs.average is not None,
+        "start_logp": needs.start,
+        "precedent_logp": needs.precedent,
         "values": needs.critic != "none",
     }
     if online is None:
@@ -76,6 +79,7 @@ def gradient(
         online=online[order],
         fresh=fresh[order],
         group_size=group,
+        batches=batches,
         q0=torch.full_like(rewards, 0.3) if needs.initial_value != "none" else None,
         **{k: tensors[k][order].detach() for k, wanted in told.items() if wanted},
     )
@@ -95,7 +99,8 @@ def gradient(
 
 def fresh(given):
     """The same, written by the policy itself and before the update."""
-    return {**given, "behaviour_logp": given["logp"], "policy_logp": given["logp"]}
+    its_own = ("behaviour_logp", "policy_logp", "start_logp")
+    return given | dict.fromkeys(its_own, given["logp"])
 
 
 def present(given):

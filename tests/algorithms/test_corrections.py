@@ -109,6 +109,7 @@ CORRECTABLE = [
     if (needs := algorithms.make(name).needs).behaviour
     and not needs.anchored
     and needs.average is None
+    and not needs.start
 ]
 
 

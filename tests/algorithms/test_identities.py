@@ -277,3 +277,24 @@ def test_cppo_that_prunes_nothing_is_grpo_and_keeps_the_rarer_verdict():
     kept = (pull(make("cppo", kl_coef=0.0), (tensors, lengths, rewards))[1] != 0).any(-1)
     assert kept[[1, 5]].all()
     assert kept[:8].view(2, 4).sum(-1).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("options", [{"base_least": 1.0}, {"kl_coef": 0.0}])
+def test_remix_of_this_batchs_responses_and_one_base_is_grpo(options):
+    """objectives.md, ReMix: nothing replayed and λ = 1."""
+    (tensors, *rest), options = raw(61), {"kl_coef": 0.5} | options
+    case = ({**tensors, "start_logp": tensors["behaviour_logp"]}, *rest)
+    grpo = make("grpo", kl_coef=options["kl_coef"])
+    for one, other in zip(pull(make("remix", **options), case), pull(grpo, case), strict=True):
+        same(one, other)
+
+
+def test_remixs_kl_is_a_mixture_of_two():
+    (tensors, *rest), options = raw(62), {"kl_coef": 0.5}
+    case = ({**tensors, "start_logp": tensors["behaviour_logp"]}, *rest)
+    other = ({**tensors, "ref_logp": case[0]["ref_logp"].flip(0)}, *rest)
+    case[0]["precedent_logp"] = other[0]["ref_logp"]
+    mixed = pull(make("remix", **options), case, batches=60)  # λ = .8
+    pairs = [pull(make("grpo", **options), each) for each in (case, other)]
+    for got, one, two in zip(mixed, *pairs, strict=True):
+        same(got, 0.8 * one + 0.2 * two)

@@ -251,6 +251,28 @@ def test_luffy_without_demonstrations_is_dr_grpo_without_a_clip():
         same(one, other)
 
 
+def test_remixs_weight_of_the_base_falls_by_a_tenth_each_ten_batches():
+    """λ(t) = max(1 − .1 ⌈max(t − 50, 0) / 10⌉, .5), t from 1 (2507.06892)."""
+    remix = make("remix")
+    at = {1: 1.0, 50: 1.0, 51: 0.9, 60: 0.9, 61: 0.8, 90: 0.6, 91: 0.5, 500: 0.5}
+    assert {t: remix.base_weight(t - 1) for t in at} == pytest.approx(at)
+
+
+@pytest.mark.parametrize("start", [0.5, 1.0, 2.5])  # π_k/μ
+def test_remixs_band_lies_around_where_the_batch_began(start):
+    """r = π/μ may go up to π_k/μ + ε for a good response, down to π_k/μ − ε for a bad one."""
+    tensors, lengths, _ = raw(63)
+    rewards = torch.tensor([1.0, 0.0] * 6, dtype=torch.float64)
+    distances = torch.tensor([-0.3, -0.3, -0.1, -0.1, 0.1, 0.1, 0.3, 0.3]).double()
+    writer = torch.full_like(tensors["logp"], -2.0)
+    ratio = torch.cat([start + distances, torch.ones(4).double()]).unsqueeze(-1)
+    given = {"behaviour_logp": writer, "start_logp": writer + math.log(start)}
+    case = ({**tensors, **given, "logp": writer + ratio.log()}, lengths, rewards)
+    moved = (pull(make("remix", kl_coef=0.0), case, keep=OWN)[1] != 0).any(-1)[:8]
+    good, bad = moved[::2].tolist(), moved[1::2].tolist()
+    assert (good, bad) == ([True, True, True, False], [False, True, True, True])
+
+
 def test_repo_compares_fresh_and_replayed_responses_with_their_own_kind():
     tensors, lengths, _ = raw(43)
     rewards = torch.tensor([1.0, 0.0, 1.0, 1.0] * 3, dtype=torch.float64)

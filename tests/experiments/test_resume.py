@@ -49,6 +49,10 @@ CASES = {
         *("algo=grpo", "train.epochs=2"),
         *("task.reward.dither=0.05", "task.reward.conciseness=0.5"),
     ],
+    "remix": [
+        *("algo=remix", "algo.base_from=0", "algo.reincarnate_at=4"),
+        *("train.replay_share=0.5", "train.epochs=2"),
+    ],
 }
 
 
@@ -171,6 +175,15 @@ def killed_often(root, kills, steps, seconds, case, *overrides):
 def test_a_run_that_was_killed_three_times_ends_in_the_same_bits(case, undisturbed, tmp_path):
     whole, seconds = undisturbed(case)
     assert_same(killed_often(tmp_path, 3, 6, seconds, case), whole)
+
+
+def test_after_its_reincarnation_nothing_is_replayed(undisturbed):
+    metrics = pd.read_parquet(undisturbed("remix")[0] / "metrics.parquet").set_index("step")
+    oldest = metrics["sample_lag_max"]
+    assert oldest[4] > 0  # the first step whose problems come again
+    assert oldest[[5, 6]].tolist() == [0, 0]
+    held_to = metrics["kl_ref"]  # from step 5 on the policy that it begins with
+    assert held_to[4] > held_to[5] < held_to[6]
 
 
 @pytest.mark.slow

@@ -45,6 +45,7 @@ ALGORITHMS = {
     "ppo-separate": PPO(PPOConfig(), 1.0),
     "ppo-shared": PPO(PPOConfig(critic="shared"), 1.0),
     "ppo-ewma": algorithms.make("ppo_ewma", critic="shared"),
+    "remix": algorithms.make("remix"),
     "grpo-bare": GRPO(GRPOConfig(kl_coef=0.0), 1.0),
 }
 
@@ -85,6 +86,8 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
         held = [*learner.average.model.parameters(), *learner.average.held]
         once = {tensor.data_ptr(): tensor for tensor in held}.values()
         allocated["the weights' moving average"] = size(once)
+    if earlier := learner.earlier.state_dict():
+        allocated["copies of earlier weights"] = sum(size(held) for held in earlier.values())
     for key, module in {
         "reference": learner.reference,
         "critic": learner.critic or learner.value_head,
@@ -99,7 +102,7 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", ["spo", "ppo-separate", "ppo-ewma"])
+@pytest.mark.parametrize("name", ["spo", "ppo-separate", "ppo-ewma", "remix"])
 def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtype):
     samples = samples_from(tiny, REWARDS)
     base = tiny.to(getattr(torch, dtype))
@@ -119,6 +122,8 @@ def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtyp
         theirs = [*learner.average.model.parameters(), *learner.average.held]
         once = {p.data_ptr(): p for p in theirs if id(p) not in weights}.values()
         assert held["the weights' moving average"] == size(once)
+    if earlier := learner.earlier.state_dict():
+        assert held["copies of earlier weights"] == sum(size(each) for each in earlier.values())
     if learner.value_head:
         weights |= {id(p): p for p in learner.value_head.parameters()}
     assert held["policy"] + held.get("critic", 0) + held["reference"] == size(weights.values())

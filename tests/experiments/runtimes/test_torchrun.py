@@ -65,6 +65,8 @@ def test_the_command_and_the_runtime_go_together(monkeypatch):
         check_started(config_of())
     with pytest.raises(UserError, match=r"algo=ppo_ewma under torchrun: .*or runtime=ray"):
         config_of("algo=ppo_ewma", "runtime=torchrun")
+    with pytest.raises(UserError, match="algo=remix under torchrun: its copies of earlier weights"):
+        config_of("algo=remix", "runtime=torchrun")
     with pytest.raises(UserError, match="use engine=hf"):
         config_of("runtime=torchrun", "engine=auto")
 
