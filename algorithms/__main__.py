@@ -49,7 +49,7 @@ def needs(n: Needs) -> str:
         "moving average of the weights": n.average is not None,
         "a forward pass before the update": n.policy,
         "a forward pass before the batch": n.start,
-        "the policy of the batch before": n.precedent,
+        "the policy of the batch before": n.precedent is not None,
         f"soft value of the prompt ({n.initial_value})": n.initial_value != "none",
         "gradient of the entropy": n.entropy_graph,
         f"train.{n.share}": n.share != "",

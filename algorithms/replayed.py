@@ -74,12 +74,13 @@ class ReMix(GroupRatio):
 
     Three policies: μ wrote a response, some batches ago where it is replayed; π_k is the policy at
     the start of the batch; π is being trained. −min(r A, clip(r, π_k/μ − ε, π_k/μ + ε) A), r = π/μ:
-    the band lies around where the batch began, so that each response may move as far again from
-    there, however old it is. Several steps from a batch (`train.epochs`) belong to it.
+    the band lies around where the batch begins, so that nothing is clipped before its first step,
+    and acts from its second on (`train.epochs`). In π/π_k it is ε μ/π_k wide.
 
     KL-convex: β (λ KL(π ‖ π_base) + (1 − λ) KL(π ‖ π_{k−1})), λ(t) = max(1 − ⌈max(t − 50, 0) /
-    10⌉ / 10, .5) with t from 1. Reincarnation: from batch T + 1 on, π_base is the policy as it
-    was after batch T, and nothing is replayed.
+    10⌉ / 10, .5), t from 1; the three numbers are options. Reincarnation: from batch T + 1 on
+    π_base is the policy as it was after batch T, and nothing is replayed. The band stays: it is
+    PPO's where π_k wrote the responses, as in the paper, and not where the writer lags.
     """
 
     Config = ReMixOptions
@@ -88,14 +89,14 @@ class ReMix(GroupRatio):
     @property
     def needs(self) -> Needs:
         c, with_kl = self.config, self.config.kl_coef > 0
-        convex = with_kl and c.base_least < 1
         return replace(
             super().needs,
             share="replay_share",
             start=True,
             reference=with_kl,
-            precedent=convex,
-            reincarnation=c.reincarnate_at,
+            precedent=c.base_from if with_kl and c.base_least < 1 else None,
+            reincarnation=c.reincarnate_at if with_kl else None,
+            replay_until=c.reincarnate_at,
         )
 
     def base_weight(self, batches: int) -> float:

@@ -54,7 +54,7 @@ def _check_torchrun(c: RunConfig, needs: Needs) -> None:
 
 
 def _check_sharded(c: RunConfig, needs: Needs) -> None:
-    earlier = needs.precedent or needs.reincarnation is not None
+    earlier = (needs.precedent, needs.reincarnation) != (None, None)
     if needs.average is not None or earlier:
         held = "copies of earlier weights are" if earlier else "moving average of the weights is"
         raise UserError(

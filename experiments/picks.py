@@ -61,13 +61,30 @@ def _critic_alone(config: RunConfig) -> str:
     )
 
 
-def without_its_share(config: RunConfig, needs: Needs) -> str | None:
-    """Said of an objective that is made to mix rows in where there are none."""
-    if config.replay.frozen or not needs.share or getattr(config.train, needs.share):
+def without_its_share(config: RunConfig, needs: Needs, problems: int) -> str | None:
+    """Said of an objective that is made to mix rows in where there are none.
+
+    `problems`: to train on; a problem comes again once all of them have come.
+    """
+    if config.replay.frozen or not needs.share:
         return None
+    if getattr(config.train, needs.share):
+        return _replayed_too_late(config, needs, problems)
     return (
         f"algo={config.algo.name} with train.{needs.share}=0: its batches have nothing of what it "
         "is made to mix in, so that it is another objective; give a share"
+    )
+
+
+def _replayed_too_late(config: RunConfig, needs: Needs, problems: int) -> str | None:
+    last = min(config.steps, needs.replay_until or config.steps)
+    others, again = config.replay.from_runs or config.replay.files, problems // config.train.prompts
+    if needs.share != "replay_share" or others or not 0 < last <= again:
+        return None
+    until = "" if last == config.steps else f" and the last that replays is number {last}"
+    return (
+        f"algo={config.algo.name}: no problem of {problems} comes again before batch {again + 1}"
+        f"{until}, so that nothing is replayed; take fewer problems, or replay.from_runs"
     )
 
 

@@ -81,7 +81,8 @@ def train(
             display.say(in_a_line(config, device))
             if left_out := dropped(given, config):
                 display.say(left_out)
-            if missing := without_its_share(config, parts.learner.algorithm.needs):
+            needs, problems = parts.learner.algorithm.needs, records.info["train_problems"]
+            if missing := without_its_share(config, needs, problems):
                 display.say(missing)
             display.say(f"problems: {parts.problems}")
             display.say(f"sandbox: {parts.sandbox.name} ({parts.sandbox.strength})")

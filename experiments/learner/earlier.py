@@ -16,25 +16,35 @@ class EarlierPolicies:
     """Copies of the weights, as many as are needed; they begin as the policy is at the start."""
 
     def __init__(self, policy: nn.Module, needs: Needs) -> None:
-        self.since = needs.reincarnation
-        self.precedent = own_copy(policy) if needs.precedent else None  # a batch before
-        self.reincarnated = None if self.since is None else own_copy(policy)
+        self.needs = needs
+        self.before = None if needs.precedent is None else own_copy(policy)
+        self.reincarnated = None if needs.reincarnation is None else own_copy(policy)
 
     def reference(self, policy: nn.Module, batches: int) -> nn.Module | None:
         """Whose log-probs the next batch has for its reference's, `batches` after the start.
 
         None: still those of the run's own. To be asked before each batch.
         """
-        if self.since is None or batches < self.since:
+        since = self.needs.reincarnation
+        if since is None or batches < since:
             return None
-        if batches == self.since:
+        if batches == since:
             copy_weights(policy, self.reincarnated)
         return self.reincarnated
 
+    def precedent(self, batches: int) -> nn.Module | None:
+        """The policy before the last batch, where the next one needs it."""
+        since = self.needs.precedent
+        return None if since is None or batches < since else self.before
+
     def remember(self, policy: nn.Module) -> None:
         """To be called before the first step of each batch, once its precedent was asked."""
-        if self.precedent is not None:
-            copy_weights(policy, self.precedent)
+        if self.before is not None:
+            copy_weights(policy, self.before)
+
+    def __bool__(self) -> bool:
+        """Whether any is needed."""
+        return bool(self._held())
 
     def state_dict(self) -> dict[str, Any]:
         """The tensors are its own, not copies."""
@@ -48,5 +58,5 @@ class EarlierPolicies:
                 own.copy_(known)
 
     def _held(self) -> dict[str, nn.Module]:
-        held = {"precedent": self.precedent, "reincarnated": self.reincarnated}
+        held = {"before": self.before, "reincarnated": self.reincarnated}
         return {name: model for name, model in held.items() if model is not None}

@@ -95,9 +95,8 @@ class Learner:
         """
         modules = {name: trained_state(module) for name, module in self._trained().items()}
         counts = {"batches": self.batches, "version": weights_version(self.model)}
-        copies = {"earlier": self.earlier.state_dict()}
-        if self.average:
-            copies["average"] = self.average.state_dict()
+        held = {"earlier": self.earlier, "average": self.average}
+        copies = {name: of.state_dict() for name, of in held.items() if of}
         state = {"modules": modules, "optimiser": self.optimiser.state_dict(), **copies, **counts}
         return whole_tree(state, keep)
 
@@ -112,7 +111,7 @@ class Learner:
         self.optimiser.load_state_dict(optimiser_part(state["optimiser"], self.optimiser))
         if self.average:
             self.average.load_state_dict(state["average"])
-        self.earlier.load_state_dict(state["earlier"])
+        self.earlier.load_state_dict(state.get("earlier", {}))
         self.batches = state["batches"]
         weights_are(self.model, state["version"])
 
@@ -197,7 +196,7 @@ class Learner:
         needs = self.algorithm.needs
         written, metrics = who_wrote(samples, tokens, self.config, self.logp, self.ref_logp)
         reference = self.earlier.reference(self.model, self.batches)
-        precedent = self.earlier.precedent
+        precedent = self.earlier.precedent(self.batches)
         truncated = torch.tensor([sample.truncated for sample in samples], device=device)
         batch = Batch(
             mask=tokens.mask,
@@ -210,7 +209,7 @@ class Learner:
             **written,
             ref_logp=self.ref_logp(tokens, reference) if needs.reference else None,
             start_logp=self.logp(tokens) if needs.start else None,
-            precedent_logp=self.ref_logp(tokens, precedent) if needs.precedent else None,
+            precedent_logp=precedent and self.ref_logp(tokens, precedent),
         )
         self.earlier.remember(self.model)
         if needs.critic != "none":

@@ -161,7 +161,7 @@ def estimate(
     if needs.average is not None:
         exact = 4 * sum(moved) if size < 4 else 0
         held["the weights' moving average"] = backbone + sum(adapter) * size + exact
-    if earlier := needs.precedent + (needs.reincarnation is not None):
+    if earlier := sum(since is not None for since in (needs.precedent, needs.reincarnation)):
         held["copies of earlier weights"] = earlier * (backbone + sum(adapter) * size)
     if config.train.stale and not in_host:
         by_adapter = adapter and config.engine.name == "vllm"

@@ -122,7 +122,7 @@ class Rollouts:
                 further = self._next(train.prompts - len(groups))
                 groups += self._groups(further, step, row * train.prompts)
         samples = [sample for group in groups for sample in group]
-        if self.replay is not None:
+        if self._replays(step + 1):
             self.replay.take_in(samples, step)
         return samples
 
@@ -167,8 +167,12 @@ class Rollouts:
         count = round(self.config.train.group_size * self.config.train.offline_share)
         return self.offline.draw(prompt, count, self.config.seed, step)
 
+    def _replays(self, step: int) -> bool:
+        ended = self.replay_until is not None and step > self.replay_until
+        return self.replay is not None and not ended
+
     def _replayed(self, prompt: PromptedProblem, step: int, row: int) -> list[Sample]:
-        if self.replay is None or (self.replay_until is not None and step > self.replay_until):
+        if not self._replays(step):
             return []
         count = round(self.config.train.group_size * self.config.train.replay_share)
         return self.replay.draw(prompt, count, self.config.seed, step, row)

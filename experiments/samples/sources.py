@@ -54,7 +54,7 @@ def open_batches(
         reward = config.task.reward
         replay = ReplayStore(config.replay, reward, version, Charges(ledger), sources)
     given = (config, prompts, engine, judge, tokenizer, offline, ledger, run)
-    return Rollouts(*given, replay, needs.reincarnation)
+    return Rollouts(*given, replay, needs.replay_until)
 
 
 def _offline_pool(

@@ -66,7 +66,7 @@ def gradient(
         "policy_logp": needs.policy,
         "proximal_logp": needs.average is not None,
         "start_logp": needs.start,
-        "precedent_logp": needs.precedent,
+        "precedent_logp": needs.precedent is not None,
         "values": needs.critic != "none",
     }
     if online is None:

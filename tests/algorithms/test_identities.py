@@ -281,7 +281,7 @@ def test_cppo_that_prunes_nothing_is_grpo_and_keeps_the_rarer_verdict():
 
 @pytest.mark.parametrize("options", [{"base_least": 1.0}, {"kl_coef": 0.0}])
 def test_remix_of_this_batchs_responses_and_one_base_is_grpo(options):
-    """objectives.md, ReMix: nothing replayed and λ = 1."""
+    """λ = 1, and the policy at the start of the batch wrote all of it."""
     (tensors, *rest), options = raw(61), {"kl_coef": 0.5} | options
     case = ({**tensors, "start_logp": tensors["behaviour_logp"]}, *rest)
     grpo = make("grpo", kl_coef=options["kl_coef"])

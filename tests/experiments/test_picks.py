@@ -58,12 +58,23 @@ def test_a_pretrained_model_is_trained_gently():
 def test_what_an_objective_is_made_to_mix_in_is_missed():
     for name, share in (("luffy", "offline"), ("sft", "offline"), ("repo", "replay")):
         needs = make(name).needs
-        assert f"train.{share}_share=0" in without_its_share(config(f"algo={name}"), needs)
+        assert f"train.{share}_share=0" in without_its_share(config(f"algo={name}"), needs, 64)
         given = config(f"algo={name}", f"train.{share}_share=0.5")
-        assert without_its_share(given, needs) is None
-    assert without_its_share(config("algo=spo"), make("spo").needs) is None
+        assert without_its_share(given, needs, 64) is None
+    assert without_its_share(config("algo=spo"), make("spo").needs, 64) is None
 
 
 def test_a_run_whose_policy_never_learns_is_said_to_be_one():
     told = [in_a_line(config("algo=vapo", f"steps={n}"), "cpu") for n in (0, 50, 51)]
     assert ["critic learns alone in all" in line for line in told] == [False, True, False]
+
+
+def test_a_replay_that_would_begin_after_its_end_is_said():
+    given = ("algo=remix", "train.replay_share=0.5", "train.prompts=8", "steps=80")
+    needs = make("remix").needs  # replays up to batch 50
+    assert without_its_share(config(*given), needs, 8 * 49) is None
+    said = without_its_share(config(*given), needs, 8 * 50)
+    assert "no problem of 400 comes again before batch 51 and the last that replays is" in said
+    assert "number 50" in said
+    repo = config("algo=repo", *given[1:], "steps=20")
+    assert "before batch 51, so that" in without_its_share(repo, make("repo").needs, 8 * 50)

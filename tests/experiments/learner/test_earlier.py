@@ -59,10 +59,21 @@ def test_each_batch_is_told_of_its_start_the_batch_before_and_the_reference(tiny
 
 
 def test_without_its_kl_nothing_is_held(tiny, given):
-    learner, seen = given(learner_of(tiny, remix(kl_coef=0.0, reincarnate_at=None)))
+    learner, seen = given(learner_of(tiny, remix(kl_coef=0.0)))
     learner.update(samples_from(tiny, REWARDS), GROUP, None)
-    assert learner.earlier.state_dict() == {}
+    assert not learner.earlier and "earlier" not in learner.state_dict()
     assert seen[0].ref_logp is seen[0].precedent_logp is None
+
+
+def test_the_batch_before_is_not_asked_while_the_base_has_all_the_weight(tiny, given):
+    learner, seen = given(learner_of(tiny, algorithms.make("remix", base_from=1)))
+    samples, starts = samples_from(tiny, REWARDS), []
+    for _ in range(2):
+        starts.append(copy.deepcopy(learner.model))
+        learner.update(samples, GROUP, None)
+    assert seen[0].precedent_logp is None
+    wanted = learner._frozen(starts[0], pack(samples, 0, tiny.device))
+    assert torch.equal(seen[1].precedent_logp, wanted)
 
 
 def test_what_is_held_survives(tiny):
@@ -74,9 +85,9 @@ def test_what_is_held_survives(tiny):
     for each in (learner, again):
         each.update(samples, GROUP, None)
     assert equal(again.model, learner.model)
-    held = [(each.earlier.precedent, each.earlier.reincarnated) for each in (learner, again)]
+    held = [(each.earlier.before, each.earlier.reincarnated) for each in (learner, again)]
     assert all(equal(one, other) for one, other in zip(*held, strict=True))
-    assert not equal(again.earlier.precedent, again.earlier.reincarnated)
+    assert not equal(again.earlier.before, again.earlier.reincarnated)
 
 
 def test_a_correction_of_the_ratio_is_refused():

@@ -86,8 +86,9 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
         held = [*learner.average.model.parameters(), *learner.average.held]
         once = {tensor.data_ptr(): tensor for tensor in held}.values()
         allocated["the weights' moving average"] = size(once)
-    if earlier := learner.earlier.state_dict():
-        allocated["copies of earlier weights"] = sum(size(held) for held in earlier.values())
+    if learner.earlier:
+        held = learner.earlier.state_dict().values()
+        allocated["copies of earlier weights"] = sum(map(size, held))
     for key, module in {
         "reference": learner.reference,
         "critic": learner.critic or learner.value_head,
@@ -122,8 +123,9 @@ def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtyp
         theirs = [*learner.average.model.parameters(), *learner.average.held]
         once = {p.data_ptr(): p for p in theirs if id(p) not in weights}.values()
         assert held["the weights' moving average"] == size(once)
-    if earlier := learner.earlier.state_dict():
-        assert held["copies of earlier weights"] == sum(size(each) for each in earlier.values())
+    if learner.earlier:
+        theirs = learner.earlier.state_dict().values()
+        assert held["copies of earlier weights"] == sum(map(size, theirs))
     if learner.value_head:
         weights |= {id(p): p for p in learner.value_head.parameters()}
     assert held["policy"] + held.get("critic", 0) + held["reference"] == size(weights.values())
