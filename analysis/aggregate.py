@@ -96,7 +96,7 @@ def profile_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
     above = np.arange(20) / 20
     rows = []
     for stage in all_stages:
-        scores = grids(stage.seeds, [pass_scores(samples, (1,)) for samples in stage.samples])
+        scores = grids(stage.seeds, [pass_scores(found, (1,)) for found in stage.counts])
         if "pass@1" in scores:
             shares = performance_profile(scores["pass@1"].measured(), above)
             rows += [(stage.label, *pair) for pair in zip(above, shares, strict=True)]
@@ -157,7 +157,7 @@ def pass_at_k_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
     rows = []
     for stage in all_stages:
         at = range(1, max(stage.sizes) + 1)
-        per_run = [pass_scores(samples, at) for samples in stage.samples]
+        per_run = [pass_scores(found, at) for found in stage.counts]
         by_metric = grids(range(len(per_run)), per_run)
         for k in at:
             found = grid_interval(by_metric.get(f"pass@{k}"), f"pass@{k}")

@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.aggregate import AREA, grid_interval, named
 from analysis.curves import X_AXES, spent_at
 from analysis.differences import Pair, difference_table, pairs, tier_table
-from analysis.grid import Grid, grids
+from analysis.grid import Grid, Row, grids, stacked
 from analysis.groups import Group
 from analysis.metrics import evaluated
 from analysis.runs import Run
@@ -24,12 +24,13 @@ from analysis.stages import Scored
 AXES = tuple(x for x in X_AXES if x != "step")
 
 
-class AtBudget(Scored):
+class AtBudget:
     """A group's runs when each had spent `budget` of axis `x`."""
 
     def __init__(self, group: Group, x: str, budget: float, ks: Sequence[int]) -> None:
         self.label, self.seeds = group.label, tuple(run.seed for run in group.complete)
-        self.scores = [scores_at(run, x, budget, tuple(ks)) for run in group.complete]
+        parts = [scores_at(run, x, budget, tuple(ks)) for run in group.complete]
+        self.grids = stacked(self.seeds, parts)
 
 
 @cache
@@ -54,7 +55,7 @@ def evaluations(run: Run, ks: tuple[int, ...]) -> dict[str, Grid]:
     return grids(steps, [evaluated(run, step, ks) for step in steps])
 
 
-def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> pd.DataFrame:
+def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> dict[str, Row]:
     """Per-problem scores at `budget`, and AREA: pass@1 averaged over the axis from 0 to there.
 
     A score that is defined at only one of the two evaluations beside the budget is left out. Of
@@ -64,7 +65,7 @@ def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> pd.DataFr
     after = int(np.searchsorted(at, budget, side="right").clip(1, len(at) - 1))
     share = _share(at[after - 1], at[after], budget)
     places = np.append(at[:after], budget)
-    parts = []
+    found = {}
     for metric, grid in evaluations(run, ks).items():
         rows = np.searchsorted(grid.seeds, steps)
         values, weights = grid.values[rows], grid.weights[rows]
@@ -72,26 +73,19 @@ def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> pd.DataFr
             (1 - share) * part[after - 1] + share * part[after] for part in (values, weights)
         )
         defined = (weights[after - 1 : after + 1] > 0).all(axis=0)
-        parts.append(_frame(metric, grid, defined, value, weight))
+        found[metric] = _row(grid, defined, value, weight)
         if metric == "pass@1":
             way_there = np.vstack([values[:after], value])
             area = np.trapezoid(way_there, places, axis=0) / budget
             defined &= (weights[:after] > 0).all(axis=0)
-            parts.append(_frame(AREA, grid, defined, area, np.ones_like(area)))
-    return pd.concat(parts, ignore_index=True)
+            found[AREA] = _row(grid, defined, area, np.ones_like(area))
+    return found
 
 
-def _frame(
-    metric: str, grid: Grid, defined: np.ndarray, value: np.ndarray, weight: np.ndarray
-) -> pd.DataFrame:
-    """Scores as `analysis.metrics` has them, of the problems on which they are defined."""
-    columns = {
-        "problem": np.array(grid.problems, dtype=object)[defined],
-        "metric": metric,
-        "value": value[defined],
-        "weight": weight[defined],
-    }
-    return pd.DataFrame(columns)
+def _row(grid: Grid, defined: np.ndarray, value: np.ndarray, weight: np.ndarray) -> Row:
+    """Of the problems on which it is defined."""
+    problems = np.array(grid.problems, dtype=object)[defined]
+    return Row(problems, value[defined], weight[defined])
 
 
 def _share(before: float, after: float, budget: float) -> float:

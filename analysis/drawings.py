@@ -20,7 +20,7 @@ class Drawing:
     `window` is the number of steps over which the rewards were smoothed.
     """
 
-    folder: Path
+    place: str  # its folder's name
     labels: tuple[str, ...]
     rewards: pd.DataFrame
     window: int
@@ -28,36 +28,37 @@ class Drawing:
     at_k: pd.DataFrame
     results: pd.DataFrame
 
-    def draw(self) -> None:
+    def draw(self, figures: Path) -> None:
         """Write the files; a figure with nothing to show is left out. Raises OSError."""
         from analysis import curves, plots
 
-        self.folder.mkdir(parents=True, exist_ok=True)
+        folder = figures / self.place
+        folder.mkdir(parents=True, exist_ok=True)
         style = plots.styles(self.labels)
-        figures = {
+        drawn = {
             "pass_at_k": plots.pass_at_k_curves(self.at_k, style),
             "diversity": plots.diversity_dots(self.results, style),
             "kl": plots.kl_curves(self.curve, style),
         }
         for x in curves.X_AXES:
             ways = plots.learning_curves(self.rewards, self.curve, x, self.window, style)
-            figures[f"curves_{x}"] = ways
-        for name, figure in figures.items():
+            drawn[f"curves_{x}"] = ways
+        for name, figure in drawn.items():
             if figure is not None:
-                plots.save(figure, self.folder / name)
+                plots.save(figure, folder / name)
 
 
 @contextmanager
-def drawn(drawings: Sequence[Drawing]) -> Iterator[None]:
-    """Draw them while the block runs; all are there when it has ended."""
+def drawn(drawings: Sequence[Drawing], figures: Path) -> Iterator[None]:
+    """Draw them below `figures` while the block runs; all are there when it has ended."""
     cores = len(os.sched_getaffinity(0))
     if cores == 1 or len(drawings) < 2:
         for drawing in drawings:
-            drawing.draw()
+            drawing.draw(figures)
         yield
         return
     with ProcessPoolExecutor(cores, get_context("forkserver")) as pool:
-        waiting = [pool.submit(drawing.draw) for drawing in drawings]
+        waiting = [pool.submit(drawing.draw, figures) for drawing in drawings]
         yield
         for one in waiting:
             one.result()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,31 @@ class Grid:
 
     def terms(self) -> Terms:
         return terms(self.values, self.weights)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of one run: values and weights (problems,); `problems` are sorted."""
+
+    problems: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+
+
+def stacked(seeds: Sequence[Any], parts: Sequence[Mapping[str, Row]]) -> dict[str, Grid]:
+    """Metric → its `Grid`, from the rows of each seed, the weight 0 where a seed has none."""
+    rows = [row for part in parts for row in part.values()]
+    problems = np.unique(np.concatenate([row.problems for row in rows])) if rows else np.array([])
+    metrics = sorted(set().union(*parts))
+    both = np.zeros((len(metrics), 2, len(parts), len(problems)))
+    for grid, metric in zip(both, metrics, strict=True):
+        for place, part in enumerate(parts):
+            if (row := part.get(metric)) is not None:
+                grid[:, place, np.searchsorted(problems, row.problems)] = row.values, row.weights
+    return {
+        metric: Grid(tuple(seeds), tuple(problems), *grid)
+        for metric, grid in zip(metrics, both, strict=True)
+    }
 
 
 def grids(seeds: Sequence[Any], frames: Sequence[pd.DataFrame]) -> dict[str, Grid]:

@@ -9,9 +9,7 @@ from analysis import render
 from analysis.readable import readable
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from analysis.sections import Section
+    from analysis.parts import Part
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -57,17 +55,18 @@ def table(heading: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -
     )
 
 
-def document(parts: Sequence[tuple[Section, pd.DataFrame]]) -> str:
-    """table.tex: results and differences of each section; to be \\input, needs booktabs."""
+def document(parts: Sequence[Part]) -> str:
+    """table.tex: results and differences of each experiment; to be \\input, needs booktabs."""
     found = ["% \\usepackage{booktabs}"]
-    for section, results in parts:
+    for part in parts:
+        results = part.results
         if not len(results):
             continue
-        caption = f"{section.name}. {render.evaluated(results)} Means over seeds, 95 % intervals."
-        found.append(table(*render.result_cells(results, section.ks), caption))
-        for metric, cells in render.matrices(section):
+        caption = f"{part.name}. {render.evaluated(results)} Means over seeds, 95 % intervals."
+        found.append(table(*render.result_cells(results, part.ks), caption))
+        for metric, cells in part.context["matrices"]:
             caption = (
-                f"{section.name}, {metric}: row minus column with 95 % intervals; "
+                f"{part.name}, {metric}: row minus column with 95 % intervals; "
                 "* separated after Holm's correction."
             )
             found.append(table(*cells, caption))

@@ -100,7 +100,8 @@ def bounds(metric: str) -> tuple[float, float]:
 
 def judged(samples: pd.DataFrame) -> pd.DataFrame:
     """The samples that the judge could decide on: INFRA_ERROR leaves the denominator."""
-    return samples[samples["verdict"] != "INFRA_ERROR"]
+    lost = samples["verdict"] == "INFRA_ERROR"
+    return samples[~lost] if lost.any() else samples
 
 
 def counts(samples: pd.DataFrame) -> pd.DataFrame:
@@ -115,8 +116,8 @@ def counts(samples: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, index=pd.Index(problems, name="problem"))
 
 
-def pass_scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
-    """pass@k per problem from the samples of one evaluation.
+def pass_scores(found: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
+    """pass@k per problem from the `counts` of one evaluation.
 
     Columns: problem, metric ("pass@k"), value, weight (1). A problem with fewer than k judged
     samples has no row for that k.
@@ -124,7 +125,6 @@ def pass_scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    found = counts(samples)
     asked = [k for k in ks if k <= found["n"].max()]
     pairs = list(zip(found["n"].tolist(), found["c"].tolist(), strict=True))
     value = [pass_at_k(n, c, k) if k <= n else np.nan for n, c in pairs for k in asked]
@@ -146,8 +146,8 @@ def diversity_scores(samples: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows: list[tuple[str, str, float, float]] = []
-    of_problem = accepted_forms(samples)
-    for problem, programs in _by_problem(judged(samples)).items():
+    of_problem, known = accepted_forms(samples), judged(samples)
+    for problem, programs in _by_problem(known["problem"], known["program"]).items():
         forms = of_problem.get(problem, [])
         if forms:
             rows.append((problem, "distinct_ratio", distinct_ratio(forms), float(len(forms))))
@@ -182,7 +182,8 @@ def scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
     """All of `metrics(ks)` per problem, for the samples of one evaluation."""
     import pandas as pd
 
-    return pd.concat([pass_scores(samples, ks), diversity_scores(samples)], ignore_index=True)
+    parts = [pass_scores(counts(samples), ks), diversity_scores(samples)]
+    return pd.concat(parts, ignore_index=True)
 
 
 def curve_scores(samples: pd.DataFrame, ks: Sequence[int] = (1,)) -> pd.DataFrame:
@@ -195,7 +196,7 @@ def curve_scores(samples: pd.DataFrame, ks: Sequence[int] = (1,)) -> pd.DataFram
         if len(forms) >= DRAWN
     ]
     table = pd.DataFrame(rows, columns=["problem", "metric", "value", "weight"])
-    return pd.concat([pass_scores(samples, sorted({1, *ks})), table], ignore_index=True)
+    return pd.concat([pass_scores(counts(samples), sorted({1, *ks})), table], ignore_index=True)
 
 
 @cache
@@ -206,16 +207,17 @@ def evaluated(run: Run, step: int, ks: tuple[int, ...]) -> pd.DataFrame:
 
 def accepted_forms(samples: pd.DataFrame) -> dict[str, list[str]]:
     """Problem → normal forms of its accepted programs, without those that cannot be parsed."""
-    accepted = _by_problem(samples[samples["verdict"] == "ACCEPTED"])
+    right = samples["verdict"] == "ACCEPTED"
+    accepted = _by_problem(samples["problem"][right], samples["program"][right])
     return {
         problem: [form for program in programs if (form := normal_form(program)) is not None]
         for problem, programs in accepted.items()
     }
 
 
-def _by_problem(samples: pd.DataFrame) -> dict[str, list[str]]:
+def _by_problem(problems: pd.Series, programs: pd.Series) -> dict[str, list[str]]:
     """Problem → its programs in their order; the problems sorted."""
     found: dict[str, list[str]] = {}
-    for problem, program in zip(samples["problem"], samples["program"], strict=True):
+    for problem, program in zip(problems, programs, strict=True):
         found.setdefault(problem, []).append(program)
     return dict(sorted(found.items()))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.aggregate import AREA
-from analysis.answer import answer, headlines, matrix
+from analysis.answer import headlines, matrix
 from analysis.costs import PHASES
 from analysis.metrics import DISTINCT, TITLES, Metric, metrics
 from analysis.readable import readable
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
+    from analysis.parts import Part
     from analysis.sections import Section
 
 NOTHING = "–"
@@ -240,25 +241,26 @@ def evaluated(results: pd.DataFrame) -> str:
     return f"{sizes['problems'].iloc[0]} problems, {sizes['samples'].iloc[0]} samples each."
 
 
-def markdown(parts: Sequence[tuple[Section, pd.DataFrame]], skipped: Sequence[str]) -> str:
-    """table.md: results, budgets and caveats of each section."""
+def markdown(parts: Sequence[Part], skipped: Sequence[str]) -> str:
+    """table.md: results, budgets and caveats of each experiment."""
     written = list(skipped)
-    for section, results in parts:
+    for part in parts:
+        results = part.results
         if len(parts) > 1:
-            written.append(f"## {section.name}")
-        if said := answer(section):
+            written.append(f"## {part.name}")
+        if said := part.answer:
             written.append("\n".join(f"- {sentence}" for sentence in said))
         if len(results):
             written += [
                 f"{evaluated(results)} Means over seeds, 95 % intervals in brackets.",
-                markdown_table(*result_cells(results, section.ks)),
+                markdown_table(*result_cells(results, part.ks)),
             ]
             budgets = budget_cells(results)
             if budgets[1]:
                 spent = "Spent by the end of training, mean over seeds:"
                 written += [spent, markdown_table(*budgets)]
-        if section.notes:
-            notes = "\n".join(f"- {sentence}" for sentence in section.notes)
+        if part.notes:
+            notes = "\n".join(f"- {sentence}" for sentence in part.notes)
             written += ["To bear in mind:", notes]
     return readable("\n\n".join(written)) + "\n"
 

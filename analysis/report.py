@@ -11,8 +11,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from analysis.runs import FILES, Run, RunError, find_runs, load_run
+from analysis.runs import FILES, RunError, find_runs
+
+if TYPE_CHECKING:
+    from analysis.parts import Part
 
 HELP = """\
 Make a report of run folders: tables, figures and one HTML page.
@@ -69,22 +73,17 @@ def parse(arguments: Sequence[str]) -> Options:
     )
 
 
-def read(options: Options) -> tuple[list[Run], list[str]]:
-    """All runs, and a line for each damaged folder that was skipped. Raises RunError."""
-    runs, skipped = [], []
-    for path in find_runs(options.runs):
-        try:
-            runs.append(load_run(path))
-        except RunError as error:
-            if not options.skip_damaged:
-                raise
-            skipped.append(f"Damaged and left out: {str(error).partition(';')[0]}.")
-    if not any(run.evaluated_steps for run in runs):
+def read(options: Options) -> tuple[list[Part], list[str]]:
+    """All experiments, and a line for each damaged folder that was skipped. Raises RunError."""
+    from analysis.parts import parts
+
+    found, skipped = parts(find_runs(options.runs), options.skip_damaged)
+    if not any(len(part.results) for part in found):
         raise RunError(
             f"runs={','.join(options.runs)}: no run there has an evaluation yet; wait for the "
             "first, or choose other runs"
         )
-    return runs, skipped
+    return found, skipped
 
 
 def check_out(out: Path) -> None:
@@ -104,8 +103,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = parse(arguments)
         check_out(options.out)
-        runs, skipped = read(options)
-        report(runs, skipped, options.out)
+        report(*read(options), options.out)
     except UsageError as error:
         print(f"error: {error} (see --help)", file=sys.stderr)
         return 2
@@ -118,29 +116,26 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def report(runs: Sequence[Run], skipped: Sequence[str], out: Path) -> None:
+def report(parts: Sequence[Part], skipped: Sequence[str], out: Path) -> None:
     """Write the report into `out`; print the main tables, the caveats and where it is."""
     from rich.console import Console
 
-    from analysis.answer import answer
     from analysis.page.write import write
     from analysis.readable import readable
     from analysis.render import terminal_table
-    from analysis.sections import sections
 
-    parts = sections(runs)
-    written = write(parts, skipped, out)
+    write(parts, skipped, out)
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, 120)
-    for section, results in zip(parts, written, strict=True):
+    for part in parts:
         if len(parts) > 1:
-            console.rule(section.name, align="left", style="dim")
-        for sentence in answer(section):
+            console.rule(part.name, align="left", style="dim")
+        for sentence in part.answer:
             console.print(readable(sentence), markup=False)
-        if len(results):
-            console.print(terminal_table(results, section.ks))
-        for sentence in section.notes:
+        if len(part.results):
+            console.print(terminal_table(part.results, part.ks))
+        for sentence in part.notes:
             console.print(f"note: {readable(sentence)}", markup=False)
     for sentence in skipped:
         console.print(f"note: {readable(sentence)}", markup=False)

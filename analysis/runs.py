@@ -59,10 +59,6 @@ class Run:
         return f"{self.path.parent.name}/{self.path.name}"
 
     @property
-    def experiment(self) -> str:
-        return str(self.config.get("name") or self.path.parent.name)
-
-    @property
     def ks(self) -> tuple[int, ...]:
         """The k of pass@k that the run's `eval.k` asks for."""
         section = self.config.get("eval")
@@ -113,6 +109,15 @@ def _below(folder: Path) -> list[Path]:
         return [folder]
     inner = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
     return [run for p in inner for run in _below(p)]
+
+
+def experiment_of(path: Path) -> str:
+    """The `name` of a run's configuration, else its parent folder's."""
+    try:
+        name = _mapping(path, "config.yaml", _parse_yaml).get("name")
+    except RunError:
+        name = None
+    return str(name or path.parent.name)
 
 
 def load_run(path: str | Path) -> Run:

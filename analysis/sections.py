@@ -1,4 +1,4 @@
-"""A report's sections: one for each experiment, with what its runs share and where they differ."""
+"""An experiment's section of a report: what its runs share and where they differ."""
 
 from __future__ import annotations
 
@@ -40,17 +40,10 @@ class Section:
         return [run for group in self.groups for run in (*group.runs, *group.repeats)]
 
 
-def sections(runs: Sequence[Run]) -> list[Section]:
-    """The runs by experiment, sorted by its name; labels say what differs within it."""
+def section(name: str, runs: Sequence[Run]) -> Section:
+    """These runs as one experiment; labels say what differs among them."""
     accepted = (run.evals.loc[run.evals["verdict"] == "ACCEPTED", "program"] for run in runs)
     prepare(program for programs in accepted for program in programs.unique())
-    by_name: dict[str, list[Run]] = {}
-    for run in runs:
-        by_name.setdefault(run.experiment, []).append(run)
-    return [_section(name, by_name[name]) for name in sorted(by_name)]
-
-
-def _section(name: str, runs: Sequence[Run]) -> Section:
     groups = group_runs(runs)
     ks, notes = ks_of(runs)
     rows = stages(groups, ks)

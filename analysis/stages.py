@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import pandas as pd
 
@@ -21,21 +22,16 @@ OF_BASE = ("model", "task", "eval", "judge", "data_hash")
 NOT_OF_BASE = ("eval.every", "task.reward")
 
 
-class Scored:
-    """What is compared: `label`, its runs' `seeds`, and `scores`, one frame of them per run."""
+class Scored(Protocol):
+    """What is compared: `label`, its runs' `seeds`, and metric → scores (seeds, problems)."""
 
     label: str
     seeds: tuple[int | None, ...]
-    scores: list[pd.DataFrame]
-
-    @cached_property
-    def grids(self) -> dict[str, Grid]:
-        """Metric → its scores as an array (seeds, problems)."""
-        return grids(self.seeds, self.scores)
+    grids: dict[str, Grid]
 
 
 @dataclass(frozen=True)
-class Stage(Scored):
+class Stage:
     """One row of the result table: a model (the base, or a group's at its end) as evaluated."""
 
     label: str
@@ -51,6 +47,11 @@ class Stage(Scored):
     def scores(self) -> list[pd.DataFrame]:
         """`analysis.metrics.scores`, one frame per run."""
         return [scores(samples, self.ks) for samples in self.samples]
+
+    @cached_property
+    def grids(self) -> dict[str, Grid]:
+        """Metric → its scores as an array (seeds, problems)."""
+        return grids(self.seeds, self.scores)
 
     @cached_property
     def counts(self) -> list[pd.DataFrame]:

@@ -23,7 +23,7 @@ def section_context(
     context = {
         "name": section.name,
         "place": place,
-        "groups": section.groups,
+        "groups": len(section.groups),
         "notes": section.notes,
         "answer": [_titled(sentence, section) for sentence in answer(section)],
         "least": section.ks[0],

@@ -7,7 +7,7 @@ import pytest
 from analysis.answer import answer, matrix
 from analysis.design import design_table
 from analysis.runs import load_run
-from analysis.sections import sections
+from analysis.sections import section as section_of
 
 SMALL = {"problems": 30, "samples": 10, "every": 20}
 
@@ -20,7 +20,7 @@ def section(tmp_path, make_run):
         for algo, skill in skills.items()
         for seed in range(3)
     ]
-    return sections([load_run(path) for path in paths])[0]
+    return section_of("mini", [load_run(path) for path in paths])
 
 
 def test_the_answer_names_who_is_first_and_by_how_much(section):
@@ -80,7 +80,7 @@ def test_one_group_says_how_far_it_came(section):
 
 def test_one_seed_is_no_answer(tmp_path, make_run):
     paths = [make_run(tmp_path, algo, 0, **SMALL) for algo in ("spo", "ppo")]
-    (section,) = sections([load_run(path) for path in paths])
+    section = section_of("mini", [load_run(path) for path in paths])
     (said,) = answer(section)
     assert "luck of one training" in said
     assert not len(design_table(section.ends, section.pairs, 0.05))

@@ -1,10 +1,10 @@
+from types import SimpleNamespace
+
 import numpy as np
-import pandas as pd
 import pytest
 
 from analysis.differences import difference_table, p_values, pair, pairs, tier_table
 from analysis.grid import Grid
-from analysis.stages import Scored
 
 
 def grid(values, seeds=(0, 1, 2), problems=None, weights=None):
@@ -15,16 +15,7 @@ def grid(values, seeds=(0, 1, 2), problems=None, weights=None):
 
 
 def group(label, values, seeds=(0, 1, 2)):
-    scored = Scored()
-    scored.label, scored.seeds = label, seeds
-    frames = [
-        pd.DataFrame({"problem": [f"p{i:03}" for i in range(len(row))], "metric": "pass@1"}).assign(
-            value=row, weight=1.0
-        )
-        for row in values
-    ]
-    scored.scores = frames
-    return scored
+    return SimpleNamespace(label=label, seeds=seeds, grids={"pass@1": grid(values, seeds)})
 
 
 @pytest.fixture
@@ -41,9 +32,7 @@ def three():
 def test_a_pair_shares_the_problems_difficulty_and_is_told_apart_better_than_its_groups(three):
     found = {(one.a, one.b): one for one in pairs(three, ["pass@1"])}
     far, near = found["a", "c"], found["a", "b"]
-    expected = np.mean([s["value"].mean() for s in three[0].scores]) - np.mean(
-        [s["value"].mean() for s in three[2].scores]
-    )
+    expected = three[0].grids["pass@1"].values.mean() - three[2].grids["pass@1"].values.mean()
     assert far.difference.mean == pytest.approx(expected)
     assert far.difference.low < expected < far.difference.high < 0
     assert far.difference.high - far.difference.low < 0.15

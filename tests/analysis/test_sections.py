@@ -1,25 +1,13 @@
 from analysis.facts import facts, settings_that_differ
 from analysis.groups import group_runs
 from analysis.runs import load_run
-from analysis.sections import sections
-
-
-def test_experiments_are_sections_with_labels_of_their_own(tmp_path, make_run):
-    a = make_run(tmp_path / "a", "spo", 0, config={"name": "online"})
-    b = make_run(tmp_path / "b", "spo", 0, config={"name": "stale", "train.sync_every": 4})
-    c = make_run(tmp_path / "c", "spo", 0, config={"name": "stale", "train.sync_every": 16})
-    found = {part.name: part for part in sections([load_run(path) for path in (c, b, a)])}
-    assert list(found) == ["online", "stale"]
-    assert [group.label for group in found["online"].groups] == ["spo"]
-    labels = [group.label for group in found["stale"].groups]
-    assert labels == ["spo sync_every=4", "spo sync_every=16"]
-    assert [stage.label for stage in found["online"].stages] == ["base", "spo"]
+from analysis.sections import section
 
 
 def test_an_experiment_has_its_own_k_and_notes(tmp_path, make_run):
-    a = make_run(tmp_path / "a", "spo", 0, config={"name": "few"}, samples=6)
-    b = make_run(tmp_path / "b", "spo", 0, config={"name": "many", "eval.k": [1, 20]})
-    few, many = sections([load_run(a), load_run(b)])
+    a = make_run(tmp_path / "a", "spo", 0, samples=6)
+    b = make_run(tmp_path / "b", "spo", 0, config={"eval.k": [1, 20]})
+    few, many = section("few", [load_run(a)]), section("many", [load_run(b)])
     assert (few.ks, many.ks) == ((1, 5), (1, 20))
     assert any("pass@10 is left out" in note for note in few.notes)
     assert not any("left out" in note for note in many.notes)
@@ -28,9 +16,9 @@ def test_an_experiment_has_its_own_k_and_notes(tmp_path, make_run):
 def test_a_run_without_an_evaluation_is_told_of_and_has_no_row(tmp_path, make_run):
     path = make_run(tmp_path, status="failed", info={"error": "OutOfMemory: 8 GB"})
     (path / "evals.parquet").unlink()
-    (part,) = sections([load_run(path)])
-    assert part.stages == []
-    assert any("OutOfMemory" in note for note in part.notes)
+    found = section("mini", [load_run(path)])
+    assert found.stages == []
+    assert any("OutOfMemory" in note for note in found.notes)
 
 
 def test_facts_are_words(tmp_path, make_run):

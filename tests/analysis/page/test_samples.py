@@ -9,7 +9,7 @@ import pytest
 from analysis.page import samples
 from analysis.page.samples import CELL, explorer, kept, matrix, packed
 from analysis.runs import load_run
-from analysis.sections import sections
+from analysis.sections import section as section_of
 
 
 def table(cells, size):
@@ -43,7 +43,7 @@ def test_evaluations_on_the_way_go_before_problems_do():
 @pytest.fixture
 def section(tmp_path, make_run):
     paths = [make_run(tmp_path, "spo", seed, problems=5, samples=8, every=20) for seed in (0, 1)]
-    return sections([load_run(path) for path in paths])[0]
+    return section_of("mini", [load_run(path) for path in paths])
 
 
 def test_the_matrix_counts_every_sample_and_the_explorer_shows_each(section):

@@ -1,0 +1,166 @@
+"""What a report says of each experiment, without its runs; of many runs on all cores.
+
+An experiment is read, counted and laid out by itself, and only what is shown of it stays: so no
+more of the runs are in memory at a time than those of as many experiments as there are cores.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis import aggregate, breakdown, budgets, curves, design, differences
+from analysis.answer import answer
+from analysis.costs import cost_table
+from analysis.drawings import Drawing
+from analysis.health import health
+from analysis.page.context import section_context
+from analysis.runs import RunError, experiment_of, load_run
+from analysis.sections import Section, section
+
+MANY = 100  # runs for which it pays to start processes
+Tables = dict[str, pd.DataFrame]
+OF_EVALUATIONS = (
+    "table.csv",
+    "differences.csv",
+    "tiers.csv",
+    "power.csv",
+    "equal_budget.csv",
+    "equal_budget_differences.csv",
+    "thresholds.csv",
+    "curve.csv",
+    "pass_at_k.csv",
+    "profile.csv",
+    "difficulty.csv",
+    "verdicts.csv",
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """An experiment as the report shows it."""
+
+    name: str
+    place: str  # in a path and in a link
+    ks: tuple[int, ...]
+    answer: list[str]
+    notes: list[str]
+    tables: Tables  # file name → table
+    drawing: Drawing | None
+    context: dict[str, Any]  # of the page's template
+
+    @property
+    def results(self) -> pd.DataFrame:
+        return self.tables["table.csv"]
+
+
+Job = tuple[str, str, Sequence[Path], float, bool]
+
+
+def parts(paths: Sequence[Path], skip_damaged: bool) -> tuple[list[Part], list[str]]:
+    """The experiments of these run folders by name, and a line for each damaged one left out.
+
+    Raises RunError at one that is damaged, unless these are to be skipped, and where nothing was
+    evaluated yet.
+    """
+    by_name: dict[str, list[Path]] = {}
+    for path in paths:
+        by_name.setdefault(experiment_of(path), []).append(path)
+    names = sorted(by_name)
+    share = 1 / len(names)
+    jobs = [
+        (name, place, by_name[name], share, skip_damaged)
+        for name, place in zip(names, places(names), strict=True)
+    ]
+    found = list(_each(jobs, len(paths)))
+    return [part for part, _ in found if part], [line for _, lines in found for line in lines]
+
+
+def _each(jobs: Sequence[Job], runs: int) -> Iterator[tuple[Part | None, list[str]]]:
+    cores = len(os.sched_getaffinity(0))
+    if cores == 1 or len(jobs) == 1 or runs < MANY:
+        yield from map(part_of, jobs)
+        return
+    with ProcessPoolExecutor(cores, get_context("forkserver")) as pool:
+        try:
+            yield from pool.map(part_of, jobs)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def part_of(job: Job) -> tuple[Part | None, list[str]]:
+    """One experiment, None where all of it is damaged, and what was left out; see `parts`."""
+    name, place, paths, share, skip_damaged = job
+    runs, skipped = [], []
+    for path in paths:
+        try:
+            runs.append(load_run(path))
+        except RunError as error:
+            if not skip_damaged:
+                raise
+            skipped.append(f"Damaged and left out: {str(error).partition(';')[0]}.")
+    if not runs:
+        return None, skipped
+    of = section(name, runs)
+    tables = tables_of(of)
+    drawing = _drawing(of, tables, place) if of.stages else None
+    context = section_context(of, tables, place, share)
+    return Part(name, place, of.ks, answer(of), of.notes, tables, drawing, context), skipped
+
+
+def places(names: Sequence[str]) -> list[str]:
+    """For each name one that is safe in a path and in a link, no two alike."""
+    found: list[str] = []
+    for name in names:
+        safe = re.sub(r"[^\w-]+", "-", name)[:80].strip("-") or "runs"
+        found.append(safe if safe not in found else f"{safe}-{len(found)}")
+    return found
+
+
+def tables_of(section: Section) -> Tables:
+    """File name → table; without an evaluation only that of the runs has rows."""
+    of_runs = {
+        "runs.csv": aggregate.run_table(section.groups),
+        "costs.csv": cost_table(section.groups),
+        "health.csv": health(section.groups, section.ks),
+    }
+    rows = section.stages
+    if not rows:
+        return of_runs | dict.fromkeys(OF_EVALUATIONS, pd.DataFrame())
+    tables = (
+        aggregate.result_table(rows),
+        differences.difference_table(section.pairs),
+        differences.tier_table(section.ends, section.pairs),
+        design.design_table(section.ends, section.pairs, design.WISH),
+        *budgets.equal_budget_tables(section.groups, section.ks),
+        budgets.threshold_table(section.groups, section.ks) if section.ends else pd.DataFrame(),
+        curves.evaluation_curve(section.groups, section.ks),
+        aggregate.pass_at_k_table(rows),
+        aggregate.profile_table(rows),
+        breakdown.difficulty_table(rows),
+        breakdown.verdict_table(rows).reset_index(),
+    )
+    return of_runs | dict(zip(OF_EVALUATIONS, tables, strict=True))
+
+
+def _drawing(section: Section, tables: Tables, place: str) -> Drawing:
+    window = curves.window(section.groups)
+    labels = [*tables["table.csv"]["label"], *(group.label for group in section.groups)]
+    return Drawing(
+        place,
+        tuple(dict.fromkeys(labels)),
+        curves.reward_curve(section.groups, window),
+        window,
+        tables["curve.csv"],
+        tables["pass_at_k.csv"],
+        tables["table.csv"],
+    )

@@ -1,0 +1,57 @@
+"""A report's experiments, each by itself: in one process or in several the same."""
+
+import os
+
+import pandas as pd
+import pytest
+
+from analysis import parts as module
+from analysis.parts import parts, places
+from analysis.runs import RunError
+
+
+@pytest.fixture
+def paths(tmp_path, make_run):
+    return [
+        make_run(tmp_path / "c", "spo", 0, config={"name": "stale", "train.sync_every": 16}),
+        make_run(tmp_path / "b", "spo", 0, config={"name": "stale", "train.sync_every": 4}),
+        make_run(tmp_path / "a", "spo", 0, config={"name": "online"}),
+    ]
+
+
+def test_experiments_are_parts_with_labels_of_their_own(paths):
+    found, skipped = parts(paths, False)
+    assert [part.name for part in found] == ["online", "stale"]
+    assert skipped == []
+    assert list(found[0].results["label"]) == ["base", "spo"]
+    assert list(found[1].results["label"]) == ["base", "spo sync_every=4", "spo sync_every=16"]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="one core: one process")
+def test_in_several_processes_they_are_the_same(paths, monkeypatch):
+    alone, _ = parts(paths, False)
+    monkeypatch.setattr(module, "MANY", 1)
+    together, _ = parts(paths, False)
+    for one, other in zip(alone, together, strict=True):
+        for name, table in one.tables.items():
+            pd.testing.assert_frame_equal(table, other.tables[name], check_exact=True)
+        for field in ("answer", "notes", "ks", "place"):
+            assert getattr(one, field) == getattr(other, field)
+        assert one.context["packed"] == other.context["packed"]
+
+
+@pytest.mark.parametrize("many", [1, 100])
+def test_a_damaged_run_is_an_error_or_left_out_and_an_experiment_may_go_whole(
+    many, paths, monkeypatch
+):
+    monkeypatch.setattr(module, "MANY", many)
+    (paths[2] / "run.json").write_text("{")
+    with pytest.raises(RunError, match=r"run\.json cannot be read"):
+        parts(paths, False)
+    found, skipped = parts(paths, True)
+    assert [part.name for part in found] == ["stale"]
+    assert len(skipped) == 1 and skipped[0].startswith("Damaged and left out: ")
+
+
+def test_places_are_safe_and_no_two_alike():
+    assert places(["a b", "a/b", "…"]) == ["a-b", "a-b-1", "runs"]
