@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,8 @@ def _each(jobs: Sequence[Job], runs: int) -> Iterator[tuple[Part | None, list[st
         try:
             yield from pool.map(part_of, jobs)
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            for child in active_children():  # what they are at takes minutes, and is in vain
+                child.terminate()
             raise
 
 

@@ -96,7 +96,8 @@ def check_out(out: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; returns the exit code: 0 done, 1 runs at fault, 2 command line at fault."""
+    """The command; returns the exit code: 0 done, 1 runs at fault, 2 command line at fault, 130
+    interrupted."""
     if any(argument in ("-h", "--help", "help") for argument in arguments):
         print(HELP)
         return 0
@@ -110,6 +111,9 @@ def main(arguments: Sequence[str]) -> int:
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command begins again", file=sys.stderr)
+        return 130
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}; check its permissions", file=sys.stderr)
         return 1
