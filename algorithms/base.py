@@ -51,7 +51,7 @@ class Needs:
     max_lag: int | None = None  # optimiser steps that the writer may lie behind; None: any number
     average: float | None = None  # proximal_logp: of weights averaged over steps with this decay
     start: bool = False  # start_logp: the policy's log-probs before the batch's first step
-    precedent: int | None = None  # precedent_logp: a batch before; after so many batches, and later
+    precedent: int | None = None  # precedent_logp: a batch before, once so many batches are over
     reincarnation: int | None = None  # after so many batches it is the reference of the rest
     replay_until: int | None = None  # the last batch with replayed responses
     entropy_graph: bool = False  # the loss differentiates through the entropy

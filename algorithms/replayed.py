@@ -79,8 +79,9 @@ class ReMix(GroupRatio):
 
     KL-convex: β (λ KL(π ‖ π_base) + (1 − λ) KL(π ‖ π_{k−1})), λ(t) = max(1 − ⌈max(t − 50, 0) /
     10⌉ / 10, .5), t from 1; the three numbers are options. Reincarnation: from batch T + 1 on
-    π_base is the policy as it was after batch T, and nothing is replayed. The band stays: it is
-    PPO's where π_k wrote the responses, as in the paper, and not where the writer lags.
+    π_base is the policy as it was after batch T, and nothing is replayed (but `replay.frozen` goes
+    on). The band stays: it is PPO's where π_k wrote the responses, as in the paper, and not where
+    the writer lags.
     """
 
     Config = ReMixOptions

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ class Part:
 
 
 Job = tuple[str, str, Sequence[Path], float, bool]
+Found = tuple[Part | None, list[str]]
 
 
 def parts(paths: Sequence[Path], skip_damaged: bool) -> tuple[list[Part], list[str]]:
@@ -84,21 +86,30 @@ def parts(paths: Sequence[Path], skip_damaged: bool) -> tuple[list[Part], list[s
     return [part for part, _ in found if part], [line for _, lines in found for line in lines]
 
 
-def _each(jobs: Sequence[Job], runs: int) -> Iterator[tuple[Part | None, list[str]]]:
+def _each(jobs: Sequence[Job], runs: int) -> Iterator[Found]:
     cores = len(os.sched_getaffinity(0))
     if cores == 1 or len(jobs) == 1 or runs < MANY:
         yield from map(part_of, jobs)
         return
     with ProcessPoolExecutor(cores, get_context("forkserver")) as pool:
         try:
-            yield from pool.map(part_of, jobs)
+            yield from _begun(pool, jobs)
         except BaseException:
             for child in active_children():  # what they are at takes minutes, and is in vain
                 child.terminate()
             raise
 
 
-def part_of(job: Job) -> tuple[Part | None, list[str]]:
+def _begun(pool: ProcessPoolExecutor, jobs: Sequence[Job]) -> Iterator[Found]:
+    """Ctrl-C waits until the processes are all there to be ended, and does not reach them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.map(part_of, jobs)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def part_of(job: Job) -> Found:
     """One experiment, None where all of it is damaged, and what was left out; see `parts`."""
     name, place, paths, share, skip_damaged = job
     runs, skipped = [], []
@@ -112,10 +123,10 @@ def part_of(job: Job) -> tuple[Part | None, list[str]]:
     if not runs:
         return None, skipped
     of = section(name, runs)
-    tables = tables_of(of)
+    tables, said = tables_of(of), answer(of)
     drawing = _drawing(of, tables, place) if of.stages else None
-    context = section_context(of, tables, place, share)
-    return Part(name, place, of.ks, answer(of), of.notes, tables, drawing, context), skipped
+    context = section_context(of, said, tables, place, share)
+    return Part(name, place, of.ks, said, of.notes, tables, drawing, context), skipped
 
 
 def places(names: Sequence[str]) -> list[str]:

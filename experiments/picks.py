@@ -81,6 +81,8 @@ def _replayed_too_late(config: RunConfig, needs: Needs, problems: int) -> str | 
     others, again = config.replay.from_runs or config.replay.files, problems // config.train.prompts
     if needs.share != "replay_share" or others or not 0 < last <= again:
         return None
+    if config.train.resample_zero_variance:  # further problems are taken, and come again sooner
+        return None
     until = "" if last == config.steps else f" and the last that replays is number {last}"
     return (
         f"algo={config.algo.name}: no problem of {problems} comes again before batch {again + 1}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from analysis import curves, render
-from analysis.answer import answer, headlines
+from analysis.answer import headlines
 from analysis.facts import facts, settings_that_differ
 from analysis.metrics import DISTINCT, TITLES
 from analysis.page import figures, samples
@@ -16,16 +16,21 @@ from analysis.sections import Section
 
 
 def section_context(
-    section: Section, tables: Mapping[str, pd.DataFrame], place: str, share: float
+    section: Section,
+    said: Sequence[str],
+    tables: Mapping[str, pd.DataFrame],
+    place: str,
+    share: float,
 ) -> dict[str, Any]:
-    """The template's names; `share` of the page's room for programs is this section's."""
+    """The template's names; `said` is the answer, and `share` of the page's room for programs is
+    this section's."""
     results = tables["table.csv"]
     context = {
         "name": section.name,
         "place": place,
         "groups": len(section.groups),
         "notes": section.notes,
-        "answer": [_titled(sentence, section) for sentence in answer(section)],
+        "answer": [_titled(sentence, section) for sentence in said],
         "least": section.ks[0],
         "most": section.ks[-1],
         "matrices": [],

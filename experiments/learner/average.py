@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from experiments.learner.adapters import is_adapted, trained, with_own_adapter
-from experiments.learner.models import frozen_copy
+from experiments.learner.adapters import trained
+from experiments.learner.models import own_copy
 
 
 class MovingAverage:
@@ -19,7 +19,7 @@ class MovingAverage:
     """
 
     def __init__(self, policy: nn.Module, decay: float) -> None:
-        self.model = with_own_adapter(policy) if is_adapted(policy) else frozen_copy(policy)
+        self.model = own_copy(policy)
         self.decay, self.weight = decay, 1.0
         moving = {name for name, each in policy.named_parameters() if each.requires_grad}
         self.rounded = [each for name, each in self.model.named_parameters() if name in moving]

@@ -168,6 +168,7 @@ class Rollouts:
         return self.offline.draw(prompt, count, self.config.seed, step)
 
     def _replays(self, step: int) -> bool:
+        # A step whose groups the judge all failed in counts here, and is no batch to the learner.
         ended = self.replay_until is not None and step > self.replay_until
         return self.replay is not None and not ended
 
