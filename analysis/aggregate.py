@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.grid import Grid, grids
+from analysis.grid import Grid, stacked
 from analysis.groups import Group
 from analysis.intervals import Interval, interval
 from analysis.labels import plain
-from analysis.metrics import bounds, judged, metrics, pass_scores
+from analysis.metrics import bounds, metrics
 from analysis.robust import interquartile_mean, performance_profile
 from analysis.runs import Run
+from analysis.scores import accepted_share, pass_scores
 from analysis.stages import Stage
 
 BUDGET = {
@@ -28,13 +29,6 @@ BUDGET = {
     "wall_s": "time/total_s",
 }
 AREA = "pass@1, mean so far"  # the area under its curve over the budget spent, over the budget
-
-
-def interval_of(per_run: Sequence[pd.DataFrame], metric: str) -> Interval:
-    """Mean and interval of one metric, from one frame of per-problem scores for each seed."""
-    frames = [frame[frame["metric"] == metric] for frame in per_run]
-    found = grids(range(len(frames)), frames).get(metric)
-    return grid_interval(found, metric)
 
 
 def grid_interval(found: Grid | None, metric: str) -> Interval:
@@ -80,8 +74,7 @@ def _result_row(stage: Stage) -> dict[str, object]:
     }
     for metric in metrics(stage.ks):
         row |= named(grid_interval(stage.grids.get(metric.name), metric.name), metric.name)
-        measured = [int((frame["metric"] == metric.name).sum()) for frame in stage.scores]
-        row[f"{metric.name}_problems"] = float(np.mean(measured))
+        row[f"{metric.name}_problems"] = float(np.mean(stage.problems_with(metric.name)))
         if metric.name in stage.grids:
             row[f"{metric.name}_iqm"] = interquartile_mean(stage.grids[metric.name].measured())
     if stage.step > 0:
@@ -96,7 +89,7 @@ def profile_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
     above = np.arange(20) / 20
     rows = []
     for stage in all_stages:
-        scores = grids(stage.seeds, [pass_scores(found, (1,)) for found in stage.counts])
+        scores = stacked(stage.seeds, [pass_scores(found, (1,)) for found in stage.counts])
         if "pass@1" in scores:
             shares = performance_profile(scores["pass@1"].measured(), above)
             rows += [(stage.label, *pair) for pair in zip(above, shares, strict=True)]
@@ -107,15 +100,9 @@ def gain(stage: Stage) -> float:
     """pass@1 of the stage over pass@1 of the same runs at step 0; NaN without one above 0."""
     if any(0 not in run.evaluated_steps for run in stage.runs):
         return float("nan")
-    before = np.mean([accepted_share(run.evaluation(0)) for run in stage.runs])
-    after = np.mean([accepted_share(samples) for samples in stage.samples])
+    before = np.mean([accepted_share(run, 0) for run in stage.runs])
+    after = np.mean([accepted_share(run, stage.step) for run in stage.runs])
     return float(after / before) if before > 0 else float("nan")
-
-
-def accepted_share(samples: pd.DataFrame) -> float:
-    """pass@1: the share of accepted samples, mean over problems."""
-    samples = judged(samples)
-    return float((samples["verdict"] == "ACCEPTED").groupby(samples["problem"]).mean().mean())
 
 
 def run_table(groups: Sequence[Group]) -> pd.DataFrame:
@@ -132,8 +119,8 @@ def run_table(groups: Sequence[Group]) -> pd.DataFrame:
                 "averaged": last is not None and run in group.complete,
                 "last_evaluation": last,
                 "trained_steps": int(run.metrics["step"].max()) if len(run.metrics) else 0,
-                "pass@1_base": accepted_share(run.evaluation(0)) if last is not None else None,
-                "pass@1": accepted_share(run.evaluation(last)) if last is not None else None,
+                "pass@1_base": accepted_share(run, 0) if last is not None else None,
+                "pass@1": accepted_share(run, last) if last is not None else None,
             }
             row |= budget(run)
             for key in ("commit", "data_hash", "judge_version", "started", "ended"):
@@ -157,8 +144,7 @@ def pass_at_k_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
     rows = []
     for stage in all_stages:
         at = range(1, max(stage.sizes) + 1)
-        per_run = [pass_scores(found, at) for found in stage.counts]
-        by_metric = grids(range(len(per_run)), per_run)
+        by_metric = stacked(stage.seeds, [pass_scores(found, at) for found in stage.counts])
         for k in at:
             found = grid_interval(by_metric.get(f"pass@{k}"), f"pass@{k}")
             if not np.isnan(found.mean):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from analysis.aggregate import interval_of
+from analysis.aggregate import grid_interval
 from analysis.stages import Stage
 
 
@@ -25,9 +25,9 @@ def difficulty_table(stages: Iterable[Stage]) -> pd.DataFrame:
             tier |= dict(zip(samples["problem"], samples["difficulty"].fillna(""), strict=True))
         for difficulty in sorted(set(tier.values())):
             here = {problem for problem, name in tier.items() if name == difficulty}
-            parts = [scores[scores["problem"].isin(here)] for scores in stage.scores]
             for k in sorted({stage.ks[0], stage.ks[-1]}):
-                found = interval_of(parts, f"pass@{k}")
+                whole = stage.grids.get(f"pass@{k}")
+                found = grid_interval(whole and whole.on(here), f"pass@{k}")
                 ends = (found.mean, found.low, found.high)
                 rows.append((stage.label, difficulty or "unknown", len(here), f"pass@{k}", *ends))
     columns = ["label", "difficulty", "problems", "metric", "mean", "low", "high"]

@@ -7,7 +7,6 @@ extrapolated. Between two evaluations of a run each problem's score is taken to 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -15,10 +14,11 @@ import pandas as pd
 from analysis.aggregate import AREA, grid_interval, named
 from analysis.curves import X_AXES, spent_at
 from analysis.differences import Pair, difference_table, pairs, tier_table
-from analysis.grid import Grid, Row, grids, stacked
+from analysis.grid import Grid, Row, stacked
 from analysis.groups import Group
-from analysis.metrics import evaluated
+from analysis.once import once
 from analysis.runs import Run
+from analysis.scores import evaluations
 from analysis.stages import Scored
 
 AXES = tuple(x for x in X_AXES if x != "step")
@@ -33,7 +33,7 @@ class AtBudget:
         self.grids = stacked(self.seeds, parts)
 
 
-@cache
+@once
 def way(run: Run, x: str) -> tuple[list[int], np.ndarray]:
     """The run's evaluated steps, and what it had spent at each; without those not recorded."""
     steps = run.evaluated_steps
@@ -46,13 +46,6 @@ def common_budget(groups: Sequence[Group], x: str) -> float:
     """The least that any run had spent at its last evaluation; NaN where one kept no account."""
     ends = [spent_at(run, g.last_step, x) for g in groups if g.last_step for run in g.complete]
     return float(np.min(ends)) if ends else float("nan")
-
-
-@cache
-def evaluations(run: Run, ks: tuple[int, ...]) -> dict[str, Grid]:
-    """Metric → its scores (evaluated steps, problems) on the run's way."""
-    steps = run.evaluated_steps
-    return grids(steps, [evaluated(run, step, ks) for step in steps])
 
 
 def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> dict[str, Row]:

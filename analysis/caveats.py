@@ -231,7 +231,7 @@ def _thin(stages: Sequence[Stage]) -> Iterable[str]:
     for metric in (DISTINCT, "edit_distance"):
         counts = {}
         for stage in stages:
-            per_run = [int((scores["metric"] == metric).sum()) for scores in stage.scores]
+            per_run = stage.problems_with(metric)
             if 0 < sum(per_run) < FEW_PROBLEMS * len(per_run):
                 counts[stage.label] = sum(per_run) / len(per_run)
         if counts:

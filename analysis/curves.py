@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from analysis.aggregate import grid_interval, named
-from analysis.grid import grids
+from analysis.grid import stacked
 from analysis.groups import Group
-from analysis.metrics import DISTINCT, evaluated
+from analysis.metrics import DISTINCT
+from analysis.once import once
 from analysis.runs import Run
+from analysis.scores import at_step
 
 # Each axis is the sum of those of its columns that were recorded. What the reference writes for
 # SPO's initial values is charged like any other token; evaluations are not charged.
@@ -46,7 +47,7 @@ def evaluation_curve(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Da
             row = {"label": group.label, "seeds": len(runs)}
             row |= {x: np.mean([spent_at(run, step, x) for run in runs]) for x in X_AXES}
             row["kl_ref"] = np.mean([kl_at(run, step) for run in runs])
-            found = grids(range(len(runs)), [evaluated(run, step, tuple(ks)) for run in runs])
+            found = stacked(range(len(runs)), [at_step(run, step, tuple(ks)) for run in runs])
             for metric in measured:
                 row |= named(grid_interval(found.get(metric), metric), metric)
             rows.append(row)
@@ -54,7 +55,7 @@ def evaluation_curve(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Da
     return pd.DataFrame(rows, columns=["label", "seeds", *X_AXES, "kl_ref", *columns])
 
 
-@cache
+@once
 def spent(run: Run, x: str) -> pd.Series:
     """The x-axis' value after each step of run.metrics; NaN where it was not recorded."""
     columns = [column for column in X_AXES[x] if column in run.metrics]

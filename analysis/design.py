@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from analysis.differences import Pair
+from analysis.intervals import Spread
+from analysis.once import once
 from analysis.power import Noise, needed, noise, sampling_variance, smallest_difference
 from analysis.stages import Stage
 
@@ -23,21 +24,19 @@ def design_table(groups: Sequence[Stage], found: Sequence[Pair], wish: float) ->
     `seeds_needed` … to see a difference of `wish`, the rest as it is, infinite where none will do.
     """
     by_label = {group.label: group for group in groups}
-    rows = []
-    for one in found:
-        if one.seeds < 2:
-            continue
-        a, b = by_label[one.a], by_label[one.b]
-        parts = noise_of(one, a, b)
-        samples = min(*a.sizes, *b.sizes)
-        row: dict[str, object] = {"a": one.a, "b": one.b, "metric": one.metric}
-        row["smallest_difference"] = float(smallest_difference(one.spread))
-        row |= {f"of_{name}": share for name, share in parts.shares().items()}
-        row["wish"] = wish
-        more = needed(one.spread, parts, samples, wish)
-        row |= {f"{name}_needed": number for name, number in more.items()}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    found = [one for one in found if one.seeds > 1]
+    if not found:
+        return pd.DataFrame()
+    ends = [(by_label[one.a], by_label[one.b]) for one in found]
+    parts = [noise_of(one, *two) for one, two in zip(found, ends, strict=True)]
+    spreads, noises = Spread.of([one.spread for one in found]), Noise.of(parts)
+    samples = np.array([min(*a.sizes, *b.sizes) for a, b in ends])
+    columns = {name: [getattr(one, name) for one in found] for name in ("a", "b", "metric")}
+    columns["smallest_difference"] = smallest_difference(spreads)
+    columns |= {f"of_{name}": share for name, share in noises.shares().items()}
+    columns["wish"] = wish
+    more = needed(spreads, noises, samples, wish)
+    return pd.DataFrame(columns | {f"{name}_needed": number for name, number in more.items()})
 
 
 def noise_of(one: Pair, a: Stage, b: Stage) -> Noise:
@@ -56,7 +55,7 @@ def _sampling(mine: Stage, other: Stage, k: int) -> float:
     return float(np.mean(shared) / len(shared))
 
 
-@cache
+@once
 def _by_seed(stage: Stage, k: int) -> list[float]:
     """Variance from sampling of each seed's mean over problems; NaN where it is not known."""
     found = []

@@ -8,14 +8,13 @@ difference is not that of the two groups' own means, which rest on other problem
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import combinations
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from analysis.grid import Grid, shared
-from analysis.intervals import Interval, Spread, ends, spread
+from analysis.grid import together
+from analysis.intervals import Interval, Spread, spread, terms
 from analysis.metrics import bounds
 from analysis.robust import probability_of_improvement
 from analysis.stages import Scored
@@ -57,38 +56,53 @@ class Pair:
         )
 
 
-def pair(a: str, b: str, metric: str, of_a: Grid | None, of_b: Grid | None) -> Pair:
-    """The paired difference of two groups' grids; None where a group has none of the metric."""
-    nothing = Pair(a, b, metric, Interval(NAN, NAN, NAN), NAN, 0, 0)
-    if of_a is None or of_b is None:
-        return nothing
-    of_a, of_b = shared(of_a, of_b)
-    both = of_a.weights > 0
-    if not both.any():
-        return nothing
-    found = spread(of_a.terms() - of_b.terms())
-    most = bounds(metric)[1]
-    seeds, problems = int(both.any(axis=1).sum()), int(both.any(axis=0).sum())
-    difference = ends(found, (-most, most))
-    if seeds == 1:
-        difference = Interval(difference.mean, NAN, NAN)
-    improvement = probability_of_improvement(
-        np.where(both, of_a.values, NAN), np.where(both, of_b.values, NAN)
-    )
-    return Pair(a, b, metric, difference, improvement, seeds, problems, found)
-
-
 def pairs(groups: Sequence[Scored], metrics: Iterable[str]) -> list[Pair]:
     """Every two groups once, in their order, for each metric; p-values adjusted within metrics."""
     found = []
     for metric in metrics:
-        family = [
-            pair(a.label, b.label, metric, a.grids.get(metric), b.grids.get(metric))
-            for a, b in combinations(groups, 2)
-        ]
+        family = _family(groups, metric)
         adjusted = holm(p_values(family))
         found += [replace(one, adjusted=p) for one, p in zip(family, adjusted, strict=True)]
     return found
+
+
+def _family(groups: Sequence[Scored], metric: str) -> list[Pair]:
+    """Every two groups once; each beside all that come after it, in one pass over the arrays."""
+    labels = [group.label for group in groups]
+    values, weights = together([group.grids.get(metric) for group in groups])
+    found = []
+    for place in range(len(groups) - 1):
+        rest = slice(place + 1, None)
+        both = (weights[place] > 0) & (weights[rest] > 0)
+        of_a, of_b = ((values[part], np.where(both, weights[part], 0.0)) for part in (place, rest))
+        found += _pairs(labels[place], labels[rest], metric, both, of_a, of_b)
+    return found
+
+
+def _pairs(
+    a: str,
+    others: Sequence[str],
+    metric: str,
+    both: np.ndarray,
+    of_a: tuple[np.ndarray, np.ndarray],
+    of_b: tuple[np.ndarray, np.ndarray],
+) -> list[Pair]:
+    """a beside each of the others: arrays (others, seeds, problems), values and weights."""
+    found = spread(terms(*of_a) - terms(*of_b))
+    half, most = found.half_width(), bounds(metric)[1]
+    low, high = np.maximum(found.mean - half, -most), np.minimum(found.mean + half, most)
+    improvement = probability_of_improvement(*(np.where(both, of[0], NAN) for of in (of_a, of_b)))
+    seeds, problems = both.any(axis=2).sum(axis=1), both.any(axis=1).sum(axis=1)
+    made = []
+    for i, b in enumerate(others):
+        if not seeds[i]:
+            made.append(Pair(a, b, metric, Interval(NAN, NAN, NAN), NAN, 0, 0))
+            continue
+        ends = (float(low[i]), float(high[i])) if seeds[i] > 1 else (NAN, NAN)
+        difference = Interval(float(found.mean[i]), *ends)
+        numbers = float(improvement[i]), int(seeds[i]), int(problems[i])
+        made.append(Pair(a, b, metric, difference, *numbers, found.at(i)))
+    return made
 
 
 def p_values(found: Sequence[Pair]) -> list[float]:
@@ -96,9 +110,7 @@ def p_values(found: Sequence[Pair]) -> list[float]:
     p = np.full(len(found), NAN)
     tested = [i for i, one in enumerate(found) if one.seeds > 1]
     if tested:
-        spreads = [found[i].spread for i in tested]
-        parts = (np.array([getattr(one, f.name) for one in spreads]) for f in fields(Spread))
-        p[tested] = Spread(*parts).p_value()
+        p[tested] = Spread.of([found[i].spread for i in tested]).p_value()
     return p.tolist()
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
 
 from analysis.pass_at_k import pass_at_k
 
+SHORT = 4096  # characters; tokens of longer programs are not kept
 _TOKEN = re.compile(
     r"""\#[^\n]*
       | ("(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
@@ -25,13 +28,21 @@ _TOKEN = re.compile(
 )
 
 
-def program_tokens(program: str) -> list[str]:
+def program_tokens(program: str) -> tuple[str, ...]:
     """Names, numbers, strings and operators, without layout and comments; never fails.
 
     A string that is not closed is one token up to its line's end: were it given up, each of its
     quotes would be tried anew, and a long line of \\" take quadratic time.
     """
-    return list(filter(None, _TOKEN.findall(program)))  # of a comment the group is empty
+    return _known(program) if len(program) <= SHORT else _tokens(program)
+
+
+def _tokens(program: str) -> tuple[str, ...]:
+    found = filter(None, _TOKEN.findall(program))  # of a comment the group is empty
+    return tuple(map(sys.intern, found))  # a name stands in thousands of programs
+
+
+_known = lru_cache(maxsize=1 << 14)(_tokens)
 
 
 def distinct_ratio(forms: Sequence[str]) -> float:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import pandas as pd
+
+from analysis.cores import cores, pool
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,13 @@ class Drawing:
 @contextmanager
 def drawn(drawings: Sequence[Drawing], figures: Path) -> Iterator[None]:
     """Draw them below `figures` while the block runs; all are there when it has ended."""
-    cores = len(os.sched_getaffinity(0))
-    if cores == 1 or len(drawings) < 2:
+    if cores() == 1 or len(drawings) < 2:
         for drawing in drawings:
             drawing.draw(figures)
         yield
         return
-    with ProcessPoolExecutor(cores, get_context("forkserver")) as pool:
-        waiting = [pool.submit(drawing.draw, figures) for drawing in drawings]
+    with pool() as processes:
+        waiting = [processes.submit(drawing.draw, figures) for drawing in drawings]
         yield
         for one in waiting:
             one.result()

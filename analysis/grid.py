@@ -1,13 +1,12 @@
-"""Scores as arrays: seeds × problems for each metric, and two groups' on what they share."""
+"""Scores as arrays: seeds × problems for each metric, and several groups' side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analysis.intervals import Terms, terms
 
@@ -31,6 +30,18 @@ class Grid:
     def terms(self) -> Terms:
         return terms(self.values, self.weights)
 
+    def row(self, place: int) -> Row:
+        """Of one seed, by its place: the problems on which the metric is defined."""
+        defined = self.weights[place] > 0
+        problems = np.array(self.problems, dtype=object)[defined]
+        return Row(problems, self.values[place][defined], self.weights[place][defined])
+
+    def on(self, problems: Collection[str]) -> Grid:
+        """The same on those of its problems that are among these."""
+        kept = [column for column, problem in enumerate(self.problems) if problem in problems]
+        names = tuple(self.problems[column] for column in kept)
+        return Grid(self.seeds, names, self.values[:, kept], self.weights[:, kept])
+
 
 @dataclass(frozen=True)
 class Row:
@@ -39,6 +50,10 @@ class Row:
     problems: np.ndarray
     values: np.ndarray
     weights: np.ndarray
+
+    def mean(self) -> float:
+        """The weighted mean over the problems."""
+        return float(np.average(self.values, weights=self.weights))
 
 
 def stacked(seeds: Sequence[Any], parts: Sequence[Mapping[str, Row]]) -> dict[str, Grid]:
@@ -57,41 +72,19 @@ def stacked(seeds: Sequence[Any], parts: Sequence[Mapping[str, Row]]) -> dict[st
     }
 
 
-def grids(seeds: Sequence[Any], frames: Sequence[pd.DataFrame]) -> dict[str, Grid]:
-    """Metric → its `Grid`, from one frame of per-problem scores (`analysis.metrics`) a seed."""
-    if not frames:
-        return {}
-    whole = pd.concat(frames)
-    rows = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
-    columns, problems = pd.factorize(whole["problem"], sort=True)
-    kinds, metrics = pd.factorize(whole["metric"], sort=True)
-    both = np.zeros((len(metrics), 2, len(frames), len(problems)))
-    both[kinds, :, rows, columns] = whole[["value", "weight"]].to_numpy(float)
-    return {
-        metric: Grid(tuple(seeds), tuple(problems), *part)
-        for metric, part in zip(metrics, both, strict=True)
-    }
+def together(grids: Sequence[Grid | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Values and weights (grids, seeds, problems) on the seeds and problems of any of them.
 
-
-def shared(a: Grid, b: Grid) -> tuple[Grid, Grid]:
-    """Both on the seeds and problems of both; the weight 0 where either is not defined."""
-    seeds = tuple(seed for seed in a.seeds if seed in b.seeds)
-    if a.problems == b.problems:
-        problems = a.problems
-    else:
-        problems = tuple(sorted(set(a.problems) & set(b.problems)))
-    parts = [_on(grid, seeds, problems) for grid in (a, b)]
-    both = (parts[0].weights > 0) & (parts[1].weights > 0)
-    first, second = (
-        Grid(seeds, problems, part.values, np.where(both, part.weights, 0.0)) for part in parts
-    )
-    return first, second
-
-
-def _on(grid: Grid, seeds: tuple[Hashable, ...], problems: tuple[str, ...]) -> Grid:
-    if grid.seeds == seeds and grid.problems == problems:
-        return grid
-    rows = [grid.seeds.index(seed) for seed in seeds]
-    place = {problem: column for column, problem in enumerate(grid.problems)}
-    at = np.ix_(rows, [place[problem] for problem in problems])
-    return Grid(seeds, problems, grid.values[at], grid.weights[at])
+    The weight is 0 where a grid has no such seed or problem; all of a None is 0.
+    """
+    given = [grid for grid in grids if grid is not None]
+    seeds = list(dict.fromkeys(seed for grid in given for seed in grid.seeds))
+    problems = sorted(set().union(*(grid.problems for grid in given)))
+    place = {problem: column for column, problem in enumerate(problems)}
+    both = np.zeros((2, len(grids), len(seeds), len(problems)))
+    for number, grid in enumerate(grids):
+        if grid is not None:
+            rows = [seeds.index(seed) for seed in grid.seeds]
+            at = np.ix_(rows, [place[problem] for problem in grid.problems])
+            both[0, number][at], both[1, number][at] = grid.values, grid.weights
+    return both[0], both[1]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.groups import Group
-from analysis.metrics import DISTINCT, DRAWN, evaluated
+from analysis.metrics import DISTINCT, DRAWN
 from analysis.runs import Run
+from analysis.scores import at_step
 
 WINDOW = 10  # steps of a mean
 
@@ -103,8 +104,8 @@ def checks(run: Run, ks: tuple[int, ...]) -> dict[str, float]:
     if not len(last):
         return found
     if run.evaluated_steps[-1] > 0:
-        scores = evaluated(run, run.evaluated_steps[-1], ks)
-        found[DISTINCT] = float(scores.loc[scores["metric"] == DISTINCT, "value"].mean())
+        at_end = at_step(run, run.evaluated_steps[-1], ks).get(DISTINCT)
+        found[DISTINCT] = float(at_end.values.mean()) if at_end else math.nan
     if "truncated" in last:
         found["truncated"] = float(last["truncated"].astype(float).mean())
     over = _numbers(run, "mismatch/mean") / _numbers(run, "mismatch/bound")

@@ -20,7 +20,8 @@ by their first-order terms, and problems count by Kish's effective number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -69,6 +70,15 @@ class Spread:
     of_rest: np.ndarray
     seeds: np.ndarray
     problems: np.ndarray
+
+    @classmethod
+    def of(cls, spreads: Sequence[Spread]) -> Spread:
+        """These of scalars as one of arrays (spreads,)."""
+        return cls(*(np.array([getattr(one, f.name) for one in spreads]) for f in fields(cls)))
+
+    def at(self, place: int) -> Spread:
+        """One of an array of them."""
+        return Spread(*(getattr(self, f.name)[place] for f in fields(self)))
 
     def half_width(self, level: float = LEVEL) -> np.ndarray:
         """Of the interval around `mean`; NaN with one problem."""

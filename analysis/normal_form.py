@@ -7,14 +7,13 @@ constants, and the names that it uses from Python and its libraries stay.
 from __future__ import annotations
 
 import ast
-import os
 import sys
 import warnings
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
-from multiprocessing import get_context
 from typing import ClassVar
+
+from analysis.cores import cores, pool
 
 # The parser needs up to a kilobyte for each, and no contest program is longer.
 MAX_CHARS = 65_536
@@ -43,13 +42,12 @@ def normal_form(program: str) -> str | None:
 def prepare(programs: Iterable[str]) -> None:
     """Find the normal forms of these programs ahead and keep them; of many on all cores."""
     new = [program for program in dict.fromkeys(programs) if program not in _prepared]
-    cores = len(os.sched_getaffinity(0))
-    if len(new) < MANY or cores == 1:
+    if len(new) < MANY or cores() == 1:
         _prepared.update((program, normal_form(program)) for program in new)
         return
-    size = len(new) // (8 * cores) + 1
-    with ProcessPoolExecutor(cores, get_context("forkserver")) as pool:
-        _prepared.update(zip(new, pool.map(_find, new, chunksize=size), strict=True))
+    size = len(new) // (8 * cores()) + 1
+    with pool() as processes:
+        _prepared.update(zip(new, processes.map(_find, new, chunksize=size), strict=True))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -6,13 +6,12 @@ more of the runs are in memory at a time than those of as many experiments as th
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import pandas as pd
 
 from analysis import aggregate, breakdown, budgets, curves, design, differences
 from analysis.answer import answer
+from analysis.cores import cores, pool
 from analysis.costs import cost_table
 from analysis.drawings import Drawing
 from analysis.health import health
@@ -87,24 +87,23 @@ def parts(paths: Sequence[Path], skip_damaged: bool) -> tuple[list[Part], list[s
 
 
 def _each(jobs: Sequence[Job], runs: int) -> Iterator[Found]:
-    cores = len(os.sched_getaffinity(0))
-    if cores == 1 or len(jobs) == 1 or runs < MANY:
+    if cores() == 1 or len(jobs) == 1 or runs < MANY:
         yield from map(part_of, jobs)
         return
-    with ProcessPoolExecutor(cores, get_context("forkserver")) as pool:
+    with pool() as processes:
         try:
-            yield from _begun(pool, jobs)
+            yield from _begun(processes, jobs)
         except BaseException:
             for child in active_children():  # what they are at takes minutes, and is in vain
                 child.terminate()
             raise
 
 
-def _begun(pool: ProcessPoolExecutor, jobs: Sequence[Job]) -> Iterator[Found]:
+def _begun(processes: ProcessPoolExecutor, jobs: Sequence[Job]) -> Iterator[Found]:
     """Ctrl-C waits until the processes are all there to be ended, and does not reach them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return pool.map(part_of, jobs)
+        return processes.map(part_of, jobs)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -165,13 +164,12 @@ def tables_of(section: Section) -> Tables:
 
 
 def _drawing(section: Section, tables: Tables, place: str) -> Drawing:
-    window = curves.window(section.groups)
     labels = [*tables["table.csv"]["label"], *(group.label for group in section.groups)]
     return Drawing(
         place,
         tuple(dict.fromkeys(labels)),
-        curves.reward_curve(section.groups, window),
-        window,
+        section.rewards,
+        section.window,
         tables["curve.csv"],
         tables["pass_at_k.csv"],
         tables["table.csv"],

@@ -14,6 +14,8 @@ matplotlib.use("Agg")  # before pyplot: no display is needed, nor looked for
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from analysis.metrics import DISTINCT, TITLES
@@ -186,9 +188,10 @@ def save(figure: Figure, path: Path) -> list[Path]:
     """Write `path` as .png and .svg, close the figure, return the two paths."""
     paths = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
     with matplotlib.rc_context(LOOK):
-        figure.savefig(paths[0])
+        # Not by `savefig`, which draws everything twice: once only to settle the layout.
+        FigureCanvasAgg(figure).print_png(paths[0])
         figure.set_layout_engine("none")  # it is settled, and slow to find again
-        figure.savefig(paths[1], metadata={"Date": None})
+        FigureCanvasSVG(figure).print_svg(paths[1], metadata={"Date": None})
     plt.close(figure)
     return paths
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from analysis.intervals import LEVEL, Spread
 
 POWER = 0.8
+WHAT = ("seeds", "samples", "problems")  # that a design can have more of
 MOST = 1000  # seeds, samples or problems beyond which no design is looked for, as a multiple
 
 
@@ -25,11 +27,17 @@ class Noise:
     interaction: float
     sampling: float
 
-    def shares(self) -> dict[str, float]:
+    @classmethod
+    def of(cls, noises: Sequence[Noise]) -> Noise:
+        """These of scalars as one of arrays (noises,)."""
+        return cls(*(np.array([getattr(one, f.name) for one in noises]) for f in fields(cls)))
+
+    def shares(self) -> dict[str, np.ndarray]:
         """Each part's share of the whole that is known."""
         parts = {name: getattr(self, name) for name in self.__slots__}
-        whole = np.nansum(list(parts.values()))
-        return {name: part / whole if whole > 0 else np.nan for name, part in parts.items()}
+        whole = np.nansum(list(parts.values()), axis=0)
+        with np.errstate(invalid="ignore"):
+            return {name: np.where(whole > 0, part / whole, np.nan) for name, part in parts.items()}
 
 
 def noise(found: Spread, sampling: float) -> Noise:
@@ -77,40 +85,39 @@ def smallest_difference(pair: Spread, power: float = POWER) -> np.ndarray:
     return usual.reach((1 + LEVEL) / 2) + usual.reach(power)
 
 
-def needed(pair: Spread, parts: Noise, samples: int, wish: float) -> dict[str, float]:
+def needed(pair: Spread, parts: Noise, samples: np.ndarray, wish: float) -> dict[str, np.ndarray]:
     """How many seeds, samples a problem, or problems let the design see a difference of `wish`.
 
-    Each with the others as they are; infinite where no number up to MOST times that of now will do.
+    Of arrays of one shape. Each with the others as they are; infinite where no number up to MOST
+    times that of now will do, NaN where the samples' part of the noise is not known.
     """
-    factor = np.arange(1, MOST * 10 + 1) / 10
-    found = {
-        "seeds": _enough(pair, parts, wish, np.maximum(np.ceil(factor * pair.seeds), 2), "seeds"),
-        "samples": float("nan"),
-        "problems": _enough(pair, parts, wish, np.ceil(factor * pair.problems), "problems"),
-    }
-    if not np.isnan(parts.sampling):
-        found["samples"] = _enough(pair, parts, wish, np.ceil(factor * samples), "samples", samples)
-    return found
+    found = {what: _least(pair, parts, samples, wish, what) for what in WHAT}
+    return found | {"samples": np.where(np.isnan(parts.sampling), np.nan, found["samples"])}
 
 
-def _enough(
-    pair: Spread, parts: Noise, wish: float, tried: np.ndarray, what: str, samples: int = 1
-) -> float:
-    """The least of `tried` with which `wish` can be seen; more of anything lets one see more."""
-    coarse = tried[:: max(1, int(np.sqrt(len(tried))))]
-    seen = _sees(pair, parts, wish, coarse, what, samples)
-    place = int(seen.argmax()) if seen.any() else len(coarse)
-    ends = (coarse[place - 1] if place else 0, coarse[place] if seen.any() else tried[-1])
-    fine = tried[(tried > ends[0]) & (tried <= ends[1])]
-    found = fine[_sees(pair, parts, wish, fine, what, samples)]
-    return float(found.min()) if found.size else float("inf")
+def _least(pair: Spread, parts: Noise, samples: np.ndarray, wish: float, what: str) -> np.ndarray:
+    """The least number with which `wish` can be seen, in tenths of that of now, by bisection: more
+    of anything lets one see more."""
+    now = {"seeds": pair.seeds, "samples": samples, "problems": pair.problems}[what]
+    fewest = 2 if what == "seeds" else 1
+
+    def tried(tenths: np.ndarray) -> np.ndarray:
+        return np.maximum(np.ceil(tenths * now / 10), fewest)
+
+    low = np.zeros(np.shape(now), int)
+    high = np.full(np.shape(now), MOST * 10)
+    for _ in range((MOST * 10).bit_length()):
+        middle = (low + high + 1) // 2
+        seen = _sees(pair, parts, wish, tried(middle), what, now)
+        low, high = np.where(seen, low, middle), np.where(seen, middle, high)
+    found = tried(high)
+    return np.where(_sees(pair, parts, wish, found, what, now), found, np.inf)
 
 
 def _sees(
-    pair: Spread, parts: Noise, wish: float, tried: np.ndarray, what: str, samples: int
+    pair: Spread, parts: Noise, wish: float, tried: np.ndarray, what: str, now: np.ndarray
 ) -> np.ndarray:
     """Whether `wish` could be seen with so many of `what`, the rest as it is."""
-    now = {"seeds": pair.seeds, "samples": samples, "problems": pair.problems}[what]
     less = now / tried
     sampling = np.nan_to_num(parts.sampling)
     rest = (parts.interaction + sampling * (less if what == "samples" else 1)) * (
@@ -118,10 +125,10 @@ def _sees(
     )
     then = Spread(
         np.zeros_like(tried),
-        parts.seeds * (less if what == "seeds" else np.ones_like(tried)),
+        parts.seeds * (less if what == "seeds" else 1),
         parts.problems * (less if what == "problems" else 1) + rest,
         rest,
-        tried if what == "seeds" else np.full_like(tried, pair.seeds),
-        tried if what == "problems" else np.full_like(tried, pair.problems),
+        tried if what == "seeds" else pair.seeds,
+        tried if what == "problems" else pair.problems,
     )
     return smallest_difference(then) <= wish

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 
+TIE = 1e-9  # scores as near as that are equal, but summed or interpolated in another order
 
-def probability_of_improvement(a: np.ndarray, b: np.ndarray) -> float:
+
+def probability_of_improvement(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Chance that a run of A does better than one of B on a problem, mean over problems.
 
-    (seeds, problems) each; ties count a half, NaN is left out. NaN where nothing is left.
+    (…, seeds, problems) each → (…); ties count a half, NaN is left out. NaN where nothing is left.
     """
-    more, pairs = np.zeros(a.shape[1]), np.zeros(a.shape[1])
-    for row in a:
-        known = ~np.isnan(row) & ~np.isnan(b)
-        pairs += known.sum(axis=0)
-        more += (known & (row > b)).sum(axis=0) + (known & (row == b)).sum(axis=0) / 2
+    more = pairs = np.zeros((*b.shape[:-2], b.shape[-1]))
+    for seed in range(a.shape[-2]):
+        ahead = a[..., seed : seed + 1, :] - b  # of a NaN no comparison holds
+        more = more + (ahead > TIE).sum(axis=-2) + (np.abs(ahead) <= TIE).sum(axis=-2) / 2
+        pairs = pairs + (~np.isnan(ahead)).sum(axis=-2)
     measured = pairs > 0
-    return float(np.mean(more[measured] / pairs[measured])) if measured.any() else float("nan")
+    shares = np.where(measured, more / np.maximum(pairs, 1), 0.0)
+    with np.errstate(invalid="ignore"):
+        return shares.sum(axis=-1) / measured.sum(axis=-1)
 
 
 def interquartile_mean(values: np.ndarray) -> float:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import pandas as pd
+
+from analysis import curves
 from analysis.caveats import caveats
 from analysis.differences import Pair, pairs
 from analysis.groups import Group, group_runs
@@ -29,6 +32,16 @@ class Section:
     def pairs(self) -> list[Pair]:
         """The paired differences of the groups at their ends, in every metric."""
         return pairs(self.ends, [metric.name for metric in metrics(self.ks)])
+
+    @cached_property
+    def window(self) -> int:
+        """Over how many steps the rewards are averaged."""
+        return curves.window(self.groups)
+
+    @cached_property
+    def rewards(self) -> pd.DataFrame:
+        """The training rewards along the way, as `analysis.curves.reward_curve` has them."""
+        return curves.reward_curve(self.groups, self.window)
 
     @property
     def ends(self) -> list[Stage]:

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import pandas as pd
 
-from analysis.grid import Grid, grids
+from analysis.grid import Grid, Row, stacked
 from analysis.groups import Group, flatten, settings_of
 from analysis.labels import Settings, distinguish, listed, natural, spelling
-from analysis.metrics import counts, scores
 from analysis.pass_at_k import KS
 from analysis.runs import Run
+from analysis.scores import counted, scores
 
 # What makes a base another one: its model, its problems, how it is sampled, and who judges.
 OF_BASE = ("model", "task", "eval", "judge", "data_hash")
@@ -44,19 +45,23 @@ class Stage:
         return tuple(run.seed for run in self.runs)
 
     @cached_property
-    def scores(self) -> list[pd.DataFrame]:
-        """`analysis.metrics.scores`, one frame per run."""
+    def scores(self) -> list[dict[str, Row]]:
+        """`analysis.scores.scores` of each run."""
         return [scores(samples, self.ks) for samples in self.samples]
 
     @cached_property
     def grids(self) -> dict[str, Grid]:
         """Metric → its scores as an array (seeds, problems)."""
-        return grids(self.seeds, self.scores)
+        return stacked(self.seeds, self.scores)
+
+    def problems_with(self, metric: str) -> list[int]:
+        """The number of problems on which the metric is defined, for each run."""
+        return [len(found[metric].values) if metric in found else 0 for found in self.scores]
 
     @cached_property
     def counts(self) -> list[pd.DataFrame]:
-        """`analysis.metrics.counts`, one frame per run."""
-        return [counts(samples) for samples in self.samples]
+        """`analysis.scores.counts`, one frame per run."""
+        return [counted(run, self.step) for run in self.runs]
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -127,4 +132,6 @@ def ks_of(runs: Sequence[Run]) -> tuple[tuple[int, ...], list[str]]:
 
 def samples_per_problem(samples: pd.DataFrame) -> int:
     """The most samples that a problem has in one evaluation."""
-    return int(samples.groupby(["step", "problem"]).size().max())
+    problem, _ = pd.factorize(samples["problem"])
+    step, steps = pd.factorize(samples["step"])
+    return int(np.bincount(problem * len(steps) + step).max())

@@ -23,8 +23,10 @@ def before_after(run_folder: str | Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from analysis.aggregate import interval_of, named
-    from analysis.metrics import metrics, scores
+    from analysis.aggregate import grid_interval, named
+    from analysis.grid import stacked
+    from analysis.metrics import metrics
+    from analysis.scores import scores
     from analysis.stages import ks_of, samples_per_problem
 
     run = load_run(run_folder)
@@ -32,12 +34,12 @@ def before_after(run_folder: str | Path) -> pd.DataFrame:
         raise RunError(f"{run.path}: no evaluation was finished, so there is nothing to compare")
     steps = sorted({run.evaluated_steps[0], run.evaluated_steps[-1]})
     ks, notes = ks_of([run])
-    frames = [scores(run.evaluation(step), ks) for step in steps]
+    found = [stacked((run.seed,), [scores(run.evaluation(step), ks)]) for step in steps]
     rows = []
     for metric in metrics(ks):
         row: dict[str, object] = {"metric": metric.title}
-        for name, frame in zip(("before", "after"), frames, strict=False):
-            row |= named(interval_of([frame], metric.name), name)
+        for name, grids in zip(("before", "after"), found, strict=False):
+            row |= named(grid_interval(grids.get(metric.name), metric.name), name)
         rows.append(row)
     table = pd.DataFrame(rows)
     last = run.evaluation(steps[-1])

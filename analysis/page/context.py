@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import curves, render
+from analysis import render
 from analysis.answer import headlines
 from analysis.facts import facts, settings_that_differ
 from analysis.metrics import DISTINCT, TITLES
@@ -80,13 +80,10 @@ def _figures(section: Section, tables: Mapping[str, pd.DataFrame]) -> dict[str, 
     shown = figures.drawn(results, ks)
     bases = set(results.loc[results["step"] == 0, "label"])
     style = figures.styles(shown, bases & set(shown))
-    window = curves.window(section.groups)
     metrics = list(dict.fromkeys(["pass@1", f"pass@{ks[-1]}", DISTINCT]))
     drawn = (
         figures.headline(results, ks, style),
-        figures.learning(
-            curves.reward_curve(section.groups, window), curve, metrics, style, window
-        ),
+        figures.learning(section.rewards, curve, metrics, style, section.window),
         figures.pass_at_k(tables["pass_at_k.csv"], style),
     )
     trained = int((results["step"] > 0).sum())

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.metrics import counts
 from analysis.normal_form import normal_form, prepare
 from analysis.runs import Run
 from analysis.sections import Section
@@ -39,8 +38,7 @@ def matrix(section: Section) -> dict[str, Any]:
     """`problems` sorted by name, and for each the accepted and judged samples of each stage."""
     found = []
     for stage in section.stages:
-        parts = pd.concat([counts(samples) for samples in stage.samples])
-        found.append(parts.groupby(level=0).sum())
+        found.append(pd.concat(stage.counts).groupby(level=0).sum())
     names = sorted(set().union(*(part.index for part in found)))
     whole = [part.reindex(names, fill_value=0) for part in found]
     tier = _difficulties(section)

@@ -118,9 +118,6 @@ def told(value: Any) -> bool:
 
 def summary(samples: pd.DataFrame, ks: Sequence[int]) -> dict[str, float]:
     """eval/pass@k and the measures of diversity, as the report has them."""
-    from analysis.metrics import scores
+    from analysis.scores import scores
 
-    found = scores(samples, ks)
-    found["weighted"] = found["value"] * found["weight"]
-    sums = found.groupby("metric")[["weighted", "weight"]].sum()
-    return {f"eval/{name}": float(row["weighted"] / row["weight"]) for name, row in sums.iterrows()}
+    return {f"eval/{name}": row.mean() for name, row in sorted(scores(samples, ks).items())}

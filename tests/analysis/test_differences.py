@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from analysis.differences import difference_table, p_values, pair, pairs, tier_table
+from analysis.differences import difference_table, p_values, pairs, tier_table
 from analysis.grid import Grid
 
 
@@ -16,6 +16,16 @@ def grid(values, seeds=(0, 1, 2), problems=None, weights=None):
 
 def group(label, values, seeds=(0, 1, 2)):
     return SimpleNamespace(label=label, seeds=seeds, grids={"pass@1": grid(values, seeds)})
+
+
+def pair(one, two):
+    """The one pair of two grids."""
+    groups = [
+        SimpleNamespace(label=label, seeds=of.seeds, grids={"pass@1": of})
+        for label, of in (("one", one), ("two", two))
+    ]
+    (found,) = pairs(groups, ["pass@1"])
+    return found
 
 
 @pytest.fixture
@@ -70,24 +80,46 @@ def test_tiers_follow_the_differences(three):
 def test_only_seeds_and_problems_of_both_count():
     one = grid([[1, 0, 1], [1, 1, 1], [0, 0, 0]], (0, 1, 2), ("p", "q", "r"))
     two = grid([[0, 9], [0, 9]], (1, 0), ("q", "s"))
-    found = pair("one", "two", "pass@1", one, two)
+    found = pair(one, two)
     assert (found.seeds, found.problems) == (2, 1)
     assert found.difference.mean == 0.5
-    nothing = pair("one", "two", "pass@1", one, grid([[0, 0, 0]], (7,), ("p", "q", "r")))
+    nothing = pair(one, grid([[0, 0, 0]], (7,), ("p", "q", "r")))
     assert nothing.seeds == 0
     assert np.isnan(nothing.difference.mean)
+    (nothing,) = pairs([group("a", [[1.0]], (0,)), group("b", [[1.0]], (0,))], ["pass@10"])
+    assert nothing.seeds == 0
+
+
+def test_a_pair_is_the_same_beside_others_as_alone():
+    random = np.random.default_rng(0)
+    names = ("p", "q", "r", "s", "t")
+    groups = []
+    held = {"a": ((0, 1, 2), 5), "b": ((2, 0), 3), "c": ((1, 2, 3), 4), "d": ((9,), 5)}
+    for label, (seeds, problems) in held.items():
+        values = random.random((len(seeds), problems))
+        weights = (random.random(values.shape) < 0.8) * random.integers(1, 5, values.shape)
+        grids = {"distinct_ratio": grid(values, seeds, names[-problems:], weights)}
+        groups.append(SimpleNamespace(label=label, seeds=seeds, grids=grids))
+    for one in pairs(groups, ["distinct_ratio"]):
+        two = [group for group in groups if group.label in (one.a, one.b)]
+        (alone,) = pairs(two, ["distinct_ratio"])
+        told = [(x.difference.mean, x.difference.low, x.difference.high) for x in (one, alone)]
+        assert told[0] == pytest.approx(told[1], abs=1e-12, nan_ok=True)
+        counted = [(x.seeds, x.problems) for x in (one, alone)]
+        assert counted[0] == counted[1]
+        assert one.improvement == pytest.approx(alone.improvement, abs=1e-12, nan_ok=True)
 
 
 def test_where_one_is_not_defined_the_other_does_not_count():
     one = grid([[0.9, 0.1]] * 2, (0, 1), weights=[[1, 1], [1, 1]])
     two = grid([[0.5, np.nan]] * 2, (0, 1), weights=[[1, 0], [1, 0]])
-    assert pair("one", "two", "distinct", one, two).difference.mean == pytest.approx(0.4)
+    assert pair(one, two).difference.mean == pytest.approx(0.4)
 
 
 def test_one_seed_tells_a_difference_and_no_interval():
     random = np.random.default_rng(0)
     one, two = (grid(random.random((1, 50)) / 2 + ahead, (0,)) for ahead in (0.5, 0))
-    found = pair("one", "two", "pass@1", one, two)
+    found = pair(one, two)
     assert found.difference.mean > 0.4
     assert np.isnan([found.difference.low, found.difference.high, *p_values([found])]).all()
     assert not found.apart

@@ -15,6 +15,12 @@ def test_they_are_what_they_are_said_to_be():
     assert performance_profile(a, np.array([0.0, 0.5, 1.0])) == pytest.approx([0.75, 0.25, 0.0])
 
 
+def test_the_last_bit_of_a_score_breaks_no_tie():
+    a, b = np.array([[0.1 + 0.2, 0.3]]), np.array([[0.3, 0.1 + 0.2]])
+    assert (a != b).all()
+    assert probability_of_improvement(a, b) == probability_of_improvement(b, a) == 0.5
+
+
 def test_what_was_not_measured_is_left_out():
     a, b = np.array([[0.5, np.nan], [np.nan, np.nan]]), np.array([[0.2, 0.3], [0.9, 0.3]])
     assert probability_of_improvement(a, b) == 0.5

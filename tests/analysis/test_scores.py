@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
-from analysis.aggregate import interval_of
-from analysis.metrics import curve_scores, metrics, scores
+from analysis.metrics import metrics
+from analysis.runs import Run
+from analysis.scores import at_step, scores
 
 
 def samples(*rows):
@@ -13,7 +16,7 @@ def samples(*rows):
 
 def summarise(per_problem):
     """Metric → reported number."""
-    return {name: interval_of([per_problem], name).mean for name in per_problem["metric"].unique()}
+    return {name: row.mean() for name, row in per_problem.items()}
 
 
 def test_infra_errors_leave_the_denominator():
@@ -25,7 +28,8 @@ def test_infra_errors_leave_the_denominator():
     )
     assert summarise(scores(table))["pass@1"] == 0.5
     without = table[table["verdict"] != "INFRA_ERROR"]
-    pd.testing.assert_frame_equal(scores(table), scores(without))
+    assert summarise(scores(table)) == summarise(scores(without))
+    assert list(scores(table)["pass@1"].problems) == ["p"]
 
 
 def test_problems_count_equally_in_pass_at_1_but_programs_in_the_ratio():
@@ -38,9 +42,9 @@ def test_problems_count_equally_in_pass_at_1_but_programs_in_the_ratio():
 
 def test_metrics_have_no_value_where_they_are_not_defined():
     few = scores(samples(("p", "ACCEPTED", "print(1)", 3, None)))
-    assert set(few["metric"]) == {"pass@1", "distinct_ratio", "distinct_2"}
+    assert set(few) == {"pass@1", "distinct_ratio", "distinct_2"}
     none = scores(samples(("p", "SYNTAX_ERROR", "", 0, None)))
-    assert set(none["metric"]) == {"pass@1"}
+    assert set(none) == {"pass@1"}
 
 
 def test_renamed_copies_are_one_program_and_what_cannot_parse_is_none():
@@ -67,11 +71,22 @@ def test_every_metric_that_is_computed_is_described():
     rows = [("p", "ACCEPTED", f"print({i % 3} + 1)", 4, 0.5) for i in range(12)]
     for ks in ((1, 5, 10), (3,)):
         described = {metric.name for metric in metrics(ks)}
-        assert set(scores(samples(*rows), ks)["metric"]) == described
+        assert set(scores(samples(*rows), ks)) == described
 
 
 def test_curves_show_the_same_numbers_as_the_tables():
-    rows = [("p", "ACCEPTED", f"print({i % 3} + 1)", 4, 0.5) for i in range(12)]
-    rows += [("q", "WRONG_ANSWER", "print(1)", 4, 0.5)] * 3
-    whole, curve = summarise(scores(samples(*rows))), summarise(curve_scores(samples(*rows)))
-    assert curve == {name: whole[name] for name in ("pass@1", "distinct_of_5")}
+    parts = []
+    for step, (forms, wrong) in enumerate(((3, 3), (12, 0), (1, 30))):
+        rows = [("p", "ACCEPTED", f"print({i % forms} + 1)", 4, 0.5) for i in range(12)]
+        rows += [("q", "WRONG_ANSWER", "print(1)", 4, 0.5)] * wrong
+        rows += [("q", "ACCEPTED", text, 4, 0.5) for text in ("print(", "print(2)") * (2 + step)]
+        rows += [("r", "INFRA_ERROR", "print(1)", 4, 0.5)] * 2
+        parts.append(samples(*rows).assign(step=10 * step))
+    run = Run(Path("run"), {}, {}, pd.DataFrame(), pd.concat(parts, ignore_index=True))
+    for step, part in zip((0, 10, 20), parts, strict=True):
+        whole, curve = scores(part, (1, 5)), at_step(run, step, (1, 5))
+        assert set(curve) == {"pass@1", "pass@5", "distinct_of_5"}
+        for name, row in curve.items():
+            assert list(row.problems) == list(whole[name].problems)
+            assert row.values == pytest.approx(whole[name].values, abs=1e-12)
+            assert row.weights == pytest.approx(whole[name].weights)

@@ -1,0 +1,19 @@
+"""The machine's cores, for what a report does hundreds of times."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def pool() -> ProcessPoolExecutor:
+    """A process for each core, all forked from one that has imported what a report needs."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["analysis.parts", "analysis.plots"])
+    return ProcessPoolExecutor(cores(), context)

@@ -1,0 +1,172 @@
+"""From evaluation samples to scores: a value and a weight for each problem, metric by metric.
+
+What a metric reports is the weighted mean over problems (`analysis.metrics`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from analysis.diversity import distinct_n, distinct_ratio, distinct_share, mean_edit_distance
+from analysis.grid import Grid, Row
+from analysis.metrics import DISTINCT, DRAWN
+from analysis.normal_form import normal_form
+from analysis.once import once
+from analysis.pass_at_k import KS, pass_at_k
+from analysis.runs import Run
+
+
+def judged(samples: pd.DataFrame) -> pd.DataFrame:
+    """The samples that the judge could decide on: INFRA_ERROR leaves the denominator."""
+    lost = samples["verdict"] == "INFRA_ERROR"
+    return samples[~lost] if lost.any() else samples
+
+
+def counts(samples: pd.DataFrame) -> pd.DataFrame:
+    """By problem: n, the samples that were judged, and c, those that were accepted."""
+    samples = judged(samples)
+    codes, problems = pd.factorize(samples["problem"], sort=True)
+    accepted = codes[(samples["verdict"] == "ACCEPTED").to_numpy(bool)]
+    found = {"n": np.bincount(codes), "c": np.bincount(accepted, minlength=len(problems))}
+    return pd.DataFrame(found, index=pd.Index(problems, name="problem"))
+
+
+@once
+def counted(run: Run, step: int) -> pd.DataFrame:
+    """`counts` of one evaluation of a run."""
+    return counts(run.evaluation(step))
+
+
+def accepted_share(run: Run, step: int) -> float:
+    """pass@1 at a step: the share of accepted samples, mean over problems; NaN where none was
+    judged."""
+    found = counted(run, step)
+    return float((found["c"] / found["n"]).mean())
+
+
+def pass_values(n: np.ndarray, c: np.ndarray, k: int) -> np.ndarray:
+    """pass@k of each problem with c of n samples accepted; NaN with fewer than k samples."""
+    pairs = zip(n.ravel().tolist(), c.ravel().tolist(), strict=True)
+    found = [pass_at_k(n, c, k) if k <= n else np.nan for n, c in pairs]
+    return np.array(found, float).reshape(n.shape)
+
+
+def pass_scores(found: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, Row]:
+    """pass@k from the `counts` of one evaluation; of problems with at least k judged samples."""
+    n, c = (found[name].to_numpy() for name in ("n", "c"))
+    problems, scores = found.index.to_numpy(object), {}
+    for k in ks:
+        value = pass_values(n, c, k)
+        if (known := ~np.isnan(value)).any():
+            scores[f"pass@{k}"] = Row(problems[known], value[known], np.ones(known.sum()))
+    return scores
+
+
+def diversity_scores(samples: pd.DataFrame) -> dict[str, Row]:
+    """`analysis.metrics.DIVERSITY` of one evaluation; of problems on which each is defined.
+
+    An accepted program that this Python cannot parse is left out of the metrics on accepted
+    programs.
+    """
+    known = judged(samples)
+    right = known[known["verdict"] == "ACCEPTED"]
+    forms = {
+        problem: [form for program in programs if (form := normal_form(program)) is not None]
+        for problem, programs in _by_problem(right).items()
+    }
+    several = {problem: own for problem, own in forms.items() if len(own) >= 2}
+    found = {
+        DISTINCT: {p: (distinct_share(f, DRAWN), 1) for p, f in forms.items() if len(f) >= DRAWN},
+        "distinct_ratio": {p: (distinct_ratio(f), len(f)) for p, f in forms.items() if f},
+        "edit_distance": {p: (mean_edit_distance(f), 1) for p, f in several.items()},
+        "distinct_2": {
+            problem: (share, 1)
+            for problem, programs in _by_problem(known).items()
+            if (share := distinct_n(programs, 2)) is not None
+        },
+    }
+    return {metric: _row(rows) for metric, rows in found.items() if rows} | _entropy(known)
+
+
+def _by_problem(samples: pd.DataFrame) -> dict[str, list[str]]:
+    """Problem → its programs in their order; the problems sorted."""
+    found: dict[str, list[str]] = {}
+    for problem, program in zip(samples["problem"], samples["program"], strict=True):
+        found.setdefault(problem, []).append(program)
+    return dict(sorted(found.items()))
+
+
+def _row(rows: Mapping[str, tuple[float, float]]) -> Row:
+    values, weights = np.array(list(rows.values()), float).T
+    return Row(np.array(list(rows), object), values, weights)
+
+
+def _entropy(known: pd.DataFrame) -> dict[str, Row]:
+    """token_entropy, each sample's mean weighted by its tokens; nothing without that column."""
+    if "entropy" not in known:
+        return {}
+    known = known[known["entropy"].notna() & (known["tokens"] > 0)]
+    codes, problems = pd.factorize(known["problem"], sort=True)
+    tokens = known["tokens"].to_numpy(float)
+    nats = np.bincount(codes, known["entropy"].to_numpy(float) * tokens)
+    weights = np.bincount(codes, tokens)
+    row = Row(np.asarray(problems, object), nats / weights, weights)
+    return {"token_entropy": row} if len(known) else {}
+
+
+def scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, Row]:
+    """All of `analysis.metrics.metrics(ks)` that one evaluation has, by name."""
+    return pass_scores(counts(samples), ks) | diversity_scores(samples)
+
+
+@once
+def evaluations(run: Run, ks: tuple[int, ...]) -> dict[str, Grid]:
+    """pass@1, pass@k and DISTINCT of all evaluations of a run (steps, problems), found once.
+
+    As `scores` has them, in one pass over the run's samples; nothing that takes longer.
+    """
+    steps, known = run.evaluated_steps, judged(run.evals)
+    columns, problems = pd.factorize(known["problem"], sort=True)
+    shape = len(steps), len(problems)
+    cells = np.searchsorted(steps, known["step"].to_numpy()) * len(problems) + columns
+    right = (known["verdict"] == "ACCEPTED").to_numpy(bool)
+    n, c = (np.bincount(of, minlength=shape[0] * shape[1]) for of in (cells, cells[right]))
+    values = {f"pass@{k}": pass_values(n, c, k) for k in sorted({1, *ks})}
+    values[DISTINCT] = _distinct(cells[right], known["program"][right], len(n))
+    return {
+        metric: Grid(tuple(steps), tuple(problems), np.nan_to_num(own), (~np.isnan(own)) * 1.0)
+        for metric, flat in values.items()
+        if not np.isnan(own := flat.reshape(shape)).all()
+    }
+
+
+def _distinct(cells: np.ndarray, programs: pd.Series, size: int) -> np.ndarray:
+    """`distinct_share` of DRAWN for each of `size` cells, from the cell and the program of each
+    accepted sample; NaN where fewer can be parsed."""
+    number: dict[str, int] = {}
+    forms = [
+        -1 if (form := normal_form(program)) is None else number.setdefault(form, len(number))
+        for program in programs
+    ]
+    form = np.array(forms, dtype=int)
+    parsed = form >= 0
+    both, times = np.unique(cells[parsed] * len(number) + form[parsed], return_counts=True)
+    cell = both // max(1, len(number))
+    total = np.bincount(cell, times, minlength=size).astype(int)
+    enough = total[cell] >= DRAWN
+    cell, times = cell[enough], times[enough]
+    drawn = pass_values(total[cell], times, DRAWN)  # the chance that this form is among DRAWN
+    return np.where(total >= DRAWN, np.bincount(cell, drawn, minlength=size) / DRAWN, np.nan)
+
+
+def at_step(run: Run, step: int, ks: tuple[int, ...]) -> dict[str, Row]:
+    """Of `evaluations` the one at `step`."""
+    place = run.evaluated_steps.index(step)
+    return {
+        metric: row
+        for metric, grid in evaluations(run, ks).items()
+        if len((row := grid.row(place)).values)
+    }
