@@ -133,7 +133,7 @@ def write_runs(root: Path, runs: int, rows: int, experiments: int) -> int:
 
 
 _MEASURES = (("wall time", "s"), ("peak memory", "MB"), ("page", "MB"))
-EVERY = 0.2  # seconds between two looks at the memory
+EVERY = 1.0  # seconds between two looks at the memory, each of which takes the kernel a while
 
 
 def measured(runs: Path, out: Path) -> tuple[str, ...]:
