@@ -17,5 +17,5 @@ def pool() -> ProcessPoolExecutor:
     """A process for each core, all forked from one that has imported what a report needs."""
     context = get_context("forkserver")
     context.set_forkserver_preload(["analysis.parts", "analysis.plots"])
-    # Looking for cycles among the parts of parsed programs takes a twelfth of the time, for nothing.
+    # Looking for cycles among the parts of parsed programs took a twelfth of the time, in vain.
     return ProcessPoolExecutor(cores(), context, initializer=gc.set_threshold, initargs=(100_000,))

@@ -45,10 +45,10 @@ def takes_unknown(config: RunConfig, needs: Needs) -> bool:
 
 
 def _check_torchrun(c: RunConfig, needs: Needs) -> None:
-    if c.engine.name != "hf":
+    if c.engine.device != "auto":
         raise UserError(
-            f"runtime=torchrun with engine.name={c.engine.name}: vLLM beside other ranks has not "
-            "been run yet; use engine=hf"
+            f"runtime=torchrun with engine.device={c.engine.device}: each rank writes on the GPU "
+            "that it learns on; use engine.device=auto"
         )
     _check_sharded(c, needs)
 

@@ -118,6 +118,13 @@ class Host:
         finally:
             self._sleep()
 
+    def close(self) -> None:
+        """Also of the process groups that vLLM made: its own ending would look for them too late.
+
+        It ends the group of all ranks with them.
+        """
+        self.llm.llm_engine.engine_core.shutdown()
+
     def _wake(self) -> None:
         if self.asleep:
             import torch
@@ -177,6 +184,9 @@ class VLLMEngine(Engine):
     def sync(self, model: nn.Module) -> None:
         self._copy(model)
         self.host.load(self.model)
+
+    def close(self) -> None:
+        self.host.close()
 
     def generate(
         self,

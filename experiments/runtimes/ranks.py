@@ -65,6 +65,7 @@ class Ranks(Alone):
         self.mesh = init_device_mesh("cuda" if on_gpu else "cpu", (self.size,))
         self.start = Start(self)
         self.targets: dict[str, Any] = {START: self.start}
+        self.closing: list[Callable[[], None]] = []  # of parts that have groups among the ranks
         self._broken = False
         self._others_wait = False  # in the midst of a call, until the main rank has a value
 
@@ -166,8 +167,11 @@ class Ranks(Alone):
 
     def leave(self) -> None:
         """This process is no rank any more."""
+        for close in self.closing:
+            close()
         with suppress(RuntimeError):
-            dist.destroy_process_group()
+            if dist.is_initialized():
+                dist.destroy_process_group()
 
     def _tell(self, message: tuple[Any, ...]) -> None:
         dist.broadcast_object_list([message], src=0)

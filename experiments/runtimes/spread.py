@@ -190,6 +190,7 @@ def spread(ranks: Ranks, work: Work) -> Work:
         for name in ("engine", "eval_engine", "reference_engine")
         if (engine := getattr(work, name)) is not None
     }
+    ranks.closing += [engine.close for engine in engines.values()]
     made = work.environments
     if ranks.writes:
         judges = Judges(ranks, made.make)

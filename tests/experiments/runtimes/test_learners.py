@@ -26,7 +26,8 @@ from experiments.runtimes.spread import SyncedEngine
 from tests.experiments.compose import config as config_of
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 from tests.experiments.runtimes.test_ranks import free_port, joined
-from tests.experiments.runtimes.test_torchrun import (
+from tests.experiments.runtimes.with_ray import needs_ray
+from tests.experiments.runtimes.with_torchrun import (
     SMALL,
     begin,
     environment,
@@ -34,7 +35,6 @@ from tests.experiments.runtimes.test_torchrun import (
     metrics,
     wait_for,
 )
-from tests.experiments.runtimes.with_ray import needs_ray
 
 
 def update_and_sync(rank, size, port, model, samples, folder):

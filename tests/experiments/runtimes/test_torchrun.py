@@ -4,9 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,45 +11,15 @@ import pytest
 from experiments.errors import UserError
 from experiments.runtimes.launch import check_started
 from tests.experiments.compose import config as config_of
-
-ROOT = Path(__file__).resolve().parents[3]
-SMALL = [
-    *("eval.every=0", "eval.samples=2", "eval.k=[1]", "eval.kl_samples=1"),
-    *("train.prompts=4", "train.group_size=4", "train.checkpoint_every=2"),
-    *("engine.check_every=3", "engine.check_samples=3", "sandbox=embedded", "sandbox.workers=1"),
-    *("task.train_problems=6", "task.test_problems=3", "task.validation_problems=2"),
-    "algo.learning_rate=1e-3",
-]
-
-
-def begin(ranks, *overrides, runtime="torchrun", **streams):
-    started = [sys.executable]
-    if ranks:
-        started += ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
-        started += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
-        overrides = (*overrides, f"runtime={runtime}")
-    env = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([*started, "run.py", *overrides], cwd=ROOT, env=env, **streams)
-
-
-def finished(ranks, output_dir, *overrides, **runtime):
-    assert begin(ranks, *SMALL, f"output_dir={output_dir}", *overrides, **runtime).wait() == 0
-    (folder,) = output_dir.glob("mini/*")  # made once
-    return folder
-
-
-def metrics(folder):
-    return pd.read_parquet(folder / "metrics.parquet")
-
-
-def assert_alike(run, other, rtol):
-    one, two = metrics(run), metrics(other)
-    assert list(one) == list(two)
-    for name in one.columns:
-        if name.startswith(("time/", "memory/", "mismatch/")):
-            continue
-        exact = name.startswith("budget/") or name in ("step", "reward_mean", "sample_lag_max")
-        pd.testing.assert_series_equal(one[name], two[name], rtol=0 if exact else rtol, atol=1e-5)
+from tests.experiments.runtimes.with_torchrun import (
+    SMALL,
+    assert_alike,
+    begin,
+    environment,
+    finished,
+    metrics,
+    wait_for,
+)
 
 
 def test_the_command_and_the_runtime_go_together(monkeypatch):
@@ -67,8 +34,8 @@ def test_the_command_and_the_runtime_go_together(monkeypatch):
         config_of("algo=ppo_ewma", "runtime=torchrun")
     with pytest.raises(UserError, match="algo=remix under torchrun: its copies of earlier weights"):
         config_of("algo=remix", "runtime=torchrun")
-    with pytest.raises(UserError, match="use engine=hf"):
-        config_of("runtime=torchrun", "engine=auto")
+    with pytest.raises(UserError, match=r"engine.device=cuda:1: each rank writes on the GPU"):
+        config_of("runtime=torchrun", "engine=auto", "engine.device=cuda:1")
 
 
 @pytest.mark.slow
@@ -87,12 +54,6 @@ def test_twenty_steps_on_two_ranks_are_those_of_one_process(tmp_path):
     base = [table[table["step"] == 0].drop(columns="cpu_s") for table in rows]
     pd.testing.assert_frame_equal(*base)
     assert json.loads((spread / "run.json").read_text())["status"] == "finished"
-
-
-def wait_for(condition, process):
-    while not condition():
-        assert process.poll() is None, "the run ended too soon"
-        time.sleep(0.2)
 
 
 @pytest.mark.slow
@@ -116,13 +77,6 @@ def test_a_rank_dies_and_one_process_goes_on_from_the_checkpoint(tmp_path):
     # Rounding may turn a token here or there, so lengths are near and not equal.
     for name in ("response_tokens_mean", "reward_mean", "kl_ref"):
         pd.testing.assert_series_equal(one[name], two[name], rtol=0.05, atol=0.1)
-
-
-def environment(pid):
-    try:
-        return "\0" + Path(f"/proc/{pid}/environ").read_text()
-    except OSError:
-        return ""
 
 
 @pytest.mark.slow
