@@ -34,8 +34,9 @@ def test_the_command_and_the_runtime_go_together(monkeypatch):
         config_of("algo=ppo_ewma", "runtime=torchrun")
     with pytest.raises(UserError, match="algo=remix under torchrun: its copies of earlier weights"):
         config_of("algo=remix", "runtime=torchrun")
+    elsewhere = ("engine=auto", "engine.device=cuda:1", "engine.colocate=false")
     with pytest.raises(UserError, match=r"engine.device=cuda:1: each rank writes on the GPU"):
-        config_of("runtime=torchrun", "engine=auto", "engine.device=cuda:1")
+        config_of("runtime=torchrun", *elsewhere)
 
 
 @pytest.mark.slow
