@@ -15,13 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.learner.adapters import is_adapted
 from experiments.learner.shards import whole_tree
-from experiments.learner.weights import (
-    copy_weights,
-    from_tensors,
-    snapshot,
-    tensors_of,
-    weights_version,
-)
+from experiments.learner.waiting import Waiting, WaitingShards
+from experiments.learner.weights import copy_weights, from_tensors, tensors_of, weights_version
 from experiments.runs import checkpoints
 
 if TYPE_CHECKING:
@@ -37,14 +32,20 @@ if TYPE_CHECKING:
 class Writer:
     """Hands weights from the learner to the engine, and knows which ones write."""
 
-    def __init__(self, engine: Engine, model: nn.Module, config: TrainConfig) -> None:
-        """`model` is the learner's; the engine's may be the same one where it is never stale."""
+    def __init__(
+        self, engine: Engine, model: nn.Module, config: TrainConfig, *, spread: bool = False
+    ) -> None:
+        """`model` is the learner's; the engine's may be the same one where it is never stale.
+
+        `spread`: it is sharded over ranks that all follow it together.
+        """
         self.engine, self.model, self.config = engine, model, config
+        self._waiting = WaitingShards if spread else Waiting
         self.version = weights_version(model)
         # The adapter that writes: an engine's own weights no longer tell it.
         self._given = _copies(model) if config.stale and is_adapted(model) else None
         self._wrote: dict[int, int] = {}  # batch → version of the weights that wrote it
-        self._coming: deque[nn.Module] = deque()  # weights of the last `lag` batches, oldest first
+        self._coming: deque[Waiting] = deque()  # weights of the last `lag` batches, oldest first
 
     def begin(self, step: int) -> int:
         """Batch `step` is about to be written → how many optimiser steps the writer lies behind."""
@@ -72,17 +73,17 @@ class Writer:
             at = batch - step - 1 - (self.config.lag - len(self._coming))
             if at < 0:
                 return self.engine.model
-            return self._coming[at] if at < len(self._coming) else None
+            return self._coming[at].whole() if at < len(self._coming) else None
         every = self.config.sync_every
         return self.engine.model if (batch - 1) // every == (step - 1) // every else None
 
     def follow(self, step: int) -> bool:
         """Batch `step` has been trained on → whether the engine took other weights."""
         if self.config.lag:
-            self._coming.append(snapshot(self.model))
+            self._coming.append(self._waiting(self.model))
             if len(self._coming) <= self.config.lag:
                 return False
-            self._take(self._coming.popleft())
+            self._take(self._coming.popleft().whole())
             return True
         if step % self.config.sync_every:
             return False
@@ -102,7 +103,7 @@ class Writer:
         """
         given = self._given
         writes = tensors_of(self.engine.model) if given is None else whole_tree(given, keep)
-        coming = [(weights_version(held), tensors_of(held)) for held in self._coming]
+        coming = [(held.version, held.tensors(keep)) for held in self._coming]
         return {
             "version": self.version,
             "wrote": dict(self._wrote),
@@ -117,10 +118,11 @@ class Writer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As it was when `state_dict` was called; the learner's own weights are not part of it."""
         self.version, self._wrote = state["version"], dict(state["wrote"])
-        held = partial(from_tensors, self.model)
-        self._coming = deque(held(weights, version) for version, weights in state["coming"])
+        known = partial(self._waiting.known, self.model)
+        self._coming = deque(known(weights, version) for version, weights in state["coming"])
         if state["writes"] is not None:
-            copy_weights(held(state["writes"], self.version), into=self.engine.model)
+            writes = from_tensors(self.model, state["writes"], self.version)
+            copy_weights(writes, into=self.engine.model)
             if self._given is not None:
                 self._given = state["writes"]
         elif self.engine.model is not self.model:

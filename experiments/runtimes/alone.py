@@ -22,6 +22,7 @@ class Alone:
 
     size = 1
     sharded = False
+    writes = True  # what learns has an engine and a judge beside it
 
     def shard(self, module: nn.Module) -> None:
         """Keep only this rank's part of the weights."""

@@ -51,7 +51,6 @@ class Ranks(Alone):
     """The process group of this run; `targets` are the parts that can be called by name."""
 
     sharded = True
-    writes = True  # each rank has an engine and a judge of its own
 
     def __init__(self) -> None:
         """Raises KeyError where the process was not started by torchrun."""

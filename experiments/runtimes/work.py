@@ -63,7 +63,7 @@ def working_parts(
     engine = engine_of(behaviour)
     work = Work(
         learner=learner,
-        writer=Writer(engine, policy, config.train),
+        writer=Writer(engine, policy, config.train, spread=ranks.sharded and ranks.writes),
         engine=engine,
         eval_engine=engine_of(trained),
         reference_engine=engine_of(base or learner.reference) if asks else None,

@@ -81,9 +81,10 @@ def test_a_rank_dies_and_one_process_goes_on_from_the_checkpoint(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("adapter", ["lora", "none"])
 @pytest.mark.parametrize(("first", "then"), [(2, 0), (0, 2)], ids=["ranks first", "alone first"])
-def test_a_stale_writer_over_an_adapter_goes_on_elsewhere(first, then, tmp_path):
-    case = ["algo=grpo", "model.adapter=lora", "train.lag=2", "train.warmup_steps=0"]
+def test_a_stale_writer_goes_on_elsewhere(first, then, adapter, tmp_path):
+    case = ["algo=grpo", f"model.adapter={adapter}", "train.lag=2", "train.warmup_steps=0"]
     case += ["eval.every=3"]  # where the first of two runs ends
     folder = finished(first, tmp_path / "moved", *case, "steps=3")
     runtime = [] if then else ["runtime=sync"]
