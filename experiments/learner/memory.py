@@ -164,10 +164,12 @@ def estimate(
     if earlier := sum(since is not None for since in (needs.precedent, needs.reincarnation)):
         held["copies of earlier weights"] = earlier * (backbone + sum(adapter) * size)
     if config.train.stale and not in_host:
-        by_adapter = adapter and config.engine.name == "vllm"
+        by_adapter = adapter and config.engine.name == "vllm" and not ranks
         held["the writer's copy"] = sum(adapter) * size if by_adapter else weights
     if config.train.lag and not on_gpu:  # they wait in the host's memory
-        of_each = weights if ranks else sum(moved) * size
+        of_each = sum(moved) * size
+        if ranks:  # whole where one of them is to have them for all engines, else shards
+            of_each = weights if config.runtime.name == "ray" else -(-of_each // ranks)
         held["the weights of train.lag batches"] = config.train.lag * of_each
     if config.engine.name == "vllm" and not asleep and not apart:
         held["vLLM's weights"] = weights

@@ -301,3 +301,20 @@ def test_what_ranks_share_is_their_part(tiny):
     config.model.adapter = "lora"
     held = [estimate(shape, config, needs, on_gpu=True, ranks=ranks).held for ranks in (0, 1)]
     assert held[1]["critic"] - held[0]["critic"] == 4 * shape.parameters  # shards share no base
+
+
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+def test_what_waits_on_each_of_several_ranks_is_its_part_and_beside_actors_the_whole(adapter, tiny):
+    shape, needs, config = shape_of(tiny.config), ALGORITHMS["spo"].needs, run_config(lag=3)
+    config.model.adapter = adapter
+    name = "the weights of train.lag batches"
+    held = [
+        estimate(shape, config, needs, on_gpu=False, ranks=ranks).held[name] for ranks in (0, 2)
+    ]
+    assert 0 <= 2 * held[1] - held[0] < 2 * config.train.lag
+    config.runtime.name = "ray"
+    there = estimate(shape, config, needs, on_gpu=False, ranks=2).held
+    assert there[name] == 3 * 4 * shape.parameters
+    config.engine.name = "vllm"  # which takes an adapter from whole weights there, too
+    beside = estimate(shape, config, needs, on_gpu=False, ranks=2).held
+    assert beside["the writer's copy"] == 4 * shape.parameters
