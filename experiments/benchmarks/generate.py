@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.tasks import open_task
-from experiments.benchmarks.rows import save
+from envs.tasks.compose import task_config
+from experiments.benchmarks.rows import row, save
 from experiments.config import EngineConfig, ModelConfig, RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
@@ -73,6 +74,7 @@ def prepare(options: argparse.Namespace, folder: Path) -> tuple[RunConfig, torch
     """The configuration of the engines, the model, and the tokenizer of the prompts."""
     config = RunConfig(
         algo=None,
+        task=task_config(["task=mini"]),
         model=ModelConfig(path=options.model, dtype=options.dtype),
         engine=EngineConfig(batch_size=options.prompts * options.responses),
     )
@@ -161,8 +163,8 @@ def same_greedy_tokens(engine: Engine, through: HFEngine, prompts: list, max_tok
 
 def report(rates: dict[str, list[float]], same: dict[str, float]) -> None:
     table = Table("round", *(f"{name}, tokens/s" for name in rates))
-    for number, row in enumerate(zip(*rates.values(), strict=True), start=1):
-        table.add_row(str(number), *(f"{value:,.0f}" for value in row))
+    for number, told in enumerate(zip(*rates.values(), strict=True), start=1):
+        table.add_row(str(number), *(f"{value:,.0f}" for value in told))
     console = Console()
     console.print(table)
     for name, share in same.items():

@@ -57,7 +57,7 @@ def row(
     return Row(case, measure, unit, middle, min(values), max(values), len(values), goal, met)
 
 
-def save(name: str, rows: Sequence[Row], folder: Path | None = None, **facts: Any) -> Path:
+def save(name: str, rows: Sequence[Row], /, folder: Path | None = None, **facts: Any) -> Path:
     """Write NAME.json into `folder` (None: FOLDER); `facts` say what was measured on what."""
     path = (folder or FOLDER) / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
