@@ -103,6 +103,8 @@ def equal_budget_tables(
         budget = common_budget(spending, x)
         there = [AtBudget(group, x, budget, ks) for group in spending]
         metrics = dict.fromkeys(metric for group in there for metric in group.grids)
+        if not metrics:  # the judge failed on everything
+            continue
         found = pairs(there, metrics)
         means.append(_means(there, found).assign(axis=x, budget=budget))
         differences.append(difference_table(found).assign(axis=x, budget=budget))

@@ -14,8 +14,7 @@ def cores() -> int:
 
 
 def pool() -> ProcessPoolExecutor:
-    """A process for each core, all forked from one that has imported what a report needs."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["analysis.parts", "analysis.plots"])
+    """A process for each core."""
     # Looking for cycles among the parts of parsed programs took a twelfth of the time, in vain.
-    return ProcessPoolExecutor(cores(), context, initializer=gc.set_threshold, initargs=(100_000,))
+    collect_seldom = {"initializer": gc.set_threshold, "initargs": (100_000,)}
+    return ProcessPoolExecutor(cores(), get_context("forkserver"), **collect_seldom)

@@ -87,7 +87,8 @@ def _pairs(
     of_a: tuple[np.ndarray, np.ndarray],
     of_b: tuple[np.ndarray, np.ndarray],
 ) -> list[Pair]:
-    """a beside each of the others: arrays (others, seeds, problems), values and weights."""
+    """a beside each of the others: arrays (others, seeds, problems), of values and weights; the
+    values of a are the same beside all, (seeds, problems)."""
     found = spread(terms(*of_a) - terms(*of_b))
     half, most = found.half_width(), bounds(metric)[1]
     low, high = np.maximum(found.mean - half, -most), np.minimum(found.mean + half, most)

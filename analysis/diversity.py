@@ -1,14 +1,13 @@
 """How different the programs are that a model writes for one problem.
 
-The functions take the programs of one problem; `analysis.metrics` averages over problems. "Form" is
-the normal form of `analysis.normal_form`: two programs are distinct if their forms differ.
+The functions take the programs of one problem; `analysis.scores` asks them problem by problem.
+"Form" is the normal form of `analysis.normal_form`: two programs are distinct if their forms differ.
 """
 
 from __future__ import annotations
 
 import random
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
@@ -18,7 +17,7 @@ from rapidfuzz.distance import Levenshtein
 
 from analysis.pass_at_k import pass_at_k
 
-SHORT = 4096  # characters; tokens of longer programs are not kept
+SHORT = 1024  # characters; tokens of longer programs are not kept
 _TOKEN = re.compile(
     r"""\#[^\n]*
       | ("(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
@@ -38,11 +37,10 @@ def program_tokens(program: str) -> tuple[str, ...]:
 
 
 def _tokens(program: str) -> tuple[str, ...]:
-    found = filter(None, _TOKEN.findall(program))  # of a comment the group is empty
-    return tuple(map(sys.intern, found))  # a name stands in thousands of programs
+    return tuple(filter(None, _TOKEN.findall(program)))  # of a comment the group is empty
 
 
-_known = lru_cache(maxsize=1 << 14)(_tokens)
+_known = lru_cache(maxsize=1 << 13)(_tokens)
 
 
 def distinct_ratio(forms: Sequence[str]) -> float:

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from functools import lru_cache
+from multiprocessing import parent_process
 from typing import ClassVar
 
 from analysis.cores import cores, pool
@@ -40,9 +41,10 @@ def normal_form(program: str) -> str | None:
 
 
 def prepare(programs: Iterable[str]) -> None:
-    """Find the normal forms of these programs ahead and keep them; of many on all cores."""
+    """Find the normal forms of these programs ahead and keep them; of many on all cores, unless
+    this process is itself one of several."""
     new = [program for program in dict.fromkeys(programs) if program not in _prepared]
-    if len(new) < MANY or cores() == 1:
+    if len(new) < MANY or cores() == 1 or parent_process():
         _prepared.update((program, normal_form(program)) for program in new)
         return
     size = len(new) // (8 * cores()) + 1

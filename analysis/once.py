@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep what `function(of, *rest)` found until nobody holds `of` any more.
+    """Keep what `function(of, *rest)` found until nobody holds `of` any more, or what equals it.
 
     `functools.cache` would hold every run of a report, with its samples, to the report's end.
     """

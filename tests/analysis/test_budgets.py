@@ -54,6 +54,13 @@ def test_a_group_that_spent_nothing_on_an_axis_is_left_out_of_that_axis_alone(gr
     assert list(labels["generated_tokens"]) == ["ppo", "spo"]
 
 
+def test_where_the_judge_failed_on_everything_nothing_is_compared(groups):
+    for group in groups:
+        for run in group.runs:
+            run.evals["verdict"] = "INFRA_ERROR"
+    assert [len(table) for table in equal_budget_tables(groups, (1,))] == [0, 0]
+
+
 def test_where_nothing_more_was_spent_the_last_evaluation_counts(groups):
     for run in groups[0].runs:  # all programs were judged by the evaluation at step 10
         judged = run.metrics["budget/judged_programs"]
