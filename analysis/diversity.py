@@ -1,7 +1,7 @@
 """How different the programs are that a model writes for one problem.
 
 The functions take the programs of one problem; `analysis.scores` asks them problem by problem.
-"Form" is the normal form of `analysis.normal_form`: two programs are distinct if their forms differ.
+"Form" is the normal form of `analysis.normal_form`: two programs are distinct if theirs differ.
 """
 
 from __future__ import annotations
