@@ -70,8 +70,8 @@ class Engine(ABC):
     def sync(self, model: nn.Module) -> None:
         """Take over the weights of `model`, and their version."""
 
-    def close(self) -> None:  # noqa: B027  most have nothing to end
-        """Let go of what ends with the run; it does not write any more."""
+    def rest(self) -> None:  # noqa: B027  most hold nothing meanwhile
+        """Synced, but there is nothing to write: let go of what is only for writing."""
 
     def _copy(self, model: nn.Module) -> None:
         """Bring the engine's own module, where it has one, to the plain weights of `model`."""

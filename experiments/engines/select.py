@@ -26,17 +26,23 @@ def written_from(config: RunConfig, base: nn.Module, trained: nn.Module, ranks: 
 
 
 def open_engines(
-    config: RunConfig, model: nn.Module, tokenizer: object
+    config: RunConfig,
+    model: nn.Module,
+    tokenizer: object,
+    closing: list[Callable[[], None]] | None = None,
 ) -> Callable[[nn.Module], Engine]:
     """What makes an engine of a module shaped as `model`; all that share one vLLM share it here.
 
-    UserError where vLLM is missing, of another release, or does not fit.
+    `closing` is given what is to be called at the end, before process groups are ended. UserError
+    where vLLM is missing, of another release, or does not fit.
     """
     ends = models.end_tokens(model, tokenizer)
     if config.engine.name == "vllm":
         from experiments.engines.vllm import Host, VLLMEngine
 
         host = Host(config, model)
+        if closing is not None:
+            closing.append(host.close)
         return lambda weights: VLLMEngine(host, weights, ends)
     from experiments.engines.hf import HFEngine
 

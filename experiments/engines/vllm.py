@@ -1,4 +1,4 @@
-"""vLLM as the engine: one instance, in this process, that every policy's weights pass through.
+"""vLLM as the engine: one instance in a process, that every policy's weights pass through.
 
 A run has up to three policies that write (behaviour, trained, reference), and a GPU has room for
 one vLLM. So the instance holds one policy's weights at a time, knows whose, and takes over another
@@ -16,6 +16,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.engines.base import Completion, Engine, Sampling, Written
@@ -32,7 +33,7 @@ CPU_CACHE_BYTES = 2**30  # keys and values; without a GPU vLLM is for tests and 
 
 
 class Host:
-    """The one vLLM instance of a run, and whose weights it holds.
+    """The one vLLM instance of this process, and whose weights it holds.
 
     It is built with random weights: all that it ever writes with comes from a module of ours. With
     `engine.colocate` it sleeps (weights in host memory, no keys and values) while nobody writes.
@@ -43,6 +44,9 @@ class Host:
         self.asleep = False
         self._holds: tuple[nn.Module, int] | None = None
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in place means in this process
+        if "LOCAL_RANK" in os.environ:  # each is the first of its own; all would write one file
+            root = Path(os.environ.get("VLLM_CACHE_ROOT", "~/.cache/vllm")).expanduser()
+            os.environ["VLLM_CACHE_ROOT"] = str(root / f"rank-{os.environ['LOCAL_RANK']}")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -116,7 +120,7 @@ class Host:
             self.llm.llm_engine.abort_request(ids, internal=True)  # nobody waits for the rest
             raise
         finally:
-            self._sleep()
+            self.rest()
 
     def close(self) -> None:
         """Also of the process groups that vLLM made: its own ending would look for them too late.
@@ -133,8 +137,9 @@ class Host:
             self.llm.wake_up()
             self.asleep = False
 
-    def _sleep(self) -> None:
-        if self.colocate:
+    def rest(self) -> None:
+        """Sleep, where it does so while nobody writes."""
+        if self.colocate and not self.asleep:
             self.llm.sleep(level=1)
             self.asleep = True
 
@@ -185,8 +190,8 @@ class VLLMEngine(Engine):
         self._copy(model)
         self.host.load(self.model)
 
-    def close(self) -> None:
-        self.host.close()
+    def rest(self) -> None:
+        self.host.rest()
 
     def generate(
         self,

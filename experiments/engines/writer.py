@@ -40,7 +40,7 @@ class Writer:
         `spread`: it is sharded over ranks that all follow it together.
         """
         self.engine, self.model, self.config = engine, model, config
-        self._waiting = WaitingShards if spread else Waiting
+        self._spread, self._waiting = spread, WaitingShards if spread else Waiting
         self.version = weights_version(model)
         # The adapter that writes: an engine's own weights no longer tell it.
         self._given = _copies(model) if config.stale and is_adapted(model) else None
@@ -97,7 +97,8 @@ class Writer:
             self._given = _copies(weights)
 
     def state_dict(self, keep: bool = True) -> dict[str, Any]:
-        """What writes, where it is not what was trained last, and what will: no copies.
+        """What writes, where it is not what was trained last, and what will: no copies but of
+        shards, which are whole then.
 
         All ranks have to ask; of shards, one that is not to `keep` them gets None.
         """
@@ -113,7 +114,8 @@ class Writer:
 
     def load_from(self, checkpoint: Path) -> None:
         """As it was when that checkpoint was written, after the learner."""
-        self.load_state_dict(copy.deepcopy(checkpoints.tensors(checkpoint)["writer"]))
+        state = checkpoints.tensors(checkpoint)["writer"]  # mapped: not to be kept, nor changed
+        self.load_state_dict(state if self._spread else copy.deepcopy(state))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """As it was when `state_dict` was called; the learner's own weights are not part of it."""
@@ -124,7 +126,7 @@ class Writer:
             writes = from_tensors(self.model, state["writes"], self.version)
             copy_weights(writes, into=self.engine.model)
             if self._given is not None:
-                self._given = state["writes"]
+                self._given = [tensor.clone() for tensor in state["writes"]]
         elif self.engine.model is not self.model:
             self.engine.sync(self.model)
 

@@ -169,8 +169,10 @@ def estimate(
     if config.train.lag and not on_gpu:  # they wait in the host's memory
         of_each = sum(moved) * size
         if ranks:  # whole where one of them is to have them for all engines, else shards
-            of_each = weights if config.runtime.name == "ray" else -(-of_each // ranks)
+            shards = config.runtime.name != "ray"
+            of_each = -(-of_each // ranks) if shards else weights
         held["the weights of train.lag batches"] = config.train.lag * of_each
+    gathers = config.train.lag and ranks and not on_gpu and config.runtime.name != "ray"
     if config.engine.name == "vllm" and not asleep and not apart:
         held["vLLM's weights"] = weights
     # The step keeps one copy of all it moves on a GPU, and works tensor by tensor on a CPU.
@@ -181,6 +183,7 @@ def estimate(
         ACTIVATIONS: _train(shape, config, needs) + fresh,
         WRITING: weights if asleep else 0 if apart else _write(shape, config, needs),
         "the optimiser's step": step,
+        "the writer's next weights, gathered": weights if gathers else 0,
     }
     return Estimate(shape.parameters, held, phases)
 

@@ -62,7 +62,7 @@ class WaitingShards(Waiting):
 
     def tensors(self, keep: bool = True) -> Sequence[Tensor | None]:
         """`keep`: on a rank that only gives its shards, None for each."""
-        return [found if keep else None for found in (part.whole() for part in self._parts)]
+        return [found.cpu() if keep else None for found in (p.whole() for p in self._parts)]
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class _Part:
         return cls(shard.detach().to_local().to("cpu", copy=True), shard)
 
     def whole(self) -> Tensor:
-        """In the host's memory, on every rank."""
+        """On every rank; all have to ask."""
         like = self.like
         placed = (like.device_mesh, like.placements)
         local = self.held.to(like.device)
         shape = {"shape": like.shape, "stride": like.stride()}
-        return whole(DTensor.from_local(local, *placed, run_check=False, **shape)).cpu()
+        return whole(DTensor.from_local(local, *placed, run_check=False, **shape))

@@ -90,10 +90,14 @@ def _serve(config: RunConfig, ranks: Ranks) -> None:
     What it cannot begin for is the main rank's to tell: this one waits to be asked.
     """
     from experiments.errors import is_expected, one_line
+    from experiments.runtimes.ranks import Ended
 
     with ExitStack() as stack:
         try:
             _build(config, ranks, stack)
+        except Ended:
+            ranks.leave()
+            return
         except Exception as error:
             if not is_expected(error):
                 traceback.print_exc()

@@ -26,13 +26,14 @@ from experiments.runtimes.alone import Alone, Item
 
 if TYPE_CHECKING:
     from experiments.config import RunConfig
+    from experiments.engines.base import Engine
 
 CALL, VALUE, STOP = "call", "value", "stop"
 START = "start"  # the target that says how each rank's own start went
 WAIT = timedelta(days=1)  # of ranks for the main one, which may be evaluating; torchrun sees deaths
 
 
-class _Ended(Exception):
+class Ended(Exception):
     """The main rank has ended the run, wherever this one was in it."""
 
 
@@ -74,6 +75,26 @@ class Ranks(Alone):
 
     def join(self, config: RunConfig) -> None:
         """On the main rank, before anything else. Raises UserError."""
+
+    def engines(
+        self, config: RunConfig, model: nn.Module, tokenizer: object
+    ) -> Callable[[nn.Module], Engine]:
+        """Raises UserError, and Ended on a rank whose main one could not begin."""
+        from experiments.engines.select import open_engines
+
+        if config.engine.name == "vllm":
+            self._meet()
+        return open_engines(config, model, tokenizer, self.closing)
+
+    def _meet(self) -> None:
+        """Go on where all ranks have come this far: vLLM's start is a collective, in which those
+        that could begin would wait for one that could not.
+        """
+        if self.main:
+            self.check_begun()
+            self._tell((VALUE, None))
+        else:
+            self._follow()
 
     def check_begun(self) -> None:
         """On the main rank: raises UserError where another could not begin."""
@@ -138,7 +159,7 @@ class Ranks(Alone):
 
     def serve(self) -> None:
         """Do as the main rank says until it ends."""
-        with suppress(_Ended):
+        with suppress(Ended):
             self._follow()
 
     def _follow(self) -> Any:
@@ -148,7 +169,7 @@ class Ranks(Alone):
             dist.broadcast_object_list(message, src=0)
             kind, *rest = message[0]
             if kind == STOP:
-                raise _Ended
+                raise Ended
             if kind == VALUE:
                 return rest[0]
             target, method, given = rest
@@ -159,7 +180,7 @@ class Ranks(Alone):
 
     def stop(self) -> None:
         """End the run on all ranks, or alone where another has gone: how it ended is known."""
-        with suppress(RuntimeError):
+        with suppress(RuntimeError, ValueError):  # ValueError: there is no group any more
             if not self._broken:
                 self._tell((STOP,))
         self.leave()
@@ -167,7 +188,8 @@ class Ranks(Alone):
     def leave(self) -> None:
         """This process is no rank any more."""
         for close in self.closing:
-            close()
+            with suppress(Exception):  # how the run ended is known
+                close()
         with suppress(RuntimeError):
             if dist.is_initialized():
                 dist.destroy_process_group()

@@ -110,7 +110,9 @@ class SpreadEngine(SyncedEngine):
             finished([(rank + prompt * size, number, c) for prompt, number, c in written])
 
         work = (prompts[mine], seeds[mine], sampling, hand_out if finished else None)
-        return self._ranks.gather(guarded(lambda: self._part.generate(*work) if work[0] else []))
+        if not work[0]:
+            return self._ranks.gather(guarded(lambda: self._part.rest() or []))
+        return self._ranks.gather(guarded(lambda: self._part.generate(*work)))
 
 
 class Judges(Bench):
@@ -190,7 +192,6 @@ def spread(ranks: Ranks, work: Work) -> Work:
         for name in ("engine", "eval_engine", "reference_engine")
         if (engine := getattr(work, name)) is not None
     }
-    ranks.closing += [engine.close for engine in engines.values()]
     made = work.environments
     if ranks.writes:
         judges = Judges(ranks, made.make)
