@@ -38,7 +38,7 @@ PAPER = {  # the paper's recipes on whole models, μ every 10; the two of SPO ne
     "PPO, a critic of its own": PPO_NEEDS,
 }
 NODE = {  # how a node of eight GPUs is used → the runtime, the learner's ranks
-    "`runtime=torchrun`, 8 ranks": ("torchrun", 8),
+    "`runtime=torchrun`, 8 ranks, `engine=hf`": ("torchrun", 8),
     "`runtime=ray`, 4 ranks, 4 engines": ("ray", 4),
     "`runtime=ray`, 6 ranks, 2 engines": ("ray", 6),
 }
