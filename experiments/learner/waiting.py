@@ -1,7 +1,7 @@
 """Weights that are to write some batches later: whole in the host's memory, or one rank's shards.
 
 A learner on N ranks of which each has an engine would otherwise hold the weights N times for every
-batch of `train.lag`. What takes no shards is whole: an adapter, which is small.
+batch of `train.lag`. Of an adapted model it is the adapter, also in shards.
 """
 
 from __future__ import annotations
