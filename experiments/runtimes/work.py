@@ -48,7 +48,6 @@ def working_parts(
     behaviour = models.own_copy(trained) if config.train.stale else trained
     asks = algorithm.needs.initial_value != "none"
     base = ranks.copy_of(model) if asks and ranks.sharded else None
-    engine_of = None if ranks.sharded else ranks.engines(config, model, tokenizer)
     learner = Learner(
         policy,
         tokenizer.pad_token_id,
@@ -60,7 +59,7 @@ def working_parts(
         seed=config.seed,
         ranks=ranks,
     )
-    engine_of = engine_of or ranks.engines(config, model, tokenizer)  # what is whole has gone
+    engine_of = ranks.engines(config, model, tokenizer)  # after it: ranks hold shards by now
     engine = engine_of(behaviour)
     work = Work(
         learner=learner,
