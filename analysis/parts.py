@@ -21,7 +21,6 @@ from analysis import aggregate, breakdown, budgets, curves, design, differences
 from analysis.answer import answer
 from analysis.cores import cores, pool
 from analysis.costs import cost_table
-from analysis.drawings import Drawing
 from analysis.health import health
 from analysis.page.context import section_context
 from analysis.runs import RunError, experiment_of, load_run
@@ -55,7 +54,6 @@ class Part:
     answer: list[str]
     notes: list[str]
     tables: Tables  # file name → table
-    drawing: Drawing | None
     context: dict[str, Any]  # of the page's template
 
     @property
@@ -123,9 +121,8 @@ def part_of(job: Job) -> Found:
         return None, skipped
     of = section(name, runs)
     tables, said = tables_of(of), answer(of)
-    drawing = _drawing(of, tables, place) if of.stages else None
     context = section_context(of, said, tables, place, share)
-    return Part(name, place, of.ks, said, of.notes, tables, drawing, context), skipped
+    return Part(name, place, of.ks, said, of.notes, tables, context), skipped
 
 
 def places(names: Sequence[str]) -> list[str]:
@@ -161,16 +158,3 @@ def tables_of(section: Section) -> Tables:
         breakdown.verdict_table(rows).reset_index(),
     )
     return of_runs | dict(zip(OF_EVALUATIONS, tables, strict=True))
-
-
-def _drawing(section: Section, tables: Tables, place: str) -> Drawing:
-    labels = [*tables["table.csv"]["label"], *(group.label for group in section.groups)]
-    return Drawing(
-        place,
-        tuple(dict.fromkeys(labels)),
-        section.rewards,
-        section.window,
-        tables["curve.csv"],
-        tables["pass_at_k.csv"],
-        tables["table.csv"],
-    )

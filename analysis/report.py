@@ -35,7 +35,7 @@ Experiments (runs of one `name`) are reported each by itself. Writes report.html
 differences.csv (a row per ordered pair of groups and metric) and tiers.csv,
 power.csv (what the design could see), equal_budget.csv,
 equal_budget_differences.csv, thresholds.csv, curve.csv and pass_at_k.csv (the data of the
-figures), profile.csv, difficulty.csv, verdicts.csv, and figures/ as .png and .svg.
+figures), profile.csv, difficulty.csv, verdicts.csv, and the page's figures as .svg (figures/).
 """
 
 

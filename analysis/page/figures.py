@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.metrics import DISTINCT, TITLES
-from analysis.page.svg import Axis, Series, Style, panel, short, span
+from analysis.page.svg import Axis, Panel, Series, Style, panel, short, span
 
 MOST_DRAWN = 12  # groups; more lines than that cannot be told apart
 MOST_POINTS = 120  # of a line; a longer one is thinned evenly
@@ -39,7 +39,7 @@ class Figure:
     title: str
     caption: str
     labels: set[str]
-    choices: list[tuple[str, list[str]]]
+    choices: list[tuple[str, list[Panel]]]
 
 
 def styles(labels: Iterable[str], bases: Iterable[str]) -> Styles:
@@ -76,7 +76,7 @@ def headline(results: pd.DataFrame, ks: Sequence[int], style: Styles) -> Figure 
     return Figure("headline", "At a glance", caption, labels, [("", panels)])
 
 
-def panel_of(rows: Sequence[dict], x: str, y: str, style: Styles) -> str:
+def panel_of(rows: Sequence[dict], x: str, y: str, style: Styles) -> Panel:
     """Groups as points with intervals along both axes."""
     series = [
         Series(
@@ -90,7 +90,7 @@ def panel_of(rows: Sequence[dict], x: str, y: str, style: Styles) -> str:
     ends = [[row[f"{name}_high"] for row in rows] for name in (x, y)]
     axes = [Axis(_title(name), *_share(high)) for name, high in zip((x, y), ends, strict=True)]
     said = "; ".join(f"{one.label} {one.x[0]:.3f}, {one.y[0]:.3f}" for one in series)
-    return _framed(f"{_title(y)} against {_title(x)}", panel(y, *axes, series, said))
+    return panel(f"{_title(y)} against {_title(x)}", *axes, series, said)
 
 
 def _share(values: Sequence[float]) -> tuple[float, float]:
@@ -101,12 +101,6 @@ def _share(values: Sequence[float]) -> tuple[float, float]:
 
 def _title(metric: str) -> str:
     return TITLES.get(metric, metric)
-
-
-def _framed(title: str, svg: str) -> str:
-    from html import escape
-
-    return f'<div class="frame"><p class="panel-title">{escape(title)}</p>{svg}</div>'
 
 
 def learning(
@@ -142,7 +136,7 @@ def _scale(values: pd.Series, x: str) -> np.ndarray:
     return values.to_numpy(float) / (60 if x == "wall_time" else 1)
 
 
-def _way(curve: pd.DataFrame, x: str, metric: str, style: Styles) -> str:
+def _way(curve: pd.DataFrame, x: str, metric: str, style: Styles) -> Panel:
     series = [
         Series(
             label,
@@ -155,7 +149,7 @@ def _way(curve: pd.DataFrame, x: str, metric: str, style: Styles) -> str:
     return _lines(_title(metric), x, series)
 
 
-def _reward(rewards: pd.DataFrame, x: str, style: Styles, window: int) -> str:
+def _reward(rewards: pd.DataFrame, x: str, style: Styles, window: int) -> Panel:
     series = []
     for label, whole in rewards.groupby("label", sort=False):
         part = whole.iloc[np.unique(np.linspace(0, len(whole) - 1, MOST_POINTS).astype(int))]
@@ -165,7 +159,7 @@ def _reward(rewards: pd.DataFrame, x: str, style: Styles, window: int) -> str:
     return _lines(f"{REWARD}{smooth}", x, series)
 
 
-def _lines(title: str, x: str, series: Sequence[Series]) -> str:
+def _lines(title: str, x: str, series: Sequence[Series]) -> Panel:
     along = Axis(AXES[x], *span([v for one in series for v in one.x]), whole=x == "step")
     low, high = span([v for one in series for part in (one.low, one.high, one.y) for v in part])
     up = Axis(title, low, min(high, 1.02) if title != REWARD else high)
@@ -174,7 +168,7 @@ def _lines(title: str, x: str, series: Sequence[Series]) -> str:
         for one in series
         if len(one.x)
     )
-    return _framed(title, panel(title, along, up, series, said))
+    return panel(title, along, up, series, said)
 
 
 def pass_at_k(table: pd.DataFrame, style: Styles) -> Figure | None:
@@ -192,11 +186,11 @@ def pass_at_k(table: pd.DataFrame, style: Styles) -> Figure | None:
     title = "pass@k: at least one of k programs is right"
     up = Axis("pass@k", *_share(list(table["high"])))
     said = "; ".join(f"{one.label} {one.y[0]:.3f} to {one.y[-1]:.3f} at {last}" for one in series)
-    drawing = panel(title, Axis("k, programs per problem", 0.5, last + 0.5, True), up, series, said)
+    along = Axis("k, programs per problem", 0.5, last + 0.5, True)
     caption = (
         "How often at least one of k programs solves a problem. A steep line gains from more "
         "tries; where a trained model's line meets the base's, training only moved what the base "
         "could already do to the front. Shaded: 95 % intervals."
     )
-    panels = [_framed(title, drawing)]
+    panels = [panel(title, along, up, series, said)]
     return Figure("pass_at_k", "More tries", caption, {one.label for one in series}, [("", panels)])

@@ -18,6 +18,7 @@ from analysis.page.svg import swatch
 from analysis.readable import readable
 
 FOLDER = Path(__file__).parent
+STYLES = ("figures", "style")  # the second has the figures' text larger on narrow screens
 SCRIPTS = ("text", "diff", "tables", "choices", "matrix", "explorer", "start")
 
 
@@ -41,7 +42,7 @@ def page(context: Mapping[str, Any]) -> str:
         "checks": health.CHECKS,
         "script": script,
         "script_hash": f"sha256-{digest}",
-        "css": (FOLDER / "style.css").read_text(encoding="utf-8"),
+        "css": "".join((FOLDER / f"{name}.css").read_text("utf-8") for name in STYLES),
     }
     template = (FOLDER / "page.html.j2").read_text(encoding="utf-8").replace("95 %", "95&nbsp;%")
     return environment.from_string(template).render(context)

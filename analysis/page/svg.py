@@ -100,8 +100,24 @@ def short(value: float) -> str:
     return f"{value:g}"
 
 
-def panel(title: str, x: Axis, y: Axis, series: Sequence[Series], drawn: str) -> str:
-    """One panel as an <svg>; `drawn` says in words what it shows, for who cannot see it."""
+@dataclass(frozen=True)
+class Panel:
+    """A drawing WIDTH by HEIGHT; `said` tells in words what it shows, for who cannot see it."""
+
+    title: str
+    said: str
+    body: str
+
+    @property
+    def svg(self) -> str:
+        return (
+            f'<svg class="panel" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'aria-label="{escape(self.title)}: {escape(self.said)}">{self.body}</svg>'
+        )
+
+
+def panel(title: str, x: Axis, y: Axis, series: Sequence[Series], said: str) -> Panel:
+    """The series over a grid, between two axes."""
     across, up = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
     def at(px: float, py: float) -> tuple[float, float]:
@@ -110,10 +126,7 @@ def panel(title: str, x: Axis, y: Axis, series: Sequence[Series], drawn: str) ->
             TOP + up - (py - y.low) / (y.high - y.low) * up,
         )
 
-    parts = [
-        f'<svg class="panel" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{escape(title)}: {escape(drawn)}">'
-    ]
+    parts = []
     for tick in y.ticks():
         height = at(x.low, tick)[1]
         parts.append(f'<path class="grid" d="M{LEFT},{height:.1f}h{across}"/>')
@@ -134,7 +147,7 @@ def panel(title: str, x: Axis, y: Axis, series: Sequence[Series], drawn: str) ->
         f'text-anchor="middle">{escape(x.title)}</text>'
     )
     parts += [_drawn(one, at) for one in series]
-    return "".join([*parts, "</svg>"])
+    return Panel(title, said, "".join(parts))
 
 
 def _drawn(one: Series, at) -> str:  # type: ignore[no-untyped-def]
@@ -173,11 +186,18 @@ def _drawn(one: Series, at) -> str:  # type: ignore[no-untyped-def]
 
 def swatch(style: Style) -> str:
     """The line and marker of a group, for keys and tables."""
-    dash = f' stroke-dasharray="{style.dash}"' if style.dash else ""
     return (
         f'<svg class="swatch {style.colour}" viewBox="0 0 34 14" aria-hidden="true">'
+        f"{key(style)}</svg>"
+    )
+
+
+def key(style: Style) -> str:
+    """34 wide and 14 high."""
+    dash = f' stroke-dasharray="{style.dash}"' if style.dash else ""
+    return (
         f'<path class="line" d="M1,7h32"{dash}/>'
-        f'<path class="marker" d="{style.marker}" transform="translate(17,7)"/></svg>'
+        f'<path class="marker" d="{style.marker}" transform="translate(17,7)"/>'
     )
 
 

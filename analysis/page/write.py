@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import curves, latex, render
-from analysis.drawings import drawn
 from analysis.metrics import metrics
 from analysis.page import html
+from analysis.page.files import files
 from analysis.parts import Part
 
 
@@ -21,20 +21,28 @@ def write(parts: Sequence[Part], skipped: Sequence[str], out: Path) -> None:
     Raises OSError if `out` cannot be written.
     """
     out.mkdir(parents=True, exist_ok=True)
-    drawings = [part.drawing for part in parts if part.drawing]
-    with drawn(drawings, out / "figures"):
-        for name in parts[0].tables:
-            _table(parts, name, out)
-        (out / "table.md").write_text(render.markdown(parts, skipped), encoding="utf-8")
-        (out / "table.tex").write_text(latex.document(parts), encoding="utf-8")
-        context = {
-            "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "sections": [part.context for part in parts],
-            "skipped": skipped,
-            "meanings": metrics(sorted({k for part in parts for k in part.ks})),
-            "kl_steps": curves.KL_STEPS,
-        }
-        (out / "report.html").write_text(html.page(context), encoding="utf-8")
+    for name in parts[0].tables:
+        _table(parts, name, out)
+    for part in parts:
+        _figures(part, out / "figures" / part.place)
+    (out / "table.md").write_text(render.markdown(parts, skipped), encoding="utf-8")
+    (out / "table.tex").write_text(latex.document(parts), encoding="utf-8")
+    context = {
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "sections": [part.context for part in parts],
+        "skipped": skipped,
+        "meanings": metrics(sorted({k for part in parts for k in part.ks})),
+        "kl_steps": curves.KL_STEPS,
+    }
+    (out / "report.html").write_text(html.page(context), encoding="utf-8")
+
+
+def _figures(part: Part, folder: Path) -> None:
+    """The page's figures of an experiment, a file for each choice of an axis."""
+    for figure in part.context["figures"]:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files(figure, part.context["style"], part.context["undrawn"]).items():
+            (folder / f"{name}.svg").write_text(text, encoding="utf-8")
 
 
 def _table(parts: Sequence[Part], name: str, out: Path) -> None:

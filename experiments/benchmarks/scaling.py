@@ -179,7 +179,7 @@ def draw(spread: float, file: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from analysis.plots import LOOK
+    from experiments.look import LOOK
 
     with plt.rc_context(LOOK):
         figure, panels = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.metrics import TITLES
-from analysis.plots import BASE_COLOUR, COLOURS, LOOK, is_base
+from experiments.look import BASE_COLOUR, COLOUR, LOOK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ def forest(rows: Sequence[tuple[str, Mapping[str, float]]], metrics: Sequence[st
         for axes, metric in zip(panels.flat, metrics, strict=True):
             for place, (name, row) in enumerate(rows):
                 mean, low, high = (row.get(metric + end, float("nan")) for end in _ENDS)
-                colour = BASE_COLOUR if is_base(name) else COLOURS[0]
+                colour = BASE_COLOUR if is_base(name) else COLOUR
                 axes.plot([low, high], [place, place], color=colour, linewidth=2)
                 axes.plot([mean], [place], "x" if is_base(name) else "o", color=colour)
                 if is_base(name):
@@ -42,6 +42,10 @@ def forest(rows: Sequence[tuple[str, Mapping[str, float]]], metrics: Sequence[st
         panels.flat[0].set_yticks(range(len(rows)), [name for name, _ in rows])
         panels.flat[0].set_ylim(len(rows) - 0.4, -0.6)
     return figure
+
+
+def is_base(name: str) -> bool:
+    return name == "base" or name.startswith("base ")
 
 
 _ENDS = ("", "_low", "_high")
