@@ -54,9 +54,7 @@ def _file(panels: Sequence[Panel], style: Styles, said: str) -> str:
     size = f'width="{width}" height="{height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size}>'
     paper = f'<rect class="paper" {size}/>'
-    return readable(
-        "\n".join([head, f"<style>\n{_light()}</style>", paper, *parts, "</svg>\n"])
-    )
+    return readable("\n".join([head, f"<style>\n{_light()}</style>", paper, *parts, "</svg>\n"]))
 
 
 def _places(labels: Sequence[str], width: int, top: int) -> tuple[list[tuple[float, int]], int]:

@@ -45,7 +45,7 @@ def test_nothing_lies_outside_nor_on_another(labels, panels):
     root = drawn(labels, panels=panels)
     width, height = (float(root.get(name)) for name in ("width", "height"))
     places = [
-        tuple(map(float, re.match(r"translate\(([\d.]+),([\d.]+)\)", one.get("transform")).groups()))
+        tuple(map(float, re.findall(r"[\d.]+", one.get("transform"))))
         for one in root.findall(f"{SVG}g")
     ]
     assert len(places) == len(set(places)) == panels + len(labels)
