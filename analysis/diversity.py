@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
+from sys import intern
 
 from rapidfuzz.distance import Levenshtein
 
@@ -37,10 +38,11 @@ def program_tokens(program: str) -> tuple[str, ...]:
 
 
 def _tokens(program: str) -> tuple[str, ...]:
-    return tuple(filter(None, _TOKEN.findall(program)))  # of a comment the group is empty
+    # Of a comment the group is empty. A token is held once, however many programs have it.
+    return tuple(map(intern, filter(None, _TOKEN.findall(program))))
 
 
-_known = lru_cache(maxsize=1 << 13)(_tokens)
+_known = lru_cache(maxsize=1 << 17)(_tokens)  # a kilobyte or two each
 
 
 def distinct_ratio(forms: Sequence[str]) -> float:

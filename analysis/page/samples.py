@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -172,14 +173,15 @@ def _cells(
     number = {program: i for i, program in enumerate(table["program"].unique())}
     used: dict[int, int] = {}  # number of a program → its place among those that are shown
     beyond, problems = 0, []
-    for name, part in table.groupby("problem", sort=True):
-        shown = _shown(part)
+    each = table[["column", "step", "form", "program", "verdict"]].to_numpy(object)
+    for name, places in sorted(table.groupby("problem").indices.items()):
+        part = each[places].tolist()
+        shown = _shown((form, program) for _, _, form, program, _ in part)
         order = {form: i for i, form in enumerate(shown)}
-        cells: dict[str, list[list[Any]]] = {}
-        tallies = part.groupby(["column", "step", "form", "verdict"], sort=False).size()
-        for (column, step, form, verdict), count in tallies.items():
+        cells: dict[str, Any] = {}
+        for column, step, form, _, verdict in part:
             cell = cells.setdefault(f"{column}:{step}", {})
-            cell.setdefault(form, [0] * len(verdicts))[at_verdict[verdict]] += int(count)
+            cell.setdefault(form, [0] * len(verdicts))[at_verdict[verdict]] += 1
         for key, cell in cells.items():
             # Right programs first, then the most frequent.
             ranked = sorted(
@@ -217,11 +219,11 @@ def _cells(
     }, said
 
 
-def _shown(part: pd.DataFrame) -> dict[str, str]:
-    """Form → its most frequent writing, the most frequent form first."""
-    sizes = part.groupby(["form", "program"], sort=False).size().reset_index(name="count")
-    sizes = sizes.sort_values("count", ascending=False, kind="stable")
-    totals = sizes.groupby("form", sort=False)["count"].sum()
-    totals = totals.sort_values(ascending=False, kind="stable")
-    first = sizes.drop_duplicates("form").set_index("form")["program"]
-    return {form: first[form] for form in totals.index}
+def _shown(written: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Form → its most frequent writing, the most frequent form first; of each (form, program)."""
+    totals: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for (form, program), count in Counter(written).most_common():
+        totals[form] += count
+        first.setdefault(form, program)
+    return {form: first[form] for form, _ in totals.most_common()}
