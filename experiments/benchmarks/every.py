@@ -1,7 +1,7 @@
 """`make bench`: every benchmark, one after the other, and one page of what they found.
 
 Each runs in a process of its own and writes `NAME.json` (`rows.py` says what is in it); one that
-fails does not keep the others from running. The page, `report.md`, and `report.json` are made from
+fails does not keep the others from running. The page, `report.md`, and `every.json` are made from
 whatever lies in the folder: `--page` makes them again without measuring.
 """
 
@@ -61,12 +61,12 @@ def run(names: Sequence[str]) -> dict[str, str]:
 
 
 def page(folder: Path, failed: dict[str, str]) -> None:
-    """`report.md` and `report.json` of the results in `folder`."""
+    """`report.md` and `every.json` of the results in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {name: _read(folder / f"{name}.json") for name in NAMES}
     found = {name: result for name, result in found.items() if result is not None}
     held = {"made": rows.made(), "failed": failed, "benches": found}
-    (folder / "report.json").write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n")
+    (folder / "every.json").write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n")
     lines = ["# Benchmarks", ""]
     for file in sorted((folder / "judge").glob("*summary.csv")):
         lines += [f"## What judging costs: {file.stem} (`make bench-judge`)", ""]

@@ -25,10 +25,19 @@ def test_the_page_has_every_bench_with_its_goal_and_says_which_failed(tmp_path):
     assert "**judge** ended with 1 after 3 s." in text
     assert "threads: 1" in text
     assert "left out: 8B: too large" in text
-    held = json.loads((tmp_path / "report.json").read_text())
+    held = json.loads((tmp_path / "every.json").read_text())
     assert held["benches"]["train"]["rows"][0]["median"] == 0.7
     assert held["benches"]["train"]["made"]["versions"]["torch"]
     assert held["failed"] == {"judge": "ended with 1 after 3 s"}
+
+
+def test_the_page_is_made_again_from_what_lies_there(tmp_path):
+    for name in every.NAMES:
+        save(name, [row(name, "time", [1.0], "s")], tmp_path)
+    for _ in range(2):
+        every.page(tmp_path, {})
+        text = (tmp_path / "report.md").read_text()
+        assert all(f"| {name} | time | 1 s |" in text for name in every.NAMES)
 
 
 def test_one_that_fails_keeps_no_other_from_running(monkeypatch):
