@@ -6,6 +6,7 @@ die of a typo half way; one that fails later does not keep the others from runni
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 def main() -> None:
     end_at_once()  # before the imports that take a while
+    gc.disable()  # until they are done, since they leave next to nothing to collect
     arguments = sys.argv[1:]
     if any(argument.startswith("resume=") for argument in arguments):
         return resume(arguments)
@@ -165,6 +167,7 @@ def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> O
     from experiments.runtimes.launch import train
     from experiments.trainer import Outcome
 
+    gc.enable()
     try:
         return train(config, folder, label)
     except Exception as error:

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 _INSTALLED = ("site-packages", "dist-packages")
@@ -67,20 +68,32 @@ def _defined_in(module: str, held: object) -> bool:
 
 def _imports(source: bytes, package: str, tops: set[str]) -> Iterator[str]:
     """The modules that a source imports, also in its functions, but not for its types only."""
+    for relative, names in _statements(source):
+        if relative is None:
+            yield from names
+            continue
+        dots = relative.startswith(".")
+        base = importlib.util.resolve_name(relative, package) if dots else relative
+        for name in names:
+            module = f"{base}.{name}"
+            yield module if _source(module, tops) else base
+
+
+@cache
+def _statements(source: bytes) -> list[tuple[str | None, list[str]]]:
+    """Of `from a import b` a and b, of `import b` None and b; parsed once for all that ask."""
+    found: list[tuple[str | None, list[str]]] = []
     left: list[ast.AST] = [ast.parse(source)]
     while left:
         node = left.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             continue
         left += ast.iter_child_nodes(node)
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            relative = "." * node.level + (node.module or "")
-            base = importlib.util.resolve_name(relative, package) if node.level else relative
-            for alias in node.names:
-                module = f"{base}.{alias.name}"
-                yield module if _source(module, tops) else base
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            is_from = isinstance(node, ast.ImportFrom)
+            base = "." * node.level + (node.module or "") if is_from else None
+            found.append((base, [alias.name for alias in node.names]))
+    return found
 
 
 def _source(module: str, tops: set[str]) -> Path | None:
