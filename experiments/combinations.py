@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from algorithms.corrections import BOUNDS
 from experiments.errors import UserError
-from experiments.runtimes.launch import ranks_started
 
 if TYPE_CHECKING:
     from algorithms.base import Needs
@@ -22,11 +21,9 @@ def check(config: RunConfig, needs: Needs) -> None:
     """Raises UserError, which names the key, the value and what would be right."""
     _check_engine(config.engine)
     if config.runtime.name == "torchrun":
-        _check_torchrun(config, needs)
+        _check_torchrun(config)
     if config.runtime.name == "ray":
         _check_ray(config)
-        if ranks_started() > 1:
-            _check_sharded(config, needs)
     if config.sandbox.nodes is not None:
         _check_nodes(config)
     if config.model.adapter != "none":
@@ -44,22 +41,11 @@ def takes_unknown(config: RunConfig, needs: Needs) -> bool:
     return needs.off_policy or (with_ratio and config.train.behaviour != "told")
 
 
-def _check_torchrun(c: RunConfig, needs: Needs) -> None:
+def _check_torchrun(c: RunConfig) -> None:
     if c.engine.device != "auto":
         raise UserError(
             f"runtime=torchrun with engine.device={c.engine.device}: each rank writes on the GPU "
             "that it learns on; use engine.device=auto"
-        )
-    _check_sharded(c, needs)
-
-
-def _check_sharded(c: RunConfig, needs: Needs) -> None:
-    earlier = (needs.precedent, needs.reincarnation) != (None, None)
-    if needs.average is not None or earlier:
-        held = "copies of earlier weights are" if earlier else "moving average of the weights is"
-        raise UserError(
-            f"algo={c.algo.name} under torchrun: its {held} not sharded; use one process, with "
-            "runtime=sync or runtime=ray"
         )
 
 

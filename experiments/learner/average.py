@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from experiments.learner.adapters import trained
-from experiments.learner.models import own_copy
+from experiments.learner.shards import as_shard
 
 
 class MovingAverage:
@@ -18,12 +18,13 @@ class MovingAverage:
     Kept in float32: a tenth of a small step is lost in bfloat16. `model` has it rounded.
     """
 
-    def __init__(self, policy: nn.Module, decay: float) -> None:
-        self.model = own_copy(policy)
+    def __init__(self, model: nn.Module, policy: nn.Module, decay: float) -> None:
+        """`model`: a copy of the policy as it is, sharded as it is."""
+        self.model = model
         self.decay, self.weight = decay, 1.0
         moving = {name for name, each in policy.named_parameters() if each.requires_grad}
-        self.rounded = [each for name, each in self.model.named_parameters() if name in moving]
-        self.held = [parameter.data.float() for parameter in self.rounded]
+        self.rounded = [each for name, each in model.named_parameters() if name in moving]
+        self.held = [each.detach().float() for each in self.rounded]  # float32 is itself
 
     @torch.no_grad()
     def follow(self, policy: nn.Module) -> None:
@@ -31,7 +32,7 @@ class MovingAverage:
         self.weight = self.decay * self.weight + 1
         for held, rounded, new in zip(self.held, self.rounded, trained(policy), strict=True):
             held.lerp_(new.float(), 1 / self.weight)
-            if held.data_ptr() != rounded.data_ptr():
+            if rounded.dtype != held.dtype:
                 rounded.copy_(held)
 
     def state_dict(self) -> dict[str, Any]:
@@ -43,5 +44,6 @@ class MovingAverage:
         """Back to what `state_dict` held."""
         self.weight = state["weight"]
         for held, rounded, known in zip(self.held, self.rounded, state["held"], strict=True):
-            held.copy_(known)
-            rounded.copy_(held)
+            held.copy_(as_shard(known, held))
+            if rounded.dtype != held.dtype:
+                rounded.copy_(held)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from algorithms.base import Needs
-from experiments.learner.models import own_copy
-from experiments.learner.weights import copy_weights, tensors_of
+from experiments.learner.shards import as_shard
+from experiments.learner.weights import tensors_of
 
 
 class EarlierPolicies:
     """Copies of the weights, as many as are needed; they begin as the policy is at the start."""
 
-    def __init__(self, policy: nn.Module, needs: Needs) -> None:
+    def __init__(self, copied: Callable[[], nn.Module], needs: Needs) -> None:
+        """`copied` gives a copy of the policy as it is, sharded as it is."""
         self.needs = needs
-        self.before = None if needs.precedent is None else own_copy(policy)
-        self.reincarnated = None if needs.reincarnation is None else own_copy(policy)
+        self.before = None if needs.precedent is None else copied()
+        self.reincarnated = None if needs.reincarnation is None else copied()
 
     def reference(self, policy: nn.Module, batches: int) -> nn.Module | None:
         """Whose log-probs the next batch has for its reference's, `batches` after the start.
@@ -29,7 +31,7 @@ class EarlierPolicies:
         if since is None or batches < since:
             return None
         if batches == since:
-            copy_weights(policy, self.reincarnated)
+            _take(policy, self.reincarnated)
         return self.reincarnated
 
     def precedent(self, batches: int) -> nn.Module | None:
@@ -40,23 +42,31 @@ class EarlierPolicies:
     def remember(self, policy: nn.Module) -> None:
         """To be called before the first step of each batch, once its precedent was asked."""
         if self.before is not None:
-            copy_weights(policy, self.before)
+            _take(policy, self.before)
 
     def __bool__(self) -> bool:
         """Whether any is needed."""
-        return bool(self._held())
+        return bool(self.models())
 
     def state_dict(self) -> dict[str, Any]:
         """The tensors are its own, not copies."""
-        return {name: tensors_of(held) for name, held in self._held().items()}
+        return {name: tensors_of(held) for name, held in self.models().items()}
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Back to what `state_dict` held."""
-        for name, held in self._held().items():
+        for name, held in self.models().items():
             for own, known in zip(tensors_of(held), state[name], strict=True):
-                own.copy_(known)
+                own.copy_(as_shard(known, own))
 
-    def _held(self) -> dict[str, nn.Module]:
+    def models(self) -> dict[str, nn.Module]:
+        """Those that are needed, by name."""
         held = {"before": self.before, "reincarnated": self.reincarnated}
         return {name: model for name, model in held.items() if model is not None}
+
+
+@torch.no_grad()
+def _take(policy: nn.Module, into: nn.Module) -> None:
+    """The policy's weights, or its adapter's; of shards each rank its own."""
+    for own, new in zip(tensors_of(into), tensors_of(policy), strict=True):
+        own.copy_(new)

@@ -19,7 +19,7 @@ from experiments.learner.assemble import narrow, orders, pack, whole_groups
 from experiments.learner.average import MovingAverage
 from experiments.learner.earlier import EarlierPolicies
 from experiments.learner.metrics import common_metrics, whole_step
-from experiments.learner.models import critic_of, reference_of
+from experiments.learner.models import critic_of, own_copy, reference_of
 from experiments.learner.optimiser import Float32AdamW, groups_of, learning_rate_factor
 from experiments.learner.scoring import Critic, Tokens, response_hidden, scalar_head, score
 from experiments.learner.shards import gathered, is_sharded, optimiser_part, whole, whole_tree
@@ -67,14 +67,15 @@ class Learner:
             self.critic = self._copied(Critic(critic_of(model)))
         elif needs.critic == "shared":
             self.value_head = scalar_head(model)
-        for module in (self.reference, *self._trained().values()):
+        average = None if needs.average is None else self._copied(own_copy(model))
+        self.earlier = EarlierPolicies(lambda: self._copied(own_copy(model)), needs)
+        copies = (self.reference, average, *self.earlier.models().values())
+        for module in (*copies, *self._trained().values()):
             if module is not None and not is_sharded(module):
                 ranks.shard(module)
         groups = groups_of(algorithm.config, model, self.critic or self.value_head)
         self.optimiser = Float32AdamW(groups, config.weight_decay)
-        decay = needs.average
-        self.average = None if decay is None else MovingAverage(model, decay)
-        self.earlier = EarlierPolicies(model, needs)
+        self.average = average and MovingAverage(average, model, needs.average)
         self.rates = [rate for _, rate in groups]
         self.factor = learning_rate_factor(config, steps)
         self.batches = 0

@@ -149,6 +149,11 @@ def estimate(
         held["float32 copies"] = 4 * copied
     if needs.reference or config.eval.kl_samples or config.train.behaviour == "reference":
         held["reference"] = backbone
+    if needs.average is not None:
+        exact = 4 * sum(moved) if size < 4 else 0
+        held["the weights' moving average"] = backbone + sum(adapter) * size + exact
+    if earlier := sum(since is not None for since in (needs.precedent, needs.reincarnation)):
+        held["copies of earlier weights"] = earlier * (backbone + sum(adapter) * size)
     if ranks:
         held = {name: -(-taken // ranks) for name, taken in held.items()}
         held["gathered weights"] = 2 * shape.width * shape.vocabulary * size
@@ -158,11 +163,6 @@ def estimate(
     if ranks and needs.initial_value != "none" and not in_host:
         held["the base that answers for initial values"] = weights
     asleep = config.engine.name == "vllm" and config.engine.colocate and on_gpu and not apart
-    if needs.average is not None:
-        exact = 4 * sum(moved) if size < 4 else 0
-        held["the weights' moving average"] = backbone + sum(adapter) * size + exact
-    if earlier := sum(since is not None for since in (needs.precedent, needs.reincarnation)):
-        held["copies of earlier weights"] = earlier * (backbone + sum(adapter) * size)
     if config.train.stale and not in_host:
         by_adapter = adapter and config.engine.name == "vllm" and not ranks
         held["the writer's copy"] = sum(adapter) * size if by_adapter else weights

@@ -12,11 +12,15 @@ from experiments.learner.average import MovingAverage
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 
+def average_of(policy, decay):
+    return MovingAverage(copy.deepcopy(policy).requires_grad_(False), policy, decay)
+
+
 def test_it_is_the_mean_of_all_steps_with_falling_weights():
     policy, seen = torch.nn.Linear(1, 1, bias=False), [0.5]
     with torch.no_grad():
         policy.weight.fill_(seen[0])
-    average = MovingAverage(policy, decay=0.5)
+    average = average_of(policy, decay=0.5)
     for value in (1.0, 3.0, -2.0):
         with torch.no_grad():
             policy.weight.fill_(value)
@@ -31,7 +35,7 @@ def test_small_steps_of_bfloat16_weights_are_not_lost():
     policy = torch.nn.Linear(1, 1, bias=False).bfloat16()
     with torch.no_grad():
         policy.weight.fill_(1.0)
-        average = MovingAverage(policy, decay=0.9)
+        average = average_of(policy, decay=0.9)
         policy.weight.fill_(1.0 + 2**-7)  # the next number that bfloat16 has
     for _ in range(40):
         average.follow(policy)

@@ -41,6 +41,10 @@ CASES = {  # name → (algorithm, its options, training options)
     "dpo": ("dpo", {}, {}),
     "spo-adapter": ("spo", {"q0": "group"}, {}),
     "ppo-checkpointed": ("ppo", {}, {"micro_batch": 5}),
+    "ppo_ewma": ("ppo_ewma", {"decay": 0.5}, {"minibatches": 2}),
+    "ppo_ewma-adapter": ("ppo_ewma", {"decay": 0.5}, {"minibatches": 2}),
+    "remix": ("remix", {"base_from": 0, "reincarnate_at": 1}, {"epochs": 2}),
+    "remix-adapter": ("remix", {"base_from": 0, "reincarnate_at": 1}, {"epochs": 2}),
 }
 FAST = (
     "spo-monte-carlo",
@@ -50,6 +54,8 @@ FAST = (
     "grpo-few",
     "spo-adapter",
     "ppo-checkpointed",
+    "ppo_ewma-adapter",
+    "remix",
 )
 
 
@@ -80,7 +86,7 @@ def updated(name, model, ranks=ALONE, main=True):
     samples = samples_of(name, model)
     if name == "ppo-checkpointed":
         checkpoint_activations(model)
-    if name == "spo-adapter":
+    if name.endswith("-adapter"):
         model = adapters.adapted(model, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
     config = TrainConfig(warmup_steps=0, **train)
     made = make(algorithm, **options, learning_rate=1e-3)
@@ -106,6 +112,7 @@ def work(rank, size, port, names, model, folder):
         if ranks.main:
             torch.save(found, f"{folder}/{name}.pt")
         else:  # given, not kept
+            assert {*copies(found[2], "average"), *copies(found[2], "earlier")} <= {None}
             assert {v for module in found[2]["modules"].values() for v in module.values()} == {None}
     torch.distributed.destroy_process_group()
 
@@ -114,6 +121,12 @@ def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
+
+
+def copies(state, name):
+    """The tensors of a moving average, or of earlier policies."""
+    held = state.get(name, {})
+    return [*held.get("held", ()), *held.get("before", ()), *held.get("reincarnated", ())]
 
 
 def check(size, names, model, folder):
@@ -129,6 +142,11 @@ def check(size, names, model, folder):
         for one, other in zip(gradients, alone[1], strict=True):
             if (one - other).abs().max() > 1e-5:
                 wrong.append((name, "gradient", float((one - other).abs().max())))
+        for own in ("average", "earlier"):
+            for one, other in zip(copies(state, own), copies(alone[2], own), strict=True):
+                # AdamW's steps are of .001, an adapter's of .01, also where gradients are next to 0.
+                if (one - other).abs().max() > 1e-4:
+                    wrong.append((name, own, float((one - other).abs().max())))
         assert state["modules"].keys() == alone[2]["modules"].keys()
         for key, module in alone[2]["modules"].items():
             assert {n: v.shape for n, v in module.items()} == {
