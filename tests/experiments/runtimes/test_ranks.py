@@ -144,7 +144,7 @@ def check(size, names, model, folder):
                 wrong.append((name, "gradient", float((one - other).abs().max())))
         for own in ("average", "earlier"):
             for one, other in zip(copies(state, own), copies(alone[2], own), strict=True):
-                # AdamW's steps are of .001, an adapter's of .01, also where gradients are next to 0.
+                # AdamW steps by .001, an adapter by .01, also where gradients are next to 0.
                 if (one - other).abs().max() > 1e-4:
                     wrong.append((name, own, float((one - other).abs().max())))
         assert state["modules"].keys() == alone[2]["modules"].keys()
