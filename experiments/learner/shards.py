@@ -1,6 +1,7 @@
 """FSDP2 shards of the modules that a learner holds (torch.distributed.fsdp.fully_shard).
 
-Each decoder layer is a unit that gathers its weights while it works, the rest of a module another.
+Each decoder layer is a unit that gathers its weights while it works, so is a critic's head, and the
+rest of a module is another.
 Gradients are added up over the ranks, not averaged: a loss's contributions add up to the batch's.
 What leaves the learner (state, weights for an engine) is whole, so that it can be loaded anywhere.
 """
@@ -30,11 +31,17 @@ _pytree.register_pytree_node(
 
 def shard(module: nn.Module, mesh: Any) -> None:
     """Keep this rank's part of the module's weights, in place."""
-    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+    from torch.distributed.fsdp import (
+        MixedPrecisionPolicy,
+        fully_shard,
+        register_fsdp_forward_method,
+    )
 
     backbone = getattr(getattr(module, "model", module), "base_model", None)
-    for unit in (*getattr(backbone, "layers", ()), module):
-        fully_shard(unit, mesh=mesh, reshard_after_forward=True)
+    head = [module.head] if hasattr(module, "head") else []  # a critic's: a unit has one precision
+    precision = MixedPrecisionPolicy(reduce_dtype=torch.float32)  # where ranks' gradients add up
+    for unit in (*getattr(backbone, "layers", ()), *head, module):
+        fully_shard(unit, mesh=mesh, reshard_after_forward=True, mp_policy=precision)
         unit.set_gradient_divide_factor(1.0)
         unit.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it adds
     for part in (module, getattr(module, "model", module)):  # a critic's forward asks its model

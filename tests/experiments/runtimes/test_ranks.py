@@ -159,6 +159,21 @@ def test_two_ranks_equal_one_process(tiny, tmp_path):
     check(2, FAST, tiny, tmp_path)
 
 
+def test_in_bfloat16_too_where_a_critics_head_and_what_the_optimiser_holds_are_float32(
+    tiny, tmp_path
+):
+    names, model = ("ppo-separate", "ppo_ewma-adapter", "remix"), copy.deepcopy(tiny).bfloat16()
+    given = (2, free_port(), names, model, tmp_path)
+    mp.start_processes(work, given, nprocs=2, start_method="fork")
+    for name in names:
+        (first, _), _, state = torch.load(f"{tmp_path}/{name}.pt", weights_only=False)
+        (alone, _), _, other = updated(name, model)
+        assert first == pytest.approx(alone, rel=0.02, abs=0.02, nan_ok=True), name
+        for own in ("average", "earlier"):
+            kinds = [[held.dtype for held in copies(of, own)] for of in (state, other)]
+            assert kinds[0] == kinds[1]
+
+
 class Skips(HFEngine):
     """Lets the new weights go by, and keeps its version or says that it has the new one."""
 
