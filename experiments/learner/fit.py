@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,21 @@ from algorithms.base import Needs
 from experiments.config import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.learner import models
-from experiments.learner.memory import ACTIVATIONS, GIB, WRITING, Shape, estimate, shape_of
+from experiments.learner.memory import (
+    ACTIVATIONS,
+    GIB,
+    WRITING,
+    Estimate,
+    Shape,
+    estimate,
+    shape_of,
+)
 from experiments.picks import dtype_on
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "model"
 CPU_PARAMETERS = 1_000_000_000  # a larger model is not put on a CPU unasked
+SHARE_STEP = 0.05  # of a GPU, by which vLLM may have less
+Estimated = Callable[[Shape, RunConfig], Estimate]
 
 
 def check_memory(config: RunConfig, needs: Needs, ranks: int = 0) -> dict[str, Any]:
@@ -27,10 +37,15 @@ def check_memory(config: RunConfig, needs: Needs, ranks: int = 0) -> dict[str, A
     shape = shape_of(models.read_config(config.model))
     if device.type == "cpu" and config.model.device == "auto":
         _check_size(config, shape)
-    found = estimate(shape, config, needs, device.type == "cuda", ranks)
-    free = free_bytes(device)
+    on_gpu = device.type == "cuda"
+    card = torch.cuda.mem_get_info(device)[1] if on_gpu else 0
+
+    def of(shape: Shape, config: RunConfig) -> Estimate:
+        return estimate(shape, config, needs, on_gpu, ranks, card)
+
+    found, free = of(shape, config), free_bytes(device)
     if found.total > free:
-        fitting = what_fits(config, needs, shape, device, free)
+        fitting = what_fits(config, shape, device, free, of)
         raise UserError(
             f"model.path={config.model.path}: this run needs about {found.total / GIB:.2f} GiB on "
             f"{device} ({found.in_words()}) and {free / GIB:.2f} GiB are free; {fitting}"
@@ -59,11 +74,11 @@ def free_bytes(device: torch.device) -> int:
 
 
 def what_fits(
-    config: RunConfig, needs: Needs, shape: Shape, device: torch.device, free: int
+    config: RunConfig, shape: Shape, device: torch.device, free: int, of: Estimated
 ) -> str:
     """The least change that fits: smaller pieces, then bfloat16, then a smaller model of ours."""
     for words, changed, sizes in _variants(config, shape, device):
-        pieces = smaller_pieces(changed, needs, sizes, device, free)
+        pieces = smaller_pieces(changed, sizes, free, of)
         if pieces is not None:
             return f"{' '.join([*words, *pieces])} fits"
     return "none of the models in conf/model fits"
@@ -102,25 +117,27 @@ def _smaller_models(shape: Shape, device: torch.device) -> list[tuple[ModelConfi
     return sorted(found, key=lambda pair: -pair[1].parameters)
 
 
-def smaller_pieces(
-    config: RunConfig, needs: Needs, shape: Shape, device: torch.device, free: int
-) -> list[str] | None:
+def smaller_pieces(config: RunConfig, shape: Shape, free: int, of: Estimated) -> list[str] | None:
     """Overrides that make it fit by doing less at once, none where it fits; None: it cannot.
 
     They change memory and time, not results.
     """
-    halved: dict[str, int] = {}
-    while (found := estimate(shape, config, needs, device.type == "cuda")).total > free:
+    less: dict[str, float] = {}
+    while (found := of(shape, config)).total > free:
         name = "micro_batch" if config.train.micro_tokens is None else "micro_tokens"
+        share = round(config.engine.memory_share - SHARE_STEP, 2)
+        with_less = replace(config, engine=replace(config.engine, memory_share=share))
         if found.largest_phase == ACTIVATIONS and getattr(config.train, name) > 1:
-            pieces = halved[f"train.{name}"] = getattr(config.train, name) // 2
+            pieces = less[f"train.{name}"] = getattr(config.train, name) // 2
             config = replace(config, train=replace(config.train, **{name: pieces}))
+        elif share > 0 and of(shape, with_less).total < found.total:
+            config, less["engine.memory_share"] = with_less, share
         elif found.largest_phase == WRITING and config.engine.batch_size > 1:
-            pieces = halved["engine.batch_size"] = config.engine.batch_size // 2
+            pieces = less["engine.batch_size"] = config.engine.batch_size // 2
             config = replace(config, engine=replace(config.engine, batch_size=pieces))
         else:
             return None
-    return [f"{key}={value}" for key, value in halved.items()]
+    return [f"{key}={value}" for key, value in less.items()]
 
 
 def _check_size(config: RunConfig, shape: Shape) -> None:

@@ -116,13 +116,14 @@ def _adapts(module: Any, model: Any) -> bool:
 
 
 def estimate(
-    shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool, ranks: int = 0
+    shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool, ranks: int = 0, card: int = 0
 ) -> Estimate:
     """The memory of this run, whose lengths and dtype are resolved, or of one of its `ranks`.
 
     With ranks what the learner holds is a shard, and an engine's copy whole; what is gathered of
     the weights while the learner works stays uncounted but for those outside the layers. Ray's
     engines have GPUs of their own, and with ranks the copies for them lie in the host's memory.
+    `card`: the bytes that the GPU has in all, of which vLLM takes its share; 0 counts its weights.
     """
     apart = on_gpu and config.runtime.name == "ray"
     size = BYTES[config.model.dtype]
@@ -162,7 +163,9 @@ def estimate(
         held["the engine's weights"] = weights
     if ranks and needs.initial_value != "none" and not in_host:
         held["the base that answers for initial values"] = weights
-    asleep = config.engine.name == "vllm" and config.engine.colocate and on_gpu and not apart
+    beside = config.engine.name == "vllm" and not apart and config.engine.device == "auto"
+    asleep = beside and config.engine.colocate and on_gpu
+    with_vllm = max(weights, int(card * config.engine.memory_share))
     if config.train.stale and not in_host:
         by_adapter = adapter and config.engine.name == "vllm" and not ranks
         held["the writer's copy"] = sum(adapter) * size if by_adapter else weights
@@ -173,15 +176,15 @@ def estimate(
             of_each = -(-of_each // ranks) if shards else weights
         held["the weights of train.lag batches"] = config.train.lag * of_each
     gathers = config.train.lag and ranks and not on_gpu and config.runtime.name != "ray"
-    if config.engine.name == "vllm" and not asleep and not apart:
-        held["vLLM's weights"] = weights
+    if beside and not asleep:
+        held["vLLM"] = with_vllm
     # The step keeps one copy of all it moves on a GPU, and works tensor by tensor on a CPU.
     step = (4 * trained if on_gpu else 8 * max(moved)) // max(1, ranks)
     # Gradients of one backward pass, before they move; of shards, once they are added up.
     fresh = trained * size // max(1, ranks) if size < 4 else 0
     phases = {
         ACTIVATIONS: _train(shape, config, needs) + fresh,
-        WRITING: weights if asleep else 0 if apart else _write(shape, config, needs),
+        WRITING: with_vllm if asleep else 0 if apart else _write(shape, config, needs),
         "the optimiser's step": step,
         "the writer's next weights, gathered": weights if gathers else 0,
     }

@@ -18,6 +18,10 @@ NEEDS = SPO(SPOConfig(), 1.0).needs
 CPU = torch.device("cpu")
 
 
+def estimated(shape, config):
+    return estimate(shape, config, NEEDS, on_gpu=False)
+
+
 @pytest.fixture(autouse=True)
 def offline(monkeypatch):
     """The other named models' configs are not fetched."""
@@ -61,14 +65,14 @@ def test_a_large_model_is_not_put_on_a_cpu_unasked(llama_8b):
 
 def advised(chosen, shape, free):
     """The overrides of the advice, and whether the run with them fits in `free`."""
-    said = fit.what_fits(chosen, NEEDS, shape, CPU, free)
+    said = fit.what_fits(chosen, shape, CPU, free, estimated)
     overrides = dict(part.split("=") for part in re.findall(r"[\w.]+=\w+", said))
     for key, value in overrides.items():
         section, name = key.split(".")
         kind = type(getattr(getattr(chosen, section), name))
         changed = dataclasses.replace(getattr(chosen, section), **{name: kind(value)})
         chosen = dataclasses.replace(chosen, **{section: changed})
-    return set(overrides), estimate(shape, chosen, NEEDS, False).total <= free
+    return set(overrides), estimated(shape, chosen).total <= free
 
 
 def test_the_advice_fits_and_is_the_least_change(llama_8b):
@@ -81,13 +85,36 @@ def test_the_advice_fits_and_is_the_least_change(llama_8b):
         {"train.micro_batch", "engine.batch_size"},
         True,
     )
-    assert fit.what_fits(chosen, NEEDS, shape, CPU, 2 * GIB).startswith("model=nano ")
-    assert fit.what_fits(chosen, NEEDS, shape, CPU, 2**20).startswith("none of the models")
+    assert fit.what_fits(chosen, shape, CPU, 2 * GIB, estimated).startswith("model=nano ")
+    assert fit.what_fits(chosen, shape, CPU, 2**20, estimated).startswith("none of the models")
 
 
-def test_the_bundled_model_fits_and_the_estimate_is_recorded():
-    facts = fit.check_memory(config_of(), NEEDS)
-    assert facts["estimate_mb"] < facts["free_mb"]
-    assert facts["estimate_mb"] == pytest.approx(
-        sum(facts["held_mb"].values()) + max(facts["phases_mb"].values()), abs=1
-    )
+@pytest.mark.parametrize("colocate", [False, True])
+def test_a_vllm_takes_less_of_a_gpu_where_that_fits(colocate, llama_8b):
+    chosen = config_of("model=local", f"model.path={llama_8b}", "model.dtype=bfloat16")
+    chosen.model.adapter, chosen.train.micro_batch = "lora", 1
+    chosen.engine.name, chosen.engine.colocate = "vllm", colocate
+    shape, card = shape_of(models.read_config(chosen.model)), 80 * 10**9
+
+    def of(shape, config):
+        return estimate(shape, config, NEEDS, on_gpu=True, card=card)
+
+    chosen.engine.memory_share = 0.9
+    assert of(shape, chosen).total > 0.95 * card
+    (share,) = fit.smaller_pieces(chosen, shape, int(0.95 * card), of)
+    chosen.engine.memory_share = float(share.removeprefix("engine.memory_share="))
+    assert 0.3 < chosen.engine.memory_share < 0.9
+    assert of(shape, chosen).total <= 0.95 * card
+    assert fit.smaller_pieces(chosen, shape, 2 * shape.parameters, of) is None
+
+
+def test_what_fits_a_rank_is_for_its_part(llama_8b, monkeypatch):
+    overrides = ("model.dtype=bfloat16", "model.device=cpu", "train.micro_batch=1")
+    chosen = config_of("model=local", f"model.path={llama_8b}", *overrides)
+    shape = shape_of(models.read_config(chosen.model))
+    short = estimate(shape, chosen, NEEDS, on_gpu=False, ranks=8).total - 1
+    monkeypatch.setattr(fit, "free_bytes", lambda _: short)
+    with pytest.raises(UserError, match=r"; engine.batch_size=\d+ fits$"):
+        fit.check_memory(chosen, NEEDS, ranks=8)
+    with pytest.raises(UserError, match=r"; model.adapter=lora fits$"):
+        fit.check_memory(chosen, NEEDS)

@@ -264,16 +264,24 @@ def test_what_grows_with_what(tiny):
     assert 1.5 * base[ACTIVATIONS] < together < 2 * base[ACTIVATIONS]
 
 
-def test_vllm_brings_its_own_weights_and_plans_its_cache_itself(tiny):
-    config = run_config()
-    config.engine.name = "vllm"
-    found = estimate(shape_of(tiny.config), config, ALGORITHMS["spo"].needs, on_gpu=True)
-    assert found.held["vLLM's weights"] == found.held["policy"]
-    assert found.phases[WRITING] == 0
+@pytest.mark.parametrize("ranks", [0, 4])
+def test_vllm_brings_its_own_weights_and_takes_its_share_of_a_gpu(ranks, tiny):
+    config, card = run_config(), 10**9
+    config.engine.name, config.engine.memory_share = "vllm", 0.3
+
+    def found(card=card):
+        needs = ALGORITHMS["spo"].needs
+        return estimate(shape_of(tiny.config), config, needs, on_gpu=True, ranks=ranks, card=card)
+
+    assert found(0).held["vLLM"] == shape_of(tiny.config).parameters * 4
+    assert found().held["vLLM"] == 0.3 * card
+    assert found().phases[WRITING] == 0
     config.engine.colocate = True  # it sleeps in the host's memory while the learner works
-    asleep = estimate(shape_of(tiny.config), config, ALGORITHMS["spo"].needs, on_gpu=True)
-    assert "vLLM's weights" not in asleep.held
-    assert asleep.phases[WRITING] == found.held["policy"]
+    assert "vLLM" not in found().held
+    assert found().phases[WRITING] == 0.3 * card
+    config.engine.colocate, config.engine.device = False, "cuda:1"  # it has a GPU of its own
+    assert "vLLM" not in found().held
+    assert found().phases[WRITING] == 0
 
 
 def test_engines_in_actors_take_nothing_of_the_learners_gpu(tiny):
