@@ -14,7 +14,6 @@ from algorithms import make
 from experiments.config import ModelConfig, TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.engines.writer import Writer
-from experiments.errors import UserError
 from experiments.learner.adapters import adapted
 from experiments.learner.learner import Learner
 from experiments.learner.models import frozen_copy
@@ -23,7 +22,6 @@ from experiments.runs.ledger import Ledger
 from experiments.runtimes.alone import ALONE
 from experiments.runtimes.learners import Bystander, Learners
 from experiments.runtimes.spread import SyncedEngine
-from tests.experiments.compose import config as config_of
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 from tests.experiments.runtimes.test_ranks import free_port, joined
 from tests.experiments.runtimes.with_ray import needs_ray
@@ -126,16 +124,6 @@ def test_the_main_rank_alone_holds_whole_weights(tiny, tmp_path):
         torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-5)
 
 
-@needs_ray
-def test_what_cannot_be_sharded_is_refused_before_ray_starts(monkeypatch):
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    assert config_of("algo=ppo_ewma", "runtime=ray").algo.name == "ppo_ewma"
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UserError, match="algo=ppo_ewma under torchrun"):
-        config_of("algo=ppo_ewma", "runtime=ray")
-
-
 # with values of the base, programs of the data set, and an adapter
 CASES = {
     "spo at lag 2": [
@@ -143,6 +131,7 @@ CASES = {
         "train.lag=2",
     ],
     "grpo with an adapter": ["algo=grpo", "model.adapter=lora", "train.sync_every=2"],
+    "ppo_ewma in bfloat16": ["algo=ppo_ewma", "model.dtype=bfloat16", "train.lag=1"],
 }
 ON_ACTORS = ("runtime.engines=2", "runtime.judges=2")
 
