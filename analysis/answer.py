@@ -39,9 +39,9 @@ def _alone(section: Section) -> list[str]:
     end = section.ends[0]
     bases = [stage for stage in section.stages if stage.step == 0]
     ways = []
-    for metric in headlines(section):
-        before, after = (_mean(stage, metric) for stage in (*bases[:1], end)[-2:])
-        if len(bases) == 1 and before == before and after == after:
+    for metric in headlines(section) if len(bases) == 1 else []:
+        before, after = _mean(bases[0], metric), _mean(end, metric)
+        if before == before and after == after:
             ways.append(f"{TITLES.get(metric, metric)} {before:.3f} → {after:.3f}")
     went = f" From the base to its end: {', '.join(ways)}." if ways else ""
     return [f"Only {end.label} was trained here, so there is nothing to compare it with.{went}"]

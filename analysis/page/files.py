@@ -13,7 +13,7 @@ from analysis.readable import readable
 
 FOLDER = Path(__file__).parent
 MARGIN, GAP, TITLE, ROW = 14, 20, 24, 22
-LETTER = 7.2  # the mean width of one in the key
+NARROW, WIDE = 8, 11  # the most that a letter of the key takes, or nearly
 
 
 def files(figure: Figure, style: Styles, undrawn: tuple[int, int] | None) -> dict[str, str]:
@@ -21,7 +21,7 @@ def files(figure: Figure, style: Styles, undrawn: tuple[int, int] | None) -> dic
 
     `undrawn`: how many groups are drawn of how many, where that is not all.
     """
-    shown = {label: one for label, one in style.items() if label in figure.labels}
+    shown = {readable(label): one for label, one in style.items() if label in figure.labels}
     said = "{} of {} groups".format(*undrawn) if undrawn else ""
     return {
         "_".join([figure.name, *choice.split()]): _file(panels, shown, said)
@@ -33,6 +33,7 @@ def _file(panels: Sequence[Panel], style: Styles, said: str) -> str:
     """Two panels in a row, and the key below."""
     columns = min(2, len(panels))
     width = 2 * MARGIN + columns * WIDTH + (columns - 1) * GAP
+    width = max(width, *(2 * MARGIN + _key_width(label) for label in style))
     parts = []
     for i, panel in enumerate(panels):
         left = MARGIN + i % columns * (WIDTH + GAP)
@@ -45,8 +46,8 @@ def _file(panels: Sequence[Panel], style: Styles, said: str) -> str:
     places, height = _places(list(style), width, top)
     for (label, one), (x, y) in zip(style.items(), places, strict=True):
         parts.append(
-            f'<g class="swatch {one.colour}" transform="translate({x:.0f},{y})">{key(one)}</g>'
-            f'<text x="{x + 40:.0f}" y="{y + 11.5}">{escape(label)}</text>'
+            f'<g class="swatch {one.colour}" transform="translate({x},{y})">{key(one)}</g>'
+            f'<text x="{x + 40}" y="{y + 11.5}">{escape(label)}</text>'
         )
     if said:
         parts.append(f'<text x="{MARGIN}" y="{height + 12}">{said}</text>')
@@ -57,17 +58,21 @@ def _file(panels: Sequence[Panel], style: Styles, said: str) -> str:
     return readable("\n".join([head, f"<style>\n{_light()}</style>", paper, *parts, "</svg>\n"]))
 
 
-def _places(labels: Sequence[str], width: int, top: int) -> tuple[list[tuple[float, int]], int]:
+def _places(labels: Sequence[str], width: int, top: int) -> tuple[list[tuple[int, int]], int]:
     """Where each label's key begins, in rows from `top`; and where the last row ends."""
-    places: list[tuple[float, int]] = []
-    x = float(MARGIN)
+    places: list[tuple[int, int]] = []
+    x = MARGIN
     for label in labels:
-        takes = 40 + LETTER * len(label) + GAP
-        if x > MARGIN and x + takes > width:
-            x, top = float(MARGIN), top + ROW
+        takes = _key_width(label)
+        if x > MARGIN and x + takes > width - MARGIN:
+            x, top = MARGIN, top + ROW
         places.append((x, top))
-        x += takes
+        x += takes + GAP
     return places, top + ROW
+
+
+def _key_width(label: str) -> int:
+    return 40 + sum(WIDE if one.isupper() or one > "\x7f" else NARROW for one in label)
 
 
 def _light() -> str:

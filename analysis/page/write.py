@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def write(parts: Sequence[Part], skipped: Sequence[str], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name in parts[0].tables:
         _table(parts, name, out)
+    _remove_drawn(out / "figures")
     for part in parts:
         _figures(part, out / "figures" / part.place)
     (out / "table.md").write_text(render.markdown(parts, skipped), encoding="utf-8")
@@ -35,6 +37,16 @@ def write(parts: Sequence[Part], skipped: Sequence[str], out: Path) -> None:
         "kl_steps": curves.KL_STEPS,
     }
     (out / "report.html").write_text(html.page(context), encoding="utf-8")
+
+
+def _remove_drawn(figures: Path) -> None:
+    """An earlier report's figures, which may be of other experiments; nobody else's files."""
+    for file in figures.glob("*/*"):
+        if file.suffix in (".svg", ".png"):
+            file.unlink()
+    for folder in figures.glob("*"):
+        with suppress(OSError):  # something else lies there
+            folder.rmdir()
 
 
 def _figures(part: Part, folder: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,31 @@ from experiments.learner.memory import (
     Shape,
     estimate,
     shape_of,
+    vllm_least,
 )
 from experiments.picks import dtype_on
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "model"
 CPU_PARAMETERS = 1_000_000_000  # a larger model is not put on a CPU unasked
 SHARE_STEP = 0.05  # of a GPU, by which vLLM may have less
-Estimated = Callable[[Shape, RunConfig], Estimate]
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a run, or one of its `ranks`, may take: `free` bytes, of a GPU's `card` in all."""
+
+    needs: Needs
+    free: int
+    on_gpu: bool = False
+    card: int = 0
+    ranks: int = 0
+
+    def takes(self, shape: Shape, config: RunConfig) -> Estimate:
+        return estimate(shape, config, self.needs, self.on_gpu, self.ranks, self.card)
+
+    def holds_vllm(self, shape: Shape, config: RunConfig) -> bool:
+        """Whether its share is enough for it to start."""
+        return config.engine.memory_share * self.card >= vllm_least(shape, config)
 
 
 def check_memory(config: RunConfig, needs: Needs, ranks: int = 0) -> dict[str, Any]:
@@ -37,15 +55,12 @@ def check_memory(config: RunConfig, needs: Needs, ranks: int = 0) -> dict[str, A
     shape = shape_of(models.read_config(config.model))
     if device.type == "cpu" and config.model.device == "auto":
         _check_size(config, shape)
-    on_gpu = device.type == "cuda"
+    on_gpu, free = device.type == "cuda", free_bytes(device)
     card = torch.cuda.mem_get_info(device)[1] if on_gpu else 0
-
-    def of(shape: Shape, config: RunConfig) -> Estimate:
-        return estimate(shape, config, needs, on_gpu, ranks, card)
-
-    found, free = of(shape, config), free_bytes(device)
+    room = Room(needs, free, on_gpu, card, ranks)
+    found = room.takes(shape, config)
     if found.total > free:
-        fitting = what_fits(config, shape, device, free, of)
+        fitting = what_fits(config, shape, device, room)
         raise UserError(
             f"model.path={config.model.path}: this run needs about {found.total / GIB:.2f} GiB on "
             f"{device} ({found.in_words()}) and {free / GIB:.2f} GiB are free; {fitting}"
@@ -73,12 +88,10 @@ def free_bytes(device: torch.device) -> int:
         return free
 
 
-def what_fits(
-    config: RunConfig, shape: Shape, device: torch.device, free: int, of: Estimated
-) -> str:
+def what_fits(config: RunConfig, shape: Shape, device: torch.device, room: Room) -> str:
     """The least change that fits: smaller pieces, then bfloat16, then a smaller model of ours."""
     for words, changed, sizes in _variants(config, shape, device):
-        pieces = smaller_pieces(changed, sizes, free, of)
+        pieces = smaller_pieces(changed, sizes, room)
         if pieces is not None:
             return f"{' '.join([*words, *pieces])} fits"
     return "none of the models in conf/model fits"
@@ -117,20 +130,20 @@ def _smaller_models(shape: Shape, device: torch.device) -> list[tuple[ModelConfi
     return sorted(found, key=lambda pair: -pair[1].parameters)
 
 
-def smaller_pieces(config: RunConfig, shape: Shape, free: int, of: Estimated) -> list[str] | None:
+def smaller_pieces(config: RunConfig, shape: Shape, room: Room) -> list[str] | None:
     """Overrides that make it fit by doing less at once, none where it fits; None: it cannot.
 
     They change memory and time, not results.
     """
     less: dict[str, float] = {}
-    while (found := of(shape, config)).total > free:
+    while (found := room.takes(shape, config)).total > room.free:
         name = "micro_batch" if config.train.micro_tokens is None else "micro_tokens"
         share = round(config.engine.memory_share - SHARE_STEP, 2)
         with_less = replace(config, engine=replace(config.engine, memory_share=share))
         if found.largest_phase == ACTIVATIONS and getattr(config.train, name) > 1:
             pieces = less[f"train.{name}"] = getattr(config.train, name) // 2
             config = replace(config, train=replace(config.train, **{name: pieces}))
-        elif share > 0 and of(shape, with_less).total < found.total:
+        elif _lowers(room, shape, with_less, found):
             config, less["engine.memory_share"] = with_less, share
         elif found.largest_phase == WRITING and config.engine.batch_size > 1:
             pieces = less["engine.batch_size"] = config.engine.batch_size // 2
@@ -138,6 +151,12 @@ def smaller_pieces(config: RunConfig, shape: Shape, free: int, of: Estimated) ->
         else:
             return None
     return [f"{key}={value}" for key, value in less.items()]
+
+
+def _lowers(room: Room, shape: Shape, with_less: RunConfig, found: Estimate) -> bool:
+    """Whether vLLM's smaller share of the GPU is of use, and still enough for it."""
+    enough = room.holds_vllm(shape, with_less)
+    return enough and room.takes(shape, with_less).total < found.total
 
 
 def _check_size(config: RunConfig, shape: Shape) -> None:

@@ -163,9 +163,10 @@ def estimate(
         held["the engine's weights"] = weights
     if ranks and needs.initial_value != "none" and not in_host:
         held["the base that answers for initial values"] = weights
-    beside = config.engine.name == "vllm" and not apart and config.engine.device == "auto"
+    beside = config.engine.name == "vllm" and not apart and not (on_gpu and _elsewhere(config))
     asleep = beside and config.engine.colocate and on_gpu
-    with_vllm = max(weights, int(card * config.engine.memory_share))
+    share = int(card * config.engine.memory_share)
+    with_vllm = max(share, vllm_least(shape, config)) if card else weights
     if config.train.stale and not in_host:
         by_adapter = adapter and config.engine.name == "vllm" and not ranks
         held["the writer's copy"] = sum(adapter) * size if by_adapter else weights
@@ -189,6 +190,20 @@ def estimate(
         "the writer's next weights, gathered": weights if gathers else 0,
     }
     return Estimate(shape.parameters, held, phases)
+
+
+def _elsewhere(config: RunConfig) -> bool:
+    """Whether the engine has a GPU of its own."""
+    learners = "cuda:0" if config.model.device in ("auto", "cuda") else config.model.device
+    return config.engine.device not in ("auto", learners)
+
+
+def vllm_least(shape: Shape, config: RunConfig) -> int:
+    """What a vLLM has to hold: the weights, the head apart, the cache of one longest request."""
+    size = BYTES[config.model.dtype]
+    head = 0 if shape.output else shape.width * shape.vocabulary
+    slots = config.task.max_prompt_tokens + config.task.max_response_tokens
+    return (shape.parameters + head + slots * 2 * shape.key * shape.layers) * size
 
 
 def _train(shape: Shape, config: RunConfig, needs: Needs) -> int:

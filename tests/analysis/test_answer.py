@@ -78,6 +78,12 @@ def test_one_group_says_how_far_it_came(section):
     assert re.search(r"pass@1 0\.\d+ → 0\.\d+, pass@10 ", said)
 
 
+def test_one_group_without_a_base_says_so_much(section):
+    alone = replace(section, stages=[s for s in section.stages if s.label == "spo"])
+    (said,) = answer(alone)
+    assert said == "Only spo was trained here, so there is nothing to compare it with."
+
+
 def test_one_seed_is_no_answer(tmp_path, make_run):
     paths = [make_run(tmp_path, algo, 0, **SMALL) for algo in ("spo", "ppo")]
     section = section_of("mini", [load_run(path) for path in paths])

@@ -54,6 +54,9 @@ def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
             make_run(runs, algo, seed, info={"error": "<script>alert(1)</script>"})
     before = files(runs)
     out = tmp_path / "report"
+    (out / "figures" / "another").mkdir(parents=True)
+    for name in ("kl.png", "notes.txt"):
+        (out / "figures" / "another" / name).touch()
     done = subprocess.run(
         [sys.executable, "-m", "analysis.report", f"runs={runs}", f"out={out}"],
         cwd=ROOT,
@@ -76,6 +79,8 @@ def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
     ways = ("steps", "tokens", "judged_programs", "wall_time", "distance_from_the_base")
     drawn = {"headline", "pass_at_k", *(f"learning_{way}" for way in ways)}
     assert {file.stem for file in (out / "figures" / "compare").glob("*.svg")} == drawn
+    (left,) = (out / "figures" / "another").iterdir()  # a former report's figure has gone
+    assert left.name == "notes.txt"
     page = Page((out / "report.html").read_text())
     assert page.open == []
     assert page.outside == []
@@ -86,6 +91,14 @@ def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
     text = " ".join(page.words)
     for words in ("spo-1", "0123abc", "d4ta", "Fewer than 5 seeds", "distinct of 5"):
         assert words in text
+
+
+def test_a_run_without_a_base_has_a_page(tmp_path, make_run):
+    evals = make_run(tmp_path / "outputs", "spo", 0) / "evals.parquet"
+    rows = pd.read_parquet(evals)
+    rows[rows["step"] == rows["step"].max()].to_parquet(evals)
+    assert main([f"runs={tmp_path / 'outputs'}", f"out={tmp_path / 'report'}"]) == 0
+    assert "nothing to compare it with" in (tmp_path / "report" / "report.html").read_text()
 
 
 def test_each_experiment_has_a_section_and_labels_that_can_be_read(tmp_path, make_run, capsys):

@@ -52,6 +52,19 @@ def test_nothing_lies_outside_nor_on_another(labels, panels):
     assert all(0 < x < width and 0 < y < height for x, y in places)
 
 
+def test_a_key_is_as_wide_as_its_label_is_shown():
+    labels = ["learning_rate=3e-05 " * 12, "\x1b" * 9, "short"]
+    root = drawn(labels, panels=1)
+    keys = root.findall(f"{SVG}text")[-3:]
+    assert keys[1].text == "⟨U+001B⟩" * 9
+    lines = {}
+    for key in keys:
+        x = float(key.get("x"))
+        assert x >= lines.get(key.get("y"), 0), "it begins on the one before"
+        lines[key.get("y")] = x + 7 * len(key.text)
+    assert max(lines.values()) < float(root.get("width"))
+
+
 def test_colours_are_written_out():
     style = drawn(["spo"]).find(f"{SVG}style").text
     assert ".g0 { color: #0072b2; }" in style
@@ -59,7 +72,7 @@ def test_colours_are_written_out():
 
 
 def test_a_hostile_label_is_text():
-    label = "</text><script>alert(1)</script>\x1b[2J\u202e&amp;"
+    label = "</text><script>alert(1)</script>\x1b[2J\u202e&amp;\uffff"
     root = drawn([label])
     assert not list(root.iter(f"{SVG}script"))
-    assert "</text><script>alert(1)</script>⟨U+001B⟩[2J⟨U+202E⟩&amp;" in texts(root)
+    assert "</text><script>alert(1)</script>⟨U+001B⟩[2J⟨U+202E⟩&amp;⟨U+FFFF⟩" in texts(root)

@@ -18,8 +18,8 @@ NEEDS = SPO(SPOConfig(), 1.0).needs
 CPU = torch.device("cpu")
 
 
-def estimated(shape, config):
-    return estimate(shape, config, NEEDS, on_gpu=False)
+def on_cpu(free):
+    return fit.Room(NEEDS, free)
 
 
 @pytest.fixture(autouse=True)
@@ -65,14 +65,14 @@ def test_a_large_model_is_not_put_on_a_cpu_unasked(llama_8b):
 
 def advised(chosen, shape, free):
     """The overrides of the advice, and whether the run with them fits in `free`."""
-    said = fit.what_fits(chosen, shape, CPU, free, estimated)
+    said = fit.what_fits(chosen, shape, CPU, on_cpu(free))
     overrides = dict(part.split("=") for part in re.findall(r"[\w.]+=\w+", said))
     for key, value in overrides.items():
         section, name = key.split(".")
         kind = type(getattr(getattr(chosen, section), name))
         changed = dataclasses.replace(getattr(chosen, section), **{name: kind(value)})
         chosen = dataclasses.replace(chosen, **{section: changed})
-    return set(overrides), estimated(shape, chosen).total <= free
+    return set(overrides), on_cpu(free).takes(shape, chosen).total <= free
 
 
 def test_the_advice_fits_and_is_the_least_change(llama_8b):
@@ -85,8 +85,8 @@ def test_the_advice_fits_and_is_the_least_change(llama_8b):
         {"train.micro_batch", "engine.batch_size"},
         True,
     )
-    assert fit.what_fits(chosen, shape, CPU, 2 * GIB, estimated).startswith("model=nano ")
-    assert fit.what_fits(chosen, shape, CPU, 2**20, estimated).startswith("none of the models")
+    assert fit.what_fits(chosen, shape, CPU, on_cpu(2 * GIB)).startswith("model=nano ")
+    assert fit.what_fits(chosen, shape, CPU, on_cpu(2**20)).startswith("none of the models")
 
 
 @pytest.mark.parametrize("colocate", [False, True])
@@ -96,16 +96,21 @@ def test_a_vllm_takes_less_of_a_gpu_where_that_fits(colocate, llama_8b):
     chosen.engine.name, chosen.engine.colocate = "vllm", colocate
     shape, card = shape_of(models.read_config(chosen.model)), 80 * 10**9
 
-    def of(shape, config):
-        return estimate(shape, config, NEEDS, on_gpu=True, card=card)
+    def room(free):
+        return fit.Room(NEEDS, free, on_gpu=True, card=card)
 
-    chosen.engine.memory_share = 0.9
-    assert of(shape, chosen).total > 0.95 * card
-    (share,) = fit.smaller_pieces(chosen, shape, int(0.95 * card), of)
-    chosen.engine.memory_share = float(share.removeprefix("engine.memory_share="))
-    assert 0.3 < chosen.engine.memory_share < 0.9
-    assert of(shape, chosen).total <= 0.95 * card
-    assert fit.smaller_pieces(chosen, shape, 2 * shape.parameters, of) is None
+    most, last = 0.9, None
+    for gigabytes in range(78, 20, -1):
+        chosen.engine.memory_share, given = most, room(gigabytes * 10**9)
+        if (pieces := fit.smaller_pieces(chosen, shape, given)) is None:
+            break
+        (share,) = pieces
+        last = chosen.engine.memory_share = float(share.removeprefix("engine.memory_share="))
+        assert last < most
+        assert given.takes(shape, chosen).total <= given.free
+        # 16.06 GB of weights, and the keys and values of one request
+        assert last * card > 16.06e9 + 768 * 2 * 8 * 128 * 32 * 2
+    assert last == 0.25  # with .2, 16 GB, it would not start
 
 
 def test_what_fits_a_rank_is_for_its_part(llama_8b, monkeypatch):

@@ -279,7 +279,9 @@ def test_vllm_brings_its_own_weights_and_takes_its_share_of_a_gpu(ranks, tiny):
     config.engine.colocate = True  # it sleeps in the host's memory while the learner works
     assert "vLLM" not in found().held
     assert found().phases[WRITING] == 0.3 * card
-    config.engine.colocate, config.engine.device = False, "cuda:1"  # it has a GPU of its own
+    config.engine.colocate, config.engine.device = False, "cuda:0"  # the learner's, by its name
+    assert found().held["vLLM"] == 0.3 * card
+    config.engine.device = "cuda:1"  # it has a GPU of its own
     assert "vLLM" not in found().held
     assert found().phases[WRITING] == 0
 
