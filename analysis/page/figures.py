@@ -72,7 +72,7 @@ def headline(results: pd.DataFrame, ks: Sequence[int], style: Styles) -> Figure 
         "Right is better in one try, up is better in several tries, or more different right "
         "programs. The bars are 95 % intervals."
     )
-    labels = {row["label"] for row in rows}
+    labels = {r["label"] for r in rows if r[x] == r[x] and any(r[y] == r[y] for y in others)}
     return Figure("headline", "At a glance", caption, labels, [("", panels)])
 
 

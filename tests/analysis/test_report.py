@@ -93,6 +93,16 @@ def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
         assert words in text
 
 
+def test_a_key_has_no_group_that_has_no_point(tmp_path, make_run):
+    for algo, skill in (("spo", 6.0), ("ppo", -20.0)):  # one that solves nothing is not diverse
+        make_run(tmp_path / "outputs", algo, 0, skill=skill, config={"eval.k": [1]})
+    assert main([f"runs={tmp_path / 'outputs'}", f"out={tmp_path / 'report'}"]) == 0
+    (found,) = (tmp_path / "report" / "figures").glob("*/headline.svg")
+    keys = found.read_text().partition("swatch")[2]
+    assert ">spo</text>" in keys and ">ppo</text>" not in keys
+    assert "the chance that one of 1" not in (tmp_path / "report" / "report.html").read_text()
+
+
 def test_a_run_without_a_base_has_a_page(tmp_path, make_run):
     evals = make_run(tmp_path / "outputs", "spo", 0) / "evals.parquet"
     rows = pd.read_parquet(evals)
