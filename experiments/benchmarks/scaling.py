@@ -250,6 +250,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", nargs="+", type=Path, default=[], metavar="FOLDER")
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args(argv)
+    if not options.page.is_file():
+        parser.error(f"--page {options.page}: no such file; its marked tables are written anew")
     spread = published.fitted_spread()
     tables = {"published": of_published(spread), "order": of_order(spread)}
     if options.runs:
