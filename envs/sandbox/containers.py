@@ -7,7 +7,6 @@ growing pauses until it is back or patience ends.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import logging
@@ -51,11 +50,10 @@ REFUSALS = 3  # an engine that answers, but refuses, is seldom better later
 def worker_command() -> list[str]:
     """The command of a new container. The fork server is in it, so that no image goes stale."""
     uid = secrets.choice(CHILD_UIDS)
-    seccomp = base64.b64encode(child_filter()).decode()
     worker = {
         "uid": uid,
         "gid": uid,
-        "seccomp": seccomp,
+        "seccomp": child_filter().hex(),
         "packages": PACKAGES_FOLDER,
         "environment": ENVIRONMENT,
     }

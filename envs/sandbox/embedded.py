@@ -6,7 +6,6 @@ and nowhere else unless the user insists. `inside/` is what runs there.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import platform
@@ -144,7 +143,7 @@ def worker_config(form: str) -> dict:
         "hidden": hidden_folders(),
         "worker": {
             "environment": ENVIRONMENT,
-            "seccomp": base64.b64encode(filter_).decode(),
+            "seccomp": filter_.hex(),
             "packages": PACKAGES_FOLDER if form == "namespaces" else packages_folder(),
         },
     }

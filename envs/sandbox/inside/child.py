@@ -26,7 +26,7 @@ MOST_RECURSION = 2**31 - 1
 _NO_CAPABILITIES = capability_sets()
 
 
-def become_program(program, files: list[int]) -> None:
+def become_program(program, files: tuple[int, ...]) -> None:
     """Run the program on (stdin, stdout, stderr). Never returns."""
     if "random" in sys.modules:
         sys.modules["random"].seed(0)  # the same program draws the same numbers: same verdict
@@ -81,7 +81,7 @@ def count_recursion_from_here() -> None:
     sys.setrecursionlimit, sys.getrecursionlimit = setrecursionlimit, lambda: wanted
 
 
-def enter_cage(program, files: list[int]) -> None:
+def enter_cage(program, files: tuple[int, ...]) -> None:
     """Give up descriptors and rights. Short: each page that it touches has to be copied."""
     os.setsid()  # a signal to its group reaches nobody else
     stdin, stdout, stderr = files

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
-from pathlib import Path
 
 from envs.sandbox.inside.kernel import (
     CLONE_NEWIPC,
@@ -61,10 +59,15 @@ def enter_namespaces() -> int | None:
     check(libc.unshare(NAMESPACES), "user namespaces are refused")
     if mapper and mapper.map_both():
         return 1
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"0 {user} 1\n")
-    Path("/proc/self/gid_map").write_text(f"0 {group} 1\n")
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"0 {user} 1\n")
+    _write("/proc/self/gid_map", f"0 {group} 1\n")
     return None
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
 
 
 class _Mapper:
@@ -82,8 +85,8 @@ class _Mapper:
     @staticmethod
     def _map(pid: int, table: str) -> int:
         try:
-            Path(f"/proc/{pid}/uid_map").write_text(table)
-            Path(f"/proc/{pid}/gid_map").write_text(table)
+            _write(f"/proc/{pid}/uid_map", table)
+            _write(f"/proc/{pid}/gid_map", table)
         except OSError:
             return 1
         return 0
@@ -116,7 +119,7 @@ def change_root(binds: list[list[str]], hidden: list[str]) -> None:
         os.symlink(target, _STAGE + link)
     os.chdir(_STAGE)
     _mount("sandbox", _STAGE, None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
-    check(libc.syscall(_PIVOT_ROOT[platform.machine()], b".", b"."), "pivot_root")
+    check(libc.syscall(_PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")
     check(libc.umount2(b".", _MNT_DETACH), "umount of the old root")
     os.chdir("/")
 

@@ -42,6 +42,7 @@ def prepare_interpreter(packages: str, environment: dict[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     open_streams()
+    compile("", "main.py", "exec")  # the first time it makes the types of syntax trees
     gc.collect()
     gc.freeze()
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import functools
 import os
-import platform
-import resource
 import signal
 import struct
-import sys
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 CLONE_PARENT, CLONE_CHILD_SETTID = 0x8000, 0x1000000
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
+_UNWRITABLE, _PROT_WRITE = {"r--p": 1, "r-xp": 5}, 2  # as /proc and as mmap(2) has them
+_LARGE_BYTES = 256 << 10
 STACK_BYTES = 256 << 20  # of the main thread: deep recursion through C needs it
 
 _CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, oneself
 
 libc = ctypes.CDLL(None, use_errno=True)
 _clone = ctypes.PyDLL(None, use_errno=True).syscall  # which keeps the interpreter's lock
-_X86 = platform.machine() == "x86_64"
-_CLONE = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+_X86 = os.uname().machine == "x86_64"
+_CLONE = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
 _THREAD_ID = 720 if _X86 else 208  # where glibc's struct pthread has the id of its thread
 _before_fork = ctypes.pythonapi.PyOS_BeforeFork
 _after_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
@@ -48,11 +48,8 @@ def fork_sibling(*, new_pid_namespace: bool) -> int:
 
     So one process can be what others are forked from, and another the one that watches them.
     """
-    flags = signal.SIGCHLD | CLONE_PARENT | (CLONE_NEWPID if new_pid_namespace else 0)
     _before_fork()
-    own_id = ctypes.c_void_p(_place_of_thread_id())
-    flags |= CLONE_CHILD_SETTID if own_id else 0
-    pid = _clone(_CLONE, flags, 0, 0, *((own_id, 0) if _X86 else (0, own_id)))
+    pid = _clone(*_clone_arguments(new_pid_namespace))
     if pid == 0:
         _after_in_child()
     else:
@@ -60,14 +57,21 @@ def fork_sibling(*, new_pid_namespace: bool) -> int:
     return check(pid, "clone")
 
 
-def _place_of_thread_id() -> int:
-    """Where the C library keeps the calling thread's id, as the owner of recursive locks.
+@functools.cache
+def _clone_arguments(new_pid_namespace: bool) -> tuple:
+    """Of clone(2), for this process's only thread, and for that of all that descend from it.
 
-    A bare clone leaves the parent's there, which a thread may have: it would pass such locks. 0 in
-    a library that keeps it elsewhere.
+    The C library keeps a thread's id, as the owner of recursive locks. A bare clone leaves the
+    parent's there, which a thread may have: it would pass such locks. So the kernel writes it,
+    but in a library that keeps it elsewhere.
     """
+    flags = signal.SIGCHLD | CLONE_PARENT | (CLONE_NEWPID if new_pid_namespace else 0)
     place = _thread.get_ident() + _THREAD_ID
-    return place if ctypes.c_int.from_address(place).value == _thread.get_native_id() else 0
+    if ctypes.c_int.from_address(place).value != _thread.get_native_id():
+        return _CLONE, flags, 0, 0, 0, 0
+    own_id = ctypes.c_void_p(place)
+    last = (own_id, 0) if _X86 else (0, own_id)
+    return _CLONE, flags | CLONE_CHILD_SETTID, 0, 0, *last
 
 
 def capability_sets(*kept: int) -> bytes:
@@ -98,10 +102,23 @@ class SeccompFilter:
             check(call, "seccomp")
 
 
-def grow_stack() -> None:
-    """Give the main thread a large stack; only a new process image can have one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    wanted = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
-    if soft != wanted:
-        resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
-        os.execv(sys.executable, sys.orig_argv)
+def ease_forks(maps: str) -> None:
+    """Make this process, whose /proc/self/maps is given, cheaper to fork.
+
+    Freed memory goes back to the kernel. And of a mapped file the kernel copies to a child only
+    what it knows of mappings in which some page was written to; else the child faults for each
+    page of the interpreter's code anew. So one byte of each large one is written, as it is. Where
+    a machine forbids that, nothing is lost.
+    """
+    if hasattr(libc, "malloc_trim"):  # glibc
+        libc.malloc_trim(0)
+    for line in maps.splitlines():
+        place, rights, _, _, inode, *_ = line.split()
+        start, end = (int(number, 16) for number in place.split("-"))
+        if inode == "0" or rights not in _UNWRITABLE or end - start < _LARGE_BYTES:
+            continue
+        size = ctypes.c_size_t(end - start)
+        if libc.mprotect(ctypes.c_void_p(start), size, _UNWRITABLE[rights] | _PROT_WRITE) == 0:
+            byte = ctypes.c_ubyte.from_address(start)
+            byte.value = byte.value
+            libc.mprotect(ctypes.c_void_p(start), size, _UNWRITABLE[rights])

@@ -12,8 +12,8 @@ import json
 import os
 import select
 import signal
+import stat
 import sys
-from pathlib import Path
 
 from envs.sandbox.inside.confine import (
     STDIO,
@@ -23,7 +23,7 @@ from envs.sandbox.inside.confine import (
     name_host,
     spare_user,
 )
-from envs.sandbox.inside.kernel import PR_SET_PDEATHSIG, grow_stack, prctl
+from envs.sandbox.inside.kernel import PR_SET_PDEATHSIG, prctl
 from envs.sandbox.inside.landlock import Ruleset
 from envs.sandbox.inside.server import DEFAULTS, Server
 
@@ -32,8 +32,7 @@ OTHER_TASKS = 512  # what a user may start beside the sandbox, where tasks count
 
 def main() -> None:
     """Serve until the host hangs up. Never returns."""
-    grow_stack()
-    config = json.loads(sys.argv[-1])
+    config = json.loads(sys.argv[1])
     forms = {
         "container": serve_in_container,
         "namespaces": serve_in_namespaces,
@@ -122,17 +121,22 @@ def fork_guarded() -> None:
 
 def open_to_all(path: str) -> bool:
     """True if any user may read this file or folder."""
-    found = Path(path)
-    searchable = all(parent.stat().st_mode & 0o001 for parent in found.parents)
-    return searchable and bool(found.stat().st_mode & 0o004)
+    if not os.stat(path).st_mode & stat.S_IROTH:
+        return False
+    while path != os.path.dirname(path):
+        path = os.path.dirname(path)
+        if not os.stat(path).st_mode & stat.S_IXOTH:
+            return False
+    return True
 
 
 def tasks_of_this_user() -> int:
     """Threads of the calling user on this host."""
     count = 0
-    for status in Path("/proc").glob("[0-9]*/status"):
+    for process in filter(str.isdigit, os.listdir("/proc")):
         try:
-            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines())
+            with open(f"/proc/{process}/status") as status:
+                fields = dict(line.rstrip("\n").split(":\t", 1) for line in status)
         except (OSError, ValueError):
             continue  # it has just ended
         if int(fields["Uid"].split()[0]) == os.getuid():

@@ -21,6 +21,7 @@ import types
 import weakref
 from _socket import socket
 from collections.abc import Callable
+from functools import partial
 
 from envs.sandbox.inside.calls import PRELUDE
 from envs.sandbox.inside.channel import join_body, report, split_body, write_all
@@ -42,31 +43,31 @@ MAX_FDS = 64
 # Loaded when the program's text names them: once per program, not once per test.
 ON_DEMAND = ("array", "copy", "dataclasses", "datetime", "decimal", "fractions", "numpy", "queue")
 ON_DEMAND += ("random", "statistics", "string", "threading", "traceback", "typing")
+_WORDS = re.compile(r"\w+")
 
 
-def start_process(server, end: socket, kind: bytes, files: list[int]) -> int:
+def start_process(server, end: socket, kind: bytes, files: tuple[int, ...]) -> int:
     """What the zygote forks: a shot, a runner, or one that ends all that tests have left."""
-
-    def be() -> None:
-        if kind == TEST:
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            shoot(server, files)
-        elif kind == RUNNER:
-            end.close()
-            serve_program(server, *files)
-        elif kind == SWEEPER:
-            sweep(server)
-
-    return spawn(server, kind, be)
+    return spawn(server, kind, _be_first, end, kind, files)
 
 
-def spawn(server, kind: bytes, be: Callable[[], None]) -> int:
+def _be_first(server, end: socket, kind: bytes, files: tuple[int, ...]) -> None:
+    if kind == TEST:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        shoot(server, files)
+    elif kind == RUNNER:
+        end.close()
+        serve_program(server, *files)
+    elif kind == SWEEPER:
+        sweep(server)
+
+
+def spawn(server, kind: bytes, be: Callable[..., None], *arguments: object) -> int:
     """A process that does `be` and nothing else; a test has a PID namespace where there are any."""
-    nested = kind == TEST and server.config["pid_namespace"]
-    pid = fork_sibling(new_pid_namespace=nested)
+    pid = fork_sibling(new_pid_namespace=kind == TEST and server.config["pid_namespace"])
     if pid == 0:
         try:
-            be()
+            be(server, *arguments)
         except BaseException as error:  # the cage itself failed: told by the server's `stage`
             os.write(2, repr(error).encode())
         finally:
@@ -80,7 +81,7 @@ def sweep(server) -> None:
     os.kill(-1, signal.SIGKILL)
 
 
-def shoot(server, files: list[int]) -> None:
+def shoot(server, files: tuple[int, ...]) -> None:
     """Be the program in the first of the files, on the other three. Never returns."""
     program = prepare(server, files[0])
     if isinstance(program, dict):
@@ -109,18 +110,18 @@ def serve_program(server, file: int, end: int) -> None:
     gc.freeze()
     gc.collect()  # which also empties the free lists, so that test processes need not
     program.open_module()
-    serve_forks(told, lambda kind, streams: start_test(program, kind, streams))
+    serve_forks(told, partial(start_test, program))
 
 
-def start_test(program: Program, kind: bytes, streams: list[int]) -> int:
+def start_test(program: Program, kind: bytes, streams: tuple[int, ...]) -> int:
     """What a runner forks."""
+    return spawn(program.server, kind, _be_further, program, kind, streams)
 
-    def be() -> None:
-        if kind == TEST:
-            become_program(program, streams)
-        sweep(program.server)
 
-    return spawn(program.server, kind, be)
+def _be_further(server, program: Program, kind: bytes, streams: tuple[int, ...]) -> None:
+    if kind == TEST:
+        become_program(program, streams)
+    sweep(server)
 
 
 def prepare(server, file: int) -> Program | dict:
@@ -161,7 +162,7 @@ def compile_program(
 
 def preload(source: str) -> None:
     """Import the known modules that the text names, so that its tests need not."""
-    words = set(re.findall(r"\w+", source))
+    words = set(_WORDS.findall(source))
     for name in ON_DEMAND:
         if name in words:
             with contextlib.suppress(ImportError):  # the program may handle it, or be told

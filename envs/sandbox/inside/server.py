@@ -7,13 +7,13 @@ it and is it. For further tests a runner (`runner.py`) compiles it once and is f
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import re
 import resource
 import signal
 import sys
+from functools import partial
 
 from envs.sandbox.inside.channel import (
     COMPILED,
@@ -32,6 +32,7 @@ from envs.sandbox.inside.kernel import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
     SeccompFilter,
+    ease_forks,
     prctl,
 )
 from envs.sandbox.inside.runner import start_process
@@ -43,7 +44,7 @@ DEFAULTS = {
     "uid": None,  # the user of test processes; None: the worker's own
     "gid": None,
     "pid_namespace": False,  # a fresh PID namespace per test (needs CAP_SYS_ADMIN)
-    "seccomp": "",  # base64 of the BPF program that each test process installs
+    "seccomp": "",  # the BPF program, in hexadecimal, that each test process installs
     "packages": "",  # the folder that holds numpy
     "environment": {},  # environment variables of programs
     "max_tasks": 64,  # RLIMIT_NPROC of a test process; None: not set
@@ -64,7 +65,7 @@ class Server:
         self.ruleset = None  # of Landlock, where namespaces are refused
         # Only in a PID namespace of our own are all other processes ours to end.
         self.owns_namespace = os.getpid() == 1
-        self.filter = SeccompFilter(base64.b64decode(self.config["seccomp"]))
+        self.filter = SeccompFilter(bytes.fromhex(self.config["seccomp"]))
         self._stdio: int | None = None
         self._oom_counter, self._oom_kills = -1, 0
         self.ours: set[int] = {os.getpid()}  # processes that are no test's
@@ -101,6 +102,7 @@ class Server:
         prepare_interpreter(self.config["packages"], self.config["environment"])
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
+        ease_forks(self._look_up("self/maps").decode())
         self._zygote = self._start_zygote()
         self._program = self._unnamed()
         self.channel.send(READY, {"python": sys.version.split()[0]})
@@ -122,7 +124,7 @@ class Server:
             self.channel.close()
             self.ours.add(os.getpid())
             self.suffer_first()
-            serve_forks(theirs, lambda kind, files: start_process(self, theirs, kind, files))
+            serve_forks(theirs, partial(start_process, self, theirs))
         theirs.close()
         self.ours.add(pid)
         return Forker(ours)
@@ -200,10 +202,10 @@ class Server:
         return longest / 1e9, runnable
 
     def _look_up(self, path: str) -> bytes:
-        """A short file of /proc."""
+        """A file of /proc."""
         descriptor = os.open(path, os.O_RDONLY, dir_fd=self.proc)
         try:
-            return os.read(descriptor, 1000)
+            return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
         finally:
             os.close(descriptor)
 

@@ -14,8 +14,8 @@ from _socket import socketpair as _socketpair
 from collections.abc import Callable
 
 TEST, RUNNER, SWEEPER = b"T", b"R", b"S"
-_MOST_FILES = 4
-_PID_BYTES = 4
+_PID_BYTES = _FILE_BYTES = 4
+_ROOM = CMSG_SPACE(4 * _FILE_BYTES)  # for the files of one request
 
 
 def socketpair() -> tuple[socket, socket]:
@@ -48,16 +48,18 @@ class Forker:
         return int.from_bytes(pid, "big")
 
 
-def serve_forks(end: socket, start: Callable[[bytes, list[int]], int]) -> None:
+def serve_forks(end: socket, start: Callable[[bytes, tuple[int, ...]], int]) -> None:
     """Call `start`, which forks, for each request, until the other end is closed. Never returns.
 
-    It returns the PID here and never in the new process.
+    It returns the PID here and never in the new process. Short, with all that it calls: after a
+    fork, each page that either process writes to is copied.
     """
     while True:
-        kind, rights, _, _ = end.recvmsg(1, CMSG_SPACE(4 * _MOST_FILES))
+        kind, rights, _, _ = end.recvmsg(1, _ROOM)
         if not kind:
             os._exit(0)
-        files = [file for _, _, data in rights for (file,) in struct.iter_unpack("i", data)]
+        data = rights[0][2] if rights else b""
+        files = struct.unpack(f"{len(data) // _FILE_BYTES}i", data)
         end.send(start(kind, files).to_bytes(_PID_BYTES, "big"))
         for file in files:
             os.close(file)

@@ -1,0 +1,67 @@
+"""What tests are forked from: every page of it is copied, or looked at, for each of them."""
+
+import contextlib
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from envs.sandbox.base import Job, Limits
+from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.inside import FLAGS, source
+from envs.sandbox.runtime import base_python
+
+OWN_KB = 4096  # above what an interpreter takes that has done nothing
+SPAWNED = b"\0".join(flag.encode() for flag in FLAGS)
+ANONYMOUS = re.compile(r"^Anonymous: +(\d+) kB", re.MULTILINE)
+
+
+@pytest.fixture(scope="module", params=["namespaces", "landlock"])
+def processes(request):
+    """The folders in /proc of a worker's guard, server and zygote, after tests."""
+    reason = why_not(request.param)
+    if reason:
+        pytest.skip(f"this machine has no {request.param}: {reason}")
+    with EmbeddedSandbox(workers=1, form=request.param) as sandbox:
+        list(sandbox.run([Job("print(1)", ("", ""), Limits())], lambda *_: True))
+        yield list(eldest(Path("/proc/self"), 3))
+
+
+def eldest(process, depth):
+    """Eldest children, one below the other; a runner that ends meanwhile is younger."""
+    if depth:
+        children = (int(c) for f in process.glob("task/*/children") for c in f.read_text().split())
+        child = Path("/proc", str(min(c for c in children if SPAWNED in cmdline(c))))
+        yield child
+        yield from eldest(child, depth - 1)
+
+
+def cmdline(process):
+    with contextlib.suppress(FileNotFoundError):
+        return Path("/proc", str(process), "cmdline").read_bytes()
+    return b""
+
+
+def test_no_process_holds_the_text_that_it_came_from(processes):
+    for process in processes:
+        assert len(cmdline(process.name)) < len(source()) / 4
+
+
+def test_the_zygote_is_hardly_larger_than_a_bare_interpreter(processes):
+    look = "print(open('/proc/self/smaps').read())"
+    command = [base_python(), *FLAGS, "-c", look]
+    bare = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert anonymous(processes[2]) < sum(map(int, ANONYMOUS.findall(bare))) + OWN_KB
+
+
+def test_forks_find_the_interpreters_code_where_it_is(processes):
+    """The kernel copies page tables only of mappings that have a page of their own."""
+    maps = (processes[2] / "smaps").read_text()
+    code = re.findall(r"^\S+ r-xp .*?^Rss: +(\d+).*?^Anonymous: +(\d+)", maps, re.M | re.S)
+    resident = {int(rss): int(own) for rss, own in code}
+    assert resident[max(resident)] > 0
+
+
+def anonymous(process):
+    return sum(map(int, ANONYMOUS.findall((process / "smaps").read_text())))
