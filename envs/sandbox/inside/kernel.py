@@ -25,9 +25,6 @@ _clone = ctypes.PyDLL(None, use_errno=True).syscall  # which keeps the interpret
 _X86 = os.uname().machine == "x86_64"
 _CLONE = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
 _THREAD_ID = 720 if _X86 else 208  # where glibc's struct pthread has the id of its thread
-_before_fork = ctypes.pythonapi.PyOS_BeforeFork
-_after_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
-_after_in_parent = ctypes.pythonapi.PyOS_AfterFork_Parent
 
 
 def check(result: int, what: str) -> int:
@@ -46,15 +43,11 @@ def prctl(option: int, argument: object) -> None:
 def fork_sibling(*, new_pid_namespace: bool) -> int:
     """As os.fork, but a child of this process's parent. Raises OSError.
 
-    So one process can be what others are forked from, and another the one that watches them.
+    So one process can be what others are forked from, and another the one that watches them. What
+    os.fork does besides is for processes with several threads: it has locks made anew, which in
+    one with a single thread nobody else holds.
     """
-    _before_fork()
-    pid = _clone(*_clone_arguments(new_pid_namespace))
-    if pid == 0:
-        _after_in_child()
-    else:
-        _after_in_parent()
-    return check(pid, "clone")
+    return check(_clone(*_clone_arguments(new_pid_namespace)), "clone")
 
 
 @functools.cache
