@@ -14,7 +14,7 @@ CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 CLONE_PARENT, CLONE_CHILD_SETTID = 0x8000, 0x1000000
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
-_UNWRITABLE, _PROT_WRITE = {"r--p": 1, "r-xp": 5}, 2  # as /proc and as mmap(2) has them
+_UNWRITABLE, _PROT_WRITE = {b"r--p": 1, b"r-xp": 5}, 2  # as /proc and as mmap(2) has them
 _LARGE_BYTES = 256 << 10
 STACK_BYTES = 256 << 20  # of the main thread: deep recursion through C needs it
 
@@ -23,7 +23,7 @@ _CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSI
 libc = ctypes.CDLL(None, use_errno=True)
 _clone = ctypes.PyDLL(None, use_errno=True).syscall  # which keeps the interpreter's lock
 _X86 = os.uname().machine == "x86_64"
-_CLONE = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+_CLONE = 56 if _X86 else 220
 _THREAD_ID = 720 if _X86 else 208  # where glibc's struct pthread has the id of its thread
 
 
@@ -44,8 +44,8 @@ def fork_sibling(*, new_pid_namespace: bool) -> int:
     """As os.fork, but a child of this process's parent. Raises OSError.
 
     So one process can be what others are forked from, and another the one that watches them. What
-    os.fork does besides is for processes with several threads: it has locks made anew, which in
-    one with a single thread nobody else holds.
+    os.fork does besides is left out: it has locks made anew that other threads might hold, of which
+    there are none here, and calls what modules have registered, such as a new seed of `random`.
     """
     return check(_clone(*_clone_arguments(new_pid_namespace)), "clone")
 
@@ -95,23 +95,23 @@ class SeccompFilter:
             check(call, "seccomp")
 
 
-def ease_forks(maps: str) -> None:
+def ease_forks(maps: bytes) -> None:
     """Make this process, whose /proc/self/maps is given, cheaper to fork.
 
     Freed memory goes back to the kernel. And of a mapped file the kernel copies to a child only
     what it knows of mappings in which some page was written to; else the child faults for each
-    page of the interpreter's code anew. So one byte of each large one is written, as it is. Where
-    a machine forbids that, nothing is lost.
+    page of the interpreter's code anew. So one byte of each large one is written, as it is. A
+    machine that forbids that has slower forks. Raises OSError.
     """
     if hasattr(libc, "malloc_trim"):  # glibc
         libc.malloc_trim(0)
-    for line in maps.splitlines():
+    for line in maps.strip().split(b"\n"):
         place, rights, _, _, inode, *_ = line.split()
-        start, end = (int(number, 16) for number in place.split("-"))
-        if inode == "0" or rights not in _UNWRITABLE or end - start < _LARGE_BYTES:
+        start, end = (int(number, 16) for number in place.split(b"-"))
+        if inode == b"0" or rights not in _UNWRITABLE or end - start < _LARGE_BYTES:
             continue
         size = ctypes.c_size_t(end - start)
         if libc.mprotect(ctypes.c_void_p(start), size, _UNWRITABLE[rights] | _PROT_WRITE) == 0:
             byte = ctypes.c_ubyte.from_address(start)
             byte.value = byte.value
-            libc.mprotect(ctypes.c_void_p(start), size, _UNWRITABLE[rights])
+            check(libc.mprotect(ctypes.c_void_p(start), size, _UNWRITABLE[rights]), "mprotect")

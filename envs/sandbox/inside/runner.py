@@ -121,7 +121,8 @@ def start_test(program: Program, kind: bytes, streams: tuple[int, ...]) -> int:
 def _be_further(server, program: Program, kind: bytes, streams: tuple[int, ...]) -> None:
     if kind == TEST:
         become_program(program, streams)
-    sweep(server)
+    elif kind == SWEEPER:
+        sweep(server)
 
 
 def prepare(server, file: int) -> Program | dict:

@@ -102,7 +102,7 @@ class Server:
         prepare_interpreter(self.config["packages"], self.config["environment"])
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        ease_forks(self._look_up("self/maps").decode())
+        ease_forks(self._look_up("self/maps"))
         self._zygote = self._start_zygote()
         self._program = self._unnamed()
         self.channel.send(READY, {"python": sys.version.split()[0]})

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,18 @@ def test_the_zygote_is_hardly_larger_than_a_bare_interpreter(processes):
 
 def test_forks_find_the_interpreters_code_where_it_is(processes):
     """The kernel copies page tables only of mappings that have a page of their own."""
-    maps = (processes[2] / "smaps").read_text()
-    code = re.findall(r"^\S+ r-xp .*?^Rss: +(\d+).*?^Anonymous: +(\d+)", maps, re.M | re.S)
-    resident = {int(rss): int(own) for rss, own in code}
-    assert resident[max(resident)] > 0
+    ease = "from envs.sandbox.inside.kernel import ease_forks as ease\n"
+    ease += "ease(open('/proc/self/maps', 'rb').read()); print(open('/proc/self/smaps').read())"
+    eased = subprocess.run([sys.executable, "-c", ease], capture_output=True, text=True, check=True)
+    if not own_code_kb(eased.stdout):
+        pytest.skip("this machine does not let code be written to")
+    assert own_code_kb((processes[2] / "smaps").read_text())
+
+
+def own_code_kb(smaps):
+    """Of the mapping with most code in memory: how much of it is the process's own."""
+    code = re.findall(r"^\S+ r-xp .*?^Rss: +(\d+).*?^Anonymous: +(\d+)", smaps, re.M | re.S)
+    return max((int(rss), int(own)) for rss, own in code)[1]
 
 
 def anonymous(process):

@@ -105,3 +105,13 @@ def test_a_worker_that_is_late_makes_no_weaker_form(monkeypatch):
     monkeypatch.setattr(embedded, "TRIAL_S", 0.0)
     with pytest.raises(SandboxError, match="sandbox form namespaces: no worker was up"):
         strongest_form(False)
+
+
+def test_an_unknown_machine_has_no_sandbox_and_says_so():
+    look = (
+        "import os, platform\nplatform.machine = lambda: 'riscv64'\n"
+        "os.uname = lambda: os.uname_result(('Linux', '', '', '', 'riscv64'))\n"
+        "from envs.sandbox.embedded import why_not\nprint(why_not('landlock'))"
+    )
+    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True)
+    assert ended.stdout == "no system-call filter for riscv64\n", ended.stderr
