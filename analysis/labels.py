@@ -12,6 +12,7 @@ Settings = dict[str, Any]  # dotted key → value
 LONGEST = 48  # characters of a label that still names every difference
 LONGEST_VALUE = 24
 SAYING = ("algo", "train", "task", "model", "eval", "steps")
+OFF = (None, False, 0, "none", "", [], {})
 OF_MACHINE = ("micro_batch", "micro_tokens", "threads", "device", "dtype")
 
 
@@ -19,13 +20,15 @@ def distinguish(name: str, settings: Sequence[Settings]) -> list[str]:
     """Labels for variants of `name`, no two alike: `name key=value …`.
 
     All keys in which the variants differ, by last part where that is unique; where this makes a
-    label longer than LONGEST, the fewest that tell the variants apart, long values cut. A key that
-    a variant does not have is not shown there.
+    label longer than LONGEST, the fewest that tell the variants apart, long values cut: first what
+    one has and another has not, then amounts, which may only be tuned. A key that a variant does
+    not have is not shown there.
     """
     keys = sorted(differing_keys(settings), key=_rank)
     labels = [_label(name, variant, keys) for variant in settings]
     if all(len(label) <= LONGEST for label in labels) and len(set(labels)) == len(labels):
         return labels
+    keys = sorted(keys, key=lambda key: (_unsaying(key), not _off(settings, key)))
     keys = _fewest(settings, keys)
     labels = [_label(name, variant, keys, LONGEST_VALUE) for variant in settings]
     return [
@@ -51,10 +54,17 @@ def _cut(text: str, longest: int | None) -> str:
 
 def _rank(key: str) -> tuple[int, str]:
     """What is trained and how says more of a variant than where it ran, and names it first."""
+    return len(SAYING) if _unsaying(key) else SAYING.index(key.partition(".")[0]), key
+
+
+def _unsaying(key: str) -> bool:
     section, _, last = key.partition(".")
-    if last in OF_MACHINE or section not in SAYING:
-        return len(SAYING), key
-    return SAYING.index(section), key
+    return last in OF_MACHINE or section not in SAYING
+
+
+def _off(settings: Sequence[Settings], key: str) -> bool:
+    """Whether some variant does without it altogether."""
+    return any(key in variant and variant[key] in OFF for variant in settings)
 
 
 def _fewest(settings: Sequence[Settings], keys: Sequence[str]) -> list[str]:

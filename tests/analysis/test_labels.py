@@ -31,6 +31,13 @@ def test_of_many_differences_the_fewest_that_tell_apart_are_named():
     assert len(set(labels)) == 6
 
 
+def test_what_one_does_without_says_more_than_a_tuned_amount():
+    tuned = [{"algo.beta": 0.02896, "algo.learning_rate": 6e-4}, {"algo.beta": 0.08137}]
+    shares = [{"train.offline_share": 0.0, "train.replay.share": 0}, {"train.offline_share": 0.5}]
+    variants = [one | other for one, other in zip(tuned, shares, strict=True)]
+    assert distinguish("spo", variants) == ["spo offline_share=0", "spo offline_share=0.5"]
+
+
 @pytest.mark.parametrize("tail", ["", "/final"])
 def test_long_values_are_cut_and_labels_stay_apart(tail):
     variants = [{"task.path": f"{'x' * 90}{i}{'y' * 90}{tail}"} for i in range(3)]
