@@ -147,9 +147,14 @@ def _tuning(groups: Sequence[Group]) -> Iterable[str]:
         ways.setdefault(str(group.runs[0].config.get("tuned") or ""), []).append(group.label)
     if not any(ways):
         return
-    told = [f"{listed(labels)} by {way}" for way, labels in sorted(ways.items()) if way]
-    given = f" Not tuned, but run as given: {listed(ways[''])}." if "" in ways else ""
-    yield f"Tuned: {'; '.join(told)}.{given}"
+    given = f" Not tuned, but run as given: {listed(ways.pop(''))}." if "" in ways else ""
+    told: dict[str, list[str]] = {}  # by what was tried, which is often the same for all
+    for way, labels in sorted(ways.items()):
+        trials, _, table = way.partition(", table ")
+        where = f" ({table})" if table else ""
+        told.setdefault(trials, []).append(f"{listed(labels)}{where}")
+    every = "; ".join(f"by {trials}: {', '.join(each)}" for trials, each in told.items())
+    yield f"Tuned {every}.{given}"
 
 
 def _of(labels: Sequence[str], groups: Sequence[Group]) -> str:

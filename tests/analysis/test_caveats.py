@@ -138,5 +138,10 @@ def test_how_values_were_found_is_said_where_any_were_looked_for(tmp_path, make_
     way = "12 trials (steps=60)"
     tuned = [make_run(tmp_path, "spo", s, config={"tuned": way}) for s in (0, 1)]
     given = [make_run(tmp_path, "ppo", s) for s in (0, 1)]
-    assert f"Tuned: spo by {way}. Not tuned, but run as given: ppo." in notes_of(*tuned, *given)
+    assert f"Tuned by {way}: spo. Not tuned, but run as given: ppo." in notes_of(*tuned, *given)
+    tables = [
+        make_run(tmp_path, algo, 0, config={"tuned": f"{way}, table {algo}.csv"})
+        for algo in ("grpo", "sft")
+    ]
+    assert f"Tuned by {way}: grpo (grpo.csv), sft (sft.csv)." in notes_of(*tables)
     assert not any("Tuned" in note for note in notes_of(*given))
