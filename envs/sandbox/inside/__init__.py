@@ -4,8 +4,8 @@ No image and no read-only view has to hold these files: `source` packs them into
 `python3 -c`, so that what runs inside is always what stands here.
 
 Every page of the process that tests are forked from costs each of them. So that program compiles
-the modules and becomes another, which has them from a pipe: the texts, which an interpreter keeps
-four times over, and all that compiling them left, are gone.
+the modules and becomes another, which has them from a pipe: the texts, and all that reading and
+compiling them left in memory, are gone.
 """
 
 from __future__ import annotations
