@@ -25,7 +25,7 @@ from envs.problem import Judgement, Problem, Verdict
 from envs.sandbox.base import Job, Limits, Sandbox
 from envs.sitting import Plan, Sitting
 
-RULES_VERSION = 4  # raise it with every change to extraction, checkers, limits or verdicts
+RULES_VERSION = 5  # raise it with every change to extraction, checkers, limits or verdicts
 CACHED_JUDGEMENTS = 100_000  # the oldest go first
 
 
