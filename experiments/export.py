@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from envs.typed import arguments
 from experiments.config import ModelConfig
 from experiments.errors import UserError
 from experiments.learner.weights import copy_weights
+
+
+@dataclass
+class _Given:
+    run: str  # the run's folder
+    out: str | None = None  # where to; None: RUN/exported
 
 
 def export(run: Path, out: Path | None = None) -> Path:
@@ -45,12 +54,17 @@ def _last_checkpoint(run: Path) -> Path:
     return run / "checkpoints" / max(steps, key=steps.get)
 
 
-def main() -> None:
-    given = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
-    if "run" not in given or given.keys() - {"run", "out"}:
-        raise SystemExit("usage: python -m experiments.export run=FOLDER [out=FOLDER]")
+def _given(words: Sequence[str]) -> tuple[Path, Path | None]:
     try:
-        out = export(Path(given["run"]), Path(given["out"]) if given.get("out") else None)
+        given = arguments(_Given, words)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    return Path(given.run), Path(given.out) if given.out else None
+
+
+def main() -> None:
+    try:
+        out = export(*_given(sys.argv[1:]))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
