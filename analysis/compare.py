@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from analysis.runs import RunError, find_runs, load_run
+from envs.typed import arguments as options_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,43 +32,31 @@ Compare two groups of runs: paired differences on the seeds and problems of both
 """
 
 
+@dataclass
+class Options:
+    """The command line."""
+
+    a: str
+    b: str
+    wish: Annotated[float, Field(gt=0, lt=1)] = 0.05
+
+
 def main(arguments: Sequence[str]) -> int:
     """The command; returns the exit code: 0 done, 1 runs at fault, 2 command line at fault."""
     if any(argument in ("-h", "--help", "help") for argument in arguments):
         print(HELP)
         return 0
     try:
-        a, b, wish = parse(arguments)
+        options = options_of(Options, arguments)
     except ValueError as error:
         print(f"error: {error} (see --help)", file=sys.stderr)
         return 2
     try:
-        show(a, b, wish)
+        show(options.a, options.b, options.wish)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def parse(arguments: Sequence[str]) -> tuple[str, str, float]:
-    """key=value arguments → a, b, wish. Raises ValueError, one line."""
-    given = {}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if key not in ("a", "b", "wish") or not equals or not value:
-            raise ValueError(f"cannot understand {argument!r}; write a=WHERE b=WHERE wish=0.05")
-        given[key] = value
-    for key in ("a", "b"):
-        if key not in given:
-            raise ValueError(f"{key}= is missing: which runs? {key}='outputs/name/algo-*'")
-    wish = given.get("wish", "0.05")
-    try:
-        number = float(wish)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1:
-        raise ValueError(f"wish={wish}: must be a difference between 0 and 1, e.g. wish=0.05")
-    return given["a"], given["b"], number
 
 
 def show(a: str, b: str, wish: float) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.runs import FILES, RunError, find_runs
+from envs.typed import arguments as options_of
 
 if TYPE_CHECKING:
     from analysis.parts import Part
@@ -39,60 +40,35 @@ figures), profile.csv, difficulty.csv, verdicts.csv, and the page's figures as .
 """
 
 
-class UsageError(Exception):
-    """A command line that cannot be understood, in one line."""
-
-
 @dataclass(frozen=True)
 class Options:
     """The command line."""
 
-    runs: tuple[str, ...] = ("outputs",)
+    runs: str = "outputs"
     out: Path = Path("reports/latest")
     skip_damaged: bool = False
-
-
-def parse(arguments: Sequence[str]) -> Options:
-    """key=value arguments → Options. Raises UsageError, naming what is wrong and what is right."""
-    given: dict[str, str] = {}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if key not in ("runs", "out", "skip_damaged") or not equals or not value:
-            raise UsageError(
-                f"cannot understand {argument!r}; the arguments are runs=WHERE out=FOLDER "
-                "skip_damaged=true"
-            )
-        given[key] = value
-    skip = given.get("skip_damaged", "false")
-    if skip not in ("true", "false"):
-        raise UsageError(f"skip_damaged={skip}: must be true or false")
-    return Options(
-        tuple(filter(None, given.get("runs", "outputs").split(","))),
-        Path(given.get("out", "reports/latest")),
-        skip == "true",
-    )
 
 
 def read(options: Options) -> tuple[list[Part], list[str]]:
     """All experiments, and a line for each damaged folder that was skipped. Raises RunError."""
     from analysis.parts import parts
 
-    found, skipped = parts(find_runs(options.runs), options.skip_damaged)
+    found, skipped = parts(find_runs(options.runs.split(",")), options.skip_damaged)
     if not any(len(part.results) for part in found):
         raise RunError(
-            f"runs={','.join(options.runs)}: no run there has an evaluation yet; wait for the "
+            f"runs={options.runs}: no run there has an evaluation yet; wait for the "
             "first, or choose other runs"
         )
     return found, skipped
 
 
 def check_out(out: Path) -> None:
-    """Refuse to write among a run's own files, or where a file is in the way."""
+    """Raises ValueError among a run's own files, or where a file is in the way."""
     if out.exists() and not out.is_dir():
-        raise UsageError(f"out={out}: is a file; give a folder")
+        raise ValueError(f"out={out}: is a file; give a folder")
     for folder in (out.resolve(), *out.resolve().parents):
         if any((folder / name).exists() for name in FILES):
-            raise UsageError(f"out={out}: lies in the run folder {folder}; give another folder")
+            raise ValueError(f"out={out}: lies in the run folder {folder}; give another folder")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -102,12 +78,13 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP)
         return 0
     try:
-        options = parse(arguments)
+        options = options_of(Options, arguments)
         check_out(options.out)
-        report(*read(options), options.out)
-    except UsageError as error:
+    except ValueError as error:
         print(f"error: {error} (see --help)", file=sys.stderr)
         return 2
+    try:
+        report(*read(options), options.out)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TypeVar
 
+from envs.typed import arguments as options_of
 from experiments.errors import UserError
 from experiments.runs.interrupts import end_at_once
+
+T = TypeVar("T")
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
@@ -28,28 +34,26 @@ def command(arguments: Sequence[str], told: str, act: Callable[[Sequence[str]], 
         return INTERRUPTED
 
 
-def split(arguments: Sequence[str], keys: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Our own keys, and overrides of the runs."""
-    own: dict[str, str] = {}
-    given = []
-    for argument in arguments:
+def split(schema: type[T], arguments: Sequence[str]) -> tuple[T, list[str]]:
+    """Our own keys as a `schema`, and overrides of the runs. Raises UserError."""
+    keys = {field.name for field in fields(schema)}
+    own = [argument for argument in arguments if argument.partition("=")[0] in keys]
+    given = [argument for argument in arguments if argument not in own]
+    for argument in given:
         key, equals, value = argument.partition("=")
         if not equals:
             raise UserError(f"{argument!r}: write key=value (see --help)")
         if key == "seed":
             raise UserError(f"{argument}: a study runs on its own seeds; seeds={value} takes some")
-        if key in keys:
-            own[key] = value
-        else:
-            given.append(argument)
-    return own, given
+    try:
+        return options_of(schema, own), given
+    except ValueError as error:
+        raise UserError(str(error)) from None
 
 
-def whole_number(key: str, value: str) -> int:
-    """A count of at least 1. Raises UserError."""
-    if not value.isdecimal() or int(value) < 1:
-        raise UserError(f"{key}={value}; it must be a whole number of at least 1")
-    return int(value)
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def say(text: str) -> None:

@@ -11,12 +11,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 
+from pydantic import PositiveInt
+
 from experiments.errors import UserError
 from experiments.runs.interrupts import catch
-from experiments.studies.command import FAILED, command, say, split, whole_number
+from experiments.studies.command import FAILED, command, cores, say, split
 
 HELP = """\
 Run a study: every arm on every seed, so many runs at a time, then the report.
@@ -36,8 +39,18 @@ begins the others. Ctrl-C ends it with a checkpoint of each run. In output_dir/N
 stand the run folders, logs/ (what each run said), arms.json (which run belongs to which arm), and
 report/.
 """
-OWN = ("study", "jobs", "seeds", "arms", "plan")
 TIMED_ARMS = 8  # at most, before a study of which nothing has finished
+
+
+@dataclass
+class Options:
+    """The command's own keys."""
+
+    study: str = "mini"
+    jobs: PositiveInt = field(default_factory=cores)
+    seeds: str | None = None
+    arms: str | None = None
+    plan: bool = False
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,22 +63,21 @@ def _run(arguments: Sequence[str]) -> int:
     from experiments.studies.runner import Runner
     from experiments.studies.study import read
 
-    own, given = split(arguments, OWN)
-    study = read(own.get("study", "mini"))
-    seeds = _some("seeds", own, study.seeds, int)
-    arms = _some("arms", own, list(study.arms), str)
-    workers = whole_number("jobs", own.get("jobs", str(len(os.sched_getaffinity(0)))))
+    options, given = split(Options, arguments)
+    study = read(options.study)
+    seeds = _some("seeds", options.seeds, study.seeds)
+    arms = _some("arms", options.arms, list(study.arms))
     print(f"{study.name}: {study.question}")
     for what, why in study.left_out.items():
         print(f"left out: {what}: {why}")
-    runner = Runner(jobs_of(study, seeds, arms, given), workers, say)
+    runner = Runner(jobs_of(study, seeds, arms, given), options.jobs, say)
     folder = runner.log(runner.jobs[-1]).parents[1]
     folder.mkdir(parents=True, exist_ok=True)
     held = _lock(folder)
     runner.look()
     catch()
     _announce(runner)
-    if own.get("plan") == "true":
+    if options.plan:
         return 0
     runner.run()
     os.close(held)
@@ -162,11 +174,11 @@ def _lock(folder: Path) -> int:
         raise UserError(f"{folder}: this study is still going on; wait, or end it first") from None
 
 
-def _some(key: str, own: dict[str, str], known: list, kind: type) -> list:
+def _some(key: str, given: str | None, known: list) -> list:
     """The study's values that are asked for, in the study's order; all where none are."""
-    if key not in own:
+    if given is None:
         return known
-    asked = own[key].split(",")
+    asked = given.split(",")
     if unknown := [value for value in asked if value not in map(str, known)]:
         raise UserError(f"{key}={unknown[0]}: the study has {', '.join(map(str, known))}")
     return [value for value in known if str(value) in asked]

@@ -14,12 +14,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import PositiveInt
+
 from experiments.errors import UserError
 from experiments.runs.interrupts import catch
-from experiments.studies.command import FAILED, command, say, split, whole_number
+from experiments.studies.command import FAILED, command, cores, say, split
 from experiments.studies.jobs import End, Job
 from experiments.studies.search import Range, read, suggest
 from experiments.studies.study import Arm, Study
@@ -43,7 +46,16 @@ each. Of the finished trials the one with the highest pass@1 wins.
 The same command again goes on. It leaves a table of all trials in experiments/studies/tuned/, and
 the winner as conf/experiment/tuned_STUDY_ARM.yaml.
 """
-OWN = ("study", "algo", "trials", "jobs")
+
+
+@dataclass
+class Options:
+    """The command's own keys."""
+
+    algo: str
+    trials: PositiveInt
+    study: str = "mini"
+    jobs: PositiveInt = field(default_factory=cores)
 
 
 class Tuner:
@@ -166,11 +178,9 @@ def _tune(arguments: Sequence[str]) -> int:
 
     if find_spec("optuna") is None:
         raise UserError("Optuna is not installed; pip install -e '.[tune]' brings it")
-    own, given = split(arguments, OWN)
-    study = read_study(own.get("study", "mini"))
-    arm = _arm(study, own.get("algo"))
-    trials = whole_number("trials", own.get("trials", ""))
-    workers = whole_number("jobs", own.get("jobs", str(len(os.sched_getaffinity(0)))))
+    options, given = split(Options, arguments)
+    study, trials = read_study(options.study), options.trials
+    arm = _arm(study, options.algo)
     try:
         config = config_of((*study.overrides, *study.arms[arm].overrides, *given))
     except UserError as error:
@@ -180,8 +190,8 @@ def _tune(arguments: Sequence[str]) -> int:
     held = lock(folder / "locks" / arm)
     tuner = Tuner(study, arm, trials, given, folder / "trials.sqlite")
     catch()
-    jobs = tuner.begin(read(config.algo.name), workers)
-    runner = Runner(jobs, workers, say)
+    jobs = tuner.begin(read(config.algo.name), options.jobs)
+    runner = Runner(jobs, options.jobs, say)
 
     def after(job: Job, end: End) -> None:
         tuner.tell(job, end)
@@ -189,15 +199,16 @@ def _tune(arguments: Sequence[str]) -> int:
             runner.jobs.append(tuner.ask())
 
     runner.after = after
-    say(f"{arm}: {trials} trials, {trials - tuner.left() - len(jobs)} ended, {workers} at a time")
+    ended = trials - tuner.left() - len(jobs)
+    say(f"{arm}: {trials} trials, {ended} ended, {options.jobs} at a time")
     runner.run()
     os.close(held)
     rows = tuner.table()
-    print(keep(own.get("study", "mini"), arm, study, config, rows, tuner.space))
+    print(keep(options.study, arm, study, config, rows, tuner.space))
     return FAILED if all(row["state"] != "complete" for row in rows) else 0
 
 
-def _arm(study: Study, arm: str | None) -> str:
+def _arm(study: Study, arm: str) -> str:
     if study.tuning is None:
         raise UserError("the study has no `tuning`, which would say how long a trial is")
     able = [name for name, held in study.arms.items() if not held.parents]

@@ -31,10 +31,11 @@ def test_two_globs_give_the_numbers_of_the_report(runs, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [
-        (["a={runs}/spo-*"], 2, "b= is missing"),
+        (["a={runs}/spo-*"], 2, "b=... is missing"),
         (["a={runs}", "b={runs}/ppo-*"], 1, "2 groups (ppo, spo)"),
         (["a={runs}/spo-*", "b={runs}/sft-*"], 1, "no such folder"),
-        (["a={runs}/spo-*", "b={runs}/ppo-*", "wish=2"], 2, "wish=2"),
+        (["a={runs}/spo-*", "b={runs}/ppo-*", "wish=2"], 2, "wish='2'; it must be below 1"),
+        (["a=x", "b=y", "wish=nan"], 2, "wish='nan'; it must be below 1"),
         (["c=1"], 2, "'c=1'"),
     ],
 )

@@ -244,9 +244,9 @@ def test_steps_of_a_killed_run_are_read_from_its_journal(tmp_path, make_run):
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [
-        (["run=outputs"], 2, "cannot understand 'run=outputs'"),
-        (["runs="], 2, "cannot understand 'runs='"),
-        (["skip_damaged=maybe"], 2, "must be true or false"),
+        (["run=outputs"], 2, "'run=outputs': write key=value, with a key of runs, out"),
+        (["runs="], 2, "'runs=': write key=value"),
+        (["skip_damaged=maybe"], 2, "it is true or false"),
         (["runs={tmp}/absent"], 1, "no such folder"),
         (["runs={tmp}/empty"], 1, "no run folder in there"),
         (["runs={tmp}/runs", "out={tmp}/file"], 2, "is a file"),

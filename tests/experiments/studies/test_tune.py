@@ -108,7 +108,8 @@ MISTAKES = {
     "no tuning": (["study=atlas", "algo=spo", "trials=2"], "no `tuning`"),
     "no such arm": (["study=mini", "algo=sop", "trials=2"], "algo=sop: it is one of sft, spo"),
     "after another": (["study=mini", "algo=spo_after_sft", "trials=2"], "it is one of sft"),
-    "no trials": (["study=mini", "algo=spo"], "trials=;"),
+    "no trials": (["study=mini", "algo=spo"], "trials=... is missing"),
+    "half a trial": (["algo=spo", "trials=2.5"], "trials='2.5'; it takes a whole number"),
 }
 
 
