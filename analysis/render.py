@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.aggregate import AREA
 from analysis.answer import headlines, matrix
 from analysis.costs import PHASES
+from analysis.markdown import table as markdown_table
 from analysis.metrics import DISTINCT, TITLES, Metric, metrics
 from analysis.readable import readable
 
@@ -212,16 +213,6 @@ def verdict_cells(table: pd.DataFrame) -> Cells:
         [str(label), *(f"{100 * share:.1f}" for share in row)] for label, row in table.iterrows()
     ]
     return heading, rows
-
-
-def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A pipe table, the first column left, the others right, padded to be readable as text."""
-    import pandas as pd
-
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in (heading, *rows)]
-    align = ["left", *["right"] * (len(heading) - 1)]
-    table = pd.DataFrame(cells[1:], columns=cells[0])
-    return table.to_markdown(index=False, colalign=align, disable_numparse=True)
 
 
 def way(results: pd.DataFrame, ks: Sequence[int]) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis import markdown
 from experiments.benchmarks import rows
 from experiments.benchmarks.rows import figure, verdict
 
@@ -70,12 +71,11 @@ def page(folder: Path, failed: dict[str, str]) -> None:
     lines = ["# Benchmarks", ""]
     for file in sorted((folder / "judge").glob("*summary.csv")):
         lines += [f"## What judging costs: {file.stem} (`make bench-judge`)", ""]
-        lines += [*JUDGE_GOALS, *_csv(file), ""]
+        lines += [*JUDGE_GOALS, _csv(file), ""]
     lines += [f"**{name}** {why}." for name, why in failed.items()]
     for name, result in found.items():
         lines += [f"## {NAMES[name]} (`make bench-{name}`)", "", _in_words(result["made"]), ""]
-        lines += table(result["rows"])
-        lines.append("")
+        lines += [table(result["rows"]), ""]
     (folder / "report.md").write_text("\n".join(lines))
 
 
@@ -83,11 +83,11 @@ def _read(path: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.is_file() else None
 
 
-def _csv(file: Path) -> list[str]:
-    """A table of medians as lines of Markdown."""
+def _csv(file: Path) -> str:
+    """A table of medians in Markdown."""
     with file.open() as lines:
         head, *body = csv.reader(lines)
-    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *map(_short, body))]
+    return markdown.table(head, [_short(cells) for cells in body])
 
 
 def _short(cells: Sequence[str]) -> list[str]:
@@ -110,17 +110,17 @@ def _in_words(made: dict[str, Any]) -> str:
     return "; ".join(told) + "."
 
 
-def table(found: Sequence[dict[str, Any]]) -> list[str]:
-    """Rows as lines of Markdown."""
-    lines = ["| | measure | median | between | goal |", "|---|---|---|---|---|"]
-    for each in found:
-        unit = each["unit"]
-        spread = f"{figure(each['low'], '')} – {figure(each['high'], unit)}"
-        if each["rounds"] == 1:
-            spread = "once"
-        cells = (each["case"], each["measure"], figure(each["median"], unit), spread)
-        lines.append(f"| {' | '.join(cells)} | {verdict(each['goal'], each['met'])} |")
-    return lines
+def table(found: Sequence[dict[str, Any]]) -> str:
+    """Rows in Markdown."""
+    return markdown.table(["", "measure", "median", "between", "goal"], list(map(_cells, found)))
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    unit, goal = row["unit"], verdict(row["goal"], row["met"])
+    spread = f"{figure(row['low'], '')} – {figure(row['high'], unit)}"
+    if row["rounds"] == 1:
+        spread = "once"
+    return [row["case"], row["measure"], figure(row["median"], unit), spread, goal]
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ is kept, for the loss or for `eval/kl_ref`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from algorithms.base import Needs
 from algorithms.spo import SPOConfig
+from analysis.markdown import table
 from envs.tasks.config import TaskConfig
 from experiments.config import EngineConfig, ModelConfig, RunConfig, RuntimeConfig, TrainConfig
 from experiments.learner.memory import Shape, estimate, shape_of
@@ -86,24 +86,21 @@ def _config(adapter: str, sync_every: int) -> RunConfig:
     )
 
 
-def table() -> Iterator[str]:
+def sizes_table() -> str:
     """Markdown: GB for each row and size, and the smallest GPU that has them."""
-    yield "| | " + " | ".join(SIZES) + " |"
-    yield "|---" * (len(SIZES) + 1) + "|"
-    shapes = {size: shape(size) for size in SIZES}
-    for name, row in ROWS.items():
-        cells = [_cell(needed_gb(of, *row)) for of in shapes.values()]
-        yield f"| {name} | {' | '.join(cells)} |"
+    shapes = [shape(size) for size in SIZES]
+    rows = [[name, *(_cell(needed_gb(of, *row)) for of in shapes)] for name, row in ROWS.items()]
+    return table(["", *SIZES], rows)
 
 
-def node_table() -> Iterator[str]:
+def node_table() -> str:
     """Markdown: GB on each of a node's eight GPUs that the learner has, of the paper's model."""
-    yield "| 8 B, whole, μ every 10, activations checkpointed | " + " | ".join(NODE) + " |"
-    yield "|---" * (len(NODE) + 1) + "|"
     of = shape("8 B")
-    for name, needs in PAPER.items():
-        cells = [_cell(on_node_gb(of, needs, *how)) for how in NODE.values()]
-        yield f"| {name} | {' | '.join(cells)} |"
+    rows = [
+        [name, *(_cell(on_node_gb(of, needs, *how)) for how in NODE.values())]
+        for name, needs in PAPER.items()
+    ]
+    return table(["8 B, whole, μ every 10, activations checkpointed", *NODE], rows)
 
 
 def _cell(gb: float) -> str:
@@ -112,4 +109,4 @@ def _cell(gb: float) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join([*table(), "", *node_table()]))
+    print(sizes_table(), node_table(), sep="\n\n")

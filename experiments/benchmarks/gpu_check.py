@@ -124,7 +124,7 @@ def write(folder: Path, found: dict, skipped: dict, failed: dict, taken: float) 
     lines[-1] += f"{made['commit']}; {made['when']}; {taken:.0f} s."
     lines += ["", *told, ""] if told else [""]
     for key, part in found.items():
-        lines += [f"## {key}", "", *table(part), ""]
+        lines += [f"## {key}", "", table(part), ""]
     for title, held_back in (("Left out", skipped), ("Failed", failed)):
         if held_back:
             lines += [f"## {title}", "", *(f"- {key}: {why}" for key, why in held_back.items()), ""]

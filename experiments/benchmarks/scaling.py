@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.markdown import table
 from experiments.benchmarks import published
 from experiments.benchmarks.pipeline import Course, Loop, fixed, lognormal, recorded, simulate
 from experiments.errors import UserError
@@ -26,6 +27,16 @@ PARTS = ("generate", "judge", "reference", "train", "sync")
 PROGRAM_S = (0.005, 1.0, 10.0)  # CPU of a program; the first is measured here, the others chosen
 BATCHES = 20  # of each way of the ladder; weights go over twice where they do every ten
 PAGE = Path("docs/scaling.md")
+RUNS_HEAD = (
+    "run",
+    "recorded, s a step",
+    "foretold from its first half",
+    "error",
+    "parts of the same steps",
+    "error",
+    "lag 1, one core",
+    "lag 1, two cores",
+)
 
 
 @dataclass(frozen=True)
@@ -90,13 +101,9 @@ def loop_of(run: Run, steps: slice, **others: Any) -> Loop:
     )
 
 
-def of_runs(folders: Sequence[Path]) -> list[str]:
+def of_runs(folders: Sequence[Path]) -> str:
     """Second halves of runs, foretold from the parts of their first halves; and what may come."""
-    lines = [
-        "| run | recorded, s a step | foretold from its first half | error | parts of the "
-        "same steps | error | lag 1, one core | lag 1, two cores |",
-        "|---" * 8 + "|",
-    ]
+    rows = []
     for run in map(read, folders):
         middle = len(run.total) // 2
         early, late, real = slice(0, middle), slice(middle, None), run.total[middle:].mean()
@@ -108,22 +115,21 @@ def of_runs(folders: Sequence[Path]) -> list[str]:
         cells = [f"{real:.2f}"]
         for course in (told, same):
             cells += [f"{course.step_s:.2f}", f"{error(course.step_s, real)}"]
-        cells += [f"{seconds:.2f}" for seconds in apart]
-        lines.append(f"| {run.name} | {' | '.join(cells)} |")
+        rows.append([run.name, *cells, *(f"{seconds:.2f}" for seconds in apart)])
         if run.overlap:
-            lines.append(_waited(run, same, late))
-    return lines
+            rows.append(_waited(run, same, late))
+    return table(RUNS_HEAD, rows)
 
 
-def _waited(run: Run, course: Course, steps: slice) -> str:
+def _waited(run: Run, course: Course, steps: slice) -> list[str]:
     """The loop's wait for its judge, beside the simulated one, as a row."""
     real = run.waited[steps].mean()
     foretold = course.waited_judged / len(course.ends)
-    error = f"{foretold - real:+.2f} s"
-    return f"| … its wait for the judge | {real:.2f} | | | {foretold:.2f} | {error} | | |"
+    apart = f"{foretold - real:+.2f} s"
+    return ["… its wait for the judge", f"{real:.2f}", "", "", f"{foretold:.2f}", apart, "", ""]
 
 
-def of_published(spread: float) -> list[str]:
+def of_published(spread: float) -> str:
     """Published seconds a step beside the model's; which were fitted."""
     rows: list[tuple[str, float, float, str]] = []
     for gpus, told in published.COLOCATED.items():
@@ -144,13 +150,16 @@ def of_published(spread: float) -> list[str]:
         loop = Loop(fixed(one.write), fixed(0), fixed(one.train), fixed(one.rest), lag=1)
         name = f"verl, one step of overlap, 4 + 12 GPUs, {engine}"
         rows.append((name, one.overlapped, simulate(loop, 20).step_s, "from its own parts"))
-    lines = ["| | published, s a step | the model | error | |", "|---" * 5 + "|"]
-    for name, real, model, how in rows:
-        lines.append(f"| {name} | {real:.0f} | {model:.0f} | {error(model, real)} | {how} |")
-    return lines
+    return table(
+        ["", "published, s a step", "the model", "error", ""],
+        [
+            [name, f"{real:.0f}", f"{model:.0f}", error(model, real), how]
+            for name, real, model, how in rows
+        ],
+    )
 
 
-def of_order(spread: float) -> list[str]:
+def of_order(spread: float) -> str:
     """The same work in four ways, and what others have published of each."""
     steps = {name: simulate(loop, BATCHES) for name, loop in published.ladder(spread).items()}
     first = next(iter(steps.values())).step_s
@@ -160,12 +169,17 @@ def of_order(spread: float) -> list[str]:
         "1.85 (SPO; not confirmed)",
         "2.27 and 2.77 (AReaL), 1.93 to 2.68 (verl)",
     )
-    lines = ["| | s a step | the model | lag, mean | published |", "|---" * 5 + "|"]
-    for (name, course), theirs in zip(steps.items(), said, strict=True):
-        lag = f"{np.mean(course.lags):.1f}"
-        ratio = f"{first / course.step_s:.2f}"
-        lines.append(f"| {name} | {course.step_s:.0f} | {ratio} | {lag} | {theirs} |")
-    return lines
+    rows = [
+        [
+            name,
+            f"{course.step_s:.0f}",
+            f"{first / course.step_s:.2f}",
+            f"{np.mean(course.lags):.1f}",
+            theirs,
+        ]
+        for (name, course), theirs in zip(steps.items(), said, strict=True)
+    ]
+    return table(["", "s a step", "the model", "lag, mean", "published"], rows)
 
 
 def error(model: float, real: float) -> str:
@@ -234,14 +248,14 @@ def _against_lag(axes: Any) -> None:
     axes.legend()
 
 
-def put(page: Path, name: str, lines: Sequence[str]) -> None:
+def put(page: Path, name: str, text: str) -> None:
     """Replace what stands between the page's markers of this name."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     before, found, rest = page.read_text().partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:
         raise UserError(f"--page {page}: it has no markers <!-- {name} --> and {end}")
-    page.write_text(before + begin + "\n".join(lines) + "\n" + end + after)
+    page.write_text(before + begin + text + "\n" + end + after)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -256,10 +270,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     tables = {"published": of_published(spread), "order": of_order(spread)}
     if options.runs:
         made = f"On {os.cpu_count()} cores; wall seconds, evaluations left out.\n"
-        tables["runs"] = [made, *of_runs(options.runs)]
-    for name, lines in tables.items():
-        print("\n".join(lines), end="\n\n")
-        put(options.page, name, lines)
+        tables["runs"] = f"{made}\n{of_runs(options.runs)}"
+    for name, text in tables.items():
+        print(text, end="\n\n")
+        put(options.page, name, text)
     draw(spread, options.page.with_suffix(".svg"))
 
 

@@ -1,13 +1,8 @@
-"""Cells and tables of a study's page, in Markdown."""
+"""Cells of the tables of a study's page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+from collections.abc import Mapping
 
 
 def interval(row: Mapping[str, float], mean: str, low: str, high: str) -> str:

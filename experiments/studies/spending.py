@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from experiments.studies.cells import count, interval, table
+from analysis.markdown import table
+from experiments.studies.cells import count, interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.markdown import table
 from envs.typed import arguments
 from experiments.errors import UserError
-from experiments.studies.cells import interval, signed, table
+from experiments.studies.cells import interval, signed
 from experiments.studies.figure import forest, save
 from experiments.studies.spending import spending
 from experiments.studies.study import Claim, Study, read

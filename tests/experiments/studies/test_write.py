@@ -1,6 +1,7 @@
 """A study's page: every figure comes from the CSV files, and hand-written words are kept."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -64,7 +65,7 @@ def study(tmp_path):
 
 def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert main(study) == 0
-    page = (tmp_path / "page.md").read_text()
+    page = re.sub(" +", " ", (tmp_path / "page.md").read_text())
     assert "| spo | 3 | 0.500 [0.400, 0.600] | 1 | 0.700 [0.600, 0.800] | 1 |" in page
     assert "| base nano | 3 | 0.500 [0.400, 0.600] | – |" in page
     assert "(page.svg)" in page and ">spo</text>" in (tmp_path / "page.svg").read_text()
@@ -110,7 +111,7 @@ def test_what_was_chosen_and_the_order(study, tmp_path, capsys):
     table.loc[table["label"] == "spo x=1", "pass@1"] = 0.6
     table.to_csv(folder / "report" / "table.csv", index=False)
     assert main(study) == 0
-    page = (tmp_path / "page.md").read_text()
+    page = re.sub(" +", " ", (tmp_path / "page.md").read_text())
     assert "| spo | 0.2 | – | 0.250 |\n| sft | 0.2 | – | – |" in page
     rows = [line for line in page.splitlines() if line.startswith(("| spo | 3", "| sft | 3"))]
     assert [row[2:5] for row in rows] == ["spo", "sft"]
