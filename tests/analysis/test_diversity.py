@@ -11,6 +11,7 @@ from analysis.diversity import (
     mean_edit_distance,
     program_tokens,
 )
+from tests.growth import growth
 
 
 def slow_edit_distance(a, b):
@@ -73,13 +74,12 @@ def test_tokens_keep_strings_and_operators_whole_and_survive_broken_text():
     assert program_tokens("print('open") == ("print", "(", "'open")
 
 
-def test_tokens_take_time_in_proportion_to_the_text():
-    def seconds(n):
-        start = time.process_time()
-        program_tokens('"' + '\\"' * n)
-        return time.process_time() - start
-
-    assert seconds(16_000) < 12 * max(seconds(4_000), 0.01)
+@pytest.mark.parametrize(
+    "unit", ['\\"', "\\'", "'", "\\", "#", "1.", "e", "*", " ", "\n", "é", "\x00"]
+)
+def test_tokens_take_time_in_proportion_to_the_text(unit):
+    for start in ("", '"', "#"):
+        assert growth(program_tokens, lambda n, s=start: s + unit * (n // len(unit)), 5_000) < 3
 
 
 def test_mean_edit_distance_over_all_pairs():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from envs.extract import MAX_PROGRAM_CHARS, MAX_RESPONSE_CHARS, as_response, extract_program
 from envs.syntax import MAX_PARSED_CHARS, parsed
+from tests.growth import growth
 
 P = "print(int(input()) + 1)"
 Q = "print(0)"
@@ -145,6 +146,13 @@ def test_a_hostile_response_costs_the_host_little(name):
         for end in ("", "`x", "```python", "\n```", "\n'''\n```"):
             extract_program(start + text + end)
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("start", ["", "```python\n"])
+def test_a_hostile_response_costs_in_proportion_to_its_length(name, start):
+    unit = HOSTILE[name]
+    assert growth(extract_program, lambda n: start + unit * (n // len(unit)), 5_000) < 3
 
 
 PIECES = (
