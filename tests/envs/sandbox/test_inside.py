@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
 from envs.sandbox.inside import FLAGS, source
+from envs.sandbox.inside.server import Server
 from envs.sandbox.runtime import base_python
 
 OWN_KB = 4096  # above what an interpreter takes that has done nothing
@@ -64,6 +66,25 @@ def test_forks_find_the_interpreters_code_where_it_is(processes):
     if not own_code_kb(eased.stdout):
         pytest.skip("this machine does not let code be written to")
     assert own_code_kb((processes[2] / "smaps").read_text())
+
+
+def test_a_machines_own_counter_of_memory_kills_is_left_alone(processes):
+    opened = [file.readlink() for process in processes for file in (process / "fd").iterdir()]
+    assert opened and not [file for file in opened if "cgroup" in str(file)]
+
+
+@pytest.mark.parametrize("before", ["low 0\noom 9\n", "oom_kill_disable 0\nunder_oom 0\n"])
+def test_a_containers_memory_kills_are_told_once_each(tmp_path, before):
+    counter = tmp_path / "memory.events"
+    counter.write_text(f"{before}oom_kill 0\n")
+    with counter.open() as opened:
+        server = SimpleNamespace(_oom_counter=opened.fileno(), _oom_kills=0)
+        told = []
+        for kills in (0, 1, 1, 3, 3):
+            counter.write_text(f"{before}oom_kill {kills}\noom_group_kill 7\n")
+            told.append(Server.oom_killed(server))
+    assert told == [False, True, False, True, False]
+    assert Server.oom_killed(SimpleNamespace(_oom_counter=-1))  # nobody else kills a test there
 
 
 def own_code_kb(smaps):
