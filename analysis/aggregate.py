@@ -20,14 +20,14 @@ from analysis.runs import Run
 from analysis.scores import accepted_share, pass_scores
 from analysis.stages import Stage
 
-BUDGET = {
-    "generated_tokens": "budget/generated_tokens",
-    "reference_tokens": "budget/reference_tokens",
-    "judged_programs": "budget/judged_programs",
-    "judged_tests": "budget/judged_tests",
-    "optimiser_steps": "budget/optimiser_steps",
-    "wall_s": "time/total_s",
+COUNTED = {  # of a run's budget, and what people call it
+    "generated_tokens": "generated tokens",
+    "reference_tokens": "reference tokens",
+    "judged_programs": "judged programs",
+    "judged_tests": "judged tests",
+    "optimiser_steps": "optimiser steps",
 }
+BUDGET = {name: f"budget/{name}" for name in COUNTED} | {"wall_s": "time/total_s"}
 AREA = "pass@1, mean so far"  # the area under its curve over the budget spent, over the budget
 
 

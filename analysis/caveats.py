@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from analysis.aggregate import budget
+from analysis.aggregate import COUNTED, budget
 from analysis.groups import Group
 from analysis.labels import differing_keys, listed, plain
 from analysis.metrics import DISTINCT, TITLES
@@ -16,13 +16,6 @@ from analysis.stages import Stage
 FEW_SEEDS = 5
 FEW_PROBLEMS = 10
 BUDGET_SLACK = 1.1
-BUDGET_NAMES = {
-    "generated_tokens": "generated tokens",
-    "reference_tokens": "reference tokens",
-    "judged_programs": "judged programs",
-    "judged_tests": "judged tests",
-    "optimiser_steps": "optimiser steps",
-}
 
 
 def caveats(groups: Sequence[Group], stages: Sequence[Stage]) -> list[str]:
@@ -163,7 +156,7 @@ def _of(labels: Sequence[str], groups: Sequence[Group]) -> str:
 
 def _budgets(groups: Sequence[Group]) -> Iterable[str]:
     unequal = []
-    for name, words in BUDGET_NAMES.items():
+    for name, words in COUNTED.items():
         spent = {}
         for group in groups:
             amounts = [budget(run)[name] for run in group.complete if group.last_step > 0]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.aggregate import AREA
+from analysis.aggregate import AREA, COUNTED
 from analysis.answer import headlines, matrix
 from analysis.costs import PHASES
 from analysis.markdown import table as markdown_table
@@ -27,14 +27,7 @@ AXIS_WORDS = {
     "judged_programs": "judged programs",
     "wall_time": "wall time without evaluations",
 }
-BUDGET_HEADINGS = {
-    "generated_tokens": "generated tokens",
-    "reference_tokens": "reference tokens",
-    "judged_programs": "judged programs",
-    "judged_tests": "judged tests",
-    "optimiser_steps": "optimiser steps",
-    "wall_s": "wall time (min)",
-}
+BUDGET_HEADINGS = COUNTED | {"wall_s": "wall time (min)"}
 Cells = tuple[list[str], list[list[str]]]  # heading and rows
 TERMINAL_DIVERSITY = (DISTINCT, "edit_distance")
 

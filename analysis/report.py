@@ -53,7 +53,7 @@ def read(options: Options) -> tuple[list[Part], list[str]]:
     """All experiments, and a line for each damaged folder that was skipped. Raises RunError."""
     from analysis.parts import parts
 
-    found, skipped = parts(find_runs(options.runs.split(",")), options.skip_damaged)
+    found, skipped = parts(find_runs(filter(None, options.runs.split(","))), options.skip_damaged)
     if not any(len(part.results) for part in found):
         raise RunError(
             f"runs={options.runs}: no run there has an evaluation yet; wait for the "

@@ -23,9 +23,7 @@ class RewardConfig:
     kind: str = "binary"
     low: float = 0.0  # paid for a program that passes no test
     high: float = 1.0  # paid for an accepted program
-    no_program_penalty: float = (
-        0.1  # shaped only: how far below `low` a response without program is
-    )
+    no_program_penalty: NonNegativeFloat = 0.1  # shaped only: how far below `low` no program is
 
     # [tokens from which on a response is paid less, tokens at which it is overlong_penalty less],
     # linearly in between (DAPO's soft punishment: the last 4096 of 20480); null: length is free
@@ -53,8 +51,6 @@ class RewardConfig:
             raise ValueError(f"reward.kind={self.kind!r}: must be one of {known}, or a.function")
         if not self.low < self.high:
             raise ValueError(f"reward.low={self.low} must be below reward.high={self.high}")
-        if self.no_program_penalty < 0:
-            raise ValueError(f"reward.no_program_penalty={self.no_program_penalty} must be ≥ 0")
 
     @property
     def shapes_batches(self) -> bool:

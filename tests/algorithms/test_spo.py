@@ -1,6 +1,7 @@
 """SPO against what is known exactly: other methods' formulas, the textbook loss, its own rules."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -195,6 +196,19 @@ def test_loss_of_the_class_is_the_function_and_its_metrics_are_the_batchs():
     )
     assert loss.item() == expected.item()
     assert metrics["spo/q_initial"].item() == pytest.approx(batch.q0.mean().item())
+
+
+def test_the_share_of_successes_with_q_above_the_best_reward_is_told():
+    """Of four responses, which succeed and which have gone beyond: β Σ log π/π_ref + Q̂_0 > 1."""
+    ref_logp, mask = torch.zeros(4, 2), torch.ones(4, 2, dtype=torch.bool)
+    logp = torch.tensor([[2.0, 2.0], [0.1, 0.1], [3.0, 1.0], [2.0, 1.0]])
+    rewards = torch.tensor([1.0, 1.0, 0.0, 1.0])
+    batch = prepared(logp, ref_logp, mask, rewards, group_size=4, q0="group")
+    batch = replace(batch, q0=torch.full((4,), 0.7))
+    spo = SPO(SPOConfig(beta=0.1, q0="group"), reward_high=1.0)
+    told = spo.loss(PolicyOutput(logp=logp, entropy=logp), batch)[1]
+    shares = [told[f"spo/{name}"].item() for name in ("best", "q_above_best", "best_and_above")]
+    assert shares == pytest.approx([3 / 4, 2 / 4, 1 / 4])
 
 
 @pytest.mark.parametrize(

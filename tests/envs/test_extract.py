@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from envs.extract import MAX_PROGRAM_CHARS, MAX_RESPONSE_CHARS, as_response, extract_program
 from envs.syntax import MAX_PARSED_CHARS, parsed
-from tests.growth import growth
+from tests.growth import growth, repeated
 
 P = "print(int(input()) + 1)"
 Q = "print(0)"
@@ -149,10 +149,10 @@ def test_a_hostile_response_costs_the_host_little(name):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("start", ["", "```python\n"])
+@pytest.mark.parametrize("start", ["", "```", "```python\n", "~~~"])
 def test_a_hostile_response_costs_in_proportion_to_its_length(name, start):
-    unit = HOSTILE[name]
-    assert growth(extract_program, lambda n: start + unit * (n // len(unit)), 5_000) < 3
+    for end in ("", "`x", "\n```"):
+        assert growth(extract_program, repeated(HOSTILE[name], start, end), 2_000) < 3
 
 
 PIECES = (

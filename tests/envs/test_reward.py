@@ -7,6 +7,7 @@ import pytest
 
 from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig, RewardError, conciseness_reward, length_penalty, reward
+from envs.typed import typed
 
 
 def judged(verdict, passed=0, run=4, total=4, program="print(1)"):
@@ -60,13 +61,17 @@ def test_a_share_of_tests_needs_all_of_them(kind):
     assert not RewardConfig().needs_all_tests
 
 
+def test_a_penalty_is_no_gift():
+    with pytest.raises(ValueError, match=r"reward\.no_program_penalty=-1; it must be at least 0"):
+        typed(RewardConfig, {"no_program_penalty": -1}, "reward")
+
+
 @pytest.mark.parametrize(
     ("wrong", "names"),
     [
         ({"kind": "dense"}, "binary"),
         ({"kind": "envs.problem.pay"}, "has no function pay"),
         ({"low": 1.0}, "low"),
-        ({"no_program_penalty": -1}, "penalty"),
         ({"overlong": [64, 64]}, r"overlong=\[64, 64\]: two lengths"),
         ({"overlong": [64]}, "overlong"),
     ],

@@ -58,6 +58,7 @@ CASES = {
     "ppo": ["algo=ppo"],
     "ppo-shared": ["algo=ppo", "algo.critic=shared", "train.truncation=mask"],
     "grpo": ["algo=grpo", "train.sync_every=2"],
+    "grpo-without-reference": ["algo=grpo", "algo.kl_coef=0"],
     "grpo-corrected": ["algo=grpo", "train.sync_every=2", "train.correction=truncated"],
     "fraction": ["algo=grpo", "task.reward.kind=fraction", "judge.early_stop=false"],
 }
@@ -75,6 +76,14 @@ def test_every_algorithm_runs_and_leaves_a_whole_run_folder(case, tmp_path):
     assert metrics["step"].tolist() == [1, 2, 3]
     assert metrics["budget/optimiser_steps"].tolist() == [1, 2, 3]
     assert metrics["loss"].notna().all()
+    assert metrics["eval/kl_ref"].notna().tolist() == [False, True, True]
+    spent = metrics.filter(like="budget/").iloc[-1]
+    beside = spent["budget/reference_programs"] + spent["budget/offline_programs"]
+    fresh = 3 * 4 * 4 * (1 - (0.5 if "train.offline_share=0.5" in CASES[case] else 0))
+    if "train.offline_share=1" in CASES[case]:
+        assert spent["budget/judged_programs"] == beside > 0
+    else:
+        assert beside < spent["budget/judged_programs"] <= beside + fresh
     assert not (folder / "metrics.jsonl").exists()
     evals = pd.read_parquet(folder / "evals.parquet")
     assert sorted(evals["step"].unique()) == [0, 2, 3]
@@ -136,6 +145,17 @@ def test_initial_values_from_disk_change_nothing_but_time(tmp_path):
         deterministic(cold, "metrics"), deterministic(warm, "metrics"), check_exact=True
     )
     assert cold != warm
+
+
+def test_the_reference_writes_for_coming_batches_at_once(tmp_path, monkeypatch):
+    """An engine that takes in its weights each time does so once for all of them."""
+    from experiments.samples.reference_rewards import ReferenceRewards
+
+    draw, drawn = ReferenceRewards._draw, []
+    noted = lambda self, missing: (drawn.append(len(missing)), draw(self, missing))  # noqa: E731
+    monkeypatch.setattr(ReferenceRewards, "_draw", noted)
+    run(tmp_path, *CASES["spo"])
+    assert list(filter(None, drawn)) == [12]  # three batches of four prompts
 
 
 def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypatch):

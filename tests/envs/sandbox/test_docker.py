@@ -13,7 +13,7 @@ import pytest
 
 from envs.sandbox.base import Job, Limits, Outcome, SandboxError
 from envs.sandbox.containers import Launcher
-from envs.sandbox.docker import Demultiplexer, DockerSandbox
+from envs.sandbox.docker import Demultiplexer, DockerSandbox, container_mb
 from envs.sandbox.engine import (
     LABEL,
     orphaned,
@@ -215,6 +215,12 @@ def test_one_slow_start_holds_up_no_other_worker(engine, monkeypatch):
             check_doubled(jobs, dict([first, *results]))
     finally:
         slow.set()
+
+
+@pytest.mark.parametrize("limit_mb", [256, 3000])
+def test_a_container_has_room_for_its_tests_limit(limit_mb):
+    job = Job("", ("x" * (1 << 20),), Limits(memory_mb=limit_mb, output_mb=16))
+    assert limit_mb + 2 * 16 + 4 <= container_mb(job) <= limit_mb + 500
 
 
 @pytest.mark.docker

@@ -1,9 +1,11 @@
 """AdamW in float32: steps that bfloat16 could not hold are not lost; float32 stays as it was."""
 
+from types import SimpleNamespace
+
 import torch
 from torch import nn
 
-from experiments.learner.optimiser import Float32AdamW
+from experiments.learner.optimiser import Float32AdamW, groups_of
 
 
 def twins(dtype):
@@ -35,6 +37,18 @@ def test_float32_is_plain_adamw_to_the_bit():
     assert all(
         torch.equal(a, b) for a, b in zip(ours.parameters(), plain.parameters(), strict=True)
     )
+
+
+def test_a_critic_has_a_rate_of_its_own():
+    options = SimpleNamespace(learning_rate=1e-3, critic_rate=1e-2)
+    policy, critic = nn.Linear(2, 3), nn.Linear(3, 1)
+    groups = groups_of(options, policy, critic)
+    assert [rate for _, rate in groups] == [1e-3, 1e-2]
+    assert [list(parameters) for parameters, _ in groups] == [
+        list(policy.parameters()),
+        list(critic.parameters()),
+    ]
+    assert [rate for _, rate in groups_of(options, policy, None)] == [1e-3]
 
 
 def test_small_steps_add_up_where_bfloat16_alone_would_lose_them():
