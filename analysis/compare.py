@@ -92,7 +92,7 @@ def _group(key: str, where: str):  # type: ignore[no-untyped-def]
 
     from analysis.groups import group_runs
 
-    groups = group_runs([load_run(path) for path in find_runs(where.split(","))])
+    groups = group_runs([load_run(path) for path in find_runs(filter(None, where.split(",")))])
     if len(groups) > 1:
         labels = ", ".join(group.label for group in groups[:4])
         raise RunError(f"{key}={where}: {len(groups)} groups ({labels}); narrow it to one of them")

@@ -21,7 +21,7 @@ from analysis.pass_at_k import pass_at_k
 SHORT = 1024  # characters; tokens of longer programs are not kept
 _TOKEN = re.compile(
     r"""\#[^\n]*
-      | ("(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
+      | ("(?:\\.|[^"\\\n]++)*+"? | '(?:\\.|[^'\\\n]++)*+'?
       | \d[\w.]* | \w+
       | \*\*=? | //=? | <<=? | >>=? | [-+*/%&|^=<>!:]= | -> | [^\w\s])""",
     re.VERBOSE,

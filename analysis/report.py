@@ -40,7 +40,7 @@ figures), profile.csv, difficulty.csv, verdicts.csv, and the page's figures as .
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class Options:
     """The command line."""
 
@@ -78,12 +78,12 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP)
         return 0
     try:
-        options = options_of(Options, arguments)
-        check_out(options.out)
-    except ValueError as error:
-        print(f"error: {error} (see --help)", file=sys.stderr)
-        return 2
-    try:
+        try:
+            options = options_of(Options, arguments)
+            check_out(options.out)
+        except ValueError as error:
+            print(f"error: {error} (see --help)", file=sys.stderr)
+            return 2
         report(*read(options), options.out)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -24,6 +24,8 @@ WORDS = {  # pydantic's kind of error → what would be right
     "string_type": "it takes a text (str)",
     "bool_type": "it is true or false",
     "int_parsing": "it takes a whole number (int)",
+    "int_parsing_size": "it takes a whole number (int)",
+    "float_parsing": "it takes a number (float)",
     "bool_parsing": "it is true or false",
     "list_type": "it takes a list, e.g. [1,2]",
     "greater_than_equal": "it must be at least {ge:g}",
@@ -55,7 +57,9 @@ def arguments(schema: type[T], given: Sequence[str], also: Sequence[str] = ()) -
     values = {key: value for key, _, value in pairs}
     known = [field.name for field in fields(schema)]
     for (key, equals, value), argument in zip(pairs, given, strict=True):
-        if key not in known or not equals or not value:
+        if key in known and equals and not value:
+            raise ValueError(f"{argument}: it must not be empty")
+        if key not in known or not equals:
             raise ValueError(
                 f"{argument!r}: write key=value, with a key of {', '.join([*also, *known])}"
             )

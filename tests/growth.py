@@ -2,16 +2,21 @@
 
 import time
 
+MEASURABLE_S, LONGEST_S = 2e-3, 1.0
 
-def growth(act, text_of, length, factor=8):
+
+def growth(act, text_of, longest, factor=8):
     """CPU of `act` on a text `factor` times as long, over `factor`: 1 where it is linear, `factor`
     where it is quadratic.
 
-    `text_of(length)` is the text. The least of three passes counts, each over a text a little
-    longer, in case `act` remembers; below half a millisecond nothing is measured.
+    `text_of(length)` is the text, at most `longest` characters; the shorter one as short as can be
+    measured. Of three passes, each over a text a little longer in case `act` remembers, the least
+    counts; one where it takes long.
     """
-    short, long = (_cpu(act, text_of, n) for n in (length, factor * length))
-    return long / max(short, 5e-4) / factor
+    length = 500
+    while (short := _cpu(act, text_of, length)) < MEASURABLE_S and 2 * factor * length <= longest:
+        length *= 2
+    return _cpu(act, text_of, factor * length) / max(short, MEASURABLE_S / 4) / factor
 
 
 def repeated(unit, start="", end=""):
@@ -26,4 +31,6 @@ def _cpu(act, text_of, length):
         begun = time.process_time()
         act(text)
         spent.append(time.process_time() - begun)
+        if spent[-1] > LONGEST_S:
+            break
     return min(spent)

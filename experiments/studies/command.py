@@ -41,14 +41,14 @@ def split(schema: type[T], arguments: Sequence[str]) -> tuple[T, list[str]]:
     given = [argument for argument in arguments if argument not in own]
     for argument in given:
         key, equals, value = argument.partition("=")
-        if not equals:
+        if not equals or not key:
             raise UserError(f"{argument!r}: write key=value (see --help)")
         if key == "seed":
             raise UserError(f"{argument}: a study runs on its own seeds; seeds={value} takes some")
     try:
         return options_of(schema, own), given
     except ValueError as error:
-        raise UserError(str(error)) from None
+        raise UserError(f"{error} (see --help)") from None
 
 
 def cores() -> int:

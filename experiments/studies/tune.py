@@ -52,9 +52,9 @@ the winner as conf/experiment/tuned_STUDY_ARM.yaml.
 class Options:
     """The command's own keys."""
 
-    algo: str
     trials: PositiveInt
     study: str = "mini"
+    algo: str = ""
     jobs: PositiveInt = field(default_factory=cores)
 
 

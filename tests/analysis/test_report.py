@@ -245,12 +245,14 @@ def test_steps_of_a_killed_run_are_read_from_its_journal(tmp_path, make_run):
     ("arguments", "code", "fault"),
     [
         (["run=outputs"], 2, "'run=outputs': write key=value, with a key of runs, out"),
-        (["runs="], 2, "'runs=': write key=value"),
+        (["runs="], 2, "runs=: it must not be empty"),
         (["skip_damaged=maybe"], 2, "it is true or false"),
         (["runs={tmp}/absent"], 1, "no such folder"),
         (["runs={tmp}/empty"], 1, "no run folder in there"),
         (["runs={tmp}/runs", "out={tmp}/file"], 2, "is a file"),
         (["runs={tmp}/runs", "out={tmp}/file/inside"], 1, "Not a directory"),
+        (["runs={tmp}/runs", f"out={'a' * 300}"], 1, "File name too long"),
+        (["runs={tmp}/empty,,"], 1, "empty: no run folder in there"),
         (["runs={tmp}/runs", "out={tmp}/runs/compare/spo-0/report"], 2, "lies in the run folder"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_problem_with_more_than_one_answer_is_refused():
 @pytest.mark.parametrize("unit", ["-", "-1", "1", "x", " ", "0"])
 def test_a_long_response_costs_in_proportion_to_its_length(unit):
     for end in ("", "x"):
-        assert growth(judged, repeated(unit, end=end), 2_000) < 3
+        assert growth(judged, repeated(unit, end=end), 1_000_000) < 3
 
 
 @pytest.mark.parametrize("kind", [Judge, FirstInteger])

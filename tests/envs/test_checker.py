@@ -1,7 +1,6 @@
 """The checker's rules, each with the case that other judges are known to get wrong."""
 
 import time
-from functools import partial
 
 import pytest
 
@@ -184,10 +183,35 @@ def test_a_number_that_is_none_after_a_million_digits_costs_the_host_little(chec
 @pytest.mark.parametrize("checker", ["tokens", "floats", "case_insensitive", "call"])
 @pytest.mark.parametrize("unit", ["1", "-", "1.", "1e", "e", " ", "1 ", "[", "[1,", '"', "\\"])
 def test_an_output_costs_in_proportion_to_its_length(checker, unit):
-    output = repeated(unit, end="x")
-    for expected in ("1.5", f"[{'1.5, ' * 3000}1]"):
-        compare = partial(check, checker, expected)
-        assert growth(compare, output, 2_000) < 3
+    for expected in ("15", "1.5", "[{}1]"):
+
+        def compare(output, expected=expected):
+            check(checker, expected.format("1," * (len(output) // 64)), output)
+
+        assert growth(compare, repeated(unit, end="x"), 1_000_000) < 3
+
+
+@pytest.mark.parametrize(
+    ("checker", "unit", "written"),
+    [
+        ("tokens", "7 ", "07 "),
+        ("tokens", "7", "7"),
+        ("floats", "7.5 ", "7.50 "),
+        ("floats", "7 ", "7.0 "),
+        ("case_insensitive", "a 7 ", "A +7 "),
+        ("call", "7.5,", "7.50,"),
+        ("call", "[7],", "[ 7 ],"),
+    ],
+)
+def test_equal_values_that_are_written_otherwise_cost_in_proportion_to_their_number(
+    checker, unit, written
+):
+    start, end = ("[", "1]") if checker == "call" else ("0", "1")
+
+    def compare(expected):
+        assert check(checker, expected, expected.replace(unit, written) + " ")[0]
+
+    assert growth(compare, repeated(unit, start, end), 1_000_000) < 3
 
 
 def test_equal_outputs_are_quick():

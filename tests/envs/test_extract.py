@@ -152,7 +152,7 @@ def test_a_hostile_response_costs_the_host_little(name):
 @pytest.mark.parametrize("start", ["", "```", "```python\n", "~~~"])
 def test_a_hostile_response_costs_in_proportion_to_its_length(name, start):
     for end in ("", "`x", "\n```"):
-        assert growth(extract_program, repeated(HOSTILE[name], start, end), 2_000) < 3
+        assert growth(extract_program, repeated(HOSTILE[name], start, end), 400_000) < 3
 
 
 PIECES = (

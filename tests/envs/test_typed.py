@@ -88,7 +88,7 @@ def test_key_value_arguments():
     ("given", "told"),
     [
         (["out=x", "frist=2"], "'frist=2': write key=value, with a key of out, first, all, share"),
-        (["out=x", "first="], "'first=': write key=value, with a key of out, first, all, share"),
+        (["out=x", "first="], "first=: it must not be empty"),
         (["out"], "'out': write key=value, with a key of out, first, all, share"),
         (["out=x", "first=0"], "first='0'; it must be at least 1"),
         (["out=x", "first=many"], "first='many'; it takes a whole number (int)"),
