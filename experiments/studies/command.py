@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -49,11 +48,6 @@ def split(schema: type[T], arguments: Sequence[str]) -> tuple[T, list[str]]:
         return options_of(schema, own), given
     except ValueError as error:
         raise UserError(f"{error} (see --help)") from None
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def say(text: str) -> None:

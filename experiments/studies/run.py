@@ -17,9 +17,10 @@ from pathlib import Path
 
 from pydantic import PositiveInt
 
+from analysis.cores import cores
 from experiments.errors import UserError
 from experiments.runs.interrupts import catch
-from experiments.studies.command import FAILED, command, cores, say, split
+from experiments.studies.command import FAILED, command, say, split
 
 HELP = """\
 Run a study: every arm on every seed, so many runs at a time, then the report.

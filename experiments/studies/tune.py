@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveInt
 
+from analysis.cores import cores
 from experiments.errors import UserError
 from experiments.runs.interrupts import catch
-from experiments.studies.command import FAILED, command, cores, say, split
+from experiments.studies.command import FAILED, command, say, split
 from experiments.studies.jobs import End, Job
 from experiments.studies.search import Range, read, suggest
 from experiments.studies.study import Arm, Study
