@@ -13,8 +13,6 @@ from envs.tasks import own
 from envs.tasks.config import FieldsConfig
 from envs.tasks.fields import Row
 
-_OURS = ("envs.tasks.columns", "envs.tasks.keeping", "envs.tasks.rows")
-
 
 @dataclass(frozen=True)
 class Converter:
@@ -39,7 +37,7 @@ def converter(name: str, fields: FieldsConfig, key: str) -> Converter:
     Raises ValueError, in one line.
     """
     function = load(name, key)
-    code = code_digest(function.__module__, name.rpartition(".")[0], *_OURS)
+    code = code_digest(function.__module__, name.rpartition(".")[0])
     prefix = name.split(".")[-2]
     if "fields" in inspect.signature(function).parameters:
         own.check_fields(fields)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from envs.named import code_digest
 from envs.problem import Problem
 from envs.tasks.cache import locked, replace_file, root
 from envs.tasks.columns import schema, to_batch
@@ -30,6 +31,7 @@ from envs.tasks.sources import Source
 if TYPE_CHECKING:
     import pyarrow as pa
 
+STEPS = (read, why_left_out, cap, to_batch)  # what a row goes through besides its converter
 PART_ROWS = 1000
 PART_CHARS = 16_000_000  # of tests and programs: a part fits in memory many times over
 
@@ -160,7 +162,8 @@ def _end(held: list[tuple[pa.RecordBatch, dict[str, Any]]]) -> int:
 
 
 def _key(source: Source, limits: Limits) -> str:
-    known = (source.converter.identity, source.identity, limits)
+    ours = code_digest(*{step.__module__ for step in STEPS})
+    known = (source.converter.identity, source.identity, limits, ours)
     return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
 
 

@@ -20,6 +20,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from experiments.runs.hardware import processor
+
 FOLDER = Path("bench")
 PACKAGES = ("torch", "transformers", "vllm", "trl", "numpy")
 
@@ -71,7 +73,7 @@ def made() -> dict[str, Any]:
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
+        "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
         "versions": {name: found for name in PACKAGES if (found := _version(name))},
     }
@@ -108,14 +110,6 @@ def _commit() -> str:
         check=False,
     )
     return told.stdout.strip() or "unknown"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), "CPU")
 
 
 def _version(package: str) -> str | None:

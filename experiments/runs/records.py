@@ -31,6 +31,7 @@ from omegaconf import OmegaConf
 from experiments.config import RunConfig
 from experiments.errors import UserError, one_line
 from experiments.runs.files import BEFORE, lock, named, sync, whole
+from experiments.runs.hardware import hardware
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +76,7 @@ class Records:
             "model": config.model.name,
             "commit": _commit(),
             "versions": {"python": platform.python_version(), **_versions()},
-            "hardware": _hardware(),
+            "hardware": hardware(),
             "pid": os.getpid(),
             "checkpoints": {},
             "resumed": [],
@@ -298,16 +299,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return described.stdout.strip()
-
-
-def _hardware() -> dict[str, Any]:
-    import torch
-
-    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "memory_gb": round(memory / 2**30, 1),
-        "gpu": gpu,
-    }

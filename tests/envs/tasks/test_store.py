@@ -93,6 +93,19 @@ def test_another_content_or_limit_is_another_store(file):
     assert len(list((root() / "problems").iterdir())) == 3
 
 
+@pytest.mark.parametrize("step", store_module.STEPS, ids=lambda step: step.__name__)
+def test_a_change_of_what_rows_go_through_is_another_store(file, monkeypatch, step):
+    opened(file)
+    whole, changed = Path.read_bytes, Path(sys.modules[step.__module__].__file__)
+
+    def read(path):
+        return whole(path) + b"# other\n" * (path == changed)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    opened(file)
+    assert len(list((root() / "problems").iterdir())) == 2
+
+
 @pytest.mark.parametrize("damage", ["cut", "gone", "unfinished", "no note"])
 def test_a_half_written_store_is_noticed_and_mended(file, small_parts, damage):
     whole = opened(file)

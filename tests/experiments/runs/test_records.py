@@ -108,6 +108,7 @@ def test_provenance_is_complete(config):
     assert info["seed"] == 0
     assert info["versions"]["torch"].startswith("2.13.0")
     assert info["hardware"]["cpus"] >= 1
+    assert info["hardware"]["cpu"] and info["hardware"]["instructions"]
     assert info["algo"] == "spo"
 
 
