@@ -20,7 +20,8 @@ FLAGS = ("-s", "-S", "-P", "-B", "-W", "ignore", "-X", "utf8")
 
 # In the order of their imports.
 _MODULES = ("kernel", "channel", "calls", "complaints", "stage", "zygote", "watch", "ending")
-_MODULES += ("child", "confine", "trial", "runner", "interpreter", "server", "landlock", "main")
+_MODULES += ("briefing", "child", "confine", "trial", "runner", "interpreter", "server")
+_MODULES += ("landlock", "main")
 
 # Only a new process image can have a larger stack.
 _COMPILER = """\

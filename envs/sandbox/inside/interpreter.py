@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _sitebuiltins
+import _thread
 import bisect  # noqa: F401  what most programs import is loaded once, here
 import builtins
 import collections  # noqa: F401
@@ -17,6 +18,8 @@ import resource
 import signal
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
+
+from envs.sandbox.inside.kernel import THREAD_STACK_BYTES
 
 
 class PackageFinder:
@@ -41,6 +44,7 @@ def prepare_interpreter(packages: str, environment: dict[str, str]) -> None:
     sys.set_int_max_str_digits(0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _thread.stack_size(THREAD_STACK_BYTES)
     open_streams()
     compile("", "main.py", "exec")  # the first time it makes the types of syntax trees
     gc.collect()

@@ -17,6 +17,7 @@ SECCOMP_MODE_FILTER = 2
 _UNWRITABLE, _PROT_WRITE = {b"r--p": 1, b"r-xp": 5}, 2  # as /proc and as mmap(2) has them
 _LARGE_BYTES = 256 << 10
 STACK_BYTES = 256 << 20  # of the main thread: deep recursion through C needs it
+THREAD_STACK_BYTES = 16 << 20  # of a thread that asks for no other
 
 _CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, oneself
 

@@ -12,7 +12,6 @@ import contextlib
 import gc
 import math
 import os
-import re
 import resource
 import signal
 import sys
@@ -23,13 +22,14 @@ from _socket import socket
 from collections.abc import Callable
 from functools import partial
 
+from envs.sandbox.inside.briefing import read_briefing
 from envs.sandbox.inside.calls import PRELUDE
-from envs.sandbox.inside.channel import join_body, report, split_body, write_all
+from envs.sandbox.inside.channel import join_body, report, write_all
 from envs.sandbox.inside.child import become_program, become_user
-from envs.sandbox.inside.ending import NOTICING
 from envs.sandbox.inside.kernel import (
     PR_SET_PDEATHSIG,
     STACK_BYTES,
+    THREAD_STACK_BYTES,
     fork_sibling,
     prctl,
 )
@@ -38,12 +38,10 @@ from envs.sandbox.inside.zygote import RUNNER, SWEEPER, TEST, serve_forks, socke
 # Address space above the memory limit; the larger for programs that start threads, whose stacks are
 # reserved whole but seldom touched. What is touched is judged by the peak resident size.
 ALLOWANCE_BYTES, THREADS_ALLOWANCE_BYTES = 64 << 20, 640 << 20
-THREAD_STACK_BYTES = 16 << 20  # of a thread that asks for no other
 MAX_FDS = 64
-# Loaded when the program's text names them: once per program, not once per test.
-ON_DEMAND = ("array", "copy", "dataclasses", "datetime", "decimal", "fractions", "numpy", "queue")
-ON_DEMAND += ("random", "statistics", "string", "threading", "traceback", "typing")
-_WORDS = re.compile(r"\w+")
+# The text of a program for whose compiler and modules it is not looked anew how much they took.
+SHORT_CHARS = 10_000
+_COMPILED = join_body(report("FINISHED"))
 
 
 def start_process(server, end: socket, kind: bytes, files: tuple[int, ...]) -> int:
@@ -106,7 +104,7 @@ def serve_program(server, file: int, end: int) -> None:
     if isinstance(program, dict):
         told.send(join_body(program))
         os._exit(0)
-    told.send(join_body(report("FINISHED")))
+    told.send(_COMPILED)
     gc.freeze()
     gc.collect()  # which also empties the free lists, so that test processes need not
     program.open_module()
@@ -127,20 +125,19 @@ def _be_further(server, program: Program, kind: bytes, streams: tuple[int, ...])
 
 def prepare(server, file: int) -> Program | dict:
     """The program in a file, ready but for its module; or the report of why it cannot run."""
-    limits, source = split_body(os.pread(file, os.fstat(file).st_size, 0))
-    os.close(file)
-    text = source.decode("utf-8", "surrogatepass").removeprefix("\ufeff")
-    code, problem = compile_program(text, limits, server.address_space())
+    told = read_briefing(file)
+    code, problem = compile_program(told, server.space)
     if code is None:
         return problem
-    bound_thread_stacks(max(limits["memory_mb"] << 20, STACK_BYTES))
-    preload(text)
-    return Program(server, text, code, limits)
+    if told["threads"]:
+        bound_thread_stacks(max(told["memory_mb"] << 20, STACK_BYTES))
+    for name in told["modules"]:
+        with contextlib.suppress(ImportError):  # the program may handle it, or be told
+            __import__(name)
+    return Program(server, code, told)
 
 
-def compile_program(
-    source: str, limits: dict, base: int
-) -> tuple[types.CodeType | None, dict | None]:
+def compile_program(told: dict, base: int) -> tuple[types.CodeType | None, dict | None]:
     """The code, or the report of why there is none; under limits, for hostile sources.
 
     The source is a text already: what it says of its encoding told how it was read elsewhere.
@@ -148,10 +145,10 @@ def compile_program(
     """
     cpu, space = resource.RLIMIT_CPU, resource.RLIMIT_AS
     old_cpu, old_space = resource.getrlimit(cpu), resource.getrlimit(space)
-    resource.setrlimit(cpu, (math.ceil(limits["cpu_s"]) + 1, old_cpu[1]))
-    resource.setrlimit(space, (base + (limits["memory_mb"] << 20), old_space[1]))
+    resource.setrlimit(cpu, (math.ceil(told["cpu_s"]) + 1, old_cpu[1]))
+    resource.setrlimit(space, (base + (told["memory_mb"] << 20), old_space[1]))
     try:
-        return compile(source, "main.py", "exec", dont_inherit=True), None
+        return compile(told["source"], "main.py", "exec", dont_inherit=True), None
     except MemoryError:
         return None, report("MEMORY_LIMIT", "the compiler ran out of memory")
     except (SyntaxError, ValueError, OverflowError, RecursionError) as error:
@@ -159,15 +156,6 @@ def compile_program(
     finally:
         resource.setrlimit(cpu, old_cpu)
         resource.setrlimit(space, old_space)
-
-
-def preload(source: str) -> None:
-    """Import the known modules that the text names, so that its tests need not."""
-    words = set(_WORDS.findall(source))
-    for name in ON_DEMAND:
-        if name in words:
-            with contextlib.suppress(ImportError):  # the program may handle it, or be told
-                __import__(name)
 
 
 def bound_thread_stacks(most: int) -> None:
@@ -184,7 +172,6 @@ def bound_thread_stacks(most: int) -> None:
         before, wanted = wanted, size
         return before
 
-    stack_size()
     _thread.stack_size = stack_size
 
 
@@ -202,19 +189,18 @@ class Loader:
 class Program:
     """One compiled program, ready to run; limits that do not hinder this process are set."""
 
-    def __init__(self, server, source: str, code: types.CodeType, limits: dict) -> None:
-        self.server, self.source, self.code, self.limits = server, source, code, limits
-        self.fn_name = limits["fn_name"]
-        self.may_notice, self.names_ctypes = bool(NOTICING.search(source)), "ctypes" in source
+    def __init__(self, server, code: types.CodeType, told: dict) -> None:
+        self.server, self.code, self.told = server, code, told
+        self.fn_name, self.may_notice = told["fn_name"], told["may_notice"]
+        self.names_ctypes = told["names_ctypes"]
         self.names: dict | None = None  # of the program's module
         sys.argv, sys.orig_argv = ["main.py"], ["python3", "main.py"]
         # Of a test process, above what was used before its program begins; the server is exact.
         self.child_limits = (
-            (resource.RLIMIT_CPU, math.ceil(limits["cpu_s"] + time.process_time()) + 1),
-            (resource.RLIMIT_FSIZE, (limits["output_mb"] << 20) + 1),
+            (resource.RLIMIT_CPU, math.ceil(told["cpu_s"] + time.process_time()) + 1),
+            (resource.RLIMIT_FSIZE, (told["output_mb"] << 20) + 1),
         )
-        threads = "thread" in source.lower()
-        self._limit_all(THREADS_ALLOWANCE_BYTES if threads else ALLOWANCE_BYTES)
+        self._limit_all(THREADS_ALLOWANCE_BYTES if told["threads"] else ALLOWANCE_BYTES)
 
     def open_module(self) -> None:
         """Make the module that the program will be, in every test process anew.
@@ -225,7 +211,7 @@ class Program:
         self.module = "main" if self.fn_name else "__main__"
         module = types.ModuleType(self.module)
         sys.modules["__main__"] = sys.modules[self.module] = module
-        self.names, loader = module.__dict__, Loader(self.source)
+        self.names, loader = module.__dict__, Loader(self.told["source"])
         self.names |= {"__builtins__": builtins, "__annotations__": {}, "__loader__": loader}
         self.names |= {"__file__": "main.py", "__cached__": None}
         self.alive = weakref.ref(loader)  # as long as these names are
@@ -233,13 +219,15 @@ class Program:
             exec(PRELUDE, self.names)
 
     def _limit_all(self, allowance: int) -> None:
-        memory = self.limits["memory_mb"] << 20
+        told, server = self.told, self.server
+        short = not told["modules"] and len(told["source"]) < SHORT_CHARS
+        base = server.space if short else server.address_space()
         limits = [
-            (resource.RLIMIT_AS, self.server.address_space() + memory + allowance),
+            (resource.RLIMIT_AS, base + (told["memory_mb"] << 20) + allowance),
             (resource.RLIMIT_NOFILE, MAX_FDS),
             (resource.RLIMIT_MEMLOCK, 0),
         ]
-        if self.server.config["max_tasks"] is not None:
-            limits.append((resource.RLIMIT_NPROC, self.server.config["max_tasks"]))
+        if server.config["max_tasks"] is not None:
+            limits.append((resource.RLIMIT_NPROC, server.config["max_tasks"]))
         for limit, value in limits:
             resource.setrlimit(limit, (value, value))

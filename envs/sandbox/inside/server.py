@@ -15,6 +15,7 @@ import signal
 import sys
 from functools import partial
 
+from envs.sandbox.inside.briefing import briefing
 from envs.sandbox.inside.channel import (
     COMPILED,
     INPUT,
@@ -69,6 +70,7 @@ class Server:
         self._stdio: int | None = None
         self._oom_counter, self._oom_kills = -1, 0
         self.ours: set[int] = {os.getpid()}  # processes that are no test's
+        self.space = 0  # bytes of address space of what programs are compiled in, before that
 
     def open_stdio(self, folder: str) -> None:
         """Make the files of the standard streams in a folder, where programs have no /proc.
@@ -124,6 +126,7 @@ class Server:
             self.channel.close()
             self.ours.add(os.getpid())
             self.suffer_first()
+            self.space = self.address_space()
             serve_forks(theirs, partial(start_process, self, theirs))
         theirs.close()
         self.ours.add(pid)
@@ -131,11 +134,11 @@ class Server:
 
     def _take_program(self, length: int) -> dict:
         """Have a program's frame in the file for it; return its limits."""
-        body = self.channel.read(length)
+        limits, source = split_body(self.channel.read(length))
         os.ftruncate(self._program, 0)
         os.lseek(self._program, 0, os.SEEK_SET)
-        write_all(self._program, body)
-        return split_body(body)[0]
+        write_all(self._program, briefing(limits, source))
+        return limits
 
     def _shoot(self, length: int) -> None:
         """Run a program once, on the input that follows."""

@@ -1,0 +1,71 @@
+"""What a process is told of its program, so that it need not find it out itself."""
+
+import os
+import re
+
+import pytest
+
+from envs.sandbox.base import Job, Limits
+from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.inside.briefing import ON_DEMAND, briefing, read_briefing
+
+LIMITS = {"cpu_s": 1.5, "wall_s": 4.0, "memory_mb": 256, "output_mb": 4, "fn_name": None}
+PAGES = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)"
+
+
+def told(text, **limits):
+    file = os.memfd_create("program")
+    os.write(file, briefing(LIMITS | limits, text.encode("utf-8", "surrogatepass")))
+    found = read_briefing(file)
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(file)
+    return found
+
+
+@pytest.mark.parametrize("text", ["", "print('é')\r\n", "x = '\ud800'", "a\0b", "x\n" * 100_000])
+def test_the_text_and_the_limits_come_through_as_they_were(text):
+    found = told(text, fn_name="solve")
+    assert found["source"] == text
+    assert {name: found[name] for name in LIMITS} == LIMITS | {"fn_name": "solve"}
+    assert told("\ufeff" + text)["source"] == text
+
+
+@pytest.mark.parametrize(
+    ("text", "modules"),
+    [
+        ("import numpy as np, random", ("numpy", "random")),
+        ("from random import*\nimport copy", ("copy", "random")),
+        ("randomize = deepcopy = xcopy = numpy_ = 1", ()),
+        ("x = 'numpy.random'", ("numpy", "random")),
+        ("étyping = typingé = 1", ()),
+    ],
+)
+def test_named_modules_are_whole_words_in_one_order(text, modules):
+    assert told(text)["modules"] == modules
+    words = set(re.findall(r"\w+", text))
+    assert modules == tuple(name for name in ON_DEMAND if name in words)
+
+
+@pytest.mark.parametrize(
+    ("text", "true"),
+    [
+        ("print(1)", set()),
+        ("from concurrent.futures import ThreadPoolExecutor", {"threads"}),
+        ("import ctypes", {"may_notice", "names_ctypes"}),
+        ("open(1, 'w')", {"may_notice"}),
+    ],
+)
+def test_what_a_text_may_do_is_told(text, true):
+    found = told(text)
+    assert {name for name in ("threads", "may_notice", "names_ctypes") if found[name]} == true
+
+
+@pytest.mark.parametrize("form", ["namespaces", "landlock"])
+def test_a_first_test_copies_few_pages_more_than_a_further_one(form):
+    """It compiles its program besides. With a JSON text and a search in it, 1.8 times as many."""
+    if reason := why_not(form):
+        pytest.skip(f"this machine has no {form}: {reason}")
+    with EmbeddedSandbox(workers=1, form=form) as sandbox:
+        ((_, executions),) = sandbox.run([Job(PAGES, ("", ""), Limits())], lambda *_: True)
+    first, further = (int(execution.stdout) for execution in executions)
+    assert first < 1.7 * further
