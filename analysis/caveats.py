@@ -175,7 +175,7 @@ PROVENANCE = {
     "judge versions": ("judge_version", "a program may be judged otherwise"),
     "sandboxes": ("sandbox", "verdicts near a limit and judging times may differ"),
     "commits": ("commit", "the code is not the same"),
-    "hardware": ("hardware", "wall times cannot be compared"),
+    "hardware": ("hardware", "wall times cannot be compared, and another CPU may round otherwise"),
     "package versions": ("versions", "numbers may differ slightly"),
 }
 

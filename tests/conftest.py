@@ -30,3 +30,17 @@ def cache_of_its_own(tmp_path_factory):
         del os.environ["SPO_BENCH_CACHE"]
     else:
         os.environ["SPO_BENCH_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """A client of a Docker engine with the workers' image; one that answers is used, none is ever
+    installed, and where there is none the tests marked `docker` are skipped."""
+    from envs.sandbox.engine import connect, unavailable
+
+    reason = unavailable()
+    if reason:
+        pytest.skip(f"Docker half not tested: {reason}")
+    client = connect()
+    yield client
+    client.close()

@@ -12,6 +12,7 @@ commit in turn, and prints the ratio of the two.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from itertools import product
@@ -133,7 +134,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("bench/judge"))
     parser.add_argument("--against", metavar="COMMIT", help="compare with that commit's judge")
-    parser.add_argument("--backends", nargs="+", default=against.BACKENDS, help="of the judge")
+    backends = {"nargs": "+", "default": against.BACKENDS, "choices": against.BACKENDS}
+    parser.add_argument("--backends", **backends, help="of the judge")
     arguments = parser.parse_args()
     reason = unavailable()
     if reason:
@@ -144,6 +146,8 @@ def main() -> None:
         write(arguments.out, "", table, summary)
         plot(summary, arguments.out / "cpu.png")
     table = against.run(arguments.rounds, arguments.against, arguments.backends)
+    if table.empty:
+        sys.exit("this machine has none of these backends: make doctor says how to get them")
     write(arguments.out, "training-", table, against.summarise(table))
 
 

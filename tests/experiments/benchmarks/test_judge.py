@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+import time
 
 import pandas as pd
 import pytest
 
 from envs.sandbox.base import Job
+from envs.sandbox.docker import DockerSandbox
 from envs.sandbox.embedded import EmbeddedSandbox, strongest_form
+from envs.sandbox.engine import LABEL
 from experiments.benchmarks.judge import measure, plot, summarise
 from experiments.benchmarks.judging import against
 from experiments.benchmarks.judging.against import HERE, ProbeProcess, checkout
@@ -127,6 +130,17 @@ def test_a_probe_judges_and_tells_what_it_costs():
         probe.close()
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("--backends=embedded", "choose from"), ("--backends=docker", "make doctor")],
+)
+def test_a_backend_that_is_not_there_is_one_line(given, said, tmp_path):
+    command = [sys.executable, "-m", "experiments.benchmarks.judge", "--against", "HEAD", given]
+    nowhere = os.environ | {"DOCKER_HOST": f"unix://{tmp_path}/none"}
+    told = subprocess.run(command, capture_output=True, text=True, env=nowhere, check=False)
+    assert told.returncode and said in told.stderr and "Traceback" not in told.stderr
+
+
 def test_a_probe_refuses_another_verdict_than_expected(capfd):
     form = strongest_form(i_accept_no_isolation=False)
     probe = ProbeProcess(HERE, form, [Cell("one", [[("1", "2")]], [(0, "print(3)", True)])])
@@ -134,6 +148,32 @@ def test_a_probe_refuses_another_verdict_than_expected(capfd):
         probe.measure("one")
     probe.close()
     assert "WRONG_ANSWER" in capfd.readouterr().err
+
+
+@pytest.mark.docker
+def test_a_pass_in_which_a_container_ended_is_made_again(engine):
+    """Its clock is gone with it: the difference of two readings would be less than nothing."""
+
+    class Unlucky(Meter):
+        readings = 0
+
+        def read(self):
+            self.readings += 1
+            if self.readings == 2:
+                label = {"label": f"{LABEL}.pid={os.getpid()}"}
+                for container in engine.containers.list(filters=label):
+                    container.kill()
+                while self._our_containers():
+                    time.sleep(0.01)
+            return super().read()
+
+    cell = Cell("one", [[("1", "2")]], [(0, "print(2)", True)])
+    with DockerSandbox(1) as sandbox:
+        Probe(sandbox, Meter(engine), [cell.plain()]).measure("one")  # containers start late
+        meter = Unlucky(engine)
+        row = Probe(sandbox, meter, [cell.plain()]).measure("one")
+    assert meter.readings > 2
+    assert row["programs"] == 1 and row["sandbox_cpu_s"] > -0.02  # two ticks of the clock
 
 
 def test_ratios_are_taken_within_a_round():
