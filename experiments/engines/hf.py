@@ -50,7 +50,14 @@ class StaticLayer(CacheLayerMixin):
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows, in this order; a row may come several times."""
-        self.keys, self.values = self.keys[rows], self.values[rows]
+        self.keys, self.values = self._select(self.keys, rows), self._select(self.values, rows)
+
+    def _select(self, held: Tensor, rows: Tensor) -> Tensor:
+        """What is filled, whole rows at once: `held[rows]` looks each number up, and all of it."""
+        kept = held.new_empty(len(rows), *held.shape[1:])
+        filled = (slice(None), slice(None), slice(self.filled))
+        torch.index_select(held[filled], 0, rows, out=kept[filled])
+        return kept
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.filled + query_length, 0
