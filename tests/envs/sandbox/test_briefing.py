@@ -8,6 +8,7 @@ import pytest
 from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
 from envs.sandbox.inside.briefing import ON_DEMAND, briefing, read_briefing
+from tests.growth import growth, repeated
 
 LIMITS = {"cpu_s": 1.5, "wall_s": 4.0, "memory_mb": 256, "output_mb": 4, "fn_name": None}
 PAGES = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)"
@@ -58,6 +59,12 @@ def test_named_modules_are_whole_words_in_one_order(text, modules):
 def test_what_a_text_may_do_is_told(text, true):
     found = told(text)
     assert {name for name in ("threads", "may_notice", "names_ctypes") if found[name]} == true
+
+
+@pytest.mark.parametrize("unit", ["a", "_.", "numpy ", "__del", "getatt", "randomrandom", "é\n"])
+def test_a_text_costs_by_its_length(unit):
+    """The server reads it, while the programs to come wait."""
+    assert growth(lambda text: briefing(LIMITS, text.encode()), repeated(unit), 1_000_000) < 3
 
 
 @pytest.mark.parametrize("form", ["namespaces", "landlock"])
