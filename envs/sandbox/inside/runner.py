@@ -39,7 +39,7 @@ from envs.sandbox.inside.zygote import RUNNER, SWEEPER, TEST, serve_forks, socke
 # reserved whole but seldom touched. What is touched is judged by the peak resident size.
 ALLOWANCE_BYTES, THREADS_ALLOWANCE_BYTES = 64 << 20, 640 << 20
 MAX_FDS = 64
-# The text of a program for whose compiler and modules it is not looked anew how much they took.
+# Compiling less than this takes little of the allowance; after more, the address space is measured.
 SHORT_CHARS = 10_000
 _COMPILED = join_body(report("FINISHED"))
 
