@@ -16,7 +16,7 @@ def hardware() -> dict[str, Any]:
     return {
         "machine": platform.machine(),
         "cpu": processor(),
-        # Sums are added up in another order with other ones.
+        # With others a loss has other last digits, on the same CPU.
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "cpus": os.cpu_count(),
         "memory_gb": round(memory / 2**30, 1),
