@@ -69,7 +69,7 @@ def test_a_text_costs_by_its_length(unit):
 
 @pytest.mark.parametrize("form", ["namespaces", "landlock"])
 def test_a_first_test_copies_few_pages_more_than_a_further_one(form):
-    """It compiles its program besides. With a JSON text and a search in it, 1.8 to 1.9 times as many."""
+    """It compiles its program besides. With JSON and searches in it, 1.8 to 1.9 times as many."""
     if reason := why_not(form):
         pytest.skip(f"this machine has no {form}: {reason}")
     with EmbeddedSandbox(workers=1, form=form) as sandbox:
