@@ -20,7 +20,7 @@ from analysis.pass_at_k import pass_at_k
 
 SHORT = 1024  # characters; tokens of longer programs are not kept
 _TOKEN = re.compile(
-    r"""\#[^\n]*
+    r"""\s++ | \#[^\n]*
       | ("(?:\\.|[^"\\\n]++)*+"? | '(?:\\.|[^'\\\n]++)*+'?
       | \d[\w.]* | \w+
       | \*\*=? | //=? | <<=? | >>=? | [-+*/%&|^=<>!:]= | -> | [^\w\s])""",
@@ -38,7 +38,7 @@ def program_tokens(program: str) -> tuple[str, ...]:
 
 
 def _tokens(program: str) -> tuple[str, ...]:
-    # Of a comment the group is empty. A token is held once, however many programs have it.
+    # Of blanks and comments the group is empty. A token is held once, whoever has it.
     return tuple(map(intern, filter(None, _TOKEN.findall(program))))
 
 

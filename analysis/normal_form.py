@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from multiprocessing import parent_process
 from typing import ClassVar
@@ -64,7 +64,7 @@ def _find(program: str) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(program)
-        _Canonical(tree, "global" in program).children(tree)
+        _Canonical(tree, program).children(tree)
         return ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -80,6 +80,14 @@ _FIELDS = {
 }
 if sys.version_info >= (3, 12):  # `type X = ...`, whose name is a node
     _FIELDS[ast.TypeAlias] = ast.TypeAlias._fields
+_BLOCKS = {"body", "orelse", "finalbody"}  # where statements stand
+# Where a name may be bound but by :=, which may stand in every expression.
+_OF_BINDINGS = _BLOCKS | {"targets", "target", "names", "name", "elts", "items", "optional_vars"}
+_OF_BINDINGS |= {"handlers", "cases", "pattern", "patterns", "kwd_patterns"}
+_BINDING_FIELDS = {
+    kind: tuple(name for name in fields if name in _OF_BINDINGS or kind is ast.Starred)
+    for kind, fields in _FIELDS.items()
+}
 
 
 class _Canonical:
@@ -90,12 +98,14 @@ class _Canonical:
     node, and every field of every node.
     """
 
-    def __init__(self, tree: ast.Module, with_global: bool) -> None:
+    def __init__(self, tree: ast.Module, program: str) -> None:
         declared: set[str] = set()
-        if with_global:  # or else a walk through the whole tree for nothing
+        if "global" in program:  # or else a walk through the whole tree for nothing
             declared.update(*(n.names for n in ast.walk(tree) if isinstance(n, ast.Global)))
+        self.fields = _FIELDS if ":=" in program else _BINDING_FIELDS
+        names = _bound(tree.body, self.fields) | declared
         # A scope maps the names it binds to their new ones, which are given out on first sight.
-        self.scopes: list[dict[str, str | None]] = [dict.fromkeys(_bound(tree.body) | declared)]
+        self.scopes: list[dict[str, str | None]] = [dict.fromkeys(names)]
         self.is_class = [False]
         self.count = 0
 
@@ -120,7 +130,7 @@ class _Canonical:
         for field in _FIELDS[type(node)]:
             value = getattr(node, field, None)
             if type(value) is list:
-                if any(map(_is_text, value)):
+                if field in _BLOCKS and any(map(_is_text, value)):
                     value[:] = [n for n in value if not _is_text(n)]
                     if not value and field == "body" and type(node) is not ast.Module:
                         value.append(ast.Pass())
@@ -139,17 +149,17 @@ class _Canonical:
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         node.name = self.rename(node.name)
-        self._inside(node, _parameters(node) | _bound(node.body))
+        self._inside(node, _parameters(node) | _bound(node.body, self.fields))
 
     def _lambda(self, node: ast.Lambda) -> None:
-        self._inside(node, _parameters(node) | _bound([node.body]))
+        self._inside(node, _parameters(node) | _bound([node.body], self.fields))
 
     def _class(self, node: ast.ClassDef) -> None:
         node.name = self.rename(node.name)
-        self._inside(node, _bound(node.body), is_class=True)
+        self._inside(node, _bound(node.body, self.fields), is_class=True)
 
     def _comprehension(self, node: ast.AST) -> None:
-        self._inside(node, _bound([g.target for g in node.generators]))
+        self._inside(node, _bound([g.target for g in node.generators], self.fields))
 
     def _name(self, node: ast.Name) -> None:
         node.id = self.rename(node.id)
@@ -201,8 +211,9 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> se
     return {n.arg for n in ast.iter_child_nodes(node.args) if isinstance(n, ast.arg)}
 
 
-def _bound(body: Iterable[ast.AST]) -> set[str]:
-    """The names that these statements bind in their own scope, not in the scopes within."""
+def _bound(body: Iterable[ast.AST], fields: Mapping[type, Sequence[str]]) -> set[str]:
+    """The names that these statements bind in their own scope, not in the scopes within; looked
+    for in these fields of each kind of node."""
     names: set[str] = set()
     elsewhere: set[str] = set()
     todo = list(body)
@@ -229,7 +240,7 @@ def _bound(body: Iterable[ast.AST]) -> set[str]:
                 names.add(name)
         elif kind in _BINDING and (name := getattr(node, _BINDING[kind])):
             names.add(name)
-        for field in _FIELDS[kind]:
+        for field in fields[kind]:
             value = getattr(node, field, None)
             if type(value) is list:
                 todo += [child for child in value if isinstance(child, ast.AST)]

@@ -94,7 +94,8 @@ def diversity_scores(samples: pd.DataFrame) -> dict[str, Row]:
 def _by_problem(samples: pd.DataFrame) -> dict[str, list[str]]:
     """Problem → its programs in their order; the problems sorted."""
     found: dict[str, list[str]] = {}
-    for problem, program in zip(samples["problem"], samples["program"], strict=True):
+    columns = (samples[name].to_numpy(object) for name in ("problem", "program"))
+    for problem, program in zip(*columns, strict=True):  # a series would convert each by itself
         found.setdefault(problem, []).append(program)
     return dict(sorted(found.items()))
 
@@ -135,7 +136,7 @@ def evaluations(run: Run, ks: tuple[int, ...]) -> dict[str, Grid]:
     right = (known["verdict"] == "ACCEPTED").to_numpy(bool)
     n, c = (np.bincount(of, minlength=shape[0] * shape[1]) for of in (cells, cells[right]))
     values = {f"pass@{k}": pass_values(n, c, k) for k in sorted({1, *ks})}
-    values[DISTINCT] = _distinct(cells[right], known["program"][right], len(n))
+    values[DISTINCT] = _distinct(cells[right], known["program"].to_numpy(object)[right], len(n))
     return {
         metric: Grid(tuple(steps), tuple(problems), np.nan_to_num(own), (~np.isnan(own)) * 1.0)
         for metric, flat in values.items()
@@ -143,7 +144,7 @@ def evaluations(run: Run, ks: tuple[int, ...]) -> dict[str, Grid]:
     }
 
 
-def _distinct(cells: np.ndarray, programs: pd.Series, size: int) -> np.ndarray:
+def _distinct(cells: np.ndarray, programs: np.ndarray, size: int) -> np.ndarray:
     """`distinct_share` of DRAWN for each of `size` cells, from the cell and the program of each
     accepted sample; NaN where fewer can be parsed."""
     number: dict[str, int] = {}

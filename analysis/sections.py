@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pandas as pd
 
 from analysis import curves
@@ -56,7 +57,7 @@ class Section:
 def section(name: str, runs: Sequence[Run]) -> Section:
     """These runs as one experiment; labels say what differs among them."""
     accepted = (run.evals.loc[run.evals["verdict"] == "ACCEPTED", "program"] for run in runs)
-    prepare(program for programs in accepted for program in programs.unique())
+    prepare(program for own in accepted for program in np.asarray(own.unique(), object))
     groups = group_runs(runs)
     ks, notes = ks_of(runs)
     rows = stages(groups, ks)

@@ -39,6 +39,22 @@ SAME = {
         "match input():\n    case str(x):\n        print(x)",
         "match input():\n    case str(line):\n        print(line)",
     ),
+    "targets": (
+        "for a, (b, *c) in d:\n    [e] = f = a, b, c\n    g: int = 1\n    h += 1\n    del i",
+        "for h, (g, *f) in d:\n    [c] = e = h, g, f\n    b: int = 1\n    a += 1\n    del i",
+    ),
+    "blocks": (
+        "while 0:\n    if 0:\n        a = 1\n    elif 1:\n        b = 1\nelse:\n    import c",
+        "while 0:\n    if 0:\n        d = 1\n    elif 1:\n        f = 1\nelse:\n    import c as e",
+    ),
+    "with and try": (
+        "try:\n    with x as a, y as (b, c): d = 1\nexcept E:\n    e = 1\nfinally:\n    f = 1",
+        "try:\n    with x as p, y as (q, r): s = 1\nexcept E:\n    t = 1\nfinally:\n    u = 1",
+    ),
+    "patterns": (
+        "match x:\n    case [1, *a] | {2: b, **c} | K(3, k=d) as e if f:\n        g = 1",
+        "match x:\n    case [1, *p] | {2: q, **r} | K(3, k=s) as t if f:\n        u = 1",
+    ),
     "walrus": (
         "print([y for x in range(3) if (y := x)], y)",
         "print([b for a in range(3) if (b := a)], b)",
