@@ -11,10 +11,9 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from multiprocessing import parent_process
 from typing import ClassVar
 
-from analysis.cores import cores, pool
+from analysis.cores import each
 
 # The parser needs up to a kilobyte for each, and no contest program is longer.
 MAX_CHARS = 65_536
@@ -41,15 +40,9 @@ def normal_form(program: str) -> str | None:
 
 
 def prepare(programs: Iterable[str]) -> None:
-    """Find the normal forms of these programs ahead and keep them; of many on all cores, unless
-    this process is itself one of several."""
+    """Find the normal forms of these programs ahead and keep them; of many on all cores."""
     new = [program for program in dict.fromkeys(programs) if program not in _prepared]
-    if len(new) < MANY or cores() == 1 or parent_process():
-        _prepared.update((program, normal_form(program)) for program in new)
-        return
-    size = len(new) // (8 * cores()) + 1
-    with pool() as processes:
-        _prepared.update(zip(new, processes.map(_find, new, chunksize=size), strict=True))
+    _prepared.update(zip(new, each(_find, new, len(new) >= MANY), strict=True))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from analysis.cores import each
 from analysis.diversity import distinct_n, distinct_ratio, distinct_share, mean_edit_distance
 from analysis.grid import Grid, Row
 from analysis.metrics import DISTINCT, DRAWN
@@ -17,6 +18,8 @@ from analysis.normal_form import normal_form
 from analysis.once import once
 from analysis.pass_at_k import KS, pass_at_k
 from analysis.runs import Run
+
+MANY = 20_000  # samples for which it pays to start processes
 
 
 def judged(samples: pd.DataFrame) -> pd.DataFrame:
@@ -65,38 +68,79 @@ def pass_scores(found: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, Row]:
     return scores
 
 
-def diversity_scores(samples: pd.DataFrame) -> dict[str, Row]:
-    """`analysis.metrics.DIVERSITY` of one evaluation; of problems on which each is defined.
+Values = dict[str, tuple[float, float]]  # metric → its value and weight, of one problem
+Cell = tuple[list[str], list[str]]  # a problem's judged programs, and the accepted ones' forms
+
+
+def _cells(known: pd.DataFrame, texts: dict[str, str]) -> dict[str, Cell]:
+    """Problem → its programs and forms, the problems sorted; what is in `texts` is not held twice.
 
     An accepted program that this Python cannot parse is left out of the metrics on accepted
     programs.
     """
-    known = judged(samples)
-    right = known[known["verdict"] == "ACCEPTED"]
+    right = _by_problem(known[known["verdict"] == "ACCEPTED"], texts)
     forms = {
         problem: [form for program in programs if (form := normal_form(program)) is not None]
-        for problem, programs in _by_problem(right).items()
+        for problem, programs in right.items()
     }
-    several = {problem: own for problem, own in forms.items() if len(own) >= 2}
-    found = {
-        DISTINCT: {p: (distinct_share(f, DRAWN), 1) for p, f in forms.items() if len(f) >= DRAWN},
-        "distinct_ratio": {p: (distinct_ratio(f), len(f)) for p, f in forms.items() if f},
-        "edit_distance": {p: (mean_edit_distance(f), 1) for p, f in several.items()},
-        "distinct_2": {
-            problem: (share, 1)
-            for problem, programs in _by_problem(known).items()
-            if (share := distinct_n(programs, 2)) is not None
-        },
-    }
-    return {metric: _row(rows) for metric, rows in found.items() if rows} | _entropy(known)
+    every = _by_problem(known, texts)
+    return {problem: (programs, forms.get(problem, [])) for problem, programs in every.items()}
 
 
-def _by_problem(samples: pd.DataFrame) -> dict[str, list[str]]:
+def _values(cell: Cell) -> Values:
+    """`analysis.metrics.DIVERSITY` but for the entropy, of one problem, as far as defined."""
+    programs, forms = cell
+    found: Values = {}
+    if len(forms) >= DRAWN:
+        found[DISTINCT] = distinct_share(forms, DRAWN), 1
+    if forms:
+        found["distinct_ratio"] = distinct_ratio(forms), len(forms)
+    if len(forms) >= 2:
+        found["edit_distance"] = mean_edit_distance(forms), 1
+    if (share := distinct_n(programs, 2)) is not None:
+        found["distinct_2"] = share, 1
+    return found
+
+
+def _of_cells(cells: list[Cell]) -> list[Values]:
+    return list(map(_values, cells))
+
+
+def _diversity_scores(evaluations: Sequence[pd.DataFrame]) -> list[dict[str, Row]]:
+    """`analysis.metrics.DIVERSITY` of each evaluation; of problems on which each is defined.
+
+    Of many programs on all cores: a problem's on one of them, since runs write the same programs
+    for it.
+    """
+    known = [judged(samples) for samples in evaluations]
+    texts: dict[str, str] = {}
+    cells = [_cells(samples, texts) for samples in known]
+    jobs: dict[str, list[Cell]] = {}
+    for problem, cell in (item for own in cells for item in own.items()):
+        jobs.setdefault(problem, []).append(cell)
+    found = each(_of_cells, list(jobs.values()), sum(map(len, known)) >= MANY)
+    of = {problem: iter(values) for problem, values in zip(jobs, found, strict=True)}
+    return [
+        _rows({problem: next(of[problem]) for problem in own}) | _entropy(samples)
+        for own, samples in zip(cells, known, strict=True)
+    ]
+
+
+def _rows(found: Mapping[str, Values]) -> dict[str, Row]:
+    """By metric: the problems that have it."""
+    by_metric: dict[str, dict[str, tuple[float, float]]] = {}
+    for problem, values in found.items():
+        for metric, value in values.items():
+            by_metric.setdefault(metric, {})[problem] = value
+    return {metric: _row(rows) for metric, rows in by_metric.items()}
+
+
+def _by_problem(samples: pd.DataFrame, texts: dict[str, str]) -> dict[str, list[str]]:
     """Problem → its programs in their order; the problems sorted."""
     found: dict[str, list[str]] = {}
     columns = (samples[name].to_numpy(object) for name in ("problem", "program"))
     for problem, program in zip(*columns, strict=True):  # a series would convert each by itself
-        found.setdefault(problem, []).append(program)
+        found.setdefault(problem, []).append(texts.setdefault(program, program))
     return dict(sorted(found.items()))
 
 
@@ -120,7 +164,15 @@ def _entropy(known: pd.DataFrame) -> dict[str, Row]:
 
 def scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, Row]:
     """All of `analysis.metrics.metrics(ks)` that one evaluation has, by name."""
-    return pass_scores(counts(samples), ks) | diversity_scores(samples)
+    return scores_of_each([samples], ks)[0]
+
+
+def scores_of_each(
+    evaluations: Sequence[pd.DataFrame], ks: Sequence[int] = KS
+) -> list[dict[str, Row]]:
+    """`scores` of several evaluations in one go, for which the cores can share them out."""
+    passed = (pass_scores(counts(samples), ks) for samples in evaluations)
+    return [a | b for a, b in zip(passed, _diversity_scores(evaluations), strict=True)]
 
 
 @once

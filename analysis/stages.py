@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from analysis.groups import Group, flatten, settings_of
 from analysis.labels import Settings, distinguish, listed, natural, spelling
 from analysis.pass_at_k import KS
 from analysis.runs import Run
-from analysis.scores import counted, scores
+from analysis.scores import counted, scores_of_each
 
 # What makes a base another one: its model, its problems, how it is sampled, and who judges.
 OF_BASE = ("model", "task", "eval", "judge", "data_hash")
@@ -38,16 +39,12 @@ class Stage:
     label: str
     step: int
     runs: tuple[Run, ...]
-    ks: tuple[int, ...] = KS
+    ks: tuple[int, ...]
+    scores: list[dict[str, Row]] = field(compare=False)  # `analysis.scores.scores` of each run
 
     @property
     def seeds(self) -> tuple[int | None, ...]:
         return tuple(run.seed for run in self.runs)
-
-    @cached_property
-    def scores(self) -> list[dict[str, Row]]:
-        """`analysis.scores.scores` of each run."""
-        return [scores(samples, self.ks) for samples in self.samples]
 
     @cached_property
     def grids(self) -> dict[str, Grid]:
@@ -76,12 +73,25 @@ class Stage:
 
 def stages(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[Stage]:
     """The bases first (one for each model, task, evaluation and judge), then each group's end."""
-    ends = [Stage(g.label, g.last_step, g.complete, tuple(ks)) for g in groups if g.last_step > 0]
-    return bases(groups, ks) + ends
+    ends = [(g.label, g.last_step, g.complete) for g in groups if g.last_step > 0]
+    return _scored([*_bases(groups), *ends], ks)
 
 
 def bases(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[Stage]:
     """The evaluations at step 0; runs that share a base and a seed share its samples too."""
+    return _scored(_bases(groups), ks)
+
+
+Unscored = tuple[str, int, tuple[Run, ...]]  # label, step, runs
+
+
+def _scored(rows: Sequence[Unscored], ks: Sequence[int]) -> list[Stage]:
+    each = [run.evaluation(step) for _, step, runs in rows for run in runs]
+    found = iter(scores_of_each(each, ks))
+    return [Stage(*row, tuple(ks), list(islice(found, len(row[2])))) for row in rows]
+
+
+def _bases(groups: Sequence[Group]) -> list[Unscored]:
     found: dict[str, tuple[Settings, dict[int | None, Run]]] = {}
     for run in (run for group in groups for run in group.runs if 0 in run.evaluated_steps):
         settings = base_settings(run)
@@ -89,8 +99,8 @@ def bases(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[Stage]:
         found.setdefault(key, (settings, {}))[1][run.seed] = run
     labels = distinguish("base", [settings for settings, _ in found.values()])
     members = [tuple(runs.values()) for _, runs in found.values()]
-    rows = [Stage(label, 0, runs, tuple(ks)) for label, runs in zip(labels, members, strict=True)]
-    return sorted(rows, key=lambda row: natural(row.label))
+    rows = [(label, 0, runs) for label, runs in zip(labels, members, strict=True)]
+    return sorted(rows, key=lambda row: natural(row[0]))
 
 
 def base_settings(run: Run) -> Settings:

@@ -3,9 +3,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis import scores as scoring
 from analysis.metrics import metrics
 from analysis.runs import Run
-from analysis.scores import at_step, scores
+from analysis.scores import at_step, scores, scores_of_each
 
 
 def samples(*rows):
@@ -90,3 +91,26 @@ def test_curves_show_the_same_numbers_as_the_tables():
             assert list(row.problems) == list(whole[name].problems)
             assert row.values == pytest.approx(whole[name].values, abs=1e-12)
             assert row.weights == pytest.approx(whole[name].weights)
+
+
+def test_evaluations_scored_together_on_all_cores_score_as_each_alone(monkeypatch):
+    """Also where one has a problem that another lacks, and has them in another order."""
+    right, wrong = "ACCEPTED", "WRONG_ANSWER"
+    texts = [f"a{i} = {i % 4}\nprint(a{i} + {i})" for i in range(12)]
+    each = [
+        samples(*(("q", right, text, 3, 0.1) for text in texts[:6]), ("p", wrong, "x = 1", 3, 0.2)),
+        samples(("p", wrong, "print(1)", 3, 0.1)),
+        samples(*(("p", right, text, 3, 0.1) for text in texts), ("r", right, "print(", 1, 0.3)),
+        samples(*(("q", right, text, 3, 0.1) for text in texts[5:]), ("o", right, "y = 2", 2, 0.1)),
+    ]
+    alone = [scores(table, (1, 5)) for table in each]
+    monkeypatch.setattr(scoring, "MANY", 1)
+    monkeypatch.setattr("analysis.cores.cores", lambda: 2)
+    together = scores_of_each(each, (1, 5))
+    assert len({len(found) for found in together}) > 1
+    for one, other in zip(together, alone, strict=True):
+        assert list(one) == list(other)
+        for metric, row in one.items():
+            assert list(row.problems) == list(other[metric].problems)
+            assert row.values.tolist() == other[metric].values.tolist()
+            assert row.weights.tolist() == other[metric].weights.tolist()
