@@ -163,15 +163,17 @@ def test_two_ranks_equal_one_process(tiny, tmp_path):
 def test_in_bfloat16_too_where_a_critics_head_and_what_the_optimiser_holds_are_float32(
     tiny, tmp_path
 ):
-    names, model = ("ppo-separate", "ppo_ewma-adapter", "remix"), copy.deepcopy(tiny).bfloat16()
+    names = ("ppo", "ppo-separate", "ppo_ewma-adapter", "remix")
+    model = copy.deepcopy(tiny).bfloat16()
     given = (2, free_port(), names, model, tmp_path)
     mp.start_processes(work, given, nprocs=2, start_method="fork")
     for name in names:
         (first, _), _, state = torch.load(f"{tmp_path}/{name}.pt", weights_only=False)
         (alone, _), _, other = updated(name, model)
-        # A gradient next to 0 has the sign of its rounding, and AdamW steps by all of it: after a
-        # step the KL was off by up to 3 %, by how much hangs on the CPU's instructions.
-        assert first == pytest.approx(alone, rel=0.1, abs=0.05, nan_ok=True), name
+        # Of one step nothing was off by 0.1 %; after a step the KL was, by up to 3 %, by how much
+        # hangs on the CPU's instructions.
+        off = {"rel": 0.01, "abs": 0.005} if name == "ppo" else {"rel": 0.1, "abs": 0.05}
+        assert first == pytest.approx(alone, **off, nan_ok=True), name
         for own in ("average", "earlier"):
             kinds = [[held.dtype for held in copies(of, own)] for of in (state, other)]
             assert kinds[0] == kinds[1]
