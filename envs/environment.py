@@ -23,7 +23,10 @@ class Submission:
 
 @dataclass
 class JudgeStats:
-    """Counters since the judge was made. Only cpu_s and judged_again depend on the machine."""
+    """Counters since the judge was made.
+
+    Only cpu_s, judged_again and the two that tell of what was kept on disk depend on the machine.
+    """
 
     submissions: int = 0
     without_program: int = 0
@@ -33,6 +36,8 @@ class JudgeStats:
     judged_again: int = 0  # near the time limit, out of wall time, or after an infrastructure error
     infra_errors: int = 0  # programs that stayed without a verdict
     cpu_s: float = 0.0
+    programs_recalled: int = 0  # of those judged, answered from what another run had judged
+    recalled_s: float = 0.0  # wall time that judging these took when they were run
 
 
 class Environment(Protocol):

@@ -24,6 +24,7 @@ from envs.environment import JudgeStats, Submission
 from envs.problem import Judgement, Problem, Verdict
 from envs.sandbox.base import Job, Limits, Sandbox
 from envs.sitting import Plan, Sitting
+from envs.verdicts import Known, Verdicts
 
 RULES_VERSION = 5  # raise it with every change to extraction, checkers, limits or verdicts
 CACHED_JUDGEMENTS = 100_000  # the oldest go first
@@ -45,10 +46,16 @@ class JudgeConfig:
 
 
 class Judge:
-    """Judges with one sandbox, which it does not own. Not for use from two threads at once."""
+    """Judges with one sandbox, which it does not own. Not for use from two threads at once.
 
-    def __init__(self, sandbox: Sandbox, config: JudgeConfig | None = None) -> None:
-        self.sandbox = sandbox
+    `verdicts`, where given, says what programs came to that another judge ran; they count as if
+    this one had run them.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox, config: JudgeConfig | None = None, verdicts: Verdicts | None = None
+    ) -> None:
+        self.sandbox, self.verdicts = sandbox, verdicts
         self.config = replace(config or JudgeConfig())
         rules = repr((RULES_VERSION, sorted(asdict(self.config).items()), sandbox.platform))
         self.version = f"{RULES_VERSION}-{hashlib.sha256(rules.encode()).hexdigest()[:8]}"
@@ -176,6 +183,9 @@ class Judge:
         self.stats.programs_judged += 1
         self.stats.tests_run += plan.judgement.run
         self.stats.cpu_s += plan.cpu_s
+        if plan.recalled:
+            self.stats.programs_recalled += 1
+            self.stats.recalled_s += plan.wall_s
         if plan.judgement.verdict is Verdict.INFRA_ERROR:
             self.stats.infra_errors += 1
             return
@@ -184,6 +194,18 @@ class Judge:
         if plan.failed_test is not None:
             failures = self._failures.setdefault(plan.problem.hash, [0] * len(plan.order))
             failures[plan.failed_test] += 1
+
+    def recall(self, key: tuple[str, str]) -> Known | None:
+        """What another judge's run of the program came to, as far as it is on disk."""
+        return self.verdicts.of(self._lasting(key)) if self.verdicts else None
+
+    def keep(self, ran: Sequence[tuple[tuple[str, str], Known]]) -> None:
+        """Put on disk what programs came to that were run here."""
+        if self.verdicts and ran:
+            self.verdicts.keep([(self._lasting(key), known) for key, known in ran])
+
+    def _lasting(self, key: tuple[str, str]) -> tuple[str, str, str]:
+        return (self.version, *key)
 
     def forget(self) -> None:
         """Keep CACHED_JUDGEMENTS: the oldest go."""

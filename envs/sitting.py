@@ -8,6 +8,7 @@ however the sandbox's workers took turns, verdicts and counters are the same.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from envs.extract import extract_program
 from envs.grading import Grade, Summary, grade, judgement, summarize
 from envs.problem import Judgement, Problem, Verdict
 from envs.sandbox.base import Execution, Job, Outcome
+from envs.verdicts import Known
 
 if TYPE_CHECKING:
     from envs.judge import Judge
@@ -36,6 +38,10 @@ class Plan:
     grades: dict[int, Grade] = field(default_factory=dict)  # by position in `order`
     judgement: Judgement | None = None
     failed_test: int | None = None
+    came_to: dict[int, tuple[Grade, float]] = field(default_factory=dict)  # test → grade, CPU s
+    wall_s: float = 0.0  # of judging, the program's share of those it was run with
+    recalled: bool = False  # it was not run: what it came to was on disk
+    doubtful: bool = False  # at first: what it comes to in the end is not for other runs
 
 
 class Sitting:
@@ -55,12 +61,15 @@ class Sitting:
         for index, submission in submissions:
             self._admit(index, submission, plans, known)
         yield from known
+        begin = time.monotonic()
         for at, executions in self._execute(plans):
             if self._conclude(plans[at], executions).doubtful:
                 self._doubtful.append(plans[at])
-                plans[at].judgement = None
+                plans[at].judgement, plans[at].doubtful = None, True
             else:
                 yield from _told(plans[at])
+        for plan in plans:
+            plan.wall_s = (time.monotonic() - begin) / len(plans)
 
     def rest(self) -> Iterator[tuple[int, Judgement]]:
         """Run those in doubt once more, each alone in the sandbox: nothing else may come now."""
@@ -75,6 +84,13 @@ class Sitting:
         for key, plan in sorted(self._plans.items(), key=lambda item: _first(item[1])):
             if plan.judgement is not None:
                 self._judge.learn(key, plan)
+        self._judge.keep(
+            [
+                (key, Known(plan.came_to, plan.wall_s))
+                for key, plan in self._plans.items()
+                if plan.judgement is not None and not plan.doubtful and not plan.recalled
+            ]
+        )
         self._judge.forget()
         self._plans.clear()
 
@@ -106,8 +122,28 @@ class Sitting:
             if plan.judgement is not None:  # of an earlier piece
                 known.append((index, plan.judgement))
         else:
-            self._plans[key] = judge.plan(index, problem, program)
-            plans.append(self._plans[key])
+            plan = self._plans[key] = judge.plan(index, problem, program)
+            if self._recalled(plan, judge.recall(key)):
+                known.append((index, plan.judgement))
+            else:
+                plans.append(plan)
+
+    def _recalled(self, plan: Plan, known: Known | None) -> bool:
+        """Conclude from what is on disk, where that is all that a run would have shown."""
+        if known is None:
+            return False
+        of_all = [of for of in known.tests.values() if of[0].verdict is Verdict.SYNTAX_ERROR]
+        grades: list[tuple[Grade, float]] = of_all[:1]
+        for test in () if of_all else plan.order:
+            if test not in known.tests:
+                return False
+            grades.append(known.tests[test])
+            failed = grades[-1][0].verdict is not Verdict.ACCEPTED
+            if failed and self._judge.config.early_stop:
+                break
+        plan.cpu_s, plan.wall_s, plan.recalled = sum(s for _, s in grades), known.wall_s, True
+        self._say(plan, [grade for grade, _ in grades])
+        return True
 
     def _execute(self, plans: list[Plan]) -> Iterator[tuple[int, list[Execution]]]:
         early_stop = self._judge.config.early_stop
@@ -124,6 +160,14 @@ class Sitting:
     def _conclude(self, plan: Plan, executions: list[Execution]) -> Summary:
         plan.cpu_s += sum(execution.cpu_s for execution in executions)
         grades = [_graded(plan, *item) for item in enumerate(executions)]
+        spent = (execution.cpu_s for execution in executions)
+        came_to = zip(plan.order, zip(grades, spent, strict=True), strict=False)
+        plan.came_to = {test: of for test, of in came_to if not of[0].doubtful}
+        plan.grades.clear()
+        return self._say(plan, grades)
+
+    def _say(self, plan: Plan, grades: list[Grade]) -> Summary:
+        """The judgement that these grades, in the plan's order, come to."""
         early_stop = self._judge.config.early_stop
         summary = summarize(grades, len(plan.order), early_stop=early_stop)
         plan.failed_test = None
@@ -134,7 +178,6 @@ class Sitting:
             cpu_s=plan.cpu_s,
             judge_version=self._judge.version,
         )
-        plan.grades.clear()
         return summary
 
 

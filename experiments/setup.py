@@ -70,6 +70,7 @@ class Parts:
         counts.judged_tests = sum(stats.tests_run for stats in spent)
         counts.infra_errors = sum(stats.infra_errors for stats in spent)
         self.ledger.judge_cpu_s = sum(stats.cpu_s for stats in spent)
+        self.ledger.charge_recalled("judge", self.judge.stats.recalled_s)
 
 
 @contextmanager

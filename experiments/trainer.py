@@ -244,6 +244,7 @@ def _evaluate(
         else:
             given = (parts.eval_prompts, parts.eval_engine, parts.eval_judge, parts.tokenizer)
             rows = evaluate(config, step, *given, advance)
+            parts.ledger.charge_recalled("evaluate", parts.eval_judge.stats.recalled_s)
     end()
     records.evaluation(step, rows)
     display.evaluated(step, pass_at_each(config.eval.k, rows), known)

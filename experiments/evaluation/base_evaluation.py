@@ -44,8 +44,10 @@ def evaluate_base(
     rows = evaluate(
         config, 0, parts.eval_prompts, parts.eval_engine, judge, parts.tokenizer, progress
     )
+    recalled_s = judge.stats.recalled_s
+    parts.ledger.charge("evaluate", recalled_s)
     if not any(row["verdict"] == Verdict.INFRA_ERROR for row in rows):
-        _write(file, {"seconds": time.monotonic() - begin, "rows": rows})
+        _write(file, {"seconds": time.monotonic() - begin + recalled_s, "rows": rows})
     return rows, None
 
 

@@ -45,6 +45,9 @@ class Ledger:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     # Of these, what the loop stood still for: less, where one thing is done beside another.
     waited: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    charged_s: float = 0.0  # of the whole, what was spent in another run
+    # by phase: of judging that was not done again, since another run had done it
+    recalled: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     _open: list[str] = field(default_factory=list)
 
@@ -81,6 +84,12 @@ class Ledger:
         self.seconds[name] += seconds
         self.waited[name] += seconds
         self.started -= seconds
+        self.charged_s += seconds
+
+    def charge_recalled(self, name: str, seconds: float) -> None:
+        """As `charge`, for what the judge of this phase has recalled so far in all."""
+        self.charge(name, seconds - self.recalled.get(name, 0.0))
+        self.recalled[name] = seconds
 
     def state_dict(self) -> dict[str, Any]:
         """What was spent so far."""
@@ -89,6 +98,8 @@ class Ledger:
             "seconds": dict(self.seconds),
             "waited": dict(self.waited),
             "judge_cpu_s": self.judge_cpu_s,
+            "charged_s": self.charged_s,
+            "recalled": dict(self.recalled),
             "elapsed": time.monotonic() - self.started,
         }
 
@@ -98,6 +109,8 @@ class Ledger:
         self.seconds = dict(state["seconds"])
         self.waited = dict(state.get("waited", self.seconds))  # before, one thing after another
         self.judge_cpu_s = state["judge_cpu_s"]
+        self.charged_s = state.get("charged_s", 0.0)  # before, it was not told apart
+        self.recalled = dict(state.get("recalled", {}))
         self.started = time.monotonic() - state["elapsed"]
 
     def columns(self) -> dict[str, float]:
@@ -106,5 +119,6 @@ class Ledger:
         row |= {f"time/{phase}_s": seconds for phase, seconds in self.seconds.items()}
         row |= {f"time/waited_{phase}_s": seconds for phase, seconds in self.waited.items()}
         row["time/judge_cpu_s"] = self.judge_cpu_s
+        row["time/charged_s"] = self.charged_s
         row["time/total_s"] = time.monotonic() - self.started
         return row | self.memory.columns()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from envs.environment import Environment
@@ -11,6 +11,7 @@ from envs.judge import Judge
 from envs.named import load
 from envs.sandbox.base import SandboxError
 from envs.sandbox.select import open_sandbox
+from envs.verdicts import Verdicts, kept_here
 from experiments.config import RunConfig
 from experiments.errors import UserError
 
@@ -35,9 +36,13 @@ def open_environments(config: RunConfig) -> Iterator[Environments]:
         sandbox = open_sandbox(config.sandbox)
     except SandboxError as error:
         raise UserError(str(error)) from error
-    with sandbox:
-        make = lambda: Judge(sandbox, config.judge)  # noqa: E731
+    with sandbox, _verdicts(config) as verdicts:
+        make = lambda: Judge(sandbox, config.judge, verdicts)  # noqa: E731
         yield Environments(make, sandbox.name, sandbox.strength)
+
+
+def _verdicts(config: RunConfig) -> AbstractContextManager[Verdicts | None]:
+    return closing(Verdicts(kept_here())) if config.sandbox.remember else nullcontext()
 
 
 def _named(name: str) -> Callable[[], Environment]:

@@ -30,16 +30,15 @@ class Clock:
         """What a finished run took, the evaluations apart."""
         import pandas as pd
 
-        rows = pd.read_parquet(
-            folder / "metrics.parquet", columns=["time/total_s", "time/evaluate_s"]
-        )
+        rows = pd.read_parquet(folder / "metrics.parquet")
         if not len(rows):
             return
         last = rows.iloc[-1]
-        spent = float(last["time/total_s"] - last["time/evaluate_s"])
-        self.steps.setdefault(arm, []).append(spent / len(rows))
+        total, evaluated = float(last["time/total_s"]), float(last["time/evaluate_s"])
+        here = 1 - float(last.get("time/charged_s", 0.0)) / total  # the rest was another run's
+        self.steps.setdefault(arm, []).append((total - evaluated) * here / len(rows))
         # the last one is made after the last row
-        self.evaluations.append(float(last["time/evaluate_s"]) / max(evaluations(config) - 1, 1))
+        self.evaluations.append(evaluated * here / max(evaluations(config) - 1, 1))
 
     def seconds(self, job: Job, config: RunConfig, begun: End) -> float:
         """What is left of a job; of an arm that never ran, as much as the others' mean."""

@@ -31,6 +31,20 @@ def test_what_is_done_beside_the_loop_is_no_waiting():
     assert (again.seconds, again.waited) == (ledger.seconds, ledger.waited)
 
 
+def test_what_was_recalled_is_charged_once_also_after_going_on():
+    ledger = Ledger()
+    ledger.charge_recalled("judge", 3.0)
+    ledger.charge_recalled("judge", 5.0)
+    again = Ledger()
+    again.load_state_dict(ledger.state_dict())
+    again.charge_recalled("judge", 5.0)
+    again.charge_recalled("evaluate", 1.0)
+    columns = again.columns()
+    assert (columns["time/judge_s"], columns["time/waited_judge_s"]) == (5.0, 5.0)
+    assert columns["time/charged_s"] == 6.0
+    assert 6.0 <= columns["time/total_s"] < 60
+
+
 def test_columns_are_named_by_what_they_depend_on():
     columns = Ledger().columns()
     assert {"budget/generated_tokens", "time/judge_s", "time/judge_cpu_s", "memory/peak_mb"} <= set(

@@ -33,6 +33,14 @@ def test_a_finished_run_tells_a_step_and_an_evaluation(tmp_path):
     assert left == pytest.approx(40)
 
 
+def test_what_a_run_took_from_another_is_no_time_of_its_own(tmp_path):
+    rows = {"time/total_s": [110.0], "time/evaluate_s": [20.0], "time/charged_s": [55.0]}
+    pd.DataFrame(rows).to_parquet(tmp_path / "metrics.parquet")
+    clock = Clock()
+    clock.learn("a", tmp_path, config("steps=1", "eval.every=0"))
+    assert (clock.steps, clock.evaluations) == ({"a": [45.0]}, [10.0])
+
+
 def test_the_whole_is_the_share_of_a_worker_but_no_less_than_a_chain():
     after = Job("c", 0, (), weights_of=A)
     assert whole_time({A: 60, B: 60}, 2) == 60

@@ -1,0 +1,64 @@
+"""sandbox.remember: a run takes from others what programs came to, and nothing else changes."""
+
+import pandas as pd
+import pytest
+
+from envs.sitting import Sitting
+from experiments.trainer import train
+from tests.experiments.compose import config as config_of
+from tests.experiments.test_resume import SMALL
+
+CASES = {
+    "grpo": ["algo=grpo"],
+    "spo-half-online": [
+        *("algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4", "train.offline_share=0.5")
+    ],
+    "all-tests": ["algo=ppo", "task.reward.kind=fraction", "judge.early_stop=false"],
+}
+
+
+def run(root, *overrides):
+    outcome = train(config_of(*SMALL, "steps=3", "eval.every=2", f"output_dir={root}", *overrides))
+    assert outcome.status == "finished", outcome.error
+    return outcome.folder
+
+
+def tables(folder):
+    metrics = pd.read_parquet(folder / "metrics.parquet")
+    times = [name for name in metrics if name.startswith(("time/", "memory/"))]
+    evals = pd.read_parquet(folder / "evals.parquet")
+    return metrics.drop(columns=times), evals.drop(columns=["cpu_s"], errors="ignore")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_recalled_changes_no_bit_and_is_charged(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
+    roots = [tmp_path / kind for kind in ("plain", "made", "recalled")]
+    kinds = [["sandbox.remember=false"], *2 * [["sandbox.remember=true"]]]
+    folders = [run(root, *CASES[name], *of) for root, of in zip(roots, kinds, strict=True)]
+    plain, made, recalled = (tables(folder) for folder in folders)
+    for other in (made, recalled):
+        for one, two in zip(plain, other, strict=True):
+            pd.testing.assert_frame_equal(one, two, check_exact=True)
+    last = [pd.read_parquet(folder / "metrics.parquet").iloc[-1] for folder in folders]
+    assert last[0]["time/charged_s"] == 0 < last[2]["time/charged_s"] < last[2]["time/total_s"]
+    for times in last:
+        waited = sum(times[c] for c in times.index if c.startswith("time/waited_"))
+        assert waited <= times["time/total_s"] + 1e-6
+    assert last[2]["time/judge_cpu_s"] == pytest.approx(last[1]["time/judge_cpu_s"], rel=0.5)
+
+
+def test_a_run_recalls_all_that_an_equal_run_had_judged(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
+    ran, execute = [], Sitting._execute
+
+    def counted(self, plans):
+        ran.extend(plans)
+        return execute(self, plans)
+
+    monkeypatch.setattr(Sitting, "_execute", counted)
+    run(tmp_path / "made", "algo=grpo", "sandbox.remember=true")
+    assert len(ran) > 20
+    ran.clear()
+    run(tmp_path / "recalled", "algo=grpo", "sandbox.remember=true")
+    assert not ran
