@@ -28,6 +28,7 @@ def caveats(groups: Sequence[Group], stages: Sequence[Stage]) -> list[str]:
         _others,
         _seeds,
         _budgets,
+        _charged,
         _tuning,
         _provenance,
     ):
@@ -167,6 +168,23 @@ def _budgets(groups: Sequence[Group]) -> Iterable[str]:
             unequal.append(f"{words} {_range(spent)}")
     if unequal:
         yield f"The groups did not spend the same: {'; '.join(unequal)}."
+
+
+def _charged(groups: Sequence[Group]) -> Iterable[str]:
+    shares = {group.label: max(map(_charged_share, group.runs), default=0.0) for group in groups}
+    much = {label: share for label, share in shares.items() if share > BUDGET_SLACK - 1}
+    if much:
+        yield (
+            f"Up to {max(much.values()):.0%} of the wall time of {_of(list(much), groups)} is "
+            "what judging, or evaluating the base, took in another run, charged once more."
+        )
+
+
+def _charged_share(run: Run) -> float:
+    if not len(run.metrics) or "time/charged_s" not in run.metrics:
+        return 0.0
+    last = run.metrics.iloc[-1]
+    return float(last["time/charged_s"] / last["time/total_s"])
 
 
 # Facts of run.json that ought to be the same in all runs, and what follows where they are not.

@@ -57,6 +57,16 @@ def test_reference_tokens_and_tests_that_only_one_group_spent_are_told(tmp_path,
     assert "judged programs" not in told
 
 
+def test_wall_time_that_another_run_has_spent_is_told(tmp_path, make_run):
+    spo, grpo = make_run(tmp_path, "spo", 0), make_run(tmp_path, "grpo", 0)
+    for path, charged in ((spo, 30.0), (grpo, 4.0)):
+        metrics = pd.read_parquet(path / "metrics.parquet")
+        metrics["time/total_s"], metrics["time/charged_s"] = 100.0, charged
+        metrics.to_parquet(path / "metrics.parquet")
+    (told,) = (note for note in notes_of(spo, grpo) if "charged once more" in note)
+    assert told.startswith("Up to 30% of the wall time of spo is what")
+
+
 def test_a_group_that_was_only_evaluated_spent_nothing_to_compare(tmp_path, make_run):
     base = make_run(tmp_path / "a", "spo", 0, steps=0, config={"model.name": "big"})
     notes = notes_of(base, make_run(tmp_path / "b", "spo", 0))
