@@ -53,9 +53,12 @@ class Results:
                 f"folder={folder}: {Path(error.filename).name} is missing; "
                 "`python -m experiments.studies.run` leaves it when the study has ended"
             ) from error
-        groups = tables["runs"].set_index("path")["group"].to_dict()
+        # By the runs' names, which differ inside a study: its folder may have moved since, or be
+        # read from another one than it was run in.
+        self.folder = folder
+        groups = dict(zip(map(_name, tables["runs"]["path"]), tables["runs"]["group"], strict=True))
         self.label = {
-            one["arm"]: groups.get(str(Path(one["run"]).resolve()))
+            one["arm"]: groups.get(_name(one["run"]))
             for one in self.arms
             if one["run"] and not one["trial"]
         }
@@ -94,7 +97,7 @@ class Results:
         found = {}
         for one in self.arms:
             if one["arm"] == arm and one["status"] == "finished" and not one["trial"]:
-                last = pd.read_parquet(Path(one["run"]) / "metrics.parquet").iloc[-1]
+                last = pd.read_parquet(self.folder / _name(one["run"]) / "metrics.parquet").iloc[-1]
                 time = last["time/total_s"] - last["time/evaluate_s"]
                 found[one["seed"]] = float(time if what == "time" else last["memory/peak_mb"])
         return found
@@ -104,6 +107,10 @@ class Results:
         t = self.tiers[(self.tiers["label"] == self.label.get(arm))]
         t = t[t["metric"] == metric]
         return f"{int(t.iloc[0]['tier'])}" if len(t) else "–"
+
+
+def _name(run: str) -> str:
+    return Path(run).name
 
 
 TAKEN = {

@@ -85,6 +85,17 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert (tmp_path / "page.md").read_text().count("Our words.") == 1
 
 
+def test_a_folder_that_moved_gives_the_same_page(study, tmp_path, monkeypatch):
+    assert main(study) == 0
+    page = (tmp_path / "page.md").read_text()
+    (tmp_path / "study-s").rename(tmp_path / "moved")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    out = tmp_path / "elsewhere" / "page.md"
+    assert main([study[0], f"folder={tmp_path}/moved", f"out={out}"]) == 0
+    assert out.read_text() == page
+
+
 def test_of_a_study_run_in_part_the_page_says_so(study, tmp_path):
     assert main(study) == 0
     assert "\n6 runs finished, of commits abc.\n" in (tmp_path / "page.md").read_text()
