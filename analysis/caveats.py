@@ -124,13 +124,13 @@ def _seeds(groups: Sequence[Group]) -> Iterable[str]:
         yield (
             f"One seed only: {_of(single, groups)}. These intervals cover the choice of problems "
             "and the sampling, not the luck of training: in simulations they held the truth in 48 "
-            "to 96 of 100 cases, the more seeds differ the fewer. One seed tells no difference."
+            "to 95 of 100 cases, the more seeds differ the fewer. One seed tells no difference."
         )
     if few:
         yield (
             f"Fewer than {FEW_SEEDS} seeds: {_of(few, groups)}. The spread between seeds is itself "
             "poorly known, which makes intervals wide; in simulations they held the truth in 89 "
-            "to 98 of 100 cases at 2 seeds, in 93 to 98 at 3."
+            "to 97 of 100 cases at 2 seeds, in 94 to 97 at 3."
         )
 
 

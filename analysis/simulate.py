@@ -27,7 +27,7 @@ AHEAD = 0.3  # logits of the first algorithm over the three equal ones
 GROUPS = 4
 OF_PROBLEMS, OF_STRENGTHS, OF_REST = 2.5, 1.0, 1.0  # standard deviations in logits
 SEEDS = (1, 2, 3, 5)
-REPETITIONS = 1000
+REPETITIONS = 10_000  # of 95 %: two standard errors are half a point
 BLOCK = 100  # repetitions at a time, for the sake of memory
 
 
