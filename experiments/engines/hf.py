@@ -1,7 +1,8 @@
-"""A batched sampling loop over any transformers causal model, with a static key-value cache.
+"""A batched sampling loop over any transformers causal model.
 
-Three things make it faster than `generate`: a prompt is read once for all its responses; the cache
-is allocated once and attention sees only its filled part; and rows that have ended leave the batch.
+Three things make it faster than `generate`: a prompt is read once for all its responses, which on a
+processor also share its keys and values (`caches.py`); the cache is allocated once and attention
+sees only its filled part; and rows that have ended leave the batch.
 Every response draws its uniforms from a stream of its own, so it does not depend on its neighbours
 beyond float rounding.
 """
@@ -14,59 +15,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, CacheLayerMixin
 
 from experiments.engines.base import Completion, Engine, Sampling, Written
+from experiments.engines.caches import OwnKeys, SharedKeys, keys_for
 
+CANDIDATES = (16, 256)  # tokens that are looked at for the nucleus first
 COMPACT_BELOW = 0.75  # rows are dropped once this share or less of them is still being written
-
-
-class StaticLayer(CacheLayerMixin):
-    """One layer's keys and values: allocated for the whole response, read up to the present."""
-
-    is_sliding = False
-
-    def __init__(self, length: int) -> None:
-        super().__init__()
-        self.length, self.filled = length, 0
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        rows, heads, _, width = key_states.shape
-        self.keys = key_states.new_zeros(rows, heads, self.length, width)
-        self.values = value_states.new_zeros(rows, heads, self.length, value_states.shape[-1])
-        self.dtype, self.device = key_states.dtype, key_states.device
-        self.is_initialized = True
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        end = self.filled + key_states.shape[2]
-        self.keys[:, :, self.filled : end] = key_states
-        self.values[:, :, self.filled : end] = value_states
-        self.filled = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows, in this order; a row may come several times."""
-        self.keys, self.values = self._select(self.keys, rows), self._select(self.values, rows)
-
-    def _select(self, held: Tensor, rows: Tensor) -> Tensor:
-        """What is filled, whole rows at once: `held[rows]` looks each number up, and all of it."""
-        kept = held.new_empty(len(rows), *held.shape[1:])
-        filled = (slice(None), slice(None), slice(self.filled))
-        torch.index_select(held[filled], 0, rows, out=kept[filled])
-        return kept
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.filled + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return self.filled
-
-    def get_max_length(self) -> int:
-        return self.length
 
 
 class Request(NamedTuple):
@@ -83,12 +37,13 @@ class Rows:
 
     index: Tensor  # (rows,) which request of the batch a row is
     position: Tensor  # (rows, 1) position id of the token to feed next
-    visible: Tensor  # (rows, prompt + response) bool, which cache slots a row may attend to
     uniforms: Tensor  # (rows, max_tokens) in [0, 1)
+    held: OwnKeys | SharedKeys  # what they have read
 
     def select(self, keep: Tensor) -> None:
         self.index, self.position = self.index[keep], self.position[keep]
-        self.visible, self.uniforms = self.visible[keep], self.uniforms[keep]
+        self.uniforms = self.uniforms[keep]
+        self.held.select(keep)
 
 
 @dataclass
@@ -121,21 +76,34 @@ def draw(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, 
     logps = logits.log_softmax(-1)
     order = None
     if sampling.top_p < 1 and sampling.temperature > 0:
-        logps, order = logps.sort(-1, descending=True)
-        probs = logps.exp()
-        before = probs.cumsum(-1) - probs  # the first token always stays
-        logps = logps.masked_fill(before >= sampling.top_p, -torch.inf).log_softmax(-1)
+        logps, order = nucleus(logps, sampling.top_p)
     probs = logps.exp()
     if sampling.temperature > 0:
         cumulative = probs.cumsum(-1)
         targets = uniforms.unsqueeze(-1) * cumulative[:, -1:]
         choice = torch.searchsorted(cumulative, targets, right=True)
-        choice = choice.clamp(max=logits.shape[-1] - 1)
+        choice = choice.clamp(max=logps.shape[-1] - 1)
     else:
         choice = logps.argmax(-1, keepdim=True)
     entropy = -(probs * logps.masked_fill(probs == 0, 0.0)).sum(-1)
     token = choice if order is None else order.gather(-1, choice)
     return token.squeeze(-1), logps.gather(-1, choice).squeeze(-1), entropy
+
+
+def nucleus(logps: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
+    """logps (rows, vocabulary) → the log-probs of the most probable tokens that make up `top_p`,
+    renormalised, greatest first, −inf past the cut, and which tokens they are; (rows, n) each.
+
+    Few make it up mostly: so few are put into order, and more only where a row needs them.
+    """
+    for size in (*CANDIDATES, logps.shape[-1]):
+        kept, order = logps.topk(min(size, logps.shape[-1]))
+        probs = kept.exp()
+        cumulative = probs.cumsum(-1)
+        if kept.shape[-1] == logps.shape[-1] or bool((cumulative[:, -1] >= top_p).all()):
+            break
+    before = cumulative - probs  # the first token always stays
+    return kept.masked_fill(before >= top_p, -torch.inf).log_softmax(-1), order
 
 
 def uniforms(seeds: Sequence[int], steps: int) -> Tensor:
@@ -200,15 +168,29 @@ class HFEngine(Engine):
         steps, device = sampling.max_tokens, self.model.device
         unique = list(dict.fromkeys(request.prompt for request in batch))
         row_of = {prompt: row for row, prompt in enumerate(unique)}
-        cache, logits, rows = self._prefill([prompts[i] for i in unique], steps)
-        expand = torch.tensor([row_of[request.prompt] for request in batch], device=device)
-        for layer in cache.layers:
-            layer.select(expand)
-        logits = logits[expand]
-        rows.select(expand)
-        rows.index = torch.arange(len(batch), device=device)
-        rows.uniforms = uniforms([request.seed for request in batch], steps).to(device)
-        drawn = Drawn.empty(len(batch), steps, device)
+        held, logits, position = self._prefill([prompts[i] for i in unique], steps)
+        prompt_of = torch.tensor([row_of[request.prompt] for request in batch], device=device)
+        held.begin(prompt_of)
+        rows = Rows(
+            index=torch.arange(len(batch), device=device),
+            position=position[prompt_of],
+            uniforms=uniforms([request.seed for request in batch], steps).to(device),
+            held=held,
+        )
+        with held.reading(self.model):
+            self._write(logits[prompt_of], rows, batch, sampling, hand_out)
+
+    def _write(
+        self,
+        logits: Tensor,
+        rows: Rows,
+        batch: list[Request],
+        sampling: Sampling,
+        hand_out: Callable[[Sequence[Written]], None],
+    ) -> None:
+        """Token after token of all rows; `logits` (rows, vocabulary) are those of the first."""
+        steps = sampling.max_tokens
+        drawn = Drawn.empty(len(batch), steps, logits.device)
         for step in range(steps):
             token, logp, entropy = draw(logits, rows.uniforms[:, step], sampling)
             drawn.tokens[rows.index, step] = token
@@ -217,60 +199,54 @@ class HFEngine(Engine):
             ended = torch.isin(token, self.eos) & (drawn.lengths[rows.index] == 0)
             drawn.lengths[rows.index[ended]] = step + 1
             before = rows.index
-            token = self._compact(drawn, rows, cache, token)
+            token = self._compact(drawn, rows, token)
             if len(token) < len(before):
                 hand_out(self._written(drawn, before[drawn.lengths[before] > 0], batch, steps))
             if not len(token) or step + 1 == steps:
                 break
-            logits = self._decode(token, rows, cache)
+            logits = self._decode(token, rows)
         hand_out(self._written(drawn, rows.index, batch, steps))
 
-    def _prefill(self, prompts: list[Sequence[int]], steps: int) -> tuple[Cache, Tensor, Rows]:
-        """Read the prompts, left-padded; the logits after each one's last token."""
+    def _prefill(
+        self, prompts: list[Sequence[int]], steps: int
+    ) -> tuple[OwnKeys | SharedKeys, Tensor, Tensor]:
+        """Read the prompts, left-padded → what was read, the logits after each one's last token
+        (prompts, vocabulary), and the position that comes next (prompts, 1)."""
         device = self.model.device
         width = max(len(prompt) for prompt in prompts)
         padded = [[self.pad] * (width - len(prompt)) + list(prompt) for prompt in prompts]
         ids = torch.tensor(padded, device=device)
         lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
         real = torch.arange(width, device=device) >= (width - lengths).unsqueeze(-1)
-        visible = torch.ones(len(prompts), width + steps, dtype=torch.bool, device=device)
-        visible[:, :width] = real
-        layers = self.model.config.get_text_config().num_hidden_layers
-        cache = Cache(layers=[StaticLayer(width + steps) for _ in range(layers)])
+        held = keys_for(self.model, real, steps)
         output = self.model(
             input_ids=ids,
             attention_mask=real.long(),
             position_ids=(real.cumsum(-1) - 1).clamp(min=0),
-            past_key_values=cache,
+            past_key_values=held.cache,
             use_cache=True,
             logits_to_keep=1,
         )
-        empty = torch.empty(len(prompts), 0, device=device)
-        rows = Rows(torch.arange(len(prompts), device=device), lengths[:, None], visible, empty)
-        return cache, output.logits[:, -1], rows
+        return held, output.logits[:, -1], lengths[:, None]
 
-    def _decode(self, token: Tensor, rows: Rows, cache: Cache) -> Tensor:
-        filled = cache.layers[0].filled
+    def _decode(self, token: Tensor, rows: Rows) -> Tensor:
         output = self.model(
             input_ids=token.unsqueeze(-1),
-            attention_mask=rows.visible[:, None, None, : filled + 1],
             position_ids=rows.position,
-            past_key_values=cache,
             use_cache=True,
+            **rows.held.given(),
         )
         rows.position = rows.position + 1
         return output.logits[:, -1]
 
-    def _compact(self, drawn: Drawn, rows: Rows, cache: Cache, token: Tensor) -> Tensor:
-        """Drop ended rows once enough have ended to pay for moving the cache."""
+    def _compact(self, drawn: Drawn, rows: Rows, token: Tensor) -> Tensor:
+        """Drop ended rows once enough have ended to pay for moving what they have read."""
         live = drawn.lengths[rows.index] == 0
         count = int(live.sum())
         if count and count > COMPACT_BELOW * len(token):
             return token
         keep = live.nonzero().squeeze(-1)
         rows.select(keep)
-        for layer in cache.layers:
-            layer.select(keep)
         return token[keep]
 
     def _written(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from experiments.engines.base import Sampling
-from experiments.engines.hf import HFEngine, draw
+from experiments.engines.hf import HFEngine, draw, nucleus
 from experiments.learner.scoring import Tokens, score
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
@@ -149,3 +149,25 @@ def test_an_engine_with_its_own_copy_changes_only_at_sync(tiny):
     assert [c.tokens for c in after] != [c.tokens for c in before]
     assert {c.version for c in before} == {0}
     assert {c.version for c in after} == {1}
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.2, 1.0, 8.0])  # flat: many tokens make up the nucleus
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.95, 0.999])
+def test_the_nucleus_is_that_of_all_tokens_in_order(spread, top_p):
+    logits = torch.randn(40, 700, generator=torch.Generator().manual_seed(3)) * spread
+    logps = logits.log_softmax(-1)
+    kept, order = nucleus(logps, top_p)
+    whole, places = logps.sort(-1, descending=True)
+    probs = whole.exp()
+    whole = whole.masked_fill(probs.cumsum(-1) - probs >= top_p, -torch.inf).log_softmax(-1)
+    width = kept.shape[-1]
+    assert whole[:, width:].isneginf().all()
+    torch.testing.assert_close(kept, whole[:, :width], rtol=0, atol=1e-5)
+    assert torch.equal(logps.gather(1, order), logps.gather(1, places[:, :width]))
+
+
+def test_few_tokens_are_put_into_order_where_few_make_up_the_nucleus():
+    logps = torch.arange(700.0).neg().log_softmax(-1).expand(3, 700)
+    assert nucleus(logps, 0.95)[0].shape == (3, 16)
+    flat_row = torch.zeros(1, 700).log_softmax(-1)
+    assert nucleus(torch.cat([logps, flat_row]), 0.95)[0].shape == (4, 700)
