@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from experiments.learner.packed import takes_attention
+
 SHARED = "spo_bench_shared_prompts"  # the attention's name in transformers
 PRODUCTS = 2**18  # float32 numbers that own keys and queries are multiplied to at once: 1 MiB
 
@@ -78,7 +80,6 @@ class OwnKeys:
     """Every row has keys and values of its own, its prompt's among them."""
 
     def __init__(self, layers: int, real: Tensor, steps: int) -> None:
-        """`real` (prompts, width) bool: where a prompt's tokens stand."""
         self.cache = Cache(layers=[OwnLayer(steps) for _ in range(layers)])
         self.visible = torch.cat([real, real.new_ones(len(real), steps)], 1)
 
@@ -185,13 +186,12 @@ class SharedKeys:
 
     @contextmanager
     def reading(self, model: nn.Module) -> Iterator[None]:
-        config = model.config.get_text_config()
-        before = config._attn_implementation
-        config._attn_implementation = SHARED
+        before = model.config._attn_implementation
+        model.config._attn_implementation = SHARED
         try:
             yield
         finally:
-            config._attn_implementation = before
+            model.config._attn_implementation = before
 
     def grid(self, of_rows: Tensor) -> Tensor:
         """(rows, heads, n, d) → (prompts, heads, most × n, d), 0 where a prompt has fewer rows."""
@@ -257,9 +257,10 @@ AttentionInterface.register(SHARED, attend)
 
 
 def keys_for(model: nn.Module, real: Tensor, steps: int) -> OwnKeys | SharedKeys:
-    """Shared where the model takes another attention, and memory is a processor's."""
-    config = model.config.get_text_config()
-    plain = all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or ())
-    takes = getattr(model, "_supports_attention_backend", False) and plain
-    kind = SharedKeys if takes and real.device.type == "cpu" else OwnKeys
-    return kind(config.num_hidden_layers, real, steps)
+    """Shared where the model takes another attention, and memory is a processor's.
+
+    `real` (prompts, width) bool: where a prompt's tokens stand, on the right; `steps` come after.
+    """
+    shared = real.device.type == "cpu" and takes_attention(model)
+    layers = model.config.get_text_config().num_hidden_layers
+    return (SharedKeys if shared else OwnKeys)(layers, real, steps)

@@ -9,7 +9,7 @@ and leaves it as it was the first time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
 import torch
@@ -44,13 +44,20 @@ def is_checkpointed(model: nn.Module) -> bool:
 
 
 @contextmanager
-def checkpointed(model: nn.Module) -> Iterator[None]:
-    """In this block the model's blocks keep their inputs alone."""
+def checkpointed(
+    model: nn.Module,
+    again: AbstractContextManager = nullcontext(),  # noqa: B008 it holds nothing
+) -> Iterator[None]:
+    """In this block the model's blocks keep their inputs alone.
+
+    `again` is entered, as often as need be, while the inside of one is computed again.
+    """
     blocks = _blocks(model)
     for block in blocks:
         # There is no dropout, and so no random state to keep: models are in evaluation mode.
-        again = {"use_reentrant": False, "preserve_rng_state": False}
-        block.forward = partial(checkpoint, block.forward, **again)
+        options = {"use_reentrant": False, "preserve_rng_state": False}
+        contexts = lambda: (nullcontext(), again)  # noqa: E731
+        block.forward = partial(checkpoint, block.forward, context_fn=contexts, **options)
     try:
         yield
     finally:

@@ -21,7 +21,14 @@ from experiments.learner.earlier import EarlierPolicies
 from experiments.learner.metrics import common_metrics, whole_step
 from experiments.learner.models import critic_of, own_copy, reference_of
 from experiments.learner.optimiser import Float32AdamW, groups_of, learning_rate_factor
-from experiments.learner.scoring import Critic, Tokens, response_hidden, scalar_head, score
+from experiments.learner.scoring import (
+    Critic,
+    Tokens,
+    scalar_head,
+    score,
+    token_hidden,
+    values_of,
+)
 from experiments.learner.shards import gathered, is_sharded, optimiser_part, whole, whole_tree
 from experiments.learner.sharing import by_parts, my_pieces, pieces
 from experiments.learner.weights import weights_are, weights_changed, weights_version
@@ -245,8 +252,8 @@ class Learner:
             part = tokens.rows(rows)
             if self.critic is not None:
                 return self.critic(part)
-            hidden = gathered(self.model, response_hidden, part)
-            return self.value_head(hidden.float()).squeeze(-1)
+            hidden = gathered(self.model, token_hidden, part)
+            return values_of(self.value_head, hidden, part.mask)
 
         return by_parts(values, tokens, self.config, self.ranks)
 

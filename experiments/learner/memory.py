@@ -246,7 +246,8 @@ def saved_bytes(shape: Shape, config: RunConfig, rows: int, prompts: int, time: 
     layer at a time all the rest.
 
     Per token: each norm's float32 input, its normalised form and its output; queries and what
-    attention returns; four tensors of the feed-forward block; three numbers for each norm and head.
+    attention returns, with padding and without; four tensors of the feed-forward block; three
+    numbers for each norm and head.
     Beside an adapter norms are frozen and need no normalised form; each A returns `rank` numbers.
     Per slot of a row's context: keys and values, repeated for every head. The mask, in every layer.
     """
@@ -254,7 +255,7 @@ def saved_bytes(shape: Shape, config: RunConfig, rows: int, prompts: int, time: 
     tokens = prompts * width + rows * time
     frozen = config.model.adapter == "lora"
     norm = (size if frozen else 2 * size) + 4
-    token = 2 * norm * shape.width + (2 * shape.query + 4 * shape.inner) * size
+    token = 2 * norm * shape.width + (3 * shape.query + 4 * shape.inner) * size
     token += 4 * (2 + shape.heads)
     if frozen:
         token += config.model.adapter_rank * size * len(shape.linear) / shape.layers

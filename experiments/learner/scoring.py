@@ -22,6 +22,7 @@ from experiments.learner.checkpointing import (
     prompt_cache,
     response_cache,
 )
+from experiments.learner.packed import can_pack, packed_hidden
 from experiments.learner.shards import is_sharded
 
 
@@ -86,6 +87,26 @@ def response_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
     (batch, time, width): position t has read the prompt and the response's first t tokens. Prompts
     hold at least two tokens: the last one is read together with the response.
     """
+    if can_pack(model):
+        return spread(packed_hidden(model, tokens), tokens.mask)
+    return _padded_hidden(model, tokens)
+
+
+def token_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
+    """`response_hidden` at the responses' tokens alone, (tokens, width), row after row."""
+    if can_pack(model):
+        return packed_hidden(model, tokens)
+    return _padded_hidden(model, tokens)[tokens.mask]
+
+
+def spread(found: Tensor, mask: Tensor) -> Tensor:
+    """What each true entry of the mask has, (tokens, …) → (batch, time, …), 0 at the others."""
+    blank = found.new_zeros(mask.numel(), *found.shape[1:])
+    places = mask.flatten().nonzero().squeeze(1)
+    return blank.index_copy(0, places, found).unflatten(0, mask.shape)
+
+
+def _padded_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
     if is_checkpointed(model):
         with checkpointed(model):
             return _response_hidden(model, tokens, prompt_cache(model))
@@ -134,18 +155,22 @@ def score(
 ) -> PolicyOutput:
     """Log-probs of the responses' tokens and entropies, (batch, time), 0 at padding.
 
-    With `value_head` (a shared critic) also the values of the states before each token.
+    With `value_head` (a shared critic) also the values of the states before each token, likewise.
     """
-    hidden = response_hidden(model, tokens)
+    hidden = token_hidden(model, tokens)
     head = model.get_output_embeddings()
     chosen = tokens.responses[tokens.mask]
-    logp, entropies = chosen_logp(hidden[tokens.mask], head, chosen, temperature, entropy)
-    blank = logp.new_zeros(tokens.mask.shape)
+    logp, entropies = chosen_logp(hidden, head, chosen, temperature, entropy)
     return PolicyOutput(
-        logp=blank.masked_scatter(tokens.mask, logp),
-        entropy=blank.masked_scatter(tokens.mask, entropies),
-        values=None if value_head is None else value_head(hidden.float()).squeeze(-1),
+        logp=spread(logp, tokens.mask),
+        entropy=spread(entropies, tokens.mask),
+        values=None if value_head is None else values_of(value_head, hidden, tokens.mask),
     )
+
+
+def values_of(head: nn.Module, hidden: Tensor, mask: Tensor) -> Tensor:
+    """A scalar head's values of the tokens' hidden states, (tokens, width) → (batch, time)."""
+    return spread(head(hidden.float()).squeeze(-1), mask)
 
 
 class Critic(nn.Module):
@@ -157,8 +182,8 @@ class Critic(nn.Module):
         self.head = scalar_head(model)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Values of the states before each response token, (batch, time)."""
-        return self.head(response_hidden(self.model, tokens).float()).squeeze(-1)
+        """Values of the states before each response token, (batch, time), 0 at padding."""
+        return values_of(self.head, token_hidden(self.model, tokens), tokens.mask)
 
 
 def scalar_head(model: nn.Module) -> nn.Linear:

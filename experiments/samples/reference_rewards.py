@@ -2,9 +2,9 @@
 
 They depend on the prompt, the reference's weights, the engine, the sampling settings, the judge,
 the problem's tests and the run's seed: seeds share no error. Nothing else of the run matters: the
-file is shared by all runs, a response has the same seed however many are asked for, and a run is the
-same whether it found them there or drew them itself. But for one in thousands (docs/study-q0.md):
-other rows in the batch round otherwise, which may tip a token. Rewards are kept rather than values,
+file is shared by all runs, a response has the same seed however many are asked for, and a run is
+the same whether it found them there or drew them itself. But for one in thousands
+(docs/study-q0.md): other rows in the batch round otherwise, which may tip a token. Rewards are kept rather than values,
 so that any beta can read them.
 """
 

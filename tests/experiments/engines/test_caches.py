@@ -91,14 +91,11 @@ def test_a_grid_gives_every_row_back(kept):
     torch.testing.assert_close(held.rows(grid, 2), of_rows, rtol=0, atol=0)
 
 
-def test_it_is_for_processors_and_for_full_attention(tiny):
+def test_it_is_for_processors_and_for_models_that_take_another_attention(tiny):
     real = torch.ones(2, 3, dtype=torch.bool)
     assert isinstance(keys_for(tiny, real, 4), SharedKeys)
     assert isinstance(keys_for(tiny, real.to("meta"), 4), OwnKeys)
-    tiny.config.layer_types = ["full_attention", "sliding_attention"]
-    assert isinstance(keys_for(tiny, real, 4), OwnKeys)
-    del tiny.config.layer_types
-    tiny._supports_attention_backend = False
+    tiny.config._attn_implementation = "eager"
     assert isinstance(keys_for(tiny, real, 4), OwnKeys)
 
 

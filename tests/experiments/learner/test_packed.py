@@ -1,0 +1,205 @@
+"""Passes without padding give what passes over padded rows give, and read no token of it."""
+
+import copy
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from experiments.config import ModelConfig
+from experiments.learner import models, packed, scoring
+from experiments.learner.adapters import adapted
+from experiments.learner.checkpointing import checkpoint_activations
+from experiments.learner.packed import KINDS, can_pack
+from experiments.learner.scoring import Critic, Tokens, response_hidden, scalar_head, score
+
+SIZES = {
+    "vocab_size": 48,
+    "hidden_size": 32,
+    "intermediate_size": 40,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,  # keys and values are repeated for pairs of heads
+    "pad_token_id": 0,
+    "sliding_window": None,
+}
+PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [9, 9, 31]]
+RESPONSES = [[5, 6, 1], [9], [4, 4, 4, 8, 1], [3, 1], [30, 31, 22, 7, 7, 1], [8], [2, 1]]
+RAGGED = (PROMPTS, [0, 0, 1, 2, 2, 3, 0], RESPONSES)  # a prompt's rows need not be neighbours
+BATCHES = {
+    "ragged": RAGGED,
+    "one prompt": (PROMPTS[2:3], [0] * 7, RESPONSES),
+    "shortest": ([[2, 5]], [0], [[9]]),
+    "no padding": (PROMPTS[:1], [0, 0], [[5, 6, 1], [4, 8, 1]]),
+}
+
+
+def tokens_of(batch):
+    return Tokens.pack(*batch, 0, torch.device("cpu"))
+
+
+def model_of(kind, **changes):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **SIZES | changes)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    with torch.no_grad():  # initial weights are so small that attention is nearly uniform
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    return models.load(ModelConfig())[0]
+
+
+@pytest.fixture
+def padded(monkeypatch):
+    """A function that scores over padded rows."""
+
+    def of(function, *given):
+        with monkeypatch.context() as patch:
+            patch.setattr(scoring, "can_pack", lambda _: False)
+            return function(*given)
+
+    return of
+
+
+def outcome(model, tokens):
+    """Log-probs, entropies and values, (batch, time), and the gradient of a sum of them."""
+    model.zero_grad()
+    head = scalar_head(model)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        head.weight.copy_(torch.randn(head.weight.shape, generator=generator))
+    output = score(model, tokens, 0.7, head, "graph")
+    found = [output.logp, output.entropy, output.values.masked_fill(~tokens.mask, 0.0)]
+    sum((x * torch.randn(x.shape, generator=generator)).sum() for x in found).backward()
+    trained = dict(model.named_parameters()) | dict(head.named_parameters(prefix="value_head"))
+    gradients = {n: p.grad.clone() for n, p in trained.items() if p.grad is not None}
+    return [x.detach() for x in found], gradients
+
+
+def same(one, other, value=1e-6, gradient=1e-5):
+    """To `value` and `gradient` of the largest number in each tensor."""
+    (found, gradients), (expected, wanted) = one, other
+    assert gradients.keys() == wanted.keys()
+    pairs = [*zip(found, expected, strict=True)]
+    limits = [value] * len(pairs) + [gradient] * len(wanted)
+    pairs += [(gradients[name], wanted[name]) for name in wanted]
+    for (a, b), limit in zip(pairs, limits, strict=True):
+        # 1e-6 beside it: a key's bias, of one number less at all keys, has no gradient but rounding
+        assert (a - b).abs().max() <= limit * b.abs().max() + 1e-6
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_the_bundled_model_says_the_same_with_the_same_gradients(batch, bundled, padded):
+    tokens = tokens_of(BATCHES[batch])
+    assert can_pack(bundled)
+    same(outcome(bundled, tokens), padded(outcome, bundled, tokens))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_so_does_every_kind_that_is_packed(kind, padded):
+    model, tokens = model_of(kind), tokens_of(RAGGED)
+    assert can_pack(model)
+    assert model.base_model._supports_attention_backend
+    same(outcome(model, tokens), padded(outcome, model, tokens), 2e-6, 2e-5)
+
+
+def test_an_adapted_model_does_too(padded):
+    pytest.importorskip("peft")
+    model = adapted(model_of("qwen2"), ModelConfig(adapter="lora", adapter_rank=4), 0)
+    tokens = tokens_of(RAGGED)
+    assert can_pack(model)
+    same(outcome(model, tokens), padded(outcome, model, tokens))
+
+
+def test_blocks_that_run_again_find_their_prompts_and_attention(padded):
+    model, tokens = model_of("llama"), tokens_of(RAGGED)
+    expected = padded(outcome, model, tokens)
+    checkpoint_activations(model)
+    same(outcome(model, tokens), expected)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_in_bfloat16_it_is_as_near(bundled, padded):
+    model, tokens = copy.deepcopy(bundled).bfloat16(), tokens_of(RAGGED)
+    same(outcome(model, tokens), padded(outcome, model, tokens), 0.02, 0.05)
+
+
+def test_hidden_states_and_a_critics_values_have_their_places(padded):
+    model, tokens = model_of("qwen3"), tokens_of(RAGGED)
+    critic = Critic(model)
+    torch.nn.init.normal_(critic.head.weight)
+    for found, expected in (
+        (response_hidden(model, tokens), padded(response_hidden, model, tokens)),
+        (critic(tokens), padded(critic, tokens)),
+    ):
+        torch.testing.assert_close(found[tokens.mask], expected[tokens.mask], rtol=1e-5, atol=1e-5)
+        assert (found[~tokens.mask] == 0).all()
+
+
+def test_no_padding_is_read():
+    model, tokens = model_of("llama"), tokens_of(RAGGED)
+    read = []
+    for part in (model.model.embed_tokens, model.model.layers[-1].mlp):
+        part.register_forward_hook(lambda _, __, out: read.append(out.shape[:-1].numel()))
+    score(model, tokens, 1.0)
+    before_last = sum(len(prompt) - 1 for prompt in PROMPTS)
+    assert read == [before_last, before_last, *[sum(map(len, RESPONSES))] * 2]
+
+
+def test_the_model_is_as_it_was_after_a_pass_and_after_one_that_failed():
+    model, tokens = model_of("llama"), tokens_of(RAGGED)
+    seen = []
+    hook = model.model.layers[0].register_forward_hook(
+        lambda *_: seen.append(model.config._attn_implementation)
+    )
+    score(model, tokens, 1.0)
+    assert seen == [packed.NAME] * 2
+    assert model.config._attn_implementation == "sdpa"
+    hook.remove()
+
+    def fail(*_):
+        raise MemoryError
+
+    model.model.layers[-1].register_forward_hook(fail)
+    with pytest.raises(MemoryError):
+        score(model, tokens, 1.0)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def sharded():
+    model = model_of("llama")
+    model._sharded = True
+    return model
+
+
+def eager():
+    model = model_of("llama")
+    model.set_attn_implementation("eager")
+    return model
+
+
+OTHERS = {
+    "sliding window": lambda: model_of("mistral", sliding_window=3),
+    "unknown kind": lambda: model_of("cohere"),
+    "eager": eager,
+    "sharded": sharded,
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_models_keep_to_padded_rows(case, monkeypatch):
+    monkeypatch.setattr(scoring, "packed_hidden", None)  # not to be called
+    model, tokens = OTHERS[case](), tokens_of(RAGGED)
+    assert not can_pack(model)
+    read = []
+    model.get_input_embeddings().register_forward_hook(
+        lambda _, __, out: read.append(out.shape[:-1])
+    )
+    with torch.no_grad():
+        score(model, tokens, 1.0)
+        Critic(model)(tokens)
+    assert read == [tokens.prompts[:, :-1].shape, tokens.mask.shape] * 2
