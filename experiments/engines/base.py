@@ -63,7 +63,8 @@ class Engine(ABC):
     ) -> list[list[Completion]]:
         """len(seeds[i]) responses to prompts[i], each drawn from the random stream of its seed.
 
-        `finished` is given each response once, soon after it ended, while others are written.
+        `finished` is given each response once, soon after it ended, while others are written: the
+        model is not to be used in it.
         """
 
     @abstractmethod

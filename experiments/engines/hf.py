@@ -94,16 +94,25 @@ def nucleus(logps: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
     """logps (rows, vocabulary) → the log-probs of the most probable tokens that make up `top_p`,
     renormalised, greatest first, −inf past the cut, and which tokens they are; (rows, n) each.
 
-    Few make it up mostly: so few are put into order, and more only where a row needs them.
+    Few make it up mostly: so few are put into order, and more only where a row needs them. Of
+    equal ones the lower token is first, however many are looked at.
     """
-    for size in (*CANDIDATES, logps.shape[-1]):
-        kept, order = logps.topk(min(size, logps.shape[-1]))
-        probs = kept.exp()
-        cumulative = probs.cumsum(-1)
-        if kept.shape[-1] == logps.shape[-1] or bool((cumulative[:, -1] >= top_p).all()):
-            break
-    before = cumulative - probs  # the first token always stays
-    return kept.masked_fill(before >= top_p, -torch.inf).log_softmax(-1), order
+    for size in (size for size in CANDIDATES if size < logps.shape[-1]):
+        order = logps.topk(size)[1].sort(-1).values
+        kept, by = logps.gather(-1, order).sort(dim=-1, descending=True, stable=True)
+        # What equals the last of them may stand for one that was left out.
+        sure = kept.exp().masked_fill(kept <= kept[:, -1:], 0.0).sum(-1)
+        if bool((sure >= top_p).all()):
+            return _cut(kept, top_p), order.gather(-1, by)
+    kept, order = logps.sort(dim=-1, descending=True, stable=True)
+    return _cut(kept, top_p), order
+
+
+def _cut(logps: Tensor, top_p: float) -> Tensor:
+    """Log-probs in falling order, renormalised over the first that make up `top_p`, −inf beyond."""
+    probs = logps.exp()
+    before = probs.cumsum(-1) - probs  # the first token always stays
+    return logps.masked_fill(before >= top_p, -torch.inf).log_softmax(-1)
 
 
 def uniforms(seeds: Sequence[int], steps: int) -> Tensor:

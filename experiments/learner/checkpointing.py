@@ -2,8 +2,8 @@
 backward pass (Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174).
 
 transformers' own switches the cache off, by which responses read their prompt (`scoring.py`). So
-torch's is put around each block, and the cache is such that a block that runs a second time finds
-and leaves it as it was the first time.
+torch's is put around each block, and the cache, or what packed passes keep (`packed.py`), is such
+that a block that runs a second time finds and leaves it as it was the first time.
 """
 
 from __future__ import annotations

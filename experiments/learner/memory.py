@@ -2,7 +2,7 @@
 
 What is held throughout (weights, gradients, AdamW's moments, reference, critic, the writer's copy)
 is exact. On top comes the larger of three phases that never overlap: writing responses, the forward
-and backward pass of one micro-batch, the optimiser's step. Their sizes follow `engines/hf.py`,
+and backward pass of one micro-batch, the optimiser's step. Their sizes follow `engines/caches.py`,
 `scoring.py` and `chosen_logp` at the longest prompts and responses that the task allows, for blocks
 built as Llama's and Qwen's are; other architectures get the same sum as a guess.
 """
@@ -185,7 +185,7 @@ def estimate(
     fresh = trained * size // max(1, ranks) if size < 4 else 0
     phases = {
         ACTIVATIONS: _train(shape, config, needs) + fresh,
-        WRITING: with_vllm if asleep else 0 if apart else _write(shape, config, needs),
+        WRITING: with_vllm if asleep else 0 if apart else _write(shape, config, needs, on_gpu),
         "the optimiser's step": step,
         "the writer's next weights, gathered": weights if gathers else 0,
     }
@@ -270,8 +270,12 @@ def saved_bytes(shape: Shape, config: RunConfig, rows: int, prompts: int, time: 
     return shape.layers * kept + layer
 
 
-def _write(shape: Shape, config: RunConfig, needs: Needs) -> int:
-    """The engine's cache, one layer's keys and values repeated for every head, and the draw."""
+def _write(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> int:
+    """The engine's cache, one layer's keys and values repeated for every head, and the draw.
+
+    As where every row has its prompt's keys; shared ones, on a processor, are float32 whatever the
+    model is.
+    """
     if config.engine.name == "vllm":
         return 0  # it plans them within engine.memory_share
     train, size = config.train, BYTES[config.model.dtype]
@@ -281,6 +285,6 @@ def _write(shape: Shape, config: RunConfig, needs: Needs) -> int:
         requests = max(requests, AHEAD * train.prompts * config.algo.q0_samples)
     rows = min(config.engine.batch_size, requests)
     slots = rows * (config.task.max_prompt_tokens + config.task.max_response_tokens)
-    cache = slots * 2 * shape.key * size * shape.layers
+    cache = slots * 2 * shape.key * (size if on_gpu else 4) * shape.layers
     layer = slots * 2 * shape.query * size
     return cache + layer + DRAW_BYTES * rows * shape.vocabulary

@@ -65,8 +65,13 @@ def load(config: ModelConfig) -> tuple[nn.Module, object]:
         model = transformers.AutoModelForCausalLM.from_pretrained(
             **where, dtype=DTYPES[config.dtype], attn_implementation="sdpa"
         )
-    if getattr(model.config.get_text_config(), "final_logit_softcapping", None):
+    text = model.config.get_text_config()  # the learner takes logits from the head itself
+    if getattr(text, "final_logit_softcapping", None):
         raise UserError(f"model.path={config.path}: models that cap their logits are not supported")
+    if {getattr(text, name, None) for name in ("logits_scaling", "logit_scale")} - {None, 1}:
+        raise UserError(
+            f"model.path={config.path}: models that scale their logits are not supported"
+        )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model.to(pick_device(config.device)).eval(), tokenizer

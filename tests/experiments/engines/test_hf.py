@@ -171,3 +171,14 @@ def test_few_tokens_are_put_into_order_where_few_make_up_the_nucleus():
     assert nucleus(logps, 0.95)[0].shape == (3, 16)
     flat_row = torch.zeros(1, 700).log_softmax(-1)
     assert nucleus(torch.cat([logps, flat_row]), 0.95)[0].shape == (4, 700)
+
+
+def test_what_is_drawn_among_ties_does_not_depend_on_its_neighbours():
+    generator = torch.Generator().manual_seed(0)
+    flat_row = torch.zeros(1, 5000)  # for its sake more tokens are put into order
+    for _ in range(100):
+        row = (torch.randn(1, 5000, generator=generator) * 5).bfloat16().float()  # many are equal
+        uniform = torch.rand(1, generator=generator)
+        alone = draw(row, uniform, Sampling(1, 1.0, 0.95))[0]
+        beside = draw(torch.cat([row, flat_row]), uniform.expand(2), Sampling(1, 1.0, 0.95))[0]
+        assert alone[0] == beside[0]

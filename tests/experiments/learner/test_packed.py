@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from experiments.config import ModelConfig
 from experiments.learner import models, packed, scoring
@@ -12,17 +11,8 @@ from experiments.learner.adapters import adapted
 from experiments.learner.checkpointing import checkpoint_activations
 from experiments.learner.packed import KINDS, can_pack
 from experiments.learner.scoring import Critic, Tokens, response_hidden, scalar_head, score
+from tests.experiments.kinds import model_of
 
-SIZES = {
-    "vocab_size": 48,
-    "hidden_size": 32,
-    "intermediate_size": 40,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,  # keys and values are repeated for pairs of heads
-    "pad_token_id": 0,
-    "sliding_window": None,
-}
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [9, 9, 31]]
 RESPONSES = [[5, 6, 1], [9], [4, 4, 4, 8, 1], [3, 1], [30, 31, 22, 7, 7, 1], [8], [2, 1]]
 RAGGED = (PROMPTS, [0, 0, 1, 2, 2, 3, 0], RESPONSES)  # a prompt's rows need not be neighbours
@@ -36,16 +26,6 @@ BATCHES = {
 
 def tokens_of(batch):
     return Tokens.pack(*batch, 0, torch.device("cpu"))
-
-
-def model_of(kind, **changes):
-    torch.manual_seed(0)
-    config = AutoConfig.for_model(kind, **SIZES | changes)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
-    with torch.no_grad():  # initial weights are so small that attention is nearly uniform
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    return model
 
 
 @pytest.fixture(scope="module")
