@@ -9,8 +9,7 @@ float32, and takes memory for products that a GPU's kernels never hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from experiments.learner.packed import takes_attention
+from experiments.learner.attention import Attending, takes_attention
 
 SHARED = "spo_bench_shared_prompts"  # the attention's name in transformers
 PRODUCTS = 2**18  # float32 numbers that own keys and queries are multiplied to at once: 1 MiB
@@ -184,14 +183,9 @@ class SharedKeys:
         # A mask of four dimensions is handed through; this one is not read.
         return {"past_key_values": self.cache, "attention_mask": self.one, "shared": self}
 
-    @contextmanager
-    def reading(self, model: nn.Module) -> Iterator[None]:
-        before = model.config._attn_implementation
-        model.config._attn_implementation = SHARED
-        try:
-            yield
-        finally:
-            model.config._attn_implementation = before
+    def reading(self, model: nn.Module) -> AbstractContextManager[None]:
+        """While responses are written, by a model that the learner may share."""
+        return Attending(model.config, SHARED)
 
     def grid(self, of_rows: Tensor) -> Tensor:
         """(rows, heads, n, d) → (prompts, heads, most × n, d), 0 where a prompt has fewer rows."""

@@ -1,10 +1,8 @@
 """Reading prompts and responses without their padding.
 
 Embeddings, norms, linear layers and feed-forward blocks work token by token, so they are given one
-row that holds the real tokens alone; only attention sees the block of padded rows. transformers
-lets attention be put in by name (`AttentionInterface`): the model's config names ours during a
-pass, and what it needs of the pass comes down to it as an argument of the model. At responses of 5
-to 42 tokens padding is a third of a block.
+row that holds the real tokens alone; only attention, which is ours during a pass (`attention.py`),
+sees the block of padded rows. At responses of 5 to 42 tokens padding is a third of a block.
 """
 
 from __future__ import annotations
@@ -14,23 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import AttentionInterface
 
+from experiments.learner.attention import Attending, takes_attention
 from experiments.learner.checkpointing import checkpointed, is_checkpointed
 from experiments.learner.shards import is_sharded
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
-
     from experiments.learner.scoring import Tokens
 
 NAME = "spo_bench_packed"  # no mask is registered for it: the model is to make none
-# Blocks in which attention alone mixes tokens, and comes from the interface. Nothing in a config
-# says so of others: some have convolutions, or masks of their own, beside it.
-KINDS = {"gemma", "granite", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}
-KINDS |= {"gpt2", "gpt_neox", "starcoder2"}
 
 
 def can_pack(model: nn.Module) -> bool:
@@ -39,15 +31,6 @@ def can_pack(model: nn.Module) -> bool:
     Shards keep to padded rows: what FSDP waits for in the backward pass is arranged there.
     """
     return takes_attention(model) and not is_sharded(model)
-
-
-def takes_attention(model: nn.Module) -> bool:
-    """Whether the model's tokens meet in full causal attention alone, and another can be put in."""
-    return (
-        model.config.model_type in KINDS
-        and model.config._attn_implementation == "sdpa"
-        and all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
-    )
 
 
 class Block:
@@ -110,19 +93,6 @@ def _attend(
 AttentionInterface.register(NAME, _attend)
 
 
-class _Attending:
-    """In this block only, for an engine may share the model."""
-
-    def __init__(self, config: PreTrainedConfig) -> None:
-        self.config = config
-
-    def __enter__(self) -> None:
-        self.before, self.config._attn_implementation = self.config._attn_implementation, NAME
-
-    def __exit__(self, *_: object) -> None:
-        self.config._attn_implementation = self.before
-
-
 def packed_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
     """Last hidden states at the positions that predict the responses' tokens, (tokens, width).
 
@@ -141,7 +111,7 @@ def packed_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
         (prompts, tokens.prompts[:, :-1][before_last], prompts.pack(steps.expand_as(on_left))),
         (responses, responses.pack(fed), responses.pack(positions)),
     )
-    attending = _Attending(model.config)
+    attending = Attending(model.config, NAME)
     again = checkpointed(model, attending) if is_checkpointed(model) else nullcontext()
     with attending, again:
         for block, ids, at in passes:

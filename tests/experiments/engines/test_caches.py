@@ -8,7 +8,7 @@ from experiments.engines import hf
 from experiments.engines.base import Sampling
 from experiments.engines.caches import SHARED, OwnKeys, SharedKeys, keys_for
 from experiments.engines.hf import HFEngine
-from experiments.learner.packed import KINDS
+from experiments.learner.attention import KINDS
 from tests.experiments.kinds import model_of
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [4], [9, 31, 9]]

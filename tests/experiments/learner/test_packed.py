@@ -8,8 +8,9 @@ import torch
 from experiments.config import ModelConfig
 from experiments.learner import models, packed, scoring
 from experiments.learner.adapters import adapted
+from experiments.learner.attention import KINDS
 from experiments.learner.checkpointing import checkpoint_activations
-from experiments.learner.packed import KINDS, can_pack
+from experiments.learner.packed import can_pack
 from experiments.learner.scoring import Critic, Tokens, response_hidden, scalar_head, score
 from tests.experiments.kinds import model_of
 
