@@ -1,10 +1,10 @@
 """What our sampling loop has read: keys and values of the prompts and of what was written so far.
 
 `OwnKeys` gives every response keys and values of its prompt, for any attention that transformers
-has. `SharedKeys` keeps each prompt's once, however many responses it has: a step of decoding is
-bound by the memory that it reads, and eight short responses to a prompt read it eight times
-otherwise. Their attention is ours, for processors only: it is written in plain operations, in
-float32, and takes memory for products that a GPU's kernels never hold.
+has. `SharedKeys` keeps each prompt's once, however many responses it has: otherwise eight responses
+read copies of it eight times at every step. Their attention is ours, for processors only: it is
+written in plain operations, in float32, and takes memory for products that a GPU's kernels never
+hold.
 """
 
 from __future__ import annotations
@@ -113,9 +113,7 @@ class SharedLayer(Layer):
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
-            self.prompt_keys, self.prompt_values = key_states.float(), value_states.float()
-            self.keys = self.values = None
-            self.filled, self.is_initialized = key_states.shape[2], True
+            self.lazy_initialization(key_states, value_states)
         else:
             at = self.filled - self.prompt_keys.shape[2]
             self.keys[at], self.values[at] = key_states[:, :, 0], value_states[:, :, 0]
@@ -123,7 +121,10 @@ class SharedLayer(Layer):
         return key_states, value_states
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        raise NotImplementedError("update does it")
+        """The first that come are the prompts'."""
+        self.prompt_keys, self.prompt_values = key_states.float(), value_states.float()
+        self.keys = self.values = None
+        self.filled, self.is_initialized = key_states.shape[2], True
 
     def begin(self, rows: int) -> None:
         keys, values = self.prompt_keys, self.prompt_values

@@ -251,6 +251,17 @@ def test_what_grows_with_what(tiny):
     narrow = run_config()
     narrow.engine.batch_size = 32
     assert estimate(shape, narrow, needs, on_gpu=False).phases[WRITING] * 8 == base[WRITING]
+    on_gpu, on_cpu = (
+        [
+            estimate(shape, run_config(d), needs, gpu).phases[WRITING]
+            for d in ("bfloat16", "float32")
+        ]
+        for gpu in (True, False)
+    )
+    slots = run_config().engine.batch_size * (100 + 60)
+    halves = slots * 2 * shape.key * 2 * shape.layers  # two of a float32's four bytes
+    assert on_gpu[1] == on_cpu[1]
+    assert on_cpu[0] - on_gpu[0] == halves  # shared keys are float32 on a processor
     few = run_config(prompts=2)
     few.task.test_problems, few.algo = 1, SPOConfig(q0="monte_carlo", q0_samples=4)
     drawn = SPO(few.algo, 1.0).needs  # 2 × 4 reference responses, for many batches at once

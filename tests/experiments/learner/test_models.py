@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from http.server import HTTPServer
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from experiments.config import ModelConfig
 from experiments.errors import UserError
 from experiments.learner import models
 from tests.envs.test_hub_errors import Hub
+from tests.experiments.kinds import model_of
 
 ROOT = Path(__file__).resolve().parents[3]
 NANO = ROOT / "assets" / "nano"
@@ -158,4 +160,13 @@ def test_broken_weights_are_one_line(tmp_path):
 
 def test_a_folder_without_config_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"model\.path=.*no config\.json"):
+        models.load(ModelConfig(path=str(tmp_path)))
+
+
+@pytest.mark.parametrize(("scale", "refused"), [(1.0, False), (4.0, True)])
+def test_a_model_that_scales_its_logits_is_refused(scale, refused, tmp_path):
+    _, tokenizer = models.load(ModelConfig())
+    tokenizer.save_pretrained(tmp_path)
+    model_of("granite", logits_scaling=scale).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="scale their logits") if refused else nullcontext():
         models.load(ModelConfig(path=str(tmp_path)))
