@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -14,7 +15,23 @@ from analysis.power import smallest_difference
 from analysis.sections import Section
 from analysis.stages import Stage
 
-MOST_SAID = 4  # sentences on who is above whom; the matrix has all
+MOST_SAID = 4  # statements on who is above whom; the differences have all
+MOST_NAMED = 6  # groups that are named with their means wherever they are; of more, once, in order
+FEW = 3  # of many groups that one is above
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said of one metric, "" where it is of none: short statements, the first the first."""
+
+    about: str
+    said: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """As plain text."""
+        return (
+            [f"{self.about}:", *(f"  {one}" for one in self.said)] if self.about else [*self.said]
+        )
 
 
 def headlines(section: Section) -> list[str]:
@@ -22,20 +39,21 @@ def headlines(section: Section) -> list[str]:
     return list(dict.fromkeys([f"pass@{section.ks[0]}", f"pass@{section.ks[-1]}", DISTINCT]))
 
 
-def answer(section: Section) -> list[str]:
-    """A few sentences for each headline metric; with one group, how far it came from the base."""
+def answer(section: Section) -> list[Answer]:
+    """One for each headline metric; with one group, how far it came from the base."""
     if not section.ends:
         return []
     if len(section.ends) == 1:
-        return _alone(section)
+        return [Answer("", (_alone(section),))]
     if max(one.seeds for one in section.pairs) < 2:
         one = "No two groups share two seeds: a difference between algorithms cannot be told from "
-        return [one + "the luck of one training, and no tiers are made."]
+        return [Answer("", (one + "the luck of one training, and no tiers are made.",))]
     tiers = tier_table(section.ends, section.pairs)
-    return [said for metric in headlines(section) if (said := _of_metric(section, tiers, metric))]
+    every = [_of_metric(section, tiers, metric) for metric in headlines(section)]
+    return [one for one in every if one.said]
 
 
-def _alone(section: Section) -> list[str]:
+def _alone(section: Section) -> str:
     end = section.ends[0]
     bases = [stage for stage in section.stages if stage.step == 0]
     ways = []
@@ -44,7 +62,7 @@ def _alone(section: Section) -> list[str]:
         if before == before and after == after:
             ways.append(f"{TITLES.get(metric, metric)} {before:.3f} → {after:.3f}")
     went = f" From the base to its end: {', '.join(ways)}." if ways else ""
-    return [f"Only {end.label} was trained here, so there is nothing to compare it with.{went}"]
+    return f"Only {end.label} was trained here, so there is nothing to compare it with.{went}"
 
 
 def _mean(stage: Stage, metric: str) -> float:
@@ -52,18 +70,23 @@ def _mean(stage: Stage, metric: str) -> float:
     return float("nan") if grid is None else float(spread(grid.terms()).mean)
 
 
-def _of_metric(section: Section, tiers: pd.DataFrame, metric: str) -> str:
+def _of_metric(section: Section, tiers: pd.DataFrame, metric: str) -> Answer:
     """Who is above whom, then the greatest differences, then tiers, then what was too small."""
     pairs = [one for one in section.pairs if one.metric == metric]
     order = list(tiers.loc[tiers["metric"] == metric, "label"])
+    title = TITLES.get(metric, metric)
     if len(order) < 2:
-        return ""
-    shown = {stage.label: f"{stage.label} ({_mean(stage, metric):.3f})" for stage in section.ends}
+        return Answer(title, ())
+    means = {stage.label: f"{_mean(stage, metric):.3f}" for stage in section.ends}
+    many = len(order) > MOST_NAMED
+    shown = {label: label if many else f"{label} ({means[label]})" for label in order}
     above = {a: tuple(b for b in order if _is_above(pairs, a, b)) for a in order}
-    said = [*_separated(order, above, shown), *_sizes(pairs, order, above)]
+    ranked = [f"{label} {means[label]}" for label in order]
+    said = [f"Highest: {ranked[0]}; then {', '.join(ranked[1:])}."] if many else []
+    said += [*_separated(order, above, shown), *_sizes(pairs, order, above)]
     if len(order) > 2:
         said.append(_tiers(tiers[tiers["metric"] == metric], above))
-    return f"{TITLES.get(metric, metric)}: {' '.join([*said, _seen(pairs)])}".rstrip()
+    return Answer(title, tuple(one for one in (*said, _seen(pairs)) if one))
 
 
 def _is_above(pairs: Sequence[Pair], a: str, b: str) -> bool:
@@ -74,26 +97,36 @@ def _is_above(pairs: Sequence[Pair], a: str, b: str) -> bool:
 def _separated(
     order: Sequence[str], above: Mapping[str, tuple[str, ...]], shown: Mapping[str, str]
 ) -> list[str]:
-    """A sentence for all groups that are above the same others, the best first."""
+    """A statement for all groups that are above the same others, the best first."""
     found: dict[tuple[str, ...], list[str]] = {}
     for label in order:
         if above[label]:
             found.setdefault(above[label], []).append(label)
     if not found:
-        names = listed([shown[label] for label in order])
-        return [f"the data separate no two of {names}." if len(order) > 2 else _both(order, shown)]
+        names = "these" if len(order) > MOST_NAMED else listed([shown[label] for label in order])
+        return [f"The data separate no two of {names}." if len(order) > 2 else _both(order, shown)]
     said = [
         f"{listed([shown[label] for label in who])} {'are each' if len(who) > 1 else 'is'} above "
-        f"{listed([shown[label] for label in below])}."
+        f"{_below(order, below, shown)}."
         for below, who in found.items()
     ]
     more = len(said) - MOST_SAID
-    rest = [f"{more} more such statements are in the matrix of differences."] if more > 0 else []
+    noun = "statement" if more == 1 else "statements"
+    rest = [f"{more} more such {noun} can be read from the differences."] if more > 0 else []
     return said[:MOST_SAID] + rest
 
 
+def _below(order: Sequence[str], below: tuple[str, ...], shown: Mapping[str, str]) -> str:
+    """By name; of many the first few, or where they begin if that is all."""
+    if len(order) <= MOST_NAMED:
+        return listed([shown[label] for label in below])
+    if len(below) > FEW and below == tuple(order[-len(below) :]):
+        return f"all {len(below)} from {shown[below[0]]} down"
+    return listed([shown[label] for label in below], FEW if len(below) > FEW + 1 else FEW + 1)
+
+
 def _both(order: Sequence[str], shown: Mapping[str, str]) -> str:
-    return f"the data do not separate {shown[order[0]]} from {shown[order[1]]}."
+    return f"The data do not separate {shown[order[0]]} from {shown[order[1]]}."
 
 
 def _sizes(
@@ -102,7 +135,7 @@ def _sizes(
     """The best's difference to the next, and to the best and worst that it is separated from."""
     first, below = order[0], above[order[0]]
     others = dict.fromkeys([order[1], *below[:1], *below[-1:]])
-    return [_difference(between(pairs, first, other)) for other in others]
+    return [_difference(between(pairs, first, other), len(pairs)) for other in others]
 
 
 def _tiers(ranked: pd.DataFrame, above: Mapping[str, tuple[str, ...]]) -> str:
@@ -130,23 +163,22 @@ def between(pairs: Sequence[Pair], a: str, b: str) -> Pair:
     raise KeyError((a, b))
 
 
-def _difference(one: Pair) -> str:
+def _difference(one: Pair, pairs: int) -> str:
     if one.seeds == 0:
         return f"{one.a} and {one.b} share no seed or problem and are not compared."
     found = f"{one.a} − {one.b}: {signed(one)}"
-    seeds = f"{one.seeds} seed" + ("s" if one.seeds > 1 else "")
     if one.seeds == 1:
-        return f"{found} on {seeds}, without an interval."
-    return f"{found}, {seeds}, {one.problems} problems."
+        return f"{found} on 1 seed, without an interval."
+    if one.difference.low > 0 and not one.apart:
+        found += f", not separated once corrected for {pairs} pairs"
+    return f"{found} ({one.seeds} seeds, {one.problems} problems)."
 
 
 def signed(one: Pair) -> str:
     """+0.052 [−0.020, 0.124], as far as it is known."""
     d = one.difference
-    if d.mean != d.mean:
-        return "–"
     ends = "" if d.low != d.low else f" [{d.low:+.3f}, {d.high:+.3f}]"
-    return f"{d.mean:+.3f}{ends}".replace("-", "−")
+    return "–" if d.mean != d.mean else f"{d.mean:+.3f}{ends}".replace("-", "−")
 
 
 def _seen(pairs: Sequence[Pair]) -> str:
@@ -162,23 +194,21 @@ def _seen(pairs: Sequence[Pair]) -> str:
         return "No difference, however great, would have been told from 0."
     size = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {min(high, 1):.2f}"
     return (
-        f"Pairs that were not separated may differ all the same: only a true difference of {size} "
-        "would have been told from 0 in most such comparisons."
+        f"Not separated does not mean equal: only a true difference of {size} would have been told "
+        "from 0 in most such comparisons."
     )
 
 
-def matrix(section: Section, metric: str) -> tuple[list[str], list[list[str]]]:
+def matrix(
+    section: Section, metric: str, intervals: bool = True
+) -> tuple[list[str], list[list[str]]]:
     """Heading and rows of row − column; a star where the two are separated."""
     pairs = [one for one in section.pairs if one.metric == metric]
     labels = [stage.label for stage in section.ends if metric in stage.grids]
-    rows = []
-    for a in labels:
-        cells = [a]
-        for b in labels:
-            if a == b:
-                cells.append("")
-                continue
-            one = between(pairs, a, b)
-            cells.append(signed(one) + (" *" if one.apart else ""))
-        rows.append(cells)
+
+    def cell(one: Pair) -> str:
+        mean = f"{one.difference.mean:+.2f}".replace("-", "−").replace("+nan", "–")
+        return (signed(one) if intervals else mean) + (" *" if one.apart else "")
+
+    rows = [[a, *("" if a == b else cell(between(pairs, a, b)) for b in labels)] for a in labels]
     return ["row − column", *labels], rows

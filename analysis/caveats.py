@@ -95,7 +95,8 @@ def _engines(groups: Sequence[Group]) -> Iterable[str]:
 
 
 def _others(groups: Sequence[Group]) -> Iterable[str]:
-    """Where a run learned from what no budget of its own paid for."""
+    """Where runs learned from what no budget of their own paid for."""
+    found: dict[str, list[str]] = {}
     for group in groups:
         taken = [
             f"{key}=[{','.join(given)}]"
@@ -103,10 +104,12 @@ def _others(groups: Sequence[Group]) -> Iterable[str]:
             if (given := group.settings.get(key))
         ]
         if taken:
-            yield (
-                f"{group.label}: it learned from what others wrote ({listed(taken)}); the judging "
-                "of that is in its budget, the writing, and training who wrote it, is not."
-            )
+            found.setdefault(listed(taken), []).append(group.label)
+    for taken, labels in found.items():
+        yield (
+            f"{listed(labels)} learned from what others wrote ({taken}); the judging of that is "
+            "charged, the writing, and training who wrote it, is not."
+        )
 
 
 def _mismatched(run: Run) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import aggregate, breakdown, budgets, curves, design, differences
-from analysis.answer import answer
+from analysis.answer import Answer, answer
 from analysis.cores import cores, pool
 from analysis.costs import cost_table
 from analysis.health import health
@@ -51,7 +51,7 @@ class Part:
     name: str
     place: str  # in a path and in a link
     ks: tuple[int, ...]
-    answer: list[str]
+    answer: list[Answer]
     notes: list[str]
     tables: Tables  # file name → table
     context: dict[str, Any]  # of the page's template

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
+    from analysis.answer import Answer
     from analysis.parts import Part
     from analysis.sections import Section
 
 NOTHING = "–"
-MATRIX_LABELS = 12
+MATRIX_LABELS = 30
+INTERVALS_IN_MATRIX = 8  # labels up to which a matrix has room for them
 AXIS_WORDS = {
     "generated_tokens": "generated and reference tokens",
     "judged_programs": "judged programs",
@@ -123,7 +125,9 @@ def matrices(section: Section) -> list[tuple[str, Cells]]:
     """Title and cells of the differences in each headline metric; none beyond MATRIX_LABELS."""
     if not 2 <= len(section.ends) <= MATRIX_LABELS:
         return []
-    return [(TITLES.get(metric, metric), matrix(section, metric)) for metric in headlines(section)]
+    room = len(section.ends) <= INTERVALS_IN_MATRIX
+    shown = headlines(section)
+    return [(TITLES.get(metric, metric), matrix(section, metric, room)) for metric in shown]
 
 
 def power_cells(table: pd.DataFrame, shown: Sequence[str]) -> Cells:
@@ -233,7 +237,7 @@ def markdown(parts: Sequence[Part], skipped: Sequence[str]) -> str:
         if len(parts) > 1:
             written.append(f"## {part.name}")
         if said := part.answer:
-            written.append("\n".join(f"- {sentence}" for sentence in said))
+            written.append("\n".join(line for one in said for line in _items(one)))
         if len(results):
             written += [
                 f"{evaluated(results)} Means over seeds, 95 % intervals in brackets.",
@@ -247,6 +251,13 @@ def markdown(parts: Sequence[Part], skipped: Sequence[str]) -> str:
             notes = "\n".join(f"- {sentence}" for sentence in part.notes)
             written += ["To bear in mind:", notes]
     return readable("\n\n".join(written)) + "\n"
+
+
+def _items(said: Answer) -> list[str]:
+    """As a list in Markdown, what is said of a metric within its item."""
+    if not said.about:
+        return [f"- {one}" for one in said.said]
+    return [f"- **{said.about}**", *(f"  - {one}" for one in said.said)]
 
 
 def terminal_table(results: pd.DataFrame, ks: Sequence[int]) -> Table:

@@ -112,8 +112,8 @@ def report(parts: Sequence[Part], skipped: Sequence[str], out: Path) -> None:
     for part in parts:
         if len(parts) > 1:
             console.rule(part.name, align="left", style="dim")
-        for sentence in part.answer:
-            console.print(readable(sentence), markup=False)
+        for line in (line for one in part.answer for line in one.lines()):
+            console.print(readable(line), markup=False)
         if len(part.results):
             console.print(terminal_table(part.results, part.ks))
         for sentence in part.notes:

@@ -97,10 +97,16 @@ def _bases(groups: Sequence[Group]) -> list[Unscored]:
         settings = base_settings(run)
         key = spelling({name: spelling(value) for name, value in settings.items()})
         found.setdefault(key, (settings, {}))[1][run.seed] = run
-    labels = distinguish("base", [settings for settings, _ in found.values()])
+    labels = distinguish("base", _without_paths([settings for settings, _ in found.values()]))
     members = [tuple(runs.values()) for _, runs in found.values()]
     rows = [(label, 0, runs) for label, runs in zip(labels, members, strict=True)]
     return sorted(rows, key=lambda row: natural(row[0]))
+
+
+def _without_paths(settings: Sequence[Settings]) -> Sequence[Settings]:
+    """Without the folder that a model lies in, where the rest already tells all apart."""
+    rest = [{key: value for key, value in one.items() if key != "model.path"} for one in settings]
+    return rest if len({spelling(one) for one in rest}) == len(rest) else settings
 
 
 def base_settings(run: Run) -> Settings:

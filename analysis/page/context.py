@@ -8,16 +8,16 @@ from typing import Any
 import pandas as pd
 
 from analysis import render
-from analysis.answer import headlines
+from analysis.answer import Answer, headlines
 from analysis.facts import facts, settings_that_differ
-from analysis.metrics import DISTINCT, TITLES
+from analysis.metrics import DISTINCT
 from analysis.page import figures, samples
 from analysis.sections import Section
 
 
 def section_context(
     section: Section,
-    said: Sequence[str],
+    said: Sequence[Answer],
     tables: Mapping[str, pd.DataFrame],
     place: str,
     share: float,
@@ -30,10 +30,11 @@ def section_context(
         "place": place,
         "groups": len(section.groups),
         "notes": section.notes,
-        "answer": [_titled(sentence, section) for sentence in said],
+        "answer": said,
         "least": section.ks[0],
         "most": section.ks[-1],
         "matrices": [],
+        "short": len(section.ends) > render.INTERVALS_IN_MATRIX,
         "facts": facts(section.runs),
         "settings": settings_that_differ(section.groups),
         "runs": tables["runs.csv"].to_dict("records"),
@@ -63,15 +64,6 @@ def section_context(
             "kept": kept,
         }
     )
-
-
-def _titled(sentence: str, section: Section) -> tuple[str, str]:
-    """The metric that a sentence is about, "" where it is about none, and the rest."""
-    for metric in headlines(section):
-        title = f"{TITLES.get(metric, metric)}: "
-        if sentence.startswith(title):
-            return title.removesuffix(": "), sentence.removeprefix(title)
-    return "", sentence
 
 
 def _figures(section: Section, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:

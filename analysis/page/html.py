@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 from analysis import health, render
 from analysis.page.svg import swatch
@@ -33,11 +34,13 @@ def page(context: Mapping[str, Any]) -> str:
     )
     helpers = (render.number, render.count, render.minutes, render.interval, render.missing)
     environment.globals |= {helper.__name__: helper for helper in helpers}
+    environment.filters["breakable"] = _breakable
     parts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
     script = '"use strict";\n' + "\n".join(parts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.globals |= {
         "plural": render.plural,
+        "most_in_matrix": render.MATRIX_LABELS,
         "swatch": swatch,
         "checks": health.CHECKS,
         "script": script,
@@ -51,3 +54,8 @@ def page(context: Mapping[str, Any]) -> str:
 def _shown(text: str) -> str:
     """Readable, and no line ends between a number and its per cent."""
     return readable(text).replace("95 %", "95\u00a0%")
+
+
+def _breakable(text: str) -> Markup:
+    """Names of groups may be broken after an underscore, where a column is narrow."""
+    return Markup(str(escape(_shown(text))).replace("_", "_<wbr>"))

@@ -1,3 +1,4 @@
+import itertools
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -6,6 +7,7 @@ import pytest
 
 from analysis.answer import answer, matrix
 from analysis.design import design_table
+from analysis.intervals import spread
 from analysis.runs import load_run
 from analysis.sections import section as section_of
 
@@ -24,12 +26,52 @@ def section(tmp_path, make_run):
 
 
 def test_the_answer_names_who_is_first_and_by_how_much(section):
-    said = answer(section)[0]
+    first = answer(section)[0]
     best = section.pairs[0].turned()  # spo - ppo
-    assert re.match(r"pass@1: spo \(0\.\d+\) is above ppo \(0\.\d+\)\. spo − ppo: ", said)
-    assert "tier" not in said  # of two groups it would say the same again
-    assert f"spo − ppo: +{best.difference.mean:.3f} [+" in said
-    assert "3 seeds, 30 problems" in said
+    assert first.about == "pass@1"
+    who, how_much = first.said  # of two groups tiers would say the same again
+    assert re.fullmatch(r"spo \(0\.\d+\) is above ppo \(0\.\d+\)\.", who)
+    assert how_much.startswith(f"spo − ppo: +{best.difference.mean:.3f} [+")
+    assert how_much.endswith("] (3 seeds, 30 problems).")
+    assert first.lines() == ["pass@1:", f"  {who}", f"  {how_much}"]
+
+
+def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(section):
+    """Eight groups a..h, each 0.1 below the one before, told apart from the third after it on."""
+    names, grid = "abcdefgh", _grid(section)
+    ends = [
+        SimpleNamespace(
+            label=name, grids={"pass@1": replace(grid, values=grid.values - 0.05 * place)}
+        )
+        for place, name in enumerate(names)
+    ]
+    one = section.pairs[0].turned()
+    pairs = [
+        replace(one, a=a, b=b, adjusted=0.01 if names.index(b) - names.index(a) > 2 else 0.4)
+        for a, b in itertools.combinations(names, 2)
+    ]
+    (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=pairs, ks=(1,)))
+    mean = float(spread(grid.terms()).mean)
+    means = [f"{name} {mean - 0.05 * place:.3f}" for place, name in enumerate(names)]
+    assert said.said[0] == f"Highest: {means[0]}; then {', '.join(means[1:])}."
+    assert said.said[1:5] == (
+        "a is above all 5 from d down.",
+        "b is above all 4 from e down.",
+        "c is above f, g and h.",
+        "d is above g and h.",
+    )
+    assert said.said[5] == "1 more such statement can be read from the differences."
+    # a - b has an interval without 0 here, and is still not told apart among so many.
+    assert "], not separated once corrected for 28 pairs (3 seeds" in said.said[6]
+    gap = [
+        replace(pair, adjusted=0.4) if (pair.a, pair.b) == ("a", "f") else pair for pair in pairs
+    ]
+    (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=gap, ks=(1,)))
+    assert said.said[1] == "a is above d, e, g and h."
+
+
+def _grid(section):
+    return next(stage for stage in section.ends if stage.label == "spo").grids["pass@1"]
 
 
 def test_the_matrix_is_row_minus_column_with_a_star_where_separated(section):
@@ -38,7 +80,9 @@ def test_the_matrix_is_row_minus_column_with_a_star_where_separated(section):
     assert rows[0][1] == rows[1][2] == ""
     assert rows[0][2].startswith("−0.")
     assert rows[1][1].startswith("+0.")
-    assert all(cell.endswith(" *") for cell in (rows[0][2], rows[1][1]))
+    assert all(cell.endswith("] *") for cell in (rows[0][2], rows[1][1]))
+    _, brief = matrix(section, "pass@1", intervals=False)
+    assert re.fullmatch(r"\+0\.\d\d \*", brief[1][1]) and brief[0][1] == ""
 
 
 def test_what_the_design_could_see_has_parts_that_add_up(section):
@@ -52,7 +96,7 @@ def test_what_the_design_could_see_has_parts_that_add_up(section):
 def test_separated_pairs_are_said_before_a_tier_that_holds_both(section):
     """As three seeds leave it: the ends are far apart, and each is near a third in the middle."""
     pairs = {("a", "b"): 0.4, ("a", "c"): 0.01, ("b", "c"): 0.4}
-    grid = next(stage for stage in section.ends if stage.label == "spo").grids["pass@1"]
+    grid = _grid(section)
     ends = [
         SimpleNamespace(label=label, grids={"pass@1": replace(grid, values=grid.values - less)})
         for label, less in (("a", 0.0), ("b", 0.1), ("c", 0.2))
@@ -60,33 +104,35 @@ def test_separated_pairs_are_said_before_a_tier_that_holds_both(section):
     one = section.pairs[0].turned()
     chain = [replace(one, a=a, b=b, adjusted=p) for (a, b), p in pairs.items()]
     made = SimpleNamespace(ends=ends, stages=ends, pairs=chain, ks=(1,))
-    (said,) = answer(made)
+    (found,) = answer(made)
+    said = " ".join(found.said)
     assert said.index("is above c (") < said.index("One tier holds all")
-    assert "the data do not separate" not in said and "separate no two" not in said
+    assert "The data do not separate" not in said and "separate no two" not in said
     assert "links even the ends that are" in said
     none = [replace(pair, adjusted=1.0) for pair in chain]
-    (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=none, ks=(1,)))
-    assert "the data separate no two of a (" in said and said.count("One tier holds all.") == 1
+    (found,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=none, ks=(1,)))
+    assert found.said[0].startswith("The data separate no two of a (")
+    assert found.said.count("One tier holds all.") == 1
     two = SimpleNamespace(ends=ends[:2], stages=ends[:2], pairs=none[:1], ks=(1,))
-    assert "the data do not separate a (" in answer(two)[0]
+    assert answer(two)[0].said[0].startswith("The data do not separate a (")
 
 
 def test_one_group_says_how_far_it_came(section):
     alone = replace(section, stages=[s for s in section.stages if s.label in ("base", "spo")])
-    (said,) = answer(alone)
+    (said,) = answer(alone)[0].lines()
     assert said.startswith("Only spo was trained here")
     assert re.search(r"pass@1 0\.\d+ → 0\.\d+, pass@10 ", said)
 
 
 def test_one_group_without_a_base_says_so_much(section):
     alone = replace(section, stages=[s for s in section.stages if s.label == "spo"])
-    (said,) = answer(alone)
+    (said,) = answer(alone)[0].lines()
     assert said == "Only spo was trained here, so there is nothing to compare it with."
 
 
 def test_one_seed_is_no_answer(tmp_path, make_run):
     paths = [make_run(tmp_path, algo, 0, **SMALL) for algo in ("spo", "ppo")]
     section = section_of("mini", [load_run(path) for path in paths])
-    (said,) = answer(section)
+    (said,) = answer(section)[0].lines()
     assert "luck of one training" in said
     assert not len(design_table(section.ends, section.pairs, 0.05))

@@ -32,7 +32,7 @@ class Page(html.parser.HTMLParser):
             self.links.add(named["href"])
         if "id" in named:
             self.places.add(f"#{named['id']}")
-        if tag not in ("meta", "img", "br"):
+        if tag not in ("meta", "img", "br", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):

@@ -189,3 +189,30 @@ def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_names_of_many_groups_stand_upright_over_their_columns(page, tmp_path, make_run):
+    for place in range(9):
+        for seed in (0, 1):
+            make_run(tmp_path / "outputs", f"algorithm_number_{place}", seed, problems=6, samples=5)
+    assert main([f"runs={tmp_path}/outputs", f"out={tmp_path}/report"]) == 0
+    other = page.context.browser.new_page(viewport={"width": 1280, "height": 900})
+    try:
+        other.goto((tmp_path / "report" / "report.html").as_uri())
+        other.wait_for_selector("main > section[data-ready]", state="attached")
+        for table in other.locator("table.slim").all():
+            if not table.is_visible():  # another metric's, until it is chosen
+                continue
+            names = table.locator("thead th").filter(has_text="algorithm_number")
+            sizes = [one.bounding_box() for one in names.all()]
+            assert len(sizes) >= 9
+            assert all(box["width"] < 70 < box["height"] for box in sizes)
+        # The differences have no room for intervals, and say where they are.
+        assert other.locator("table.slim").count() == 4
+        assert "intervals are in differences.csv" in other.locator("main").inner_text()
+        heat = other.locator(".matrix-box table")
+        heat.get_by_role("button", name="algorithm_number_4").click()
+        sorted_by = heat.locator("thead th[aria-sort=descending]")
+        assert sorted_by.inner_text().strip() == "algorithm_number_4"
+    finally:
+        other.close()
