@@ -167,7 +167,9 @@ def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> O
     from experiments.runtimes.launch import train
     from experiments.trainer import Outcome
 
-    gc.enable()
+    if not gc.isenabled():  # the imports are done; each generation would look through them once
+        gc.freeze()
+        gc.enable()
     try:
         return train(config, folder, label)
     except Exception as error:

@@ -1,5 +1,6 @@
 """The command line: help, checks before anything heavy, and one line for every mistake."""
 
+import gc
 import json
 import os
 import shutil
@@ -265,6 +266,24 @@ run.main()
     )
     assert done.returncode == 130
     assert done.stderr == ""
+
+
+def test_what_imports_left_is_not_collected_and_what_runs_leave_is(monkeypatch):
+    """The first run of a process sets the imports aside, a later one not what a run has left."""
+    found = []
+    monkeypatch.setattr(
+        "experiments.runtimes.launch.train",
+        lambda *_: found.append((gc.isenabled(), gc.get_freeze_count())),
+    )
+    gc.disable()
+    try:
+        run.run_one(None)
+        run.run_one(None)
+    finally:
+        gc.enable()
+        gc.unfreeze()
+    (enabled, frozen), again = found
+    assert enabled and frozen > 10_000 and again == (True, frozen)
 
 
 def test_a_full_disk_is_one_line(tmp_path):
