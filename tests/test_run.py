@@ -283,7 +283,7 @@ def test_what_imports_left_is_not_collected_and_what_runs_leave_is(monkeypatch):
         gc.enable()
         gc.unfreeze()
     (enabled, frozen), again = found
-    assert enabled and frozen > 10_000 and again == (True, frozen)
+    assert enabled and frozen > 10_000 and again[0] and again[1] <= frozen
 
 
 def test_a_full_disk_is_one_line(tmp_path):
