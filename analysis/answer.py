@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +16,14 @@ from analysis.power import smallest_difference
 from analysis.sections import Section
 from analysis.stages import Stage
 
-MOST_SAID = 4  # statements on who is above whom; the differences have all
+MOST_SAID = 4  # statements on who is above whom; power.csv has all
 MOST_NAMED = 6  # groups that are named with their means wherever they are; of more, once, in order
+MOST_RANKED = 15  # groups that are named behind the first; the table of results has all
 FEW = 3  # of many groups that one is above
+ONE_TRAINING = (
+    "No two groups share two seeds: a difference between algorithms cannot be told from the luck "
+    "of one training, and no tiers are made."
+)
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,7 @@ def answer(section: Section) -> list[Answer]:
     if len(section.ends) == 1:
         return [Answer("", (_alone(section),))]
     if max(one.seeds for one in section.pairs) < 2:
-        one = "No two groups share two seeds: a difference between algorithms cannot be told from "
-        return [Answer("", (one + "the luck of one training, and no tiers are made.",))]
+        return [Answer("", (ONE_TRAINING,))]
     tiers = tier_table(section.ends, section.pairs)
     every = [_of_metric(section, tiers, metric) for metric in headlines(section)]
     return [one for one in every if one.said]
@@ -77,12 +82,15 @@ def _of_metric(section: Section, tiers: pd.DataFrame, metric: str) -> Answer:
     title = TITLES.get(metric, metric)
     if len(order) < 2:
         return Answer(title, ())
+    if max(one.seeds for one in pairs) < 2:
+        return Answer(title, (ONE_TRAINING,))
     means = {stage.label: f"{_mean(stage, metric):.3f}" for stage in section.ends}
     many = len(order) > MOST_NAMED
-    shown = {label: label if many else f"{label} ({means[label]})" for label in order}
+    named = {label: f"{label} ({means[label]})" for label in order}
+    shown = {label: label for label in order} if many else named
     above = {a: tuple(b for b in order if _is_above(pairs, a, b)) for a in order}
-    ranked = [f"{label} {means[label]}" for label in order]
-    said = [f"Highest: {ranked[0]}; then {', '.join(ranked[1:])}."] if many else []
+    ranked = listed([named[label] for label in order[1:]], MOST_RANKED)
+    said = [f"Highest mean: {named[order[0]]}; then {ranked}."] if many else []
     said += [*_separated(order, above, shown), *_sizes(pairs, order, above)]
     if len(order) > 2:
         said.append(_tiers(tiers[tiers["metric"] == metric], above))
@@ -111,8 +119,11 @@ def _separated(
         for below, who in found.items()
     ]
     more = len(said) - MOST_SAID
-    noun = "statement" if more == 1 else "statements"
-    rest = [f"{more} more such {noun} can be read from the differences."] if more > 0 else []
+    rest = (
+        [f"{more} more such; power.csv says of every pair whether it is separated."]
+        if more > 0
+        else []
+    )
     return said[:MOST_SAID] + rest
 
 
@@ -121,7 +132,7 @@ def _below(order: Sequence[str], below: tuple[str, ...], shown: Mapping[str, str
     if len(order) <= MOST_NAMED:
         return listed([shown[label] for label in below])
     if len(below) > FEW and below == tuple(order[-len(below) :]):
-        return f"all {len(below)} from {shown[below[0]]} down"
+        return f"all {len(below)} from {shown[below[0]]} on in this order"
     return listed([shown[label] for label in below], FEW if len(below) > FEW + 1 else FEW + 1)
 
 
@@ -149,7 +160,7 @@ def _tiers(ranked: pd.DataFrame, above: Mapping[str, tuple[str, ...]]) -> str:
         else "One tier holds all"
     )
     if any(other in above[label] for label in first for other in first):
-        told += ": neighbours in this order are not separated, which links even the ends that are"
+        told += ": nowhere in this order are all before separated from all behind"
     return told + "."
 
 
@@ -169,9 +180,11 @@ def _difference(one: Pair, pairs: int) -> str:
     found = f"{one.a} − {one.b}: {signed(one)}"
     if one.seeds == 1:
         return f"{found} on 1 seed, without an interval."
-    if one.difference.low > 0 and not one.apart:
-        found += f", not separated once corrected for {pairs} pairs"
-    return f"{found} ({one.seeds} seeds, {one.problems} problems)."
+    d = one.difference
+    if (d.low > 0 or d.high < 0) and not one.apart:
+        family = f" (Holm, {pairs} pairs)" if pairs > 1 else ""
+        found += f", not separated by the stricter test{family}"
+    return f"{found}; {one.seeds} seeds, {one.problems} problem{'s' * (one.problems != 1)}."
 
 
 def signed(one: Pair) -> str:
@@ -184,19 +197,22 @@ def signed(one: Pair) -> str:
 def _seen(pairs: Sequence[Pair]) -> str:
     """What the design could tell, where some pair was not told apart."""
     blind = [one for one in pairs if not one.apart and one.seeds > 1]
-    if not blind:
+    every = [float(smallest_difference(one.spread)) for one in blind]
+    known = [one for one in every if math.isfinite(one)]
+    if not known or max(known) == 0:
         return ""
-    smallest = [float(smallest_difference(one.spread)) for one in blind]
-    low, high = min(smallest), max(smallest)
-    if high == 0:
-        return ""
+    low, high = min(known), max(known)
     if low >= 1:
         return "No difference, however great, would have been told from 0."
-    size = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {min(high, 1):.2f}"
+    ends = [_size(low), *([_size(min(high, 1))] if high - low >= 0.005 else [])]
     return (
-        f"Not separated does not mean equal: only a true difference of {size} would have been told "
-        "from 0 in most such comparisons."
+        f"Not separated does not mean equal: only a true difference of {' to '.join(ends)} would "
+        "have been told from 0 in most such comparisons."
     )
+
+
+def _size(difference: float) -> str:
+    return f"{difference:.2f}" if difference >= 0.01 else f"{difference:.3f}"
 
 
 def matrix(
@@ -207,8 +223,14 @@ def matrix(
     labels = [stage.label for stage in section.ends if metric in stage.grids]
 
     def cell(one: Pair) -> str:
-        mean = f"{one.difference.mean:+.2f}".replace("-", "−").replace("+nan", "–")
-        return (signed(one) if intervals else mean) + (" *" if one.apart else "")
+        shown = signed(one) if intervals else _short(one.difference.mean)
+        return shown + (" *" if one.apart else "")
 
     rows = [[a, *("" if a == b else cell(between(pairs, a, b)) for b in labels)] for a in labels]
     return ["row − column", *labels], rows
+
+
+def _short(difference: float) -> str:
+    if difference != difference:
+        return "–"
+    return "0.00" if abs(difference) < 0.005 else f"{difference:+.2f}".replace("-", "−")

@@ -19,6 +19,7 @@ WISH = 0.05  # the difference for which the report says what would be needed
 def design_table(groups: Sequence[Stage], found: Sequence[Pair], wish: float) -> pd.DataFrame:
     """power.csv: a row for each pair and metric with an interval.
 
+    `separated`: whether the two are, by p-values corrected for all pairs of the metric (Holm);
     `smallest_difference`: what would have been told from 0 in 80 of 100 such comparisons;
     `of_seeds` … `of_sampling`: shares of the difference's variance, NaN where not known;
     `seeds_needed` … to see a difference of `wish`, the rest as it is, infinite where none will do.
@@ -32,6 +33,7 @@ def design_table(groups: Sequence[Stage], found: Sequence[Pair], wish: float) ->
     spreads, noises = Spread.of([one.spread for one in found]), Noise.of(parts)
     samples = np.array([min(*a.sizes, *b.sizes) for a, b in ends])
     columns = {name: [getattr(one, name) for one in found] for name in ("a", "b", "metric")}
+    columns["separated"] = [one.apart for one in found]
     columns["smallest_difference"] = smallest_difference(spreads)
     columns |= {f"of_{name}": share for name, share in noises.shares().items()}
     columns["wish"] = wish

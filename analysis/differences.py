@@ -138,6 +138,11 @@ def tier_table(groups: Sequence[Scored], found: Sequence[Pair]) -> pd.DataFrame:
             for group in groups
             if metric in group.grids
         }
-        of_metric = {(one.a, one.b): one.adjusted for one in found if one.metric == metric}
+        greater_first = (
+            one if one.difference.mean > 0 else one.turned()
+            for one in found
+            if one.metric == metric
+        )
+        of_metric = {(one.a, one.b): one.adjusted for one in greater_first}
         rows += [(label, metric, tier) for label, tier in tiers(means, of_metric).items()]
     return pd.DataFrame(rows, columns=["label", "metric", "tier"])

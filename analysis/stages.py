@@ -104,9 +104,14 @@ def _bases(groups: Sequence[Group]) -> list[Unscored]:
 
 
 def _without_paths(settings: Sequence[Settings]) -> Sequence[Settings]:
-    """Without the folder that a model lies in, where the rest already tells all apart."""
-    rest = [{key: value for key, value in one.items() if key != "model.path"} for one in settings]
-    return rest if len({spelling(one) for one in rest}) == len(rest) else settings
+    """Without the folder that a model lies in, where the rest of `model` tells all apart."""
+    spelt = [{key: spelling(value) for key, value in one.items()} for one in settings]
+    named = [[(k, v) for k, v in one.items() if k.startswith("model.")] for one in spelt]
+    whole = {spelling(of) for of in named}
+    bare = {spelling([one for one in of if one[0] != "model.path"]) for of in named}
+    if len(bare) < len(whole):
+        return settings
+    return [{key: value for key, value in one.items() if key != "model.path"} for one in settings]
 
 
 def base_settings(run: Run) -> Settings:

@@ -25,21 +25,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def tiers(means: Mapping[str, float], p_values: Mapping[tuple[str, str], float]) -> dict[str, int]:
     """label → tier, 1 that of the greatest mean; labels without a mean have none.
 
-    `p_values` (a, b), in either order, are adjusted. A tier ends where every group above lies
-    apart from every group below: of A, B and C with only A and C apart, all share one tier, since
-    neither neighbour of B can be told from it.
+    `p_values` are adjusted, of pairs (a, b) of which a has the greater value where the two are
+    compared: which is not always the greater mean, where a mean is over problems of its own. A
+    tier ends where every group above lies apart from, and above, every group below: of A, B and C
+    with only A and C apart, all share one tier, since neither neighbour of B can be told from it.
     """
     order = sorted((x for x in means if means[x] == means[x]), key=lambda x: -means[x])
     found: dict[str, int] = {}
     tier = 1
     for place, label in enumerate(order):
         above, below = order[:place], order[place:]
-        if above and all(_apart(p_values, a, b) for a in above for b in below):
+        if above and all(_above(p_values, a, b) for a in above for b in below):
             tier += 1
         found[label] = tier
     return found
 
 
-def _apart(p_values: Mapping[tuple[str, str], float], a: str, b: str) -> bool:
-    p = p_values.get((a, b), p_values.get((b, a), float("nan")))
-    return p < SIGNIFICANCE
+def _above(p_values: Mapping[tuple[str, str], float], a: str, b: str) -> bool:
+    return p_values.get((a, b), float("nan")) < SIGNIFICANCE

@@ -42,8 +42,9 @@ def spending(
         [arm, *(count(costs.loc[told].get(key)) for key in COSTS)] for arm, told in known.items()
     ]
     parts = [
-        "### What it cost\n\nMeans over seeds. Seconds leave evaluations out, and hang on what "
-        "else the machine did.\n\n" + table(["arm", *COSTS.values()], rows)
+        "### What it cost\n\nMeans over seeds, of memory the most of any seed. Seconds leave "
+        "evaluations out, and hang on what else the machine did.\n\n"
+        + table(["arm", *COSTS.values()], rows)
     ]
     parts.append(
         "### At equal budget\n\nBy interpolation between evaluations, which `eval.every` says how "

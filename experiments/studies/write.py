@@ -132,9 +132,9 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
         f"## Question\n\n{study.question.strip()}",
         "## Setting\n\n" + "\n".join(_setting(study, results, finished)),
         *_chosen(study, results, arms),
-        "## Result\n\nMeans over seeds, 95 % intervals over seeds and problems; neighbours in a "
-        "tier are not told apart, corrected for the number of comparisons (Holm), which may link "
-        "ends that are.\n\n"
+        "## Result\n\nMeans over seeds, 95 % intervals over seeds and problems; a tier ends "
+        "only where all arms above it are told apart from all below, corrected for the number of "
+        "comparisons (Holm).\n\n"
         f"![{', '.join(METRICS)} of each arm, with its interval]({figure})\n\n"
         + table(*_result_rows(arms, results)),
     ]

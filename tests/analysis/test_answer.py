@@ -32,7 +32,7 @@ def test_the_answer_names_who_is_first_and_by_how_much(section):
     who, how_much = first.said  # of two groups tiers would say the same again
     assert re.fullmatch(r"spo \(0\.\d+\) is above ppo \(0\.\d+\)\.", who)
     assert how_much.startswith(f"spo − ppo: +{best.difference.mean:.3f} [+")
-    assert how_much.endswith("] (3 seeds, 30 problems).")
+    assert how_much.endswith("]; 3 seeds, 30 problems.")
     assert first.lines() == ["pass@1:", f"  {who}", f"  {how_much}"]
 
 
@@ -52,17 +52,18 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(sec
     ]
     (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=pairs, ks=(1,)))
     mean = float(spread(grid.terms()).mean)
-    means = [f"{name} {mean - 0.05 * place:.3f}" for place, name in enumerate(names)]
-    assert said.said[0] == f"Highest: {means[0]}; then {', '.join(means[1:])}."
+    means = [f"{name} ({mean - 0.05 * place:.3f})" for place, name in enumerate(names)]
+    rest = f"{', '.join(means[1:-1])} and {means[-1]}"
+    assert said.said[0] == f"Highest mean: {means[0]}; then {rest}."
     assert said.said[1:5] == (
-        "a is above all 5 from d down.",
-        "b is above all 4 from e down.",
+        "a is above all 5 from d on in this order.",
+        "b is above all 4 from e on in this order.",
         "c is above f, g and h.",
         "d is above g and h.",
     )
-    assert said.said[5] == "1 more such statement can be read from the differences."
-    # a - b has an interval without 0 here, and is still not told apart among so many.
-    assert "], not separated once corrected for 28 pairs (3 seeds" in said.said[6]
+    assert said.said[5] == "1 more such; power.csv says of every pair whether it is separated."
+    # a - b has an interval without 0 here, and is still not told apart.
+    assert "], not separated by the stricter test (Holm, 28 pairs); 3 seeds" in said.said[6]
     gap = [
         replace(pair, adjusted=0.4) if (pair.a, pair.b) == ("a", "f") else pair for pair in pairs
     ]
@@ -90,6 +91,7 @@ def test_what_the_design_could_see_has_parts_that_add_up(section):
     parts = [f"of_{part}" for part in ("seeds", "problems", "interaction", "sampling")]
     assert table.loc["pass@1", parts].sum() == pytest.approx(1)
     assert table.loc["pass@1", "smallest_difference"] > 0.05
+    assert bool(table.loc["pass@1", "separated"]) == section.pairs[0].apart
     assert table.loc["pass@1", "samples_needed"] > 10
 
 
@@ -108,13 +110,42 @@ def test_separated_pairs_are_said_before_a_tier_that_holds_both(section):
     said = " ".join(found.said)
     assert said.index("is above c (") < said.index("One tier holds all")
     assert "The data do not separate" not in said and "separate no two" not in said
-    assert "links even the ends that are" in said
+    assert "nowhere in this order are all before separated from all behind" in said
     none = [replace(pair, adjusted=1.0) for pair in chain]
     (found,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=none, ks=(1,)))
     assert found.said[0].startswith("The data separate no two of a (")
     assert found.said.count("One tier holds all.") == 1
     two = SimpleNamespace(ends=ends[:2], stages=ends[:2], pairs=none[:1], ks=(1,))
     assert answer(two)[0].said[0].startswith("The data do not separate a (")
+
+
+def test_an_interval_and_a_test_that_disagree_are_said_whichever_way_the_difference_points(section):
+    one = replace(section.pairs[0].turned(), adjusted=0.051)  # spo - ppo
+    assert one.difference.low > 0
+    kept = [stage for stage in section.ends if "pass@1" in stage.grids]
+    ends = [SimpleNamespace(label=s.label, grids={"pass@1": s.grids["pass@1"]}) for s in kept]
+    (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=[one], ks=(1,)))
+    assert "], not separated by the stricter test; 3 seeds" in said.said[1]
+    against = replace(one, a="ppo", b="spo")
+    (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=[against], ks=(1,)))
+    assert said.said[1].startswith("spo − ppo: −") and "by the stricter test" in said.said[1]
+
+
+def test_what_cannot_be_told_of_one_metric_is_said_of_that_one(section):
+    """Of distinct programs there may be less: no two groups with two seeds, or one problem."""
+    pairs = [
+        replace(pair, seeds=1, adjusted=float("nan")) if pair.metric == "pass@10" else pair
+        for pair in section.pairs
+    ]
+    by_metric = {one.about: one.said for one in answer(replace_pairs(section, pairs))}
+    assert len(by_metric["pass@10"]) == 1 and "luck of one training" in by_metric["pass@10"][0]
+    assert "is above" in by_metric["pass@1"][0]
+
+
+def replace_pairs(section, pairs):
+    return SimpleNamespace(
+        ends=section.ends, stages=section.stages, ks=section.ks, pairs=pairs, runs=section.runs
+    )
 
 
 def test_one_group_says_how_far_it_came(section):

@@ -36,6 +36,19 @@ def test_bases_that_were_judged_or_sampled_otherwise_stay_apart(tmp_path, make_r
     assert found[0].label != found[1].label
 
 
+def test_a_models_folder_is_named_only_where_its_name_does_not_tell(tmp_path, make_run):
+    def labels(name, **more):
+        first = {"model.path": "models/a", "eval.temperature": 0.4}
+        a = make_run(tmp_path / name / "a", "spo", 0, config=first)
+        b = make_run(tmp_path / name / "b", "ppo", 0, config={"model.path": "models/b"} | more)
+        return [stage.label for stage in bases_of(a, b)]
+
+    assert labels("named", **{"model.name": "big"}) == ["base name=big", "base name=nano"]
+    # That they were sampled otherwise does not say that they are two models.
+    told = labels("unnamed", **{"eval.temperature": 1.0})
+    assert all("path=models/" in label and "temperature=" in label for label in told)
+
+
 def test_bases_are_one_where_only_training_differs(tmp_path, make_run):
     a = make_run(tmp_path / "a", "spo", 0)
     config = {"train.sync_every": 10, "eval.every": 20, "task.reward": {"low": -1.0}}
