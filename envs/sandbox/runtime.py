@@ -85,9 +85,13 @@ def packages_folder() -> str:
 
 
 def worker_environment() -> dict[str, str]:
-    """The environment variables of a worker: a cage has no cache of where libraries lie."""
+    """The environment variables of a worker: a cage has no cache of where libraries lie.
+
+    Symbols are bound when it starts, else every test process binds those it calls anew, in pages
+    that it has to copy for that.
+    """
     folders = dict.fromkeys(os.path.dirname(path) for path, _ in _libraries())
-    return ENVIRONMENT | {"LD_LIBRARY_PATH": ":".join(folders)}
+    return ENVIRONMENT | {"LD_BIND_NOW": "1", "LD_LIBRARY_PATH": ":".join(folders)}
 
 
 @functools.cache
