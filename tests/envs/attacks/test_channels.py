@@ -44,8 +44,9 @@ def test_inputs_dropped_after_a_crash_of_the_compiler_are_not_in_the_next_progra
 
 def test_later_inputs_dropped_after_a_failure_are_not_in_the_next_tests_memory(sandbox):
     inputs = [f"{fresh_secret()}\n" * 300 for _ in range(3)]
-    outputs = [e.stdout for e in execute(sandbox, HEAP + "\nraise SystemExit(1)", *inputs)]
-    assert outputs == [b"[]\n"] * 3
+    executions = execute(sandbox, HEAP + "\nraise SystemExit(1)", *inputs)
+    told = [(e.stdout, e.outcome) for e in executions]
+    assert told == [(b"[]\n", Outcome.RUNTIME_ERROR)] * 3
 
 
 FLAGS = """
