@@ -28,16 +28,16 @@ ONE_TRAINING = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said of one metric, "" where it is of none: short statements, the first the first."""
+    """What is said of one metric, "" where it is of none: short statements."""
 
     about: str
     said: tuple[str, ...]
 
     def lines(self) -> list[str]:
         """As plain text."""
-        return (
-            [f"{self.about}:", *(f"  {one}" for one in self.said)] if self.about else [*self.said]
-        )
+        if not self.about:
+            return list(self.said)
+        return [f"{self.about}:", *(f"  {one}" for one in self.said)]
 
 
 def headlines(section: Section) -> list[str]:
@@ -118,13 +118,10 @@ def _separated(
         f"{_below(order, below, shown)}."
         for below, who in found.items()
     ]
-    more = len(said) - MOST_SAID
-    rest = (
-        [f"{more} more such; power.csv says of every pair whether it is separated."]
-        if more > 0
-        else []
-    )
-    return said[:MOST_SAID] + rest
+    if (more := len(said) - MOST_SAID) > 0:
+        rest = f"{more} more such; power.csv says of every pair whether it is separated."
+        return [*said[:MOST_SAID], rest]
+    return said
 
 
 def _below(order: Sequence[str], below: tuple[str, ...], shown: Mapping[str, str]) -> str:
