@@ -91,7 +91,8 @@ class RuntimeConfig:
     # torchrun: over its processes, on one node; ray: actors write and judge, this process learns,
     # or the processes that torchrun has begun
     name: Literal["sync", "torchrun", "ray"] = "sync"
-    # sync: what is written is judged while the rest is written; changes time, not results
+    # sync: what is written is judged while the rest is written, where there is a core for each;
+    # changes time, not results
     overlap: bool = True
     # ray: a cluster that `ray start` began, HOST:PORT or auto; null: one of this run's own
     address: str | None = None

@@ -33,6 +33,7 @@ from experiments.samples.kept import KeptSamples
 from experiments.samples.prompts import Prompts, encode_prompts
 from experiments.samples.recorded import Recorded
 from experiments.samples.reference_rewards import ReferenceRewards
+from experiments.samples.responses import overlaps
 from experiments.samples.rollouts import Rollouts
 from experiments.samples.sample import PromptedProblem
 from experiments.samples.shaping import Shaping
@@ -217,6 +218,6 @@ def _initial_values(
         samples=config.algo.q0_samples,
         seed=config.seed,
         ledger=ledger,
-        overlap=config.runtime.overlap,
+        overlap=overlaps(config),
     )
     return InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")

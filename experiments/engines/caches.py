@@ -1,9 +1,10 @@
 """What our sampling loop has read: keys and values of the prompts and of what was written so far.
 
-`OwnKeys` gives every response keys and values of its prompt, for any attention that transformers
-has. `SharedKeys` keeps each prompt's once, however many responses it has: otherwise eight responses
-read copies of it eight times at every step. Their attention is ours, for processors only: it is
-written in plain operations, in float32, and takes memory for products that a GPU's kernels never
+A row holds what all responses to a prompt that are equal so far have written; where they part, the
+row branches. `OwnKeys` gives every row keys and values of its prompt, for any attention that
+transformers has. `SharedKeys` keeps each prompt's once, however many rows it has: otherwise eight
+rows read copies of it eight times at every step. Their attention is ours, for processors only: it
+is written in plain operations, in float32, and takes memory for products that a GPU's kernels never
 hold.
 """
 
@@ -40,7 +41,10 @@ class Layer(CacheLayerMixin):
 
 
 class OwnLayer(Layer):
-    """One layer's keys and values: allocated for the whole response, read up to the present."""
+    """One layer's keys and values: allocated for whole responses, read up to the present.
+
+    (room, heads, width + steps, dim), of which the first rows are in use.
+    """
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         rows, heads, width, _ = key_states.shape
@@ -54,22 +58,30 @@ class OwnLayer(Layer):
     ) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        end = self.filled + key_states.shape[2]
-        self.keys[:, :, self.filled : end] = key_states
-        self.values[:, :, self.filled : end] = value_states
+        rows, end = len(key_states), self.filled + key_states.shape[2]
+        self.keys[:rows, :, self.filled : end] = key_states
+        self.values[:rows, :, self.filled : end] = value_states
         self.filled = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        return self.keys[:rows, :, :end], self.values[:rows, :, :end]
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows, in this order; a row may come several times."""
-        self.keys, self.values = self._select(self.keys, rows), self._select(self.values, rows)
+    def select(self, rows: Tensor, room: int) -> None:
+        """Keep these rows, in this order, with room for as many."""
+        self.keys, self.values = (
+            self._select(held, rows, room) for held in (self.keys, self.values)
+        )
 
-    def _select(self, held: Tensor, rows: Tensor) -> Tensor:
+    def _select(self, held: Tensor, rows: Tensor, room: int) -> Tensor:
         """What is filled, whole rows at once: `held[rows]` looks each number up, and all of it."""
-        kept = held.new_empty(len(rows), *held.shape[1:])
-        filled = (slice(None), slice(None), slice(self.filled))
-        torch.index_select(held[filled], 0, rows, out=kept[filled])
+        kept = held.new_empty(room, *held.shape[1:])
+        filled = kept[: len(rows), :, : self.filled]
+        torch.index_select(held[:, :, : self.filled], 0, rows, out=filled)
         return kept
+
+    def branch(self, rows: int, parents: Tensor) -> None:
+        """Copies of these rows come after the first `rows`."""
+        for held in (self.keys, self.values):
+            filled = held[:, :, : self.filled]
+            filled[rows : rows + len(parents)] = filled.index_select(0, parents)
 
     def get_max_length(self) -> int:
         return self.keys.shape[2]
@@ -82,15 +94,21 @@ class OwnKeys:
         self.cache = Cache(layers=[OwnLayer(steps) for _ in range(layers)])
         self.visible = torch.cat([real, real.new_ones(len(real), steps)], 1)
 
-    def begin(self, prompt_of: Tensor) -> None:
-        """The prompts are read; a row for each response, prompt_of (rows,)."""
-        self.select(prompt_of)
+    def begin(self, room: int) -> None:
+        """The prompts are read, a row each; there are never to be more rows than `room`."""
+        self.select(torch.arange(len(self.visible), device=self.visible.device), room)
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows, in this order."""
+    def select(self, rows: Tensor, room: int) -> None:
+        """Keep these rows, in this order, with room for as many."""
         for layer in self.cache.layers:
-            layer.select(rows)
+            layer.select(rows, room)
         self.visible = self.visible[rows]
+
+    def branch(self, parents: Tensor) -> None:
+        """Copies of these rows come after the others."""
+        for layer in self.cache.layers:
+            layer.branch(len(self.visible), parents)
+        self.visible = torch.cat([self.visible, self.visible[parents]])
 
     def given(self) -> dict[str, Any]:
         """What the model is given besides the rows' next tokens."""
@@ -105,8 +123,8 @@ class OwnKeys:
 class SharedLayer(Layer):
     """One layer: the prompts' keys and values, and apart from them the rows' own, step by step.
 
-    prompt_keys (prompts, heads, width, dim), keys (steps, rows, heads, dim): what one step has
-    written is one block, and what all have written up to a step is one too.
+    prompt_keys (prompts, heads, width, dim), keys (steps, room, heads, dim), of which the first
+    rows are in use: what one step has written is one block.
     """
 
     def update(
@@ -115,8 +133,9 @@ class SharedLayer(Layer):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         else:
-            at = self.filled - self.prompt_keys.shape[2]
-            self.keys[at], self.values[at] = key_states[:, :, 0], value_states[:, :, 0]
+            at, rows = self.filled - self.prompt_keys.shape[2], len(key_states)
+            self.keys[at, :rows] = key_states[:, :, 0]
+            self.values[at, :rows] = value_states[:, :, 0]
             self.filled += 1
         return key_states, value_states
 
@@ -126,29 +145,39 @@ class SharedLayer(Layer):
         self.keys = self.values = None
         self.filled, self.is_initialized = key_states.shape[2], True
 
-    def begin(self, rows: int) -> None:
+    def begin(self, room: int) -> None:
         keys, values = self.prompt_keys, self.prompt_values
-        self.keys = keys.new_empty(self.steps, rows, keys.shape[1], keys.shape[3])
-        self.values = values.new_empty(self.steps, rows, values.shape[1], values.shape[3])
+        self.keys = keys.new_empty(self.steps, room, keys.shape[1], keys.shape[3])
+        self.values = values.new_empty(self.steps, room, values.shape[1], values.shape[3])
 
-    def select(self, rows: Tensor, prompts: Tensor | None) -> None:
+    def written(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Keys and values (steps, rows, heads, dim) of what the first rows have written."""
+        steps = self.filled - self.prompt_keys.shape[2]
+        return self.keys[:steps, :rows], self.values[:steps, :rows]
+
+    def select(self, rows: Tensor, room: int, prompts: Tensor | None) -> None:
         """Keep these rows, and these prompts where they are not all."""
-        written = self.filled - self.prompt_keys.shape[2]
+        steps = self.filled - self.prompt_keys.shape[2]
         for name in ("keys", "values"):
             held = getattr(self, name)
-            kept = held.new_empty(self.steps, len(rows), *held.shape[2:])
-            torch.index_select(held[:written], 1, rows, out=kept[:written])
+            kept = held.new_empty(self.steps, room, *held.shape[2:])
+            kept[:steps, : len(rows)] = held[:steps].index_select(1, rows)
             setattr(self, name, kept)
         if prompts is not None:
             self.prompt_keys = self.prompt_keys.index_select(0, prompts)
             self.prompt_values = self.prompt_values.index_select(0, prompts)
+
+    def branch(self, rows: int, parents: Tensor) -> None:
+        """Copies of these rows come after the first `rows`."""
+        for held in self.written(self.keys.shape[1]):
+            held[:, rows : rows + len(parents)] = held.index_select(1, parents)
 
     def get_max_length(self) -> int:
         return self.prompt_keys.shape[2] + self.steps
 
 
 class SharedKeys:
-    """A prompt's keys and values once for all its rows, which come one after the other.
+    """A prompt's keys and values once for all its rows.
 
     Queries are laid out as (prompts, the most rows that one has) to be multiplied with their
     prompt's keys; `cell` (rows,) is where in that each row is.
@@ -159,26 +188,36 @@ class SharedKeys:
         self.hidden = torch.zeros(real.shape).masked_fill(~real, -torch.inf)
         self.one = torch.ones(1, 1, 1, 1, dtype=torch.bool)
 
-    def begin(self, prompt_of: Tensor) -> None:
+    def begin(self, room: int) -> None:
+        """The prompts are read, a row each; there are never to be more rows than `room`."""
         for layer in self.cache.layers:
-            layer.begin(len(prompt_of))
-        self._lay_out(prompt_of)
+            layer.begin(room)
+        self._lay_out(torch.arange(len(self.hidden)))
 
-    def select(self, rows: Tensor) -> None:
-        used, prompt_of = self.prompt_of[rows].unique_consecutive(return_inverse=True)
+    def select(self, rows: Tensor, room: int) -> None:
+        """Keep these rows, in this order, with room for as many."""
+        used, prompt_of = self.prompt_of[rows].unique(return_inverse=True)
         prompts = used if len(used) < len(self.hidden) else None
         for layer in self.cache.layers:
-            layer.select(rows, prompts)
+            layer.select(rows, room, prompts)
         if prompts is not None:
             self.hidden = self.hidden[prompts]
         self._lay_out(prompt_of)
 
+    def branch(self, parents: Tensor) -> None:
+        """Copies of these rows come after the others."""
+        for layer in self.cache.layers:
+            layer.branch(len(self.prompt_of), parents)
+        self._lay_out(torch.cat([self.prompt_of, self.prompt_of[parents]]))
+
     def _lay_out(self, prompt_of: Tensor) -> None:
         counts = prompt_of.bincount(minlength=len(self.hidden))
         self.prompt_of, self.most = prompt_of, int(counts.max()) if len(prompt_of) else 0
+        by_prompt, number = prompt_of.argsort(stable=True), torch.arange(len(prompt_of))
         first = (counts.cumsum(0) - counts)[prompt_of]
-        self.cell = prompt_of * self.most + torch.arange(len(prompt_of)) - first
-        self.full = len(self.cell) == len(self.hidden) * self.most
+        self.cell = prompt_of * self.most - first
+        self.cell[by_prompt] += number
+        self.full = torch.equal(self.cell, number) and len(number) == len(self.hidden) * self.most
 
     def given(self) -> dict[str, Any]:
         # A mask of four dimensions is handed through; this one is not read.
@@ -220,17 +259,17 @@ def attend(
     softmax over the prompt's and the row's own keys together; the two are only read apart.
     """
     layer = shared.cache.layers[module.layer_idx]
-    own = layer.filled - layer.prompt_keys.shape[2]
+    keys, values = layer.written(len(query))
     heads = layer.prompt_keys.shape[1]  # of keys: several of the queries' may share one
     q = query.float() * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     q = q.view(len(query), heads, -1, q.shape[-1])
     n = q.shape[2]
-    of_prompt = shared.grid(q) @ layer.prompt_keys.transpose(2, 3)
-    of_prompt = shared.rows(of_prompt + shared.hidden[:, None, None], n)
-    scores = torch.cat([of_prompt, _scores(q, layer.keys[:own])], -1)
-    to_prompt, to_own = scores.softmax(-1).split([of_prompt.shape[-1], own], -1)
-    mixed = shared.rows(shared.grid(to_prompt) @ layer.prompt_values, n)
-    mixed = mixed + _mixed(to_own, layer.values[:own])
+    # Laid out: what was written is less to move than what prompts are.
+    of_prompt = shared.grid(q) @ layer.prompt_keys.transpose(2, 3) + shared.hidden[:, None, None]
+    scores = torch.cat([of_prompt, shared.grid(_scores(q, keys))], -1)
+    to_prompt, to_own = scores.softmax(-1).split([of_prompt.shape[-1], len(keys)], -1)
+    mixed = shared.rows(to_prompt @ layer.prompt_values, n)
+    mixed = mixed + _mixed(shared.rows(to_own, n), values)
     return mixed.reshape(len(query), 1, -1, mixed.shape[-1]).to(query.dtype), None
 
 

@@ -1,8 +1,9 @@
 """A batched sampling loop over any transformers causal model.
 
-Three things make it faster than `generate`: a prompt is read once for all its responses, which on a
-processor also share its keys and values (`caches.py`); the cache is allocated once and attention
-sees only its filled part; and rows that have ended leave the batch.
+Four things make it faster than `generate`: a prompt is read once for all its responses, which on a
+processor also share its keys and values (`caches.py`); responses to a prompt that are equal so far
+are one row of the model's batch, until they draw different tokens; the cache is allocated once and
+attention sees only its filled part; and what has ended leaves the batch.
 Every response draws its uniforms from a stream of its own, so it does not depend on its neighbours
 beyond float rounding.
 """
@@ -20,7 +21,7 @@ from experiments.engines.base import Completion, Engine, Sampling, Written
 from experiments.engines.caches import OwnKeys, SharedKeys, keys_for
 
 CANDIDATES = (16, 256)  # tokens that are looked at for the nucleus first
-COMPACT_BELOW = 0.75  # rows are dropped once this share or less of them is still being written
+COMPACT_BELOW = 0.75  # what has ended is dropped once this share or less is still being written
 
 
 class Request(NamedTuple):
@@ -33,17 +34,42 @@ class Request(NamedTuple):
 
 @dataclass
 class Rows:
-    """The responses that are being written: one row each, the tensors shrink as rows end."""
+    """The responses that are being written, and the rows that hold what they have written: those
+    of a prompt that are equal so far have one row, and every row has a response."""
 
-    index: Tensor  # (rows,) which request of the batch a row is
+    index: Tensor  # (responses,) which request of the batch each is
+    uniforms: Tensor  # (responses, max_tokens) in [0, 1)
+    of: Tensor  # (responses,) the row of each
     position: Tensor  # (rows, 1) position id of the token to feed next
-    uniforms: Tensor  # (rows, max_tokens) in [0, 1)
-    held: OwnKeys | SharedKeys  # what they have read
+    held: OwnKeys | SharedKeys  # what the rows have read
 
-    def select(self, keep: Tensor) -> None:
-        self.index, self.position = self.index[keep], self.position[keep]
-        self.uniforms = self.uniforms[keep]
-        self.held.select(keep)
+    def select(self, keep: Tensor, rows: Tensor) -> None:
+        """Keep the responses and the rows at which these, of one bool each, are true."""
+        self.index, self.uniforms = self.index[keep], self.uniforms[keep]
+        self.of = (rows.cumsum(0) - 1)[self.of[keep]]
+        self.position = self.position[rows]
+        self.held.select(rows.nonzero().squeeze(-1), len(self.index))
+
+    def branch(self, token: Tensor, live: Tensor, vocabulary: int) -> Tensor:
+        """Part what has drawn different tokens, (responses,) → the token that each row reads.
+
+        Only live responses count. The first of a row's tokens stays there.
+        """
+        rows = len(self.position)
+        if rows == len(self.of):  # each has one of its own
+            return torch.empty_like(token).scatter_(0, self.of, token)
+        pairs, which = (self.of[live] * vocabulary + token[live]).unique(return_inverse=True)
+        parent, read = pairs // vocabulary, pairs % vocabulary
+        further = parent[1:] == parent[:-1]
+        further = torch.cat([further.new_zeros(1), further])
+        place = torch.where(further, rows - 1 + further.cumsum(0), parent)
+        self.of[live] = place[which]
+        parents = parent[further]
+        if len(parents):
+            self.held.branch(parents)
+            self.position = torch.cat([self.position, self.position[parents]])
+        # Of a row whose responses have all ended nobody reads what comes after any token.
+        return token.new_zeros(len(self.position)).scatter_(0, place, read)
 
 
 @dataclass
@@ -63,8 +89,11 @@ class Drawn:
         return drawn
 
 
-def draw(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
-    """logits (rows, vocabulary), uniforms (rows,) → token, its log-prob, the entropy, (rows,) each.
+def draw(
+    logits: Tensor, of: Tensor, uniforms: Tensor, sampling: Sampling
+) -> tuple[Tensor, Tensor, Tensor]:
+    """logits (rows, vocabulary), of (responses,): the row of each, uniforms (responses,) → token,
+    its log-prob, the entropy, (responses,) each.
 
     By inverting the cumulative distribution, in float32. Log-prob and entropy are those of the
     distribution drawn from: after temperature, and renormalised after the top-p cut. At
@@ -79,15 +108,15 @@ def draw(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, 
         logps, order = nucleus(logps, sampling.top_p)
     probs = logps.exp()
     if sampling.temperature > 0:
-        cumulative = probs.cumsum(-1)
+        cumulative = probs.cumsum(-1).index_select(0, of)
         targets = uniforms.unsqueeze(-1) * cumulative[:, -1:]
-        choice = torch.searchsorted(cumulative, targets, right=True)
+        choice = torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
         choice = choice.clamp(max=logps.shape[-1] - 1)
     else:
-        choice = logps.argmax(-1, keepdim=True)
+        choice = logps.argmax(-1)[of]
     entropy = -(probs * logps.masked_fill(probs == 0, 0.0)).sum(-1)
-    token = choice if order is None else order.gather(-1, choice)
-    return token.squeeze(-1), logps.gather(-1, choice).squeeze(-1), entropy
+    token = choice if order is None else order[of, choice]
+    return token, logps[of, choice], entropy[of]
 
 
 def nucleus(logps: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
@@ -178,16 +207,16 @@ class HFEngine(Engine):
         unique = list(dict.fromkeys(request.prompt for request in batch))
         row_of = {prompt: row for row, prompt in enumerate(unique)}
         held, logits, position = self._prefill([prompts[i] for i in unique], steps)
-        prompt_of = torch.tensor([row_of[request.prompt] for request in batch], device=device)
-        held.begin(prompt_of)
+        held.begin(len(batch))
         rows = Rows(
             index=torch.arange(len(batch), device=device),
-            position=position[prompt_of],
             uniforms=uniforms([request.seed for request in batch], steps).to(device),
+            of=torch.tensor([row_of[request.prompt] for request in batch], device=device),
+            position=position,
             held=held,
         )
         with held.reading(self.model):
-            self._write(logits[prompt_of], rows, batch, sampling, hand_out)
+            self._write(logits, rows, batch, sampling, hand_out)
 
     def _write(
         self,
@@ -197,23 +226,25 @@ class HFEngine(Engine):
         sampling: Sampling,
         hand_out: Callable[[Sequence[Written]], None],
     ) -> None:
-        """Token after token of all rows; `logits` (rows, vocabulary) are those of the first."""
+        """Token after token of all responses; `logits` (rows, vocabulary) are of the first."""
         steps = sampling.max_tokens
         drawn = Drawn.empty(len(batch), steps, logits.device)
         for step in range(steps):
-            token, logp, entropy = draw(logits, rows.uniforms[:, step], sampling)
+            token, logp, entropy = draw(logits, rows.of, rows.uniforms[:, step], sampling)
             drawn.tokens[rows.index, step] = token
             drawn.logps[rows.index, step] = logp
             drawn.entropies[rows.index, step] = entropy
-            ended = torch.isin(token, self.eos) & (drawn.lengths[rows.index] == 0)
+            live = drawn.lengths[rows.index] == 0
+            ended = torch.isin(token, self.eos) & live
             drawn.lengths[rows.index[ended]] = step + 1
+            live &= ~ended
             before = rows.index
-            token = self._compact(drawn, rows, token)
-            if len(token) < len(before):
-                hand_out(self._written(drawn, before[drawn.lengths[before] > 0], batch, steps))
+            if self._compact(rows, live):
+                hand_out(self._written(drawn, before[~live], batch, steps))
+                token, live = token[live], live[live]
             if not len(token) or step + 1 == steps:
                 break
-            logits = self._decode(token, rows)
+            logits = self._decode(rows.branch(token, live, logits.shape[-1]), rows)
         hand_out(self._written(drawn, rows.index, batch, steps))
 
     def _prefill(
@@ -248,15 +279,14 @@ class HFEngine(Engine):
         rows.position = rows.position + 1
         return output.logits[:, -1]
 
-    def _compact(self, drawn: Drawn, rows: Rows, token: Tensor) -> Tensor:
-        """Drop ended rows once enough have ended to pay for moving what they have read."""
-        live = drawn.lengths[rows.index] == 0
-        count = int(live.sum())
-        if count and count > COMPACT_BELOW * len(token):
-            return token
-        keep = live.nonzero().squeeze(-1)
-        rows.select(keep)
-        return token[keep]
+    def _compact(self, rows: Rows, live: Tensor) -> bool:
+        """Drop what has ended, and say so, once it is enough to pay for moving what was read."""
+        used = live.new_zeros(len(rows.position)).index_fill_(0, rows.of[live], True)
+        written, held = torch.stack([live.sum(), used.sum()]).tolist()
+        if written > COMPACT_BELOW * len(live) and held > COMPACT_BELOW * len(used):
+            return False
+        rows.select(live, used)
+        return True
 
     def _written(
         self, drawn: Drawn, index: Tensor, batch: list[Request], steps: int

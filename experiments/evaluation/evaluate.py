@@ -15,7 +15,7 @@ from envs.environment import Environment
 from envs.problem import Verdict
 from experiments.config import RunConfig
 from experiments.engines.base import Engine, Sampling
-from experiments.samples.responses import Responder
+from experiments.samples.responses import Responder, overlaps
 from experiments.samples.sample import Origin, PromptedProblem
 from experiments.seeds import seed_for
 
@@ -40,7 +40,7 @@ def evaluate(
         [seed_for(config.seed, "eval", step, row, i) for i in range(c.samples)]
         for row in range(len(prompts))
     ]
-    responder = Responder(engine, judge, tokenizer, config.task.reward, config.runtime.overlap)
+    responder = Responder(engine, judge, tokenizer, config.task.reward, overlaps(config))
     origin = Origin("policy", step=step)
     written, samples = responder.respond(prompts, seeds, sampling, origin, progress)
     return [

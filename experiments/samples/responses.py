@@ -1,7 +1,8 @@
 """Responses to prompts: written, judged and paid; with `overlap`, judged while others are written.
 
 Overlapping changes no sample: the engine writes as it would alone, and the judge's verdicts and
-counts do not depend on how its submissions come (`envs/sitting.py`).
+counts do not depend on how its submissions come (`envs/sitting.py`). Where one core has to do both,
+they take turns, since each is slower for the other.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from types import TracebackType
 from envs.environment import Environment, Submission
 from envs.problem import Judgement
 from envs.reward import RewardConfig
+from envs.sandbox.pool import default_workers
+from experiments.config import RunConfig
 from experiments.engines.base import Completion, Engine, Sampling, Written
+from experiments.learner.models import pick_device
 from experiments.runs.interrupts import held
 from experiments.runs.ledger import Ledger
 from experiments.samples.sample import (
@@ -31,6 +35,13 @@ from experiments.samples.sample import (
 )
 
 JOIN_S = 0.2  # how soon to ask again a judge that is to stop
+
+
+def overlaps(config: RunConfig) -> bool:
+    """Whether a run of this process judges while it writes: it may, and has a core for each."""
+    one_core = default_workers() == 1 and not config.sandbox.nodes
+    shared = one_core and pick_device(config.model.device).type == "cpu"
+    return config.runtime.overlap and not shared
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from experiments.engines.base import Engine, Sampling
 from experiments.runs.ledger import Ledger
 from experiments.samples.offline import OfflinePool
 from experiments.samples.replay import ReplayStore
-from experiments.samples.responses import Responder
+from experiments.samples.responses import Responder, overlaps
 from experiments.samples.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for, stream
 
@@ -182,8 +182,8 @@ class Rollouts:
         self, prompts: list[PromptedProblem], counts: list[int], step: int, first_row: int
     ) -> list[list[Sample]]:
         seeds = self._seeds(step, counts, first_row)
-        reward, overlap = self.config.task.reward, self.config.runtime.overlap
-        responder = Responder(self.engine, self.judge, self.tokenizer, reward, overlap, self.ledger)
+        parts = (self.engine, self.judge, self.tokenizer, self.config.task.reward)
+        responder = Responder(*parts, overlaps(self.config), self.ledger)
         origin = Origin("policy", self.run, step)
         written, samples = responder.respond(prompts, seeds, self.sampling, origin)
         self.ledger.counts.generated_tokens += sum(len(c.tokens) for c in written)

@@ -118,7 +118,8 @@ def test_the_same_seed_gives_the_same_numbers_to_the_bit(case, tmp_path):
 
 
 @pytest.mark.parametrize("case", ["spo", "grpo"])
-def test_judging_beside_writing_gives_the_same_numbers_to_the_bit(case, tmp_path):
+def test_judging_beside_writing_gives_the_same_numbers_to_the_bit(case, tmp_path, monkeypatch):
+    monkeypatch.setattr("experiments.samples.responses.default_workers", lambda: 2)
     beside = run(tmp_path / "a", *CASES[case])
     plain = run(tmp_path / "b", *CASES[case], "runtime.overlap=false")
     for table in ("metrics", "evals"):

@@ -50,8 +50,8 @@ def test_a_prompt_whose_rows_have_all_ended_is_dropped(monkeypatch):
     model, held = model_of("llama"), []
 
     class Seen(SharedKeys):
-        def select(self, rows):
-            super().select(rows)
+        def select(self, rows, room):
+            super().select(rows, room)
             held.append(len(self.hidden))
 
     own = written(model, OwnKeys, monkeypatch, Sampling(60))
@@ -80,10 +80,12 @@ def test_a_grid_gives_every_row_back(kept):
     held = SharedKeys(1, real, 4)
     layer = held.cache.layers[0]
     layer.update(*torch.randn(2, 3, 1, 2, 4))
-    prompt_of = torch.tensor([0] * 9 + [1] + [2] * 17)
-    held.begin(prompt_of)
+    held.begin(27)
+    held.branch(torch.tensor([0] * 8 + [2] * 16))
+    prompt_of = held.prompt_of
+    assert prompt_of.bincount().tolist() == [9, 1, 17]
     keys, hidden = layer.prompt_keys, held.hidden
-    held.select(torch.tensor(kept))
+    held.select(torch.tensor(kept), len(kept))
     of_rows = torch.randn(len(kept), 5, 2, 3)
     grid = held.grid(of_rows)
     used = prompt_of[kept].unique()

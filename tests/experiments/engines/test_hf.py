@@ -5,11 +5,14 @@ import math
 import pytest
 import torch
 
+from experiments.engines import hf
 from experiments.engines.base import Sampling
+from experiments.engines.caches import OwnKeys, SharedKeys
 from experiments.engines.hf import HFEngine, draw, nucleus
 from experiments.learner.scoring import Tokens, score
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
+ONE = torch.tensor([0])  # the one response of the first row
 
 
 @pytest.fixture
@@ -55,15 +58,38 @@ def test_log_probs_are_the_learners(engine, temperature):
         assert completion.entropy == pytest.approx(entropy.item(), abs=1e-4)
 
 
-def test_a_response_does_not_depend_on_its_neighbours(engine):
-    together = flat(engine.generate(PROMPTS, [[10, 11], [12], [13, 14, 15]], Sampling(12)))
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])  # the lower, the longer they are equal
+def test_a_response_does_not_depend_on_its_neighbours(engine, temperature):
+    sampling = Sampling(12, temperature)
+    together = flat(engine.generate(PROMPTS, [[10, 11], [12], [13, 14, 15]], sampling))
     alone = [
-        flat(engine.generate([PROMPTS[p]], [[seed]], Sampling(12)))[0]
+        flat(engine.generate([PROMPTS[p]], [[seed]], sampling))[0]
         for p, seed in [(0, 10), (0, 11), (1, 12), (2, 13), (2, 14), (2, 15)]
     ]
     small = HFEngine(engine.model, eos={1}, pad=0, batch_size=2)
-    in_pairs = flat(small.generate(PROMPTS, [[10, 11], [12], [13, 14, 15]], Sampling(12)))
+    in_pairs = flat(small.generate(PROMPTS, [[10, 11], [12], [13, 14, 15]], sampling))
     assert [c.tokens for c in together] == [c.tokens for c in alone] == [c.tokens for c in in_pairs]
+
+
+@pytest.mark.parametrize("how", [OwnKeys, SharedKeys])
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])
+def test_what_responses_have_in_common_is_read_once(engine, monkeypatch, how, temperature):
+    layers, read = engine.model.config.num_hidden_layers, []
+    monkeypatch.setattr(hf, "keys_for", lambda _, real, steps: how(layers, real, steps))
+    monkeypatch.setattr(hf, "COMPACT_BELOW", 1.0)  # what has ended leaves at once
+    engine.model.register_forward_hook(
+        lambda *given: read.append(given[2]["input_ids"].shape), with_kwargs=True
+    )
+    groups = engine.generate(PROMPTS, [range(40), range(2), range(9)], Sampling(12, temperature))
+    begun = {
+        (prompt, c.tokens[:length])  # each of them is read once, and the last token never
+        for prompt, group in enumerate(groups)
+        for c in group
+        for length in range(1, len(c.tokens))
+    }
+    assert sum(rows for rows, width in read if width == 1) == len(begun)
+    assert len(begun) < sum(len(c.tokens) - 1 for c in flat(groups))
+    assert (len({c.tokens for c in groups[0]}) == 1) is (temperature == 0)
 
 
 @pytest.mark.parametrize("batch_size", [4, 64])
@@ -112,7 +138,7 @@ def test_top_p_draws_from_the_renormalised_nucleus():
     probs = torch.tensor([0.5, 0.05, 0.3, 0.15])
     uniforms = torch.linspace(0, 0.9999, 1000)
     logits = probs.log().expand(1000, 4)
-    token, logp, entropy = draw(logits, uniforms, Sampling(1, temperature=1.0, top_p=0.75))
+    token, logp, entropy = draw(logits, torch.arange(1000), uniforms, Sampling(1, 1.0, 0.75))
     assert set(token.tolist()) == {0, 2}
     torch.testing.assert_close(logp.exp(), torch.where(token == 0, 0.625, 0.375))
     expected = -(0.625 * math.log(0.625) + 0.375 * math.log(0.375))
@@ -121,14 +147,15 @@ def test_top_p_draws_from_the_renormalised_nucleus():
 
 def test_the_first_token_of_the_nucleus_stays_however_small_top_p_is():
     logits = torch.tensor([[0.0, 3.0, 1.0]])
-    token, logp, _ = draw(logits, torch.tensor([0.999]), Sampling(1, 1.0, top_p=1e-6))
+    token, logp, _ = draw(logits, ONE, torch.tensor([0.999]), Sampling(1, 1.0, top_p=1e-6))
     assert token.item() == 1
     assert logp.item() == 0
 
 
 def test_a_token_of_probability_zero_is_never_drawn():
     logits = torch.tensor([[0.0, -float("inf"), 0.0, -float("inf")]]).expand(3, 4)
-    token, logp, entropy = draw(logits, torch.tensor([0.0, 0.5, 0.99999994]), Sampling(1))
+    uniforms = torch.tensor([0.0, 0.5, 0.99999994])
+    token, logp, entropy = draw(logits, torch.arange(3), uniforms, Sampling(1))
     assert token.tolist() == [0, 2, 2]
     assert torch.isfinite(logp).all()
     torch.testing.assert_close(entropy, torch.full((3,), math.log(2)))
@@ -179,6 +206,6 @@ def test_what_is_drawn_among_ties_does_not_depend_on_its_neighbours():
     for _ in range(100):
         row = (torch.randn(1, 5000, generator=generator) * 5).bfloat16().float()  # many are equal
         uniform = torch.rand(1, generator=generator)
-        alone = draw(row, uniform, Sampling(1, 1.0, 0.95))[0]
-        beside = draw(torch.cat([row, flat_row]), uniform.expand(2), Sampling(1, 1.0, 0.95))[0]
+        alone = draw(row, ONE, uniform, Sampling(1, 1.0, 0.95))[0]
+        beside = draw(torch.cat([row, flat_row]), ONE, uniform, Sampling(1, 1.0, 0.95))[0]
         assert alone[0] == beside[0]

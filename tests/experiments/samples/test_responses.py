@@ -16,8 +16,10 @@ from envs.sandbox.embedded import EmbeddedSandbox
 from experiments.engines.base import Completion, Engine, Sampling
 from experiments.runs.interrupts import catch
 from experiments.runs.ledger import Ledger
+from experiments.samples import responses
 from experiments.samples.responses import Responder
 from experiments.samples.sample import Origin, PromptedProblem
+from tests.experiments.compose import config
 
 TESTS = (Test("2\n", "4\n"), Test("3\n", "9\n"))
 PROMPTS = [PromptedProblem(Problem(f"p{i}", "", (), TESTS), (i,)) for i in range(4)]
@@ -91,6 +93,22 @@ def timeless(samples):
 
 def judging_threads():
     return [thread for thread in threading.enumerate() if thread.name == "judge"]
+
+
+@pytest.mark.parametrize(
+    ("cores", "given", "expected"),
+    [
+        (2, (), True),
+        (2, ("runtime.overlap=false",), False),
+        (1, (), False),  # each would be slower for the other
+        (1, ("sandbox.nodes=auto",), True),
+        (1, ("model.device=cuda",), True),
+    ],
+)
+def test_one_core_does_one_thing_at_a_time(cores, given, expected, monkeypatch):
+    monkeypatch.setattr(responses, "default_workers", lambda: cores)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: "model.device=cuda" in given)
+    assert responses.overlaps(config(*given)) is expected
 
 
 def test_the_samples_are_those_of_writing_first_and_judging_then(sandbox):
