@@ -229,7 +229,7 @@ def test_blocks_of_logits_are_foreseen():
     grown = peak_growth(lambda: chosen_logp(hidden, head, chosen, 0.7)[0].sum().backward())
     assert grown < LOSS_BLOCKS * 4 * LOGITS_PER_CHUNK
     logits, uniforms = torch.randn(rows, vocabulary), torch.rand(rows)
-    grown = peak_growth(lambda: draw(logits, uniforms, Sampling(4, 0.4, 0.95)))
+    grown = peak_growth(lambda: draw(logits, torch.arange(rows), uniforms, Sampling(4, 0.4, 0.95)))
     assert 4 + grown / logits.numel() == pytest.approx(DRAW_BYTES, rel=0.25)
 
 
