@@ -66,6 +66,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--prompts", type=int, default=16)
     parser.add_argument("--responses", type=int, default=8, help="to each prompt")
     parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=7)
     return parser.parse_args()
 
@@ -102,6 +104,7 @@ def random_model(shape: dict[str, object], like: torch.nn.Module) -> torch.nn.Mo
 
 def measure(options: argparse.Namespace, engines: dict[str, Engine], prompts: list) -> None:
     ours = engines["ours"]
+    sampling = Sampling(options.max_tokens, options.temperature, options.top_p)
     same = {
         name: same_greedy_tokens(engine, ours, prompts, options.max_tokens)
         for name, engine in engines.items()
@@ -110,21 +113,23 @@ def measure(options: argparse.Namespace, engines: dict[str, Engine], prompts: li
     for number in range(options.rounds + 1):  # the first round warms up and is not counted
         for name, rate in rates.items():
             if name in engines:
-                size = (options.responses, options.max_tokens, number)
-                rate.append(engine_rate(engines[name], prompts, *size))
+                given = (options.responses, sampling, number)
+                rate.append(engine_rate(engines[name], prompts, *given))
             else:
-                rate.append(generate_rate(ours, prompts, options.responses, options.max_tokens))
+                rate.append(generate_rate(ours, prompts, options.responses, sampling))
     report({name: rate[1:] for name, rate in rates.items()}, same)
 
 
-def engine_rate(engine: Engine, prompts: list, responses: int, max_tokens: int, seed: int) -> float:
+def engine_rate(
+    engine: Engine, prompts: list, responses: int, sampling: Sampling, seed: int
+) -> float:
     if isinstance(engine, VLLMEngine):
         engine.host.llm.reset_prefix_cache()
     seeds = [
         [seed * 10**6 + row * 1000 + i for i in range(responses)] for row in range(len(prompts))
     ]
     begin = time.perf_counter()
-    groups = engine.generate(prompts, seeds, Sampling(max_tokens))
+    groups = engine.generate(prompts, seeds, sampling)
     elapsed = time.perf_counter() - begin
     return sum(len(c.tokens) for group in groups for c in group) / elapsed
 
@@ -146,9 +151,11 @@ def generated(engine: HFEngine, prompts: list, repeats: int, **how: object) -> l
     return [row[: next((i + 1 for i, t in enumerate(row) if t in ends), len(row))] for row in rows]
 
 
-def generate_rate(engine: HFEngine, prompts: list, responses: int, max_tokens: int) -> float:
+def generate_rate(engine: HFEngine, prompts: list, responses: int, sampling: Sampling) -> float:
+    how = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
+    how["max_new_tokens"] = sampling.max_tokens
     begin = time.perf_counter()
-    rows = generated(engine, prompts, responses, do_sample=True, top_k=0, max_new_tokens=max_tokens)
+    rows = generated(engine, prompts, responses, do_sample=True, **how)
     return sum(map(len, rows)) / (time.perf_counter() - begin)
 
 
