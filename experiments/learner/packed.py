@@ -1,8 +1,12 @@
-"""Reading prompts and responses without their padding.
+"""Reading prompts and responses without their padding, and what responses share once.
 
 Embeddings, norms, linear layers and feed-forward blocks work token by token, so they are given one
 row that holds the real tokens alone; only attention, which is ours during a pass (`attention.py`),
 sees the block of padded rows. At responses of 5 to 42 tokens padding is a third of a block.
+
+And all that has been read at a position is the prompt and the response up to there: where responses
+to a prompt begin alike, one of them is read and the others have its states, and through these it
+has their gradients. Of the bundled model's responses a quarter of the tokens are such.
 """
 
 from __future__ import annotations
@@ -34,14 +38,23 @@ def can_pack(model: nn.Module) -> bool:
 
 
 class Block:
-    """Where the real tokens of padded rows are, and what these rows attend to in each layer."""
+    """Where the tokens of padded rows are that are read, and what rows attend to in each layer."""
 
-    def __init__(self, mask: Tensor) -> None:
-        """mask (rows, time) bool, true on real tokens; to their right padding, which none reads."""
+    def __init__(self, mask: Tensor, first: Tensor | None = None) -> None:
+        """mask (rows, time) bool, true on real tokens; to their right padding, which none reads.
+
+        `first` (rows, time), of real tokens: the place, counted through all rows, of the one that
+        is read for this one; by default its own.
+        """
         self.shape = mask.shape
-        self.places = mask.flatten().nonzero().squeeze(1)
+        real = mask.flatten()
+        every = torch.arange(len(real), device=real.device)
+        first = every if first is None else first.flatten()
+        self.places = (real & (first == every)).nonzero().squeeze(1)
+        number = torch.zeros_like(every)
+        number[self.places] = every[: len(self.places)]
         # Padding repeats the token before it: finite, never read, and of zero gradient.
-        self.sources = (mask.flatten().cumsum(0) - 1).clamp(min=0)
+        self.sources = number[first[every.where(real, 0).cummax(0).values]]
         self.seen: Tensor | None = None  # (rows, 1, time, keys) bool; None is causal alone
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}  # by layer: keys and values, as `pad` has
 
@@ -50,7 +63,7 @@ class Block:
         return packed[0].transpose(0, 1).index_select(0, self.sources).unflatten(0, self.shape)
 
     def pack(self, padded: Tensor) -> Tensor:
-        """(rows, time, …) → (tokens, …)."""
+        """(rows, time, …) → (tokens that are read, …)."""
         return padded.flatten(0, 1).index_select(0, self.places)
 
     def context(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,11 +78,13 @@ class Block:
 class Responses(Block):
     """Rows that attend to their prompts before themselves."""
 
-    def __init__(self, mask: Tensor, prompts: Block, prompt_mask: Tensor, of: Tensor) -> None:
-        """`of` (rows,): each row's prompt; prompt_mask (prompts, width) as `prompts` has it."""
-        super().__init__(mask)
+    def __init__(self, tokens: Tokens, prompts: Block, prompt_mask: Tensor) -> None:
+        """prompt_mask (prompts, width) as `prompts` has it."""
+        mask, of = tokens.mask, tokens.prompt_of
+        super().__init__(mask, first_alike(tokens))
         rows, time = mask.shape
         self.prompts, self.of = prompts, of
+        self.real = mask.flatten()
         causal = mask.new_ones(time, time).tril().expand(rows, -1, -1)
         prompt = prompt_mask[of].unsqueeze(1).expand(-1, time, -1)
         self.seen = torch.cat([prompt, causal], -1).unsqueeze(1)
@@ -78,6 +93,27 @@ class Responses(Block):
         pairs = zip(self.prompts.kept[layer], (keys, values), strict=True)
         keys, values = (torch.cat([of.index_select(0, self.of), own], 1) for of, own in pairs)
         return keys, values
+
+    def unshare(self, packed: Tensor) -> Tensor:
+        """(tokens that are read, width) → (tokens, width), of every row its own."""
+        return packed.index_select(0, self.sources[self.real])
+
+
+def first_alike(tokens: Tokens) -> Tensor:
+    """(batch, time): the first place, counted through all rows, at which the same has been read.
+
+    That is the same prompt, and the same t tokens of a response before position t. Right where
+    `tokens.mask` is true.
+    """
+    time = tokens.mask.shape[1]
+    differ = tokens.responses.unsqueeze(1) != tokens.responses
+    differ[..., -1] = True  # the last token has no position after it
+    alike = differ.to(torch.uint8).argmax(-1)  # tokens that two rows have in common, then
+    alike = torch.minimum(alike, tokens.mask.sum(-1) - 1)  # the last position that both have so
+    alike[tokens.prompt_of.unsqueeze(1) != tokens.prompt_of] = -1
+    at = torch.arange(time, device=alike.device)
+    row = (alike.unsqueeze(-1) >= at).to(torch.uint8).argmax(1)
+    return row * time + at
 
 
 def _attend(
@@ -103,7 +139,7 @@ def packed_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
     steps = torch.arange(before_last.shape[1], device=lengths.device)
     on_left = steps < lengths
     prompts = Block(on_left)
-    responses = Responses(tokens.mask, prompts, on_left, tokens.prompt_of)
+    responses = Responses(tokens, prompts, on_left)
     fed = torch.cat([tokens.prompts[tokens.prompt_of, -1:], tokens.responses[:, :-1]], 1)
     time = torch.arange(fed.shape[1], device=lengths.device)
     positions = lengths[tokens.prompt_of] + time
@@ -121,4 +157,4 @@ def packed_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
                 use_cache=False,
                 block=block,
             )
-    return output.last_hidden_state[0]
+    return responses.unshare(output.last_hidden_state[0])

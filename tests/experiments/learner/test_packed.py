@@ -1,4 +1,5 @@
-"""Passes without padding give what passes over padded rows give, and read no token of it."""
+"""Passes without padding give what passes over padded rows give, and read no token of it, and what
+responses to a prompt share once."""
 
 import copy
 
@@ -17,8 +18,14 @@ from tests.experiments.kinds import model_of
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [9, 9, 31]]
 RESPONSES = [[5, 6, 1], [9], [4, 4, 4, 8, 1], [3, 1], [30, 31, 22, 7, 7, 1], [8], [2, 1]]
 RAGGED = (PROMPTS, [0, 0, 1, 2, 2, 3, 0], RESPONSES)  # a prompt's rows need not be neighbours
+# Two that are equal; ones that end where others go on, the padding's id among what follows; a row
+# that shares with one what that shares with another; the same after other prompts.
+LONG, OTHER = [5, 0, 0, 7, 1], [5, 0, 3]
+ALIKE = [LONG, [5], [5, 0], LONG, OTHER, [5, 0, 3, 2], OTHER, [5, 0, 0]]
+SHARING = (PROMPTS, [0, 0, 0, 0, 1, 0, 0, 3], ALIKE)
 BATCHES = {
     "ragged": RAGGED,
+    "sharing": SHARING,
     "one prompt": (PROMPTS[2:3], [0] * 7, RESPONSES),
     "shortest": ([[2, 5]], [0], [[9]]),
     "no padding": (PROMPTS[:1], [0, 0], [[5, 6, 1], [4, 8, 1]]),
@@ -77,12 +84,13 @@ def same(one, other, value=1e-6, gradient=1e-5):
 def test_the_bundled_model_says_the_same_with_the_same_gradients(batch, bundled, padded):
     tokens = tokens_of(BATCHES[batch])
     assert can_pack(bundled)
-    same(outcome(bundled, tokens), padded(outcome, bundled, tokens))
+    same(outcome(bundled, tokens), padded(outcome, bundled, tokens), 2e-6, 2e-5)
 
 
+@pytest.mark.parametrize("batch", ["ragged", "sharing"])
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_so_does_every_kind_that_is_packed(kind, padded):
-    model, tokens = model_of(kind), tokens_of(RAGGED)
+def test_so_does_every_kind_that_is_packed(kind, batch, padded):
+    model, tokens = model_of(kind), tokens_of(BATCHES[batch])
     assert can_pack(model)
     assert model.base_model._supports_attention_backend
     same(outcome(model, tokens), padded(outcome, model, tokens), 2e-6, 2e-5)
@@ -96,8 +104,9 @@ def test_an_adapted_model_does_too(padded):
     same(outcome(model, tokens), padded(outcome, model, tokens))
 
 
-def test_blocks_that_run_again_find_their_prompts_and_attention(padded):
-    model, tokens = model_of("llama"), tokens_of(RAGGED)
+@pytest.mark.parametrize("batch", ["ragged", "sharing"])
+def test_blocks_that_run_again_find_their_prompts_and_attention(batch, padded):
+    model, tokens = model_of("llama"), tokens_of(BATCHES[batch])
     expected = padded(outcome, model, tokens)
     checkpoint_activations(model)
     same(outcome(model, tokens), expected)
@@ -121,14 +130,18 @@ def test_hidden_states_and_a_critics_values_have_their_places(padded):
         assert (found[~tokens.mask] == 0).all()
 
 
-def test_no_padding_is_read():
-    model, tokens = model_of("llama"), tokens_of(RAGGED)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_no_padding_is_read_and_equal_beginnings_once(batch):
+    prompts, of, responses = BATCHES[batch]
+    model, tokens = model_of("llama"), tokens_of(BATCHES[batch])
     read = []
     for part in (model.model.embed_tokens, model.model.layers[-1].mlp):
         part.register_forward_hook(lambda _, __, out: read.append(out.shape[:-1].numel()))
     score(model, tokens, 1.0)
-    before_last = sum(len(prompt) - 1 for prompt in PROMPTS)
-    assert read == [before_last, before_last, *[sum(map(len, RESPONSES))] * 2]
+    before_last = sum(len(prompt) - 1 for prompt in prompts)
+    rows = zip(of, responses, strict=True)
+    beginnings = {(prompt, *row[:t]) for prompt, row in rows for t in range(len(row))}
+    assert read == [before_last, before_last, *[len(beginnings)] * 2]
 
 
 def test_the_model_is_as_it_was_after_a_pass_and_after_one_that_failed():
