@@ -6,7 +6,8 @@ sees the block of padded rows. At responses of 5 to 42 tokens padding is a third
 
 And all that has been read at a position is the prompt and the response up to there: where responses
 to a prompt begin alike, one of them is read and the others have its states, and through these it
-has their gradients. Of the bundled model's responses a quarter of the tokens are such.
+has their gradients. Of the bundled model's responses a quarter of the tokens are such. Models are
+in evaluation mode here: with dropout no two rows would be alike.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from experiments.learner.scoring import Tokens
 
 NAME = "spo_bench_packed"  # no mask is registered for it: the model is to make none
+PAIRS_PER_CHUNK = 2**24  # of tokens that are compared at a time: 16 MiB
 
 
 def can_pack(model: nn.Module) -> bool:
@@ -105,15 +107,17 @@ def first_alike(tokens: Tokens) -> Tensor:
     That is the same prompt, and the same t tokens of a response before position t. Right where
     `tokens.mask` is true.
     """
-    time = tokens.mask.shape[1]
-    differ = tokens.responses.unsqueeze(1) != tokens.responses
-    differ[..., -1] = True  # the last token has no position after it
-    alike = differ.to(torch.uint8).argmax(-1)  # tokens that two rows have in common, then
-    alike = torch.minimum(alike, tokens.mask.sum(-1) - 1)  # the last position that both have so
-    alike[tokens.prompt_of.unsqueeze(1) != tokens.prompt_of] = -1
-    at = torch.arange(time, device=alike.device)
-    row = (alike.unsqueeze(-1) >= at).to(torch.uint8).argmax(1)
-    return row * time + at
+    rows, time = tokens.mask.shape
+    device, found = tokens.mask.device, []
+    last, at = tokens.mask.sum(-1) - 1, torch.arange(time, device=device)
+    for part in torch.arange(rows, device=device).split(max(1, PAIRS_PER_CHUNK // (rows * time))):
+        differ = tokens.responses[part].unsqueeze(1) != tokens.responses
+        differ[..., -1] = True  # the last token has no position after it
+        alike = differ.view(torch.uint8).argmax(-1)  # tokens that two rows have in common, then
+        alike = torch.minimum(alike, last)  # the last position that both have so
+        alike[tokens.prompt_of[part].unsqueeze(1) != tokens.prompt_of] = -1
+        found.append((alike.unsqueeze(-1) >= at).view(torch.uint8).argmax(1))
+    return torch.cat(found) * time + at
 
 
 def _attend(

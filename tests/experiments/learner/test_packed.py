@@ -144,6 +144,19 @@ def test_no_padding_is_read_and_equal_beginnings_once(batch):
     assert read == [before_last, before_last, *[len(beginnings)] * 2]
 
 
+@pytest.mark.parametrize("pairs", [1, 100, 2**24])
+def test_the_first_of_equal_beginnings_is_found_in_one_chunk_or_many(pairs, monkeypatch):
+    monkeypatch.setattr(packed, "PAIRS_PER_CHUNK", pairs)
+    _, of, responses = SHARING
+    tokens, first = tokens_of(SHARING), {}
+    time = tokens.mask.shape[1]
+    found = packed.first_alike(tokens).tolist()
+    for row, (prompt, response) in enumerate(zip(of, responses, strict=True)):
+        for t in range(len(response)):
+            place = first.setdefault((prompt, *response[:t]), row * time + t)
+            assert found[row][t] == place
+
+
 def test_the_model_is_as_it_was_after_a_pass_and_after_one_that_failed():
     model, tokens = model_of("llama"), tokens_of(RAGGED)
     seen = []
