@@ -84,7 +84,9 @@ def same(one, other, value=1e-6, gradient=1e-5):
 def test_the_bundled_model_says_the_same_with_the_same_gradients(batch, bundled, padded):
     tokens = tokens_of(BATCHES[batch])
     assert can_pack(bundled)
-    same(outcome(bundled, tokens), padded(outcome, bundled, tokens), 2e-6, 2e-5)
+    # Its entropies are off by 1.4e-6 in float32; its hidden states in float64 are equal.
+    limits = (2e-6, 2e-5) if batch == "sharing" else ()
+    same(outcome(bundled, tokens), padded(outcome, bundled, tokens), *limits)
 
 
 @pytest.mark.parametrize("batch", ["ragged", "sharing"])
