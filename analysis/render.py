@@ -122,12 +122,13 @@ def difficulty_cells(table: pd.DataFrame) -> Cells:
 
 
 def matrices(section: Section) -> list[tuple[str, Cells]]:
-    """Title and cells of the differences in each headline metric; none beyond MATRIX_LABELS."""
-    if not 2 <= len(section.ends) <= MATRIX_LABELS:
+    """Title and cells of the differences in each headline metric that two groups or more have;
+    none beyond MATRIX_LABELS."""
+    if len(section.ends) > MATRIX_LABELS:
         return []
     room = len(section.ends) <= INTERVALS_IN_MATRIX
-    shown = headlines(section)
-    return [(TITLES.get(metric, metric), matrix(section, metric, room)) for metric in shown]
+    found = [(metric, matrix(section, metric, room)) for metric in headlines(section)]
+    return [(TITLES.get(metric, metric), cells) for metric, cells in found if len(cells[1]) > 1]
 
 
 def power_cells(table: pd.DataFrame, shown: Sequence[str]) -> Cells:

@@ -29,6 +29,7 @@ def section_context(
         "name": section.name,
         "place": place,
         "groups": len(section.groups),
+        "ended": len(section.ends),
         "notes": section.notes,
         "answer": said,
         "least": section.ks[0],

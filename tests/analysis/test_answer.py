@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from analysis.answer import answer, matrix
+from analysis.answer import answer, headlines, matrix
 from analysis.design import design_table
 from analysis.intervals import spread
+from analysis.metrics import DISTINCT, TITLES
+from analysis.render import matrices
 from analysis.runs import load_run
 from analysis.sections import section as section_of
 
@@ -84,6 +86,17 @@ def test_the_matrix_is_row_minus_column_with_a_star_where_separated(section):
     assert all(cell.endswith("] *") for cell in (rows[0][2], rows[1][1]))
     _, brief = matrix(section, "pass@1", intervals=False)
     assert re.fullmatch(r"\+0\.\d\d \*", brief[1][1]) and brief[0][1] == ""
+
+
+def test_a_metric_of_one_group_or_of_none_has_no_matrix(section):
+    """Programs of which none was accepted have no diversity among the accepted ones."""
+    assert [title for title, _ in matrices(section)] == [
+        TITLES.get(m, m) for m in headlines(section)
+    ]
+    for without in (section.ends[:1], section.ends):
+        for stage in without:
+            stage.grids.pop(DISTINCT, None)
+        assert [title for title, _ in matrices(section)] == ["pass@1", "pass@10"]
 
 
 def test_what_the_design_could_see_has_parts_that_add_up(section):

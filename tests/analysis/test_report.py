@@ -111,6 +111,22 @@ def test_a_run_without_a_base_has_a_page(tmp_path, make_run):
     assert "nothing to compare it with" in (tmp_path / "report" / "report.html").read_text()
 
 
+def test_pairs_are_too_many_for_a_table_only_where_so_many_were_compared(
+    tmp_path, make_run, monkeypatch
+):
+    monkeypatch.setattr("analysis.render.MATRIX_LABELS", 1)
+    make_run(tmp_path / "outputs", "spo", 0)
+    evals = make_run(tmp_path / "outputs", "ppo", 0, status="running") / "evals.parquet"
+    rows = pd.read_parquet(evals)
+    rows[rows["step"] == 0].to_parquet(evals)
+    page, arguments = tmp_path / "report.html", [f"runs={tmp_path}/outputs", f"out={tmp_path}"]
+    assert main(arguments) == 0
+    assert "too many pairs" not in page.read_text()
+    rows.to_parquet(evals)
+    assert main(arguments) == 0
+    assert "2 groups make too many pairs" in page.read_text()
+
+
 def test_each_experiment_has_a_section_and_labels_that_can_be_read(tmp_path, make_run, capsys):
     place = {"name": "docker", "strength": "no network"}
     task = {"left_out": {"no tests": 17}, "decontaminated": []}
