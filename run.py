@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.runs.interrupts import end_at_once
+from experiments.run_dir.interrupts import end_at_once
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from experiments.config import RunConfig
+    from experiments.config.schema import RunConfig
     from experiments.trainer import Outcome
 
 SHOW_ONLY = ("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--info", "-sc")
@@ -32,7 +32,7 @@ def main() -> None:
         return resume(arguments)
     import hydra
 
-    from experiments.compose import is_sweep
+    from experiments.config.composition import is_sweep
 
     run = hydra.main(config_path="conf", config_name="config", version_base="1.3")(start)
     if any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in SHOW_ONLY):
@@ -46,9 +46,9 @@ def main() -> None:
 
 def resume(arguments: list[str]) -> None:
     """Go on with the run in resume=FOLDER; beside it stand overrides of what may change."""
+    from experiments.config.resume import config_of, is_finished
+    from experiments.distributed.launch import speaks
     from experiments.errors import UserError
-    from experiments.resume import config_of, is_finished
-    from experiments.runtimes.launch import speaks
 
     named = [argument for argument in arguments if argument.startswith("resume=")]
     folder = Path(named[-1].removeprefix("resume="))
@@ -71,7 +71,7 @@ def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> No
     """All jobs, one after the other or several at once, then a table, whatever became of each."""
     from contextlib import nullcontext
 
-    from experiments.runs import parallel, sweeps
+    from experiments.run_dir import parallel, sweeps
 
     folder = sweeps.new_folder(output_dir)
     together = parallel.waiting(folder) if parallel.is_parallel(sys.argv) else nullcontext()
@@ -90,9 +90,9 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
 
     Ends the process with one line at the first fault.
     """
-    from experiments.compose import config_of, is_sweep, jobs_of
+    from experiments.config.composition import config_of, is_sweep, jobs_of
+    from experiments.distributed.launch import check_started, ranks_started
     from experiments.errors import UserError
-    from experiments.runtimes.launch import check_started, ranks_started
 
     try:
         jobs = jobs_of(arguments)
@@ -112,7 +112,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
 
 
 def fail(message: str, status: int = MISUSED) -> None:
-    from experiments.runtimes.launch import speaks
+    from experiments.distributed.launch import speaks
 
     if speaks():
         print(f"error: {message}", file=sys.stderr)
@@ -124,7 +124,7 @@ def start(composed: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from experiments.config import parse
+    from experiments.config.schema import parse
 
     job, config = HydraConfig.get(), parse(composed)
     if job.mode != RunMode.MULTIRUN:
@@ -135,7 +135,7 @@ def start(composed: DictConfig) -> None:
         if one_of_sweep(config, folder, job.job.num).status == "interrupted":
             raise KeyboardInterrupt
         return None
-    from experiments.runs import parallel
+    from experiments.run_dir import parallel
 
     with parallel.job(folder, job.job.num, job.launcher.n_jobs) as wanted:
         if wanted:
@@ -145,8 +145,8 @@ def start(composed: DictConfig) -> None:
 
 def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -> Outcome:
     """A job of a sweep: left as it is, gone on with or begun; how it ended is kept in `sweep`."""
-    from experiments.resume import is_finished
-    from experiments.runs import sweeps
+    from experiments.config.resume import is_finished
+    from experiments.run_dir import sweeps
 
     begun = sweeps.begun(config)
     if begun and is_finished(begun, config):
@@ -163,8 +163,8 @@ def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> O
     """Train, or go on in `folder`; also what fails before there is a run folder is an outcome."""
     import traceback
 
+    from experiments.distributed.launch import train
     from experiments.errors import is_expected, one_line
-    from experiments.runtimes.launch import train
     from experiments.trainer import Outcome
 
     if not gc.isenabled():  # the imports are done; each generation would look through them once
@@ -190,7 +190,7 @@ def finish(outcome: Outcome | None) -> None:
         fail(outcome.error, MISUSED if outcome.expected else FAILED)
     from rich.console import Console
 
-    from analysis.table import before_after_table
+    from analysis.report.run_summary import before_after_table
 
     Console().print(before_after_table(outcome.folder))
     print(f"run folder: {outcome.folder}")

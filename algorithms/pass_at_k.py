@@ -13,8 +13,8 @@ from pydantic import PositiveFloat, PositiveInt
 
 from algorithms import lazy_torch as torch
 from algorithms.base import Batch, Needs
-from algorithms.group_ratio import Below
-from algorithms.group_reinforce import GroupOptions, GroupReinforce, centred
+from algorithms.ratio_variants import Below
+from algorithms.reinforce import GroupOptions, GroupReinforce, centred
 from algorithms.tensors import clipped_terms, group_count
 
 if TYPE_CHECKING:

@@ -16,13 +16,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
-from algorithms.tensors import (
-    clip_share,
-    clipped_terms,
-    log_ratio,
-    masked_mean,
-    masked_whiten,
-)
+from algorithms.tensors import clip_share, clipped_terms, log_ratio, masked_mean, masked_whiten
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from analysis.runs import RunError, find_runs, load_run
-from envs.typed import arguments as options_of
+from analysis.load.run_folders import RunError, find_runs, load_run
+from envs.config_parsing import arguments as options_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from analysis.differences import Pair
-    from analysis.stages import Stage
+    from analysis.load.evaluations import Stage
+    from analysis.stats.differences import Pair
 
 HELP = """\
 Compare two groups of runs: paired differences on the seeds and problems of both.
@@ -63,11 +63,11 @@ def show(a: str, b: str, wish: float) -> None:
     """Print the comparison. Raises RunError where the runs are no two groups of one setting."""
     from rich.console import Console
 
-    from analysis.caveats import caveats
-    from analysis.design import design_table
-    from analysis.differences import pairs
-    from analysis.metrics import metrics
-    from analysis.stages import ks_of, stages
+    from analysis.load.evaluations import ks_of, stages
+    from analysis.metrics.definitions import metrics
+    from analysis.report.caveats import caveats
+    from analysis.stats.differences import pairs
+    from analysis.stats.power import design_table
 
     groups = [_group(key, where) for key, where in (("a", a), ("b", b))]
     ks, notes = ks_of([run for group in groups for run in group.runs])
@@ -90,7 +90,7 @@ def _group(key: str, where: str):  # type: ignore[no-untyped-def]
     """The one group of the runs there, its label with the key before it."""
     from dataclasses import replace
 
-    from analysis.groups import group_runs
+    from analysis.load.groups import group_runs
 
     groups = group_runs([load_run(path) for path in find_runs(filter(None, where.split(",")))])
     if len(groups) > 1:
@@ -104,10 +104,10 @@ def table(ends: Sequence[Stage], found: Sequence[Pair]) -> Table:
     from rich import box
     from rich.table import Table
 
-    from analysis.aggregate import grid_interval
-    from analysis.answer import signed
-    from analysis.metrics import TITLES
-    from analysis.render import number
+    from analysis.metrics.definitions import TITLES
+    from analysis.report.headline import signed
+    from analysis.report.render import number
+    from analysis.stats.tables import grid_interval
 
     shown = Table(box=box.SIMPLE_HEAD)
     a, b = ends

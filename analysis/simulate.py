@@ -18,9 +18,9 @@ from math import comb
 
 import numpy as np
 
-from analysis.intervals import Terms, spread, terms
-from analysis.power import smallest_difference
-from analysis.tiers import SIGNIFICANCE, holm
+from analysis.stats.differences import SIGNIFICANCE, holm
+from analysis.stats.intervals import Terms, spread, terms
+from analysis.stats.power import smallest_difference
 
 SAMPLES = 20
 AHEAD = 0.3  # logits of the first algorithm over the three equal ones

@@ -1,6 +1,6 @@
 """The door of this room: responses to problems go in, judgements come out.
 
-`envs.judge.Judge` is the environment of programs, with a sandbox behind it. A task whose responses
+`envs.judge.judge.Judge` is the environment of programs, with a sandbox behind it. A task whose responses
 are no programs names another one (task.environment) and opens no sandbox.
 """
 
@@ -45,7 +45,7 @@ class Environment(Protocol):
 
     One that learns as it judges has `state_dict` and `load_state_dict` too, of plain values, so
     that a run which was stopped goes on as it would have. One that can be asked in pieces has `sit`
-    and `abandon` (`envs.judge.Judge`): it judges what is written while the rest is.
+    and `abandon` (`envs.judge.judge.Judge`): it judges what is written while the rest is.
     """
 
     version: str  # another one wherever a judgement may be another: it keys what is kept on disk

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.tasks import open_task
-from envs.tasks.cache import root
-from envs.tasks.compose import task_config
+from envs.tasks.storage.generated_cache import root
 from envs.tasks.task import SPLITS, Task
+from envs.tasks.task_cli import task_config
 
 
 def main(argv: Sequence[str] | None = None) -> int:

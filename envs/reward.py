@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from envs.named import code_digest, load
+from envs.import_by_name import code_digest, load
 from envs.problem import Judgement, Verdict
 
 KINDS = ("binary", "fraction", "shaped")

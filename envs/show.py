@@ -19,9 +19,9 @@ from rich.text import Text
 
 from envs.problem import Problem
 from envs.tasks import open_task
-from envs.tasks.compose import task_and
 from envs.tasks.selection import StoredProblems
 from envs.tasks.task import SPLITS, Task
+from envs.tasks.task_cli import task_and
 
 _LISTED = 20  # names of a split, and tests of a problem
 _SHOWN_CHARS = 400  # of one input or output

@@ -29,21 +29,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from envs.environment import Submission
-from envs.extract import as_response
-from envs.journal import Journal
-from envs.judge import Judge
+from envs.judge.extract import as_response
+from envs.judge.judge import Judge
+from envs.judge.verdict_log import VerdictLog
 from envs.problem import Judgement, Problem, Verdict
-from envs.quality import SUFFIXES, Qualities
+from envs.problem_quality import SUFFIXES, ProblemQualities
 from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
-from envs.tasks.compose import task_and
 from envs.tasks.config import TaskConfig
-from envs.tasks.converter import converter
-from envs.tasks.keeping import Limits
 from envs.tasks.selection import StoredProblems, entries_of
-from envs.tasks.sources import find
-from envs.tasks.special_judge import comparing_checker
-from envs.tasks.store import Store, prepare
+from envs.tasks.storage.converter import converter
+from envs.tasks.storage.sources import find
+from envs.tasks.storage.special_judge import comparing_checker
+from envs.tasks.storage.store import Store, prepare
+from envs.tasks.storage.test_limits import Limits
+from envs.tasks.task_cli import task_and
 
 KINDS = ("solution", "incorrect")
 _LISTED_EXCEPTIONS = 40
@@ -131,8 +131,8 @@ def validate(
     programs: Iterator[Entry],
     total: int,
     console: Console,
-    journal: Journal,
-    qualities: Qualities,
+    journal: VerdictLog,
+    qualities: ProblemQualities,
 ) -> Report:
     """Judge all programs that the journal does not know, show progress."""
     report = Report()
@@ -187,12 +187,12 @@ def run(task: TaskConfig, options: Options, console: Console) -> Report:
     stores = _stores(task)
     problems = StoredProblems(entries_of(stores, alone=len(stores) == 1))
     total = sum(_count(store, options.first) for store in stores)
-    qualities = Qualities()
+    qualities = ProblemQualities()
     with open_sandbox(SandboxConfig(kind=options.sandbox)) as sandbox:
         console.print(f"{len(problems)} problems, {total} programs; {sandbox.strength}")
         judge = Judge(sandbox)
         started = time.perf_counter()
-        with Journal(options.out, judge.version) as journal:
+        with VerdictLog(options.out, judge.version) as journal:
             programs = entries(problems, options.first)
             report = validate(judge, programs, total, console, journal, qualities)
         wall_s = time.perf_counter() - started

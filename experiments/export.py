@@ -14,10 +14,10 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from envs.typed import arguments
-from experiments.config import ModelConfig
+from envs.config_parsing import arguments
+from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
-from experiments.learner.weights import copy_weights
+from experiments.policy.weights import copy_weights
 
 
 @dataclass
@@ -33,13 +33,13 @@ def export(run: Path, out: Path | None = None) -> Path:
     checkpoint = _last_checkpoint(run)
     if (checkpoint / "model.safetensors.index.json").exists() or list(checkpoint.glob("model*")):
         raise UserError(f"run={run}: its weights are whole already; model.path={checkpoint}")
-    from experiments.learner import adapters, models
+    from experiments.policy import loading, lora
 
     config = ModelConfig(**OmegaConf.load(run / "config.yaml").model)
-    base, tokenizer = models.load(config)
-    policy = adapters.adapted(base, config, seed=0)
-    adapters.load(policy, checkpoint)
-    merged = models.frozen_copy(base)
+    base, tokenizer = loading.load(config)
+    policy = lora.adapted(base, config, seed=0)
+    lora.load(policy, checkpoint)
+    merged = loading.frozen_copy(base)
     copy_weights(policy, into=merged)
     out = out or run / "exported"
     merged.save_pretrained(out)

@@ -21,26 +21,26 @@ from typing import Any
 
 import torch
 
-from experiments.config import RunConfig
+from experiments.build import Parts, build
+from experiments.config.resolve_defaults import dropped, in_a_line, pick, without_its_share
+from experiments.config.resume import check_same
+from experiments.config.schema import RunConfig
+from experiments.distributed.single_process import SINGLE_PROCESS, SingleProcess
 from experiments.errors import UserError, is_expected, is_full, one_line
 from experiments.evaluation.base_evaluation import evaluate_base
 from experiments.evaluation.divergence import kl_to_base
 from experiments.evaluation.evaluate import evaluate, pass_at_each
-from experiments.learner import models
-from experiments.learner.weights import weights_version
-from experiments.picks import dropped, in_a_line, pick, without_its_share
-from experiments.resume import check_same
-from experiments.runs import checkpoints
-from experiments.runs.files import named
-from experiments.runs.interrupts import catch, held
-from experiments.runs.loggers import Loggers, open_loggers
-from experiments.runs.progress import Display
-from experiments.runs.records import BEST, Records
-from experiments.runs.state import BASE, Place, check_base, restore, tensors_of
-from experiments.runtimes.alone import ALONE, Alone
-from experiments.samples import kept
-from experiments.samples.metrics import sample_metrics
-from experiments.setup import Parts, build
+from experiments.policy import loading
+from experiments.policy.weights import weights_version
+from experiments.replay import sample_log
+from experiments.rollout.reward_shaping import sample_metrics
+from experiments.run_dir import checkpoints
+from experiments.run_dir.atomic_files import named
+from experiments.run_dir.interrupts import catch, held
+from experiments.run_dir.loggers import Loggers, open_loggers
+from experiments.run_dir.progress import Display
+from experiments.run_dir.records import BEST, Records
+from experiments.run_dir.resume_state import BASE, ResumeState, check_base, restore, tensors_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ class Outcome:
 
 
 def train(
-    config: RunConfig, folder: Path | None = None, label: str = "", ranks: Alone = ALONE
+    config: RunConfig,
+    folder: Path | None = None,
+    label: str = "",
+    ranks: SingleProcess = SINGLE_PROCESS,
 ) -> Outcome:
     """Run it; with `folder`, go on with the run in there. Ctrl-C and errors end it cleanly: with
     its rows, its weights and its status on disk. `label`: of its lines, beside other runs'.
@@ -66,16 +69,16 @@ def train(
     catch()
     torch.set_num_threads(config.model.threads)
     torch.manual_seed(config.seed)
-    device = str(models.pick_device(config.model.device))
+    device = str(loading.pick_device(config.model.device))
     given, config = config, pick(config, device)
     display = Display(config.steps, label)
     state = checkpoints.latest(folder, display.say) if folder else None
-    place = Place(**state["place"]) if state else Place()
+    place = ResumeState(**state["place"]) if state else ResumeState()
     if state:
         check_same(state["config"], asdict(config), f"{folder}: its checkpoint")
         _check_steps(config.steps, place.step, f"{folder}: its checkpoint")
     records = Records(config, folder, place.recorded, state["folder"] if state else None)
-    kept.cut(records.folder, place.step)
+    sample_log.cut(records.folder, place.step)
     try:
         with build(config, records, ranks) as parts, display:
             display.say(in_a_line(config, device))
@@ -113,7 +116,7 @@ def _check_steps(steps: int, behind: int, where: str) -> None:
 
 
 def _loop_and_save(
-    config: RunConfig, parts: Parts, records: Records, display: Display, place: Place
+    config: RunConfig, parts: Parts, records: Records, display: Display, place: ResumeState
 ) -> None:
     """However the loop ends, the weights of its last whole optimiser step are saved."""
     save = partial(_save, config.train.keep_checkpoints, parts, records, display, place)
@@ -142,7 +145,7 @@ def _loop(
     records: Records,
     display: Display,
     loggers: Loggers,
-    place: Place,
+    place: ResumeState,
     save: Callable[[str], None],
 ) -> None:
     def measure(step: int, row: dict[str, Any], begin: float) -> None:
@@ -168,7 +171,7 @@ def _loop(
 
 
 def _train_step(
-    step: int, config: RunConfig, parts: Parts, display: Display, place: Place
+    step: int, config: RunConfig, parts: Parts, display: Display, place: ResumeState
 ) -> dict[str, Any]:
     """One batch: written, judged, learnt from; an interrupt waits for the weights → its row."""
     ledger, learner = parts.ledger, parts.learner
@@ -277,7 +280,7 @@ def _check(step: int, parts: Parts, display: Display) -> dict[str, float]:
 
 
 def _save(
-    keep: int, parts: Parts, records: Records, display: Display, place: Place, name: str
+    keep: int, parts: Parts, records: Records, display: Display, place: ResumeState, name: str
 ) -> None:
     """A checkpoint; an interrupt waits until it is on disk.
 
@@ -291,7 +294,7 @@ def _save(
             parts.eval_engine.sync(parts.learner.model)
         tensors = tensors_of(parts)
         state = tensors["learner"]["modules"]["model"]
-        models.save(parts.learner.model, parts.eval_engine.model, state, folder)
+        loading.save(parts.learner.model, parts.eval_engine.model, state, folder)
         parts.tokenizer.save_pretrained(folder)
         if place.progress is not None:
             state = {

@@ -15,7 +15,7 @@ import pandas
 import pytest
 
 import run
-from experiments.compose import CONF, config_of
+from experiments.config.composition import CONF, config_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -272,7 +272,7 @@ def test_what_imports_left_is_not_collected_and_what_runs_leave_is(monkeypatch):
     """The first run of a process sets the imports aside, a later one not what a run has left."""
     found = []
     monkeypatch.setattr(
-        "experiments.runtimes.launch.train",
+        "experiments.distributed.launch.train",
         lambda *_: found.append((gc.isenabled(), gc.get_freeze_count())),
     )
     gc.disable()

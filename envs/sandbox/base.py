@@ -1,7 +1,7 @@
 """What a sandbox is: programs and inputs go in, what they did comes out.
 
 A sandbox knows no problem and no expected output, so that no program can find one in it; verdicts
-are decided outside, by `envs.judge`. Backends: `docker.py`, `embedded.py`.
+are decided outside, by `envs.judge.judge`. Backends: `docker.py`, `embedded.py`.
 """
 
 from __future__ import annotations

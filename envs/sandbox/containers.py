@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from envs.sandbox import inside
 from envs.sandbox.base import SandboxError
-from envs.sandbox.engine import (
+from envs.sandbox.docker_client import (
     ANSWER_S,
     LABEL,
     EngineAway,
@@ -34,7 +34,12 @@ from envs.sandbox.engine import (
     worker_options,
 )
 from envs.sandbox.image import CAGE
-from envs.sandbox.runtime import ENVIRONMENT, PACKAGES_FOLDER, base_python, worker_environment
+from envs.sandbox.python_runtime import (
+    ENVIRONMENT,
+    PACKAGES_FOLDER,
+    base_python,
+    worker_environment,
+)
 from envs.sandbox.seccomp import child_filter
 
 if TYPE_CHECKING:

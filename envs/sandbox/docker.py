@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from envs.sandbox.base import Job
 from envs.sandbox.containers import Container, Launcher
-from envs.sandbox.engine import connect, reap_orphans, require_image, unavailable
-from envs.sandbox.inside.channel import STDERR_TAIL
+from envs.sandbox.docker_client import connect, reap_orphans, require_image, unavailable
+from envs.sandbox.inside.framing import STDERR_TAIL
 from envs.sandbox.pool import Pool, WorkerHandle, default_workers
 
 if TYPE_CHECKING:

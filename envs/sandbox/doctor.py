@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.sandbox.base import SandboxError
-from envs.sandbox.engine import ANSWER_S, BUILD, connect, reason
+from envs.sandbox.docker_client import ANSWER_S, BUILD, connect, reason
 from envs.sandbox.image import REPOSITORY, image_tag
 from envs.sandbox.inside.confine import NAMESPACES
 from envs.sandbox.inside.landlock import CREATE_RULESET

@@ -15,10 +15,9 @@ import subprocess
 
 from envs.sandbox import protocol
 from envs.sandbox.base import SandboxError
-from envs.sandbox.handle import WorkerHandle
 from envs.sandbox.inside import FLAGS, source
 from envs.sandbox.pool import Pool
-from envs.sandbox.runtime import (
+from envs.sandbox.python_runtime import (
     DEVICES,
     ENVIRONMENT,
     PACKAGES_FOLDER,
@@ -29,6 +28,7 @@ from envs.sandbox.runtime import (
     worker_environment,
 )
 from envs.sandbox.seccomp import child_filter
+from envs.sandbox.worker import WorkerHandle
 
 STRENGTHS = {
     "namespaces": (

@@ -15,10 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from envs.sandbox.base import Execution, Job, KeepGoing, Outcome, Sandbox, SandboxError
-from envs.sandbox.conversation import Conversation, Task, WorkerLost
-from envs.sandbox.handle import WorkerHandle
-from envs.sandbox.inside.channel import STDERR_TAIL
-from envs.sandbox.runtime import versions
+from envs.sandbox.inside.framing import STDERR_TAIL
+from envs.sandbox.python_runtime import versions
+from envs.sandbox.worker import Task, WorkerConnection, WorkerHandle, WorkerLost
 
 __all__ = ["Pool", "WorkerHandle", "default_workers"]
 
@@ -52,7 +51,7 @@ class Pool(Sandbox):
         self.shots = 0  # jobs whose first input had a process of its own so far
         self._failed_starts = 0
         self._selector = selectors.DefaultSelector()
-        self._crew: dict[Conversation, int] = {}  # each with its descriptor in the selector
+        self._crew: dict[WorkerConnection, int] = {}  # each with its descriptor in the selector
         self._waiting: deque[Task] = deque()
         self._ended: list[Task] = []
         self._closed = self._running = self._abandoned = False
@@ -106,12 +105,12 @@ class Pool(Sandbox):
             handle = self.factory()
             try:
                 handle.start()
-                self._follow(Conversation(handle))
+                self._follow(WorkerConnection(handle))
             except BaseException:
                 handle.kill()
                 raise
 
-    def _follow(self, worker: Conversation) -> None:
+    def _follow(self, worker: WorkerConnection) -> None:
         """Have the selector look at the descriptor that the worker has now."""
         number, before = worker.handle.fileno(), self._crew.get(worker)
         if number == before:
@@ -121,11 +120,11 @@ class Pool(Sandbox):
         self._selector.register(number, selectors.EVENT_READ, worker)
         self._crew[worker] = number
 
-    def _dismiss(self, worker: Conversation) -> None:
+    def _dismiss(self, worker: WorkerConnection) -> None:
         self._selector.unregister(self._crew.pop(worker))
         worker.handle.kill()
 
-    def _replace(self, worker: Conversation, reason: str) -> None:
+    def _replace(self, worker: WorkerConnection, reason: str) -> None:
         """Dismiss a lost worker; put its tasks back, or give up the one that it was running."""
         tasks = worker.tasks
         cause = worker.handle.cause_of_death()
@@ -197,7 +196,7 @@ class Pool(Sandbox):
         left = (w.deadline - now for w in self._crew if w.deadline is not None)
         return min(max(0.0, min(left, default=POLL_S)), POLL_S)
 
-    def _guarded(self, worker: Conversation, act: Callable[[], list[Task] | None]) -> None:
+    def _guarded(self, worker: WorkerConnection, act: Callable[[], list[Task] | None]) -> None:
         """Let a worker act, unless it is gone already; replace it if it is lost in this."""
         if worker not in self._crew:
             return

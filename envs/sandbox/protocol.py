@@ -17,7 +17,7 @@ import json
 from dataclasses import dataclass
 
 from envs.sandbox.base import Execution, Job, Outcome
-from envs.sandbox.inside.channel import (
+from envs.sandbox.inside.framing import (
     COMPILED,
     END,
     ENDED,

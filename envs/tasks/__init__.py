@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from envs.named import load
+from envs.import_by_name import load
 from envs.tasks.config import TaskConfig
 from envs.tasks.task import Task
 
@@ -24,7 +24,7 @@ def open_task(config: TaskConfig) -> Task:
         task = replace(task, prompt=prompt, prompt_digest=prompt.digest, data_hash=known)
     if not config.few_shot:
         return task
-    from envs.tasks.few_shot import with_examples
+    from envs.tasks.prompts import with_examples
 
     return with_examples(task, config.few_shot)
 
@@ -37,6 +37,6 @@ def _open(config: TaskConfig) -> Task:
         )
     if config.make:
         return load(config.make, "task.make")(config)
-    from envs.tasks.contests import open_contests
+    from envs.tasks.loaders.contests import open_contests
 
     return open_contests(config)

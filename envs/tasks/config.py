@@ -85,7 +85,7 @@ class TaskConfig:
         0  # solved problems of the train split that are shown before every problem
     )
     chat: bool = True  # prompts go through the model's chat template; an error where it has none
-    # longer prompts are dropped and counted; null: experiments/picks.py says by the device
+    # longer prompts are dropped and counted; null: experiments/config/resolve_defaults.py says by the device
     max_prompt_tokens: PositiveInt | None = 256
     max_response_tokens: PositiveInt | None = 64  # null: as above
     reward: RewardConfig = field(default_factory=RewardConfig)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from envs.problem import Problem
-from envs.tasks.columns import to_problem
 from envs.tasks.config import FilterConfig
-from envs.tasks.rows import unique
-from envs.tasks.store import Store
+from envs.tasks.storage.arrow_schema import to_problem
+from envs.tasks.storage.rows import unique
+from envs.tasks.storage.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa

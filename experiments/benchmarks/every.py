@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis import markdown
+from analysis.report import markdown
 from experiments.benchmarks import rows
 from experiments.benchmarks.rows import figure, verdict
 

@@ -11,9 +11,15 @@ from dataclasses import replace
 
 from algorithms.base import Needs
 from algorithms.spo import SPOConfig
-from analysis.markdown import table
+from analysis.report.markdown import table
 from envs.tasks.config import TaskConfig
-from experiments.config import EngineConfig, ModelConfig, RunConfig, RuntimeConfig, TrainConfig
+from experiments.config.schema import (
+    EngineConfig,
+    ModelConfig,
+    RunConfig,
+    RuntimeConfig,
+    TrainConfig,
+)
 from experiments.learner.memory import Shape, estimate, shape_of
 
 SIZES = {  # width, layers, inner, heads, key heads, vocabulary, tied

@@ -18,15 +18,15 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.tasks import open_task
-from envs.tasks.compose import task_config
+from envs.tasks.task_cli import task_config
 from experiments.benchmarks.rows import row, save
-from experiments.config import EngineConfig, ModelConfig, RunConfig
+from experiments.config.dependencies import RELEASE, installed
+from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
-from experiments.engines.installed import RELEASE, installed
 from experiments.engines.vllm import Host, VLLMEngine
-from experiments.learner import models
-from experiments.samples.prompts import encode_prompts
+from experiments.policy import loading
+from experiments.rollout.prompts import encode_prompts
 
 # Llama 3.2 1B, for --random: 1.24 B parameters.
 SHAPE = {
@@ -49,7 +49,7 @@ def main() -> None:
         prompts = [
             p.tokens for p in encode_prompts(task.train, task, tokenizer, config.task, {})[0]
         ]
-        ends = models.end_tokens(model, tokenizer)
+        ends = loading.end_tokens(model, tokenizer)
         engines: dict[str, Engine] = {"ours": HFEngine(model, ends, tokenizer.pad_token_id, 4096)}
         if installed() == RELEASE:
             engines["vLLM"] = VLLMEngine(Host(config, model), model, ends)
@@ -59,7 +59,7 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="assets/nano", help="a model's folder or hub id")
-    parser.add_argument("--dtype", default="float32", choices=list(models.DTYPES))
+    parser.add_argument("--dtype", default="float32", choices=list(loading.DTYPES))
     parser.add_argument(
         "--random", action="store_true", help="random weights in the shape of Llama 3.2 1B instead"
     )
@@ -80,7 +80,7 @@ def prepare(options: argparse.Namespace, folder: Path) -> tuple[RunConfig, torch
         model=ModelConfig(path=options.model, dtype=options.dtype),
         engine=EngineConfig(batch_size=options.prompts * options.responses),
     )
-    model, tokenizer = models.load(config.model)
+    model, tokenizer = loading.load(config.model)
     if options.random:
         model = random_model(SHAPE, model)
         model.config.save_pretrained(folder)  # vLLM reads the shape there, the weights from here

@@ -73,7 +73,7 @@ def one(name: str, size: str, small: bool) -> list[Row]:
 
     from experiments.benchmarks.gpu.parts import PARTS
     from experiments.benchmarks.gpu.sizes import SIZES, SMALL, Bench, SkippedError
-    from experiments.learner.models import pick_device
+    from experiments.policy.loading import pick_device
 
     device = pick_device("auto")
     if device.type == "cpu" and not small:

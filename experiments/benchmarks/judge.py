@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.sandbox.base import Job
-from envs.sandbox.engine import connect, unavailable
+from envs.sandbox.docker_client import connect, unavailable
 from experiments.benchmarks.judging import against
 from experiments.benchmarks.judging.meter import Meter
 from experiments.benchmarks.judging.ways import Way, ways

@@ -107,15 +107,16 @@ def measure(name: str, case: str) -> dict[str, Any]:
     import torch
 
     from experiments.benchmarks.training.workload import algorithms, random_samples, step_of
-    from experiments.config import EvalConfig, ModelConfig, RunConfig, TrainConfig
-    from experiments.learner import memory, models
-    from experiments.learner.fit import free_bytes
-    from experiments.runs.peak_memory import PeakMemory
+    from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
+    from experiments.learner import memory
+    from experiments.learner.memory_check import free_bytes
+    from experiments.policy import loading
+    from experiments.run_dir.machine import PeakMemory
 
     torch.set_num_threads(1)
     widths, (prompts, group, width, length) = SHAPES[name]
-    device = models.pick_device("auto")
-    model_config = models.read_config(ModelConfig())
+    device = loading.pick_device("auto")
+    model_config = loading.read_config(ModelConfig())
     if widths is not None:
         model_config = type(model_config)(**widths, head_dim=None, tie_word_embeddings=True)
     config = RunConfig(
@@ -140,8 +141,8 @@ def measure(name: str, case: str) -> dict[str, Any]:
     key = "memory/gpu0_peak_mb" if device.type == "cuda" else "memory/peak_mb"
     before = _resident_mb() if device.type == "cpu" else 0.0
     torch.manual_seed(0)
-    model = models.random_model(model_config, device, torch.float32)
-    model, pieces = models.policy_of(model, config), config.train.micro_tokens
+    model = loading.random_model(model_config, device, torch.float32)
+    model, pieces = loading.policy_of(model, config), config.train.micro_tokens
     step = step_of(algorithm, model, 0, copied=False, micro_tokens=pieces)
     samples = random_samples(shape.vocabulary, prompts, group, width, length)
     times = []

@@ -28,8 +28,8 @@ _START = """
 import sys, time
 import transformers
 from envs.tasks import open_task
-from envs.tasks.compose import task_config
-from experiments.samples.prompts import encode_prompts
+from envs.tasks.task_cli import task_config
+from experiments.rollout.prompts import encode_prompts
 
 transformers.utils.logging.set_verbosity_error()
 tokenizer = transformers.AutoTokenizer.from_pretrained("assets/nano")

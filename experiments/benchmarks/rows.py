@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from experiments.runs.hardware import processor
+from experiments.run_dir.machine import processor
 
 FOLDER = Path("bench")
 PACKAGES = ("torch", "transformers", "vllm", "trl", "numpy")

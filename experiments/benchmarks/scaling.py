@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.markdown import table
+from analysis.report.markdown import table
 from experiments.benchmarks import published
 from experiments.benchmarks.pipeline import Course, Loop, fixed, lognormal, recorded, simulate
 from experiments.errors import UserError
@@ -193,7 +193,7 @@ def draw(spread: float, file: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from experiments.look import LOOK
+    from experiments.studies.figures import LOOK
 
     with plt.rc_context(LOOK):
         figure, panels = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import PositiveInt
 
-from envs.typed import arguments
+from envs.config_parsing import arguments
 
 _SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ha", "jek", "li", "mo", "nu", "que", "ri", "sta", "ve")
 _COLUMNS = (

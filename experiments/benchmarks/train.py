@@ -18,15 +18,15 @@ from pathlib import Path
 import torch
 
 from envs.tasks import open_task
-from envs.tasks.compose import task_config
+from envs.tasks.task_cli import task_config
 from experiments.benchmarks import rows
 from experiments.benchmarks.rows import Row, row
 from experiments.benchmarks.training import peer
 from experiments.benchmarks.training.workload import Raw, algorithms, responses, step_of
-from experiments.config import ModelConfig, TrainConfig
+from experiments.config.schema import ModelConfig, TrainConfig
 from experiments.engines.hf import HFEngine
-from experiments.learner import models
-from experiments.samples.prompts import encode_prompts
+from experiments.policy import loading
+from experiments.rollout.prompts import encode_prompts
 
 AT_MOST = {
     "SPO": 0.75,
@@ -59,8 +59,8 @@ def main() -> None:
     """Measure, print, write `bench/train.json`."""
     options = parse()
     torch.set_num_threads(1)
-    model, tokenizer = models.load(ModelConfig())
-    engine = HFEngine(model, models.end_tokens(model, tokenizer), tokenizer.pad_token_id, 4096)
+    model, tokenizer = loading.load(ModelConfig())
+    engine = HFEngine(model, loading.end_tokens(model, tokenizer), tokenizer.pad_token_id, 4096)
     config = task_config(["task=mini"])
     task = open_task(config)
     encoded = encode_prompts(task.train, task, tokenizer, config, {})[0]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experiments.learner.weights import copy_weights, weights_version
+from experiments.policy.weights import copy_weights, weights_version
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,7 +34,7 @@ class Completion:
 
 
 # (prompt, response to it, as they were asked for; what was written)
-Written = tuple[int, int, Completion]
+FinishedResponse = tuple[int, int, Completion]
 
 
 class Engine(ABC):
@@ -59,7 +59,7 @@ class Engine(ABC):
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
-        finished: Callable[[Sequence[Written]], None] | None = None,
+        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[list[Completion]]:
         """len(seeds[i]) responses to prompts[i], each drawn from the random stream of its seed.
 

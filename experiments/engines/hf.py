@@ -17,8 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from experiments.engines.base import Completion, Engine, Sampling, Written
-from experiments.engines.caches import OwnKeys, SharedKeys, keys_for
+from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
+from experiments.engines.kv_cache import OwnKeys, SharedKeys, keys_for
 
 CANDIDATES = (16, 256)  # tokens that are looked at for the nucleus first
 COMPACT_BELOW = 0.75  # what has ended is dropped once this share or less is still being written
@@ -169,11 +169,11 @@ class HFEngine(Engine):
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
-        finished: Callable[[Sequence[Written]], None] | None = None,
+        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[list[Completion]]:
         results: list[list[Completion | None]] = [[None] * len(group) for group in seeds]
 
-        def hand_out(written: Sequence[Written]) -> None:
+        def hand_out(written: Sequence[FinishedResponse]) -> None:
             for prompt, number, completion in written:
                 results[prompt][number] = completion
             if finished and written:
@@ -200,7 +200,7 @@ class HFEngine(Engine):
         prompts: Sequence[Sequence[int]],
         batch: list[Request],
         sampling: Sampling,
-        hand_out: Callable[[Sequence[Written]], None],
+        hand_out: Callable[[Sequence[FinishedResponse]], None],
     ) -> None:
         """Write a batch; responses are handed out as their rows leave it."""
         steps, device = sampling.max_tokens, self.model.device
@@ -224,7 +224,7 @@ class HFEngine(Engine):
         rows: Rows,
         batch: list[Request],
         sampling: Sampling,
-        hand_out: Callable[[Sequence[Written]], None],
+        hand_out: Callable[[Sequence[FinishedResponse]], None],
     ) -> None:
         """Token after token of all responses; `logits` (rows, vocabulary) are of the first."""
         steps = sampling.max_tokens
@@ -290,7 +290,7 @@ class HFEngine(Engine):
 
     def _written(
         self, drawn: Drawn, index: Tensor, batch: list[Request], steps: int
-    ) -> list[Written]:
+    ) -> list[FinishedResponse]:
         """The responses at `index` of the batch; all of them have ended, or no step is left."""
         columns = (drawn.lengths, drawn.tokens, drawn.logps, drawn.entropies)
         rows = zip(index.tolist(), *(column[index].tolist() for column in columns), strict=True)

@@ -19,15 +19,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.engines.base import Completion, Engine, Sampling, Written
-from experiments.engines.installed import RELEASE, check_installed
+from experiments.config.dependencies import RELEASE, check_installed
+from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.errors import UserError
-from experiments.learner.weights import plain_weights, weights_version
+from experiments.policy.weights import plain_weights, weights_version
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.config import RunConfig
+    from experiments.config.schema import RunConfig
 
 CPU_CACHE_BYTES = 2**30  # keys and values; without a GPU vLLM is for tests and small models
 
@@ -55,7 +55,7 @@ class Host:
             self.llm = self._start(config, model)
 
     def _start(self, config: RunConfig, model: nn.Module) -> object:
-        from experiments.learner.models import locate
+        from experiments.policy.loading import locate
 
         check_installed()
         from vllm import LLM
@@ -198,7 +198,7 @@ class VLLMEngine(Engine):
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
-        finished: Callable[[Sequence[Written]], None] | None = None,
+        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[list[Completion]]:
         self.host.load(self.model)
         asked = [(prompt, number) for prompt, of in enumerate(seeds) for number in range(len(of))]

@@ -22,10 +22,10 @@ from typing import Any
 
 from envs.environment import Environment
 from envs.problem import Verdict
-from experiments.config import RunConfig
+from experiments.build import Parts
+from experiments.config.schema import RunConfig
 from experiments.evaluation.evaluate import evaluate
-from experiments.runs.records import Records
-from experiments.setup import Parts
+from experiments.run_dir.records import Records
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("algorithms", "envs", "experiments")

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import torch
 
 from algorithms.tensors import kl, masked_sum
-from experiments.config import RunConfig
+from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
-from experiments.engines.mismatch import Mismatch, mismatch
+from experiments.evaluation.logprob_check import Mismatch, mismatch
+from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
-from experiments.learner.scoring import Tokens
-from experiments.samples.sample import PromptedProblem
+from experiments.sample import PromptedProblem
 from experiments.seeds import seed_for
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from analysis.pass_at_k import pass_at_k
 from envs.environment import Environment
 from envs.problem import Verdict
-from experiments.config import RunConfig
+from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
-from experiments.samples.responses import Responder, overlaps
-from experiments.samples.sample import Origin, PromptedProblem
+from experiments.rollout.generation import Responder, overlaps
+from experiments.sample import Origin, PromptedProblem
 from experiments.seeds import seed_for
 
 

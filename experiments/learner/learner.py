@@ -13,32 +13,31 @@ import torch
 from torch import Tensor, nn
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
-from experiments.config import TrainConfig
-from experiments.learner.adapters import is_adapted, load_trained, trained_state
-from experiments.learner.assemble import narrow, orders, pack, whole_groups
-from experiments.learner.average import MovingAverage
-from experiments.learner.earlier import EarlierPolicies
-from experiments.learner.metrics import common_metrics, whole_step
-from experiments.learner.models import critic_of, own_copy, reference_of
-from experiments.learner.optimiser import Float32AdamW, groups_of, learning_rate_factor
-from experiments.learner.scoring import (
-    Critic,
-    Tokens,
-    scalar_head,
-    score,
-    token_hidden,
-    values_of,
+from experiments.config.schema import TrainConfig
+from experiments.distributed.single_process import SINGLE_PROCESS, SingleProcess
+from experiments.learner.batching import (
+    by_parts,
+    my_pieces,
+    narrow,
+    orders,
+    pack,
+    pieces,
+    whole_groups,
 )
-from experiments.learner.shards import gathered, is_sharded, optimiser_part, whole, whole_tree
-from experiments.learner.sharing import by_parts, my_pieces, pieces
-from experiments.learner.weights import weights_are, weights_changed, weights_version
-from experiments.learner.writers import who_wrote
-from experiments.runs import checkpoints
-from experiments.runs.interrupts import held
-from experiments.runs.ledger import Ledger
-from experiments.runtimes.alone import ALONE, Alone
-from experiments.samples.initial_values import InitialValues
-from experiments.samples.sample import Sample
+from experiments.learner.behavior_logprobs import who_wrote
+from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
+from experiments.learner.metrics import common_metrics, whole_step
+from experiments.learner.optimiser import Float32AdamW, groups_of, learning_rate_factor
+from experiments.policy.fsdp import gathered, is_sharded, optimiser_part, whole, whole_tree
+from experiments.policy.loading import critic_of, own_copy, reference_of
+from experiments.policy.lora import is_adapted, load_trained, trained_state
+from experiments.policy.weight_copies import MovingAverage, PastPolicies
+from experiments.policy.weights import weights_are, weights_changed, weights_version
+from experiments.rollout.initial_values import InitialValues
+from experiments.run_dir import checkpoints
+from experiments.run_dir.budget import Ledger
+from experiments.run_dir.interrupts import held
+from experiments.sample import Sample
 
 
 class Learner:
@@ -54,7 +53,7 @@ class Learner:
         ledger: Ledger,
         keep_reference: bool = False,
         seed: int = 0,
-        ranks: Alone = ALONE,
+        ranks: SingleProcess = SINGLE_PROCESS,
     ) -> None:
         """`keep_reference`: also where the loss needs none, to be measured against.
 
@@ -75,7 +74,7 @@ class Learner:
         elif needs.critic == "shared":
             self.value_head = scalar_head(model)
         average = None if needs.average is None else self._copied(own_copy(model))
-        self.earlier = EarlierPolicies(lambda: self._copied(own_copy(model)), needs)
+        self.earlier = PastPolicies(lambda: self._copied(own_copy(model)), needs)
         copies = (self.reference, average, *self.earlier.models().values())
         for module in (*copies, *self._trained().values()):
             if module is not None and not is_sharded(module):

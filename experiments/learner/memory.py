@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.base import Needs
 from algorithms.tensors import LOGITS_PER_CHUNK
-from experiments.samples.reference_rewards import AHEAD
+from experiments.rollout.initial_values import AHEAD
 
 if TYPE_CHECKING:
-    from experiments.config import RunConfig
+    from experiments.config.schema import RunConfig
 
 GIB = 2**30
 BYTES = {"float32": 4, "bfloat16": 2}

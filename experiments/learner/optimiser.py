@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from experiments.learner.adapters import rate_of, trained
+from experiments.policy.lora import rate_of, trained
 
 if TYPE_CHECKING:
     from algorithms.base import Options
-    from experiments.config import TrainConfig
+    from experiments.config.schema import TrainConfig
 
 
 class Float32AdamW(torch.optim.AdamW):

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.typed import arguments
+from envs.config_parsing import arguments
 
 
 def main(given: list[str]) -> int:

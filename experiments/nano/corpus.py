@@ -10,10 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from envs.tasks import mini
-from envs.tasks.mini_families import FAMILIES
-from envs.tasks.mini_families.build import sample
-from envs.tasks.mini_families.drawing import Draft, draft, tier_of
+from envs.tasks.mini import FAMILIES, task
+from envs.tasks.mini.build import sample
+from envs.tasks.mini.drawing import Draft, draft, tier_of
 
 RIGHT = (0.65, 0.42, 0.18)  # probability that a part of level 0, 1, 2 is written correctly
 FIRST_MISTAKE = 0.9  # of the wrong ones, the share that makes the part's most typical mistake
@@ -34,7 +33,7 @@ def examples(seed: int) -> Iterator[tuple[str, str]]:
     rng = random.Random(f"nano/{seed}")
     cells = {(family.name, tier): [] for family in FAMILIES for tier in TIER_WEIGHTS}
     for family in FAMILIES:
-        for parts in mini.compositions(family, "train"):
+        for parts in task.compositions(family, "train"):
             cells[family.name, tier_of(parts)].append(parts)
     tiers, weights = list(TIER_WEIGHTS), list(TIER_WEIGHTS.values())
     while True:
@@ -43,5 +42,5 @@ def examples(seed: int) -> Iterator[tuple[str, str]]:
         drawn = draft(rng, family, rng.choice(cells[family.name, tier]))
         shown = sample(drawn, rng, drawn.program(rng))
         if shown is not None:
-            text = mini.render(drawn.statement, (shown,))
+            text = task.render(drawn.statement, (shown,))
             yield text, drawn.program(rng, mistakes(drawn, rng))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.config import RunConfig
+from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.studies.jobs import End, Job
 from experiments.studies.processes import last_words, start

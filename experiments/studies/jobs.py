@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from experiments.compose import config_of
-from experiments.config import RunConfig
+from experiments.config.composition import config_of
+from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.studies.study import PARENTS, Study
 
@@ -136,8 +136,8 @@ def config_with_seed(overrides: tuple[str, ...], seed: int) -> RunConfig:
 
 def end_of(config: RunConfig) -> End:
     """How the last run of just this configuration ended, as its folder says."""
-    from experiments.resume import is_finished
-    from experiments.runs import sweeps
+    from experiments.config.resume import is_finished
+    from experiments.run_dir import sweeps
 
     folder = sweeps.begun(config)
     if folder is None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.runs.interrupts import end_with_parent
+from experiments.run_dir.interrupts import end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from pydantic import PositiveInt
 
-from analysis.cores import cores
+from analysis.load.compute import cores
 from experiments.errors import UserError
-from experiments.runs.interrupts import catch
-from experiments.studies.command import FAILED, command, say, split
+from experiments.run_dir.interrupts import catch
+from experiments.studies.cli import FAILED, command, say, split
 
 HELP = """\
 Run a study: every arm on every seed, so many runs at a time, then the report.
@@ -128,7 +128,13 @@ def _end(runner, folder: Path) -> int:
     failed = [job for job, end in runner.ended.items() if end.status != "finished"]
     for job in failed:
         print(f"{runner.ended[job].status}: {job.label}: {runner.ended[job].error}")
-    report = [sys.executable, "-m", "analysis.report", f"runs={folder}", f"out={folder / 'report'}"]
+    report = [
+        sys.executable,
+        "-m",
+        "analysis.report.command",
+        f"runs={folder}",
+        f"out={folder / 'report'}",
+    ]
     print(f"report: python {' '.join(report[1:])}", flush=True)
     status = subprocess.run(report, cwd=Path.cwd(), env=_with_this_tree()).returncode
     wandb = runner.config(runner.jobs[-1]).logger.wandb
@@ -136,7 +142,7 @@ def _end(runner, folder: Path) -> int:
         told = [f"report={folder / 'report'}", f"name={folder.name}", f"project={wandb.project}"]
         told += [f"entity={wandb.entity}"] if wandb.entity else []
         subprocess.run(
-            [sys.executable, "-m", "experiments.runs.publish", *told], env=_with_this_tree()
+            [sys.executable, "-m", "experiments.run_dir.publish", *told], env=_with_this_tree()
         )
     return FAILED if failed or status else 0
 
@@ -167,7 +173,7 @@ def _with_this_tree() -> dict[str, str]:
 
 
 def _lock(folder: Path) -> int:
-    from experiments.runs.files import lock
+    from experiments.run_dir.atomic_files import lock
 
     try:
         return lock(folder)

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from experiments.config import RunConfig
+from experiments.config.schema import RunConfig
 from experiments.errors import UserError
-from experiments.runs.files import lock
+from experiments.run_dir.atomic_files import lock
 from experiments.studies import processes
 from experiments.studies.estimate import Clock, in_words, whole_time
 from experiments.studies.jobs import (

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from envs.typed import did_you_mean, typed
+from envs.config_parsing import did_you_mean, typed
 from experiments.errors import UserError
 
 HERE = Path(__file__).resolve().parent

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveInt
 
-from analysis.cores import cores
+from analysis.load.compute import cores
 from experiments.errors import UserError
-from experiments.runs.interrupts import catch
-from experiments.studies.command import FAILED, command, say, split
+from experiments.run_dir.interrupts import catch
+from experiments.studies.cli import FAILED, command, say, split
 from experiments.studies.jobs import End, Job
-from experiments.studies.search import Range, read, suggest
+from experiments.studies.search_space import Range, read, suggest
 from experiments.studies.study import Arm, Study
 from experiments.studies.study import read as read_study
 
@@ -172,10 +172,10 @@ def main(arguments: Sequence[str]) -> int:
 def _tune(arguments: Sequence[str]) -> int:
     from importlib.util import find_spec
 
-    from experiments.compose import config_of
-    from experiments.runs.files import lock
-    from experiments.studies.report_tuning import keep
+    from experiments.config.composition import config_of
+    from experiments.run_dir.atomic_files import lock
     from experiments.studies.runner import Runner
+    from experiments.studies.tuning_report import keep
 
     if find_spec("optuna") is None:
         raise UserError("Optuna is not installed; pip install -e '.[tune]' brings it")

@@ -16,12 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.markdown import table
-from envs.typed import arguments
+from analysis.report.markdown import table
+from envs.config_parsing import arguments
 from experiments.errors import UserError
-from experiments.studies.cells import interval, signed
-from experiments.studies.figure import forest, save
-from experiments.studies.spending import spending
+from experiments.studies.arm_costs import spending
+from experiments.studies.figures import forest, interval, save, signed
 from experiments.studies.study import Claim, Study, read
 
 PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")

@@ -10,7 +10,7 @@ import torch
 from omegaconf import OmegaConf
 
 import algorithms
-from experiments.compose import config_of
+from experiments.config.composition import config_of
 from experiments.errors import UserError
 from tests.algorithms.batches import gradient, raw
 

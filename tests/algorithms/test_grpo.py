@@ -5,7 +5,7 @@ import torch
 
 from algorithms.base import Batch, PolicyOutput
 from algorithms.grpo import GRPO, GRPOConfig, group_advantages
-from envs.typed import typed
+from envs.config_parsing import typed
 
 
 def test_advantages_are_standardised_within_each_group():

@@ -2,7 +2,7 @@
 
 import torch
 
-from algorithms.lots import lots, places
+from algorithms.tensors import lots, places
 from tests.algorithms.pulls import make, pull
 
 

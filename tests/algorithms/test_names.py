@@ -7,7 +7,7 @@ import pytest
 import algorithms
 from algorithms.__main__ import paper, table
 from algorithms.base import Algorithm
-from envs.typed import typed
+from envs.config_parsing import typed
 
 NO_PAPER = {"sft"}  # controls
 

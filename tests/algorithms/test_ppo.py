@@ -4,15 +4,8 @@ import pytest
 import torch
 
 from algorithms.base import Batch, PolicyOutput
-from algorithms.ppo import (
-    PPO,
-    PPOConfig,
-    clipped_surrogate,
-    gae,
-    terminal_rewards,
-    value_loss,
-)
-from envs.typed import typed
+from algorithms.ppo import PPO, PPOConfig, clipped_surrogate, gae, terminal_rewards, value_loss
+from envs.config_parsing import typed
 
 
 def random_batch(seed=0, holes=False):

@@ -7,15 +7,8 @@ import pytest
 import torch
 
 from algorithms.base import Batch, PolicyOutput
-from algorithms.spo import (
-    SPO,
-    SPOConfig,
-    log1mexp,
-    spo_loss,
-    success_cross_entropy,
-    terminal_q,
-)
-from envs.typed import typed
+from algorithms.spo import SPO, SPOConfig, log1mexp, spo_loss, success_cross_entropy, terminal_q
+from envs.config_parsing import typed
 from tests.algorithms.tabular import BETA
 
 SLOPE = 100.0

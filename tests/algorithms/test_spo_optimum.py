@@ -6,12 +6,7 @@ import pytest
 import torch
 
 from algorithms.grpo import group_advantages
-from algorithms.spo import (
-    SPOConfig,
-    soft_value,
-    spo_loss,
-    success_cross_entropy,
-)
+from algorithms.spo import SPOConfig, soft_value, spo_loss, success_cross_entropy
 from tests.algorithms.tabular import BETA, MASK, RESPONSES, fit, table_logp, total_variation
 
 SLOPE = 100.0

@@ -6,7 +6,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from experiments.learner.scoring import Tokens, score
+from experiments.learner.forward import Tokens, score
 
 PROMPTS = [[4, 5, 6], [7, 8, 9, 10, 11]]
 GROUP = 4

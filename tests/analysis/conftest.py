@@ -1,4 +1,4 @@
-"""Run folders like those of `experiments.runs.records`, their numbers from a small model of one.
+"""Run folders like those of `experiments.run_dir.records`, their numbers from a small model of one.
 
 Each problem has a difficulty and a pool of right programs; training raises the chance to be right
 by `skill` and draws from the pool ever more unevenly by `collapse`.

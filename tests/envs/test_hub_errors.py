@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PINNED = "hf://datasets/some/name@" + "0" * 40
 SCRIPT = f"""
 from envs.tasks.config import FilesConfig
-from envs.tasks.sources import find
+from envs.tasks.storage.sources import find
 try:
     files = FilesConfig(test="ALL/test-*.parquet")
     next(find(None, "{PINNED}", "task.path", files)["test"][0].read(0))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.judge import Judge, JudgeConfig, Submission
+from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.select import SandboxConfig, open_sandbox
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from envs.environment import Submission
-from envs.judge import Judge, JudgeConfig
+from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.paths import PATHS, OnPath

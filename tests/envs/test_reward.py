@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from envs.config_parsing import typed
 from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig, RewardError, conciseness_reward, length_penalty, reward
-from envs.typed import typed
 
 
 def judged(verdict, passed=0, run=4, total=4, program="print(1)"):

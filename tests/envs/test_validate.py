@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas
 import pytest
 
-from envs.journal import Journal
+from envs.judge.verdict_log import VerdictLog
 from envs.tasks import open_task
-from envs.tasks.compose import task_config
+from envs.tasks.task_cli import task_config
 from envs.validate import main, parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,7 +189,7 @@ def test_a_file_of_something_else_is_not_overwritten(rows, tmp_path, capsys):
 def test_two_validations_do_not_write_to_one_file(rows, tmp_path, capsys):
     out = tmp_path / "out.jsonl"
     arguments = [f"task.path={rows(row([RIGHT], []))}", "sandbox=embedded", f"out={out}"]
-    with Journal(out, "1"):
+    with VerdictLog(out, "1"):
         assert main(["task=code_contests", *arguments]) == 2
     assert "another process writes to this file" in capsys.readouterr().err
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import hydra
 
-from experiments.config import RunConfig, parse
+from experiments.config.schema import RunConfig, parse
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from experiments.config import ModelConfig
-from experiments.learner import models
+from experiments.config.schema import ModelConfig
+from experiments.policy import loading
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,4 +29,4 @@ def tiny():
 @pytest.fixture(scope="session")
 def nano():
     """(model, tokenizer) of the bundled model; not to be trained in place."""
-    return models.load(ModelConfig())
+    return loading.load(ModelConfig())

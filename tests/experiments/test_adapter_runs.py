@@ -6,12 +6,13 @@ import pandas as pd
 import pytest
 import torch
 
-from experiments import resume, trainer
+from experiments import trainer
+from experiments.config import resume
 from experiments.errors import UserError
 from experiments.export import export
-from experiments.learner import adapters, models
+from experiments.policy import loading, lora
 from tests.experiments.compose import config as config_of
-from tests.experiments.test_resume import SMALL
+from tests.experiments.config.test_resume import SMALL
 
 LORA = ["model.adapter=lora", "model.adapter_rank=8"]
 
@@ -33,10 +34,10 @@ def test_a_stopped_run_goes_on_to_the_same_bits_and_is_exported(tmp_path):
 
     out = export(whole.folder)
     config = config_of(*few).model
-    base, _ = models.load(config)
-    policy = adapters.adapted(base, config, seed=0)
-    adapters.load(policy, whole.folder / "checkpoints" / "final")
-    merged, _ = models.load(config_of(f"model.path={out}").model)
+    base, _ = loading.load(config)
+    policy = lora.adapted(base, config, seed=0)
+    lora.load(policy, whole.folder / "checkpoints" / "final")
+    merged, _ = loading.load(config_of(f"model.path={out}").model)
     ids = torch.arange(5, 60).unsqueeze(0)
     with torch.no_grad():
         assert (merged(ids).logits - policy(ids).logits).abs().max() < 1e-4

@@ -8,7 +8,7 @@ import torch
 from experiments.benchmarks.training.workload import algorithms, responses, step_of
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
-from experiments.runs.peak_memory import PeakMemory
+from experiments.run_dir.machine import PeakMemory
 
 pytestmark = [
     pytest.mark.cuda,

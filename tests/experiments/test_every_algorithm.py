@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 import algorithms
-from analysis import report
-from experiments.compose import config_of
+from analysis.report import command
+from experiments.config.composition import config_of
 from experiments.errors import UserError
 from experiments.trainer import train
 
@@ -50,7 +50,7 @@ def test_one_report_holds_them_all(outputs):
     made = len(list(outputs.glob("mini/*/run.json")))
     if made < wanted:
         pytest.skip(f"{made} of {wanted} runs were made by the tests above")
-    assert report.main([f"runs={outputs}", f"out={outputs / 'report'}"]) == 0
+    assert command.main([f"runs={outputs}", f"out={outputs / 'report'}"]) == 0
     rows = pd.read_csv(outputs / "report" / "table.csv")
     assert len(rows[rows["step"] == 5]) == wanted
     page = (outputs / "report" / "report.html").read_text()

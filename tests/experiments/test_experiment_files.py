@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.named import load
+from envs.import_by_name import load
 from experiments.benchmarks.fits import shape
+from experiments.config.resolve_defaults import pick
 from experiments.learner.memory import estimate
-from experiments.picks import pick
 from tests.experiments.compose import config
 
 FILES = sorted((Path(__file__).resolve().parents[2] / "conf" / "experiment").glob("*.yaml"))

@@ -5,13 +5,13 @@ import pytest
 
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
-from experiments.runs.ledger import Ledger
-from experiments.samples import kept
-from experiments.samples.charges import Charges
-from experiments.samples.recorded import Recorded
+from experiments.replay import sample_log
+from experiments.replay.frozen_batches import FrozenBatches
+from experiments.replay.judgement_cache import JudgingCosts
+from experiments.run_dir.budget import Ledger
 from experiments.trainer import train
 from tests.experiments.compose import config as config_of
-from tests.experiments.test_resume import SMALL, assert_same, go_on
+from tests.experiments.config.test_resume import SMALL, assert_same, go_on
 
 FEW = [*SMALL, "steps=2", "eval.every=0", "eval.kl_samples=0"]
 
@@ -65,14 +65,14 @@ def test_it_goes_on_where_it_stopped(recorded, tmp_path):
     assert go_on(folder, "steps=2").status == "finished"
     assert weights(folder) == weights(recorded)
     metrics = pd.read_parquet(folder / "metrics.parquet")
-    programs = kept.read_all(recorded).select(["problem", "program"]).to_pandas()
+    programs = sample_log.read_all(recorded).select(["problem", "program"]).to_pandas()
     judged = programs[programs["program"] != ""].drop_duplicates()
     assert metrics["budget/replayed_programs"].iloc[-1] == len(judged)
 
 
 def test_what_it_writes_beside_anothers_samples_is_its_own(recorded, tmp_path):
     given = ("train.replay_share=0.5", f"replay.from_runs=[{recorded}]", "train.keep_samples=true")
-    table = kept.read_all(run(tmp_path, "algo=spo", *given)).to_pandas()
+    table = sample_log.read_all(run(tmp_path, "algo=spo", *given)).to_pandas()
     folder = next(tmp_path.glob("mini/*")).name
     assert set(table[table["source"] == "policy"]["run"]) == {folder}
     assert set(table[table["source"] == "run"]["run"]) == {recorded.name}
@@ -89,7 +89,7 @@ def test_a_folder_without_its_configuration_is_refused(recorded, tmp_path):
 def open_recorded(recorded, *overrides, prompts=(), takes_unknown=True):
     given = ("experiment=frozen", f"replay.from_runs=[{recorded}]", *overrides)
     config = config_of(*FEW, *given)
-    return Recorded(config, prompts, "judge", Charges(Ledger()), takes_unknown)
+    return FrozenBatches(config, prompts, "judge", JudgingCosts(Ledger()), takes_unknown)
 
 
 def test_what_does_not_fit_is_refused_in_a_line(recorded):
@@ -118,7 +118,7 @@ def test_so_is_what_shows_in_a_batch(recorded, tmp_path, overrides, told):
 
 
 def test_every_training_sample_is_kept(recorded):
-    table = kept.read_all(recorded)
+    table = sample_log.read_all(recorded)
     assert table["step"].to_pylist() == [1] * 8 + [2] * 8
     assert table["source"].to_pylist()[:4] == ["policy"] * 3 + ["dataset"]
     assert set(table["run"].to_pylist()) == {recorded.name, None}

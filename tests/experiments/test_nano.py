@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.tasks import mini
-from envs.tasks.mini_families import FAMILIES
-from envs.tasks.mini_families.drawing import Draft, draft
+from envs.tasks.mini import FAMILIES, task
+from envs.tasks.mini.drawing import Draft, draft
 from experiments.nano.corpus import RIGHT, examples, mistakes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +33,7 @@ def _drafts(level: int) -> list[Draft]:
     return [
         draft(rng, family, parts)
         for family in FAMILIES
-        for parts in mini.compositions(family, "train")
+        for parts in task.compositions(family, "train")
         if any(part.level == level for part in parts)
     ]
 
@@ -43,7 +42,7 @@ def test_corpus_is_deterministic_and_keeps_off_validation_and_test():
     pairs = list(islice(examples(0), 400))
     assert pairs == list(islice(examples(0), 400))
     assert pairs != list(islice(examples(1), 400))
-    held_out = {p.statement for split in ("validation", "test") for p in mini.load(split)}
+    held_out = {p.statement for split in ("validation", "test") for p in task.load(split)}
     assert not held_out & {prompt.split("\nin:\n")[0] for prompt, _ in pairs}
 
 
@@ -72,8 +71,8 @@ def test_bundled_folder_is_small_and_a_llama_under_three_million_parameters(bund
 
 def test_tokenizer_round_trips_and_splits_digits(bundled):
     tokenizer, _ = bundled
-    for problem in mini.load("test", 30):
-        for text in (mini.prompt(problem), *problem.solutions):
+    for problem in task.load("test", 30):
+        for text in (task.prompt(problem), *problem.solutions):
             ids = tokenizer(text, add_special_tokens=False)["input_ids"]
             assert tokenizer.decode(ids) == text
     odd = "naïve\t\x00 ⟨é⟩ 12345\n"
@@ -96,8 +95,8 @@ def test_chat_template_renders_the_prompt_and_the_answer(bundled):
 
 def test_prompts_and_programs_are_short(bundled):
     tokenizer, _ = bundled
-    for problem in mini.load("train", 200):
-        prompt = tokenizer(mini.prompt(problem), add_special_tokens=False)["input_ids"]
+    for problem in task.load("train", 200):
+        prompt = tokenizer(task.prompt(problem), add_special_tokens=False)["input_ids"]
         assert len(prompt) <= 96
         for program in problem.solutions:
             assert len(tokenizer(program, add_special_tokens=False)["input_ids"]) < 64

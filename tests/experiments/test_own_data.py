@@ -11,8 +11,8 @@ import pandas
 import pytest
 
 from envs import prepare
-from envs.tasks import compose, open_task
-from experiments.config import parse
+from envs.tasks import open_task, task_cli
+from experiments.config.schema import parse
 from experiments.trainer import train
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -44,7 +44,7 @@ def fours(tmp_path, monkeypatch):
     shutil.copytree(CONF, tmp_path / "conf")
     text = TASK.format(module="fours_data", path=tmp_path / "rows.jsonl")
     (tmp_path / "conf" / "task" / "fours.yaml").write_text(text)
-    monkeypatch.setattr(compose, "CONF", tmp_path / "conf")
+    monkeypatch.setattr(task_cli, "CONF", tmp_path / "conf")
     yield tmp_path
     sys.modules.pop("fours_data", None)
 
@@ -69,7 +69,7 @@ def test_it_is_prepared_trained_on_and_evaluated(fours, capsys):
 
 def test_a_changed_function_is_used_although_the_rows_were_prepared(fours):
     """The second half is what another process would do; Python keeps a module that it knows."""
-    config = compose.task_config(["task=fours"])
+    config = task_cli.task_config(["task=fours"])
     assert {problem.tests[0].output for problem in open_task(config).train} == {"4\n"}
     changed = MODULE.replace('row["wanted"]', 'row["wanted"].replace("4", "four")')
     (fours / "fours_data.py").write_text(changed)

@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from envs.sitting import Sitting
+from envs.judge.session import JudgingSession
 from experiments.trainer import train
 from tests.experiments.compose import config as config_of
-from tests.experiments.test_resume import SMALL
+from tests.experiments.config.test_resume import SMALL
 
 CASES = {
     "grpo": ["algo=grpo"],
@@ -50,13 +50,13 @@ def test_what_is_recalled_changes_no_bit_and_is_charged(tmp_path, monkeypatch, n
 
 def test_a_run_recalls_all_that_an_equal_run_had_judged(tmp_path, monkeypatch):
     monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
-    ran, execute = [], Sitting._execute
+    ran, execute = [], JudgingSession._execute
 
     def counted(self, plans):
         ran.extend(plans)
         return execute(self, plans)
 
-    monkeypatch.setattr(Sitting, "_execute", counted)
+    monkeypatch.setattr(JudgingSession, "_execute", counted)
     run(tmp_path / "made", "algo=grpo", "sandbox.remember=true")
     assert len(ran) > 20
     ran.clear()

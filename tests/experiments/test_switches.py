@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments.trainer import train
 from tests.experiments.compose import config as config_of
-from tests.experiments.test_resume import SMALL, go_on
+from tests.experiments.config.test_resume import SMALL, go_on
 
 OFF = [
     *("train.lag=0", "train.sync_every=1", "train.minibatches=1", "train.epochs=1"),

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM
 
-from experiments.config import parse
+from experiments.config.schema import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
@@ -119,7 +119,7 @@ def test_the_same_seed_gives_the_same_numbers_to_the_bit(case, tmp_path):
 
 @pytest.mark.parametrize("case", ["spo", "grpo"])
 def test_judging_beside_writing_gives_the_same_numbers_to_the_bit(case, tmp_path, monkeypatch):
-    monkeypatch.setattr("experiments.samples.responses.default_workers", lambda: 2)
+    monkeypatch.setattr("experiments.rollout.generation.default_workers", lambda: 2)
     beside = run(tmp_path / "a", *CASES[case])
     plain = run(tmp_path / "b", *CASES[case], "runtime.overlap=false")
     for table in ("metrics", "evals"):
@@ -150,7 +150,7 @@ def test_initial_values_from_disk_change_nothing_but_time(tmp_path):
 
 def test_the_reference_writes_for_coming_batches_at_once(tmp_path, monkeypatch):
     """An engine that takes in its weights each time does so once for all of them."""
-    from experiments.samples.reference_rewards import ReferenceRewards
+    from experiments.rollout.initial_values import ReferenceRewards
 
     draw, drawn = ReferenceRewards._draw, []
     noted = lambda self, missing: (drawn.append(len(missing)), draw(self, missing))  # noqa: E731
@@ -259,7 +259,7 @@ def test_a_run_that_fails_keeps_its_weights_and_says_why(tmp_path, monkeypatch):
 
 
 def test_a_killed_run_loses_no_step(tmp_path):
-    from analysis.runs import load_run
+    from analysis.load.run_folders import load_run
 
     process, folder = start(tmp_path)
     os.killpg(process.pid, signal.SIGKILL)

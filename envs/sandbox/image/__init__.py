@@ -14,13 +14,13 @@ import re
 from pathlib import Path
 
 from envs.sandbox.inside.confine import STREAM_LINKS
-from envs.sandbox.runtime import base_python, versions
+from envs.sandbox.python_runtime import base_python, versions
 
 REPOSITORY = "spo-bench-sandbox"
 # The folder that becomes a worker's root once it has started. What an engine adds to a container,
 # /proc, /sys and /dev, stays outside.
 CAGE = "/cage"
-RECIPE = (Path(__file__).parent / "build.py", Path(__file__).parents[1] / "runtime.py")
+RECIPE = (Path(__file__).parent / "build.py", Path(__file__).parents[1] / "python_runtime.py")
 
 
 def image_tag() -> str:

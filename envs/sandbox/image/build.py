@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 from envs.sandbox.base import SandboxError
-from envs.sandbox.engine import connect
+from envs.sandbox.docker_client import connect
 from envs.sandbox.image import CAGE, REPOSITORY, image_tag
 from envs.sandbox.inside.confine import STDIO, STREAM_LINKS
-from envs.sandbox.runtime import base_python, hidden_folders, modules, runtime_files
+from envs.sandbox.python_runtime import base_python, hidden_folders, modules, runtime_files
 
 
 def lay_out(cage: Path) -> None:

@@ -19,9 +19,9 @@ from envs.sandbox.inside.kernel import STACK_BYTES
 FLAGS = ("-s", "-S", "-P", "-B", "-W", "ignore", "-X", "utf8")
 
 # In the order of their imports.
-_MODULES = ("kernel", "channel", "calls", "complaints", "stage", "zygote", "watch", "ending")
-_MODULES += ("briefing", "child", "confine", "trial", "runner", "interpreter", "server")
-_MODULES += ("landlock", "main")
+_MODULES = ("kernel", "framing", "calls", "stderr_tail", "startup_status", "zygote")
+_MODULES += ("wait_with_limits", "interpreter_shutdown", "program_header", "child", "confine")
+_MODULES += ("run_test", "runner", "interpreter", "server", "landlock", "main")
 
 # Only a new process image can have a larger stack.
 _COMPILER = """\

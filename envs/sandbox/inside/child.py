@@ -12,14 +12,9 @@ import resource
 import sys
 
 from envs.sandbox.inside.calls import call
-from envs.sandbox.inside.channel import write_all
-from envs.sandbox.inside.ending import end_interpreter, show
-from envs.sandbox.inside.kernel import (
-    PR_SET_PDEATHSIG,
-    capability_sets,
-    prctl,
-    set_capabilities,
-)
+from envs.sandbox.inside.framing import write_all
+from envs.sandbox.inside.interpreter_shutdown import end_interpreter, show
+from envs.sandbox.inside.kernel import PR_SET_PDEATHSIG, capability_sets, prctl, set_capabilities
 
 RESULT_FILE = 3  # where a called function's result goes, out of the reach of print
 MOST_RECURSION = 2**31 - 1

@@ -22,10 +22,9 @@ from _socket import socket
 from collections.abc import Callable
 from functools import partial
 
-from envs.sandbox.inside.briefing import read_briefing
 from envs.sandbox.inside.calls import PRELUDE
-from envs.sandbox.inside.channel import join_body, report, write_all
 from envs.sandbox.inside.child import become_program, become_user
+from envs.sandbox.inside.framing import join_body, report, write_all
 from envs.sandbox.inside.kernel import (
     PR_SET_PDEATHSIG,
     STACK_BYTES,
@@ -33,13 +32,16 @@ from envs.sandbox.inside.kernel import (
     fork_sibling,
     prctl,
 )
+from envs.sandbox.inside.program_header import read_briefing
 from envs.sandbox.inside.zygote import RUNNER, SWEEPER, TEST, serve_forks, socket_of
 
-# Address space above the memory limit; the larger for programs that start threads, whose stacks are
+# Address space above the memory limit; the larger for programs that start threads, whose stacks
+# are
 # reserved whole but seldom touched. What is touched is judged by the peak resident size.
 ALLOWANCE_BYTES, THREADS_ALLOWANCE_BYTES = 64 << 20, 640 << 20
 MAX_FDS = 64
-# Compiling less than this takes little of the allowance; after more, the address space is measured.
+# Compiling less than this takes little of the allowance; after more, the address space is
+# measured.
 SHORT_CHARS = 10_000
 _COMPILED = join_body(report("FINISHED"))
 

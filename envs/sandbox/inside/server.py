@@ -15,8 +15,8 @@ import signal
 import sys
 from functools import partial
 
-from envs.sandbox.inside.briefing import briefing
-from envs.sandbox.inside.channel import (
+from envs.sandbox.inside.confine import STREAMS
+from envs.sandbox.inside.framing import (
     COMPILED,
     INPUT,
     PROGRAM,
@@ -26,7 +26,6 @@ from envs.sandbox.inside.channel import (
     split_body,
     write_all,
 )
-from envs.sandbox.inside.confine import STREAMS
 from envs.sandbox.inside.interpreter import prepare_interpreter
 from envs.sandbox.inside.kernel import (
     PR_SET_CHILD_SUBREAPER,
@@ -36,9 +35,10 @@ from envs.sandbox.inside.kernel import (
     ease_forks,
     prctl,
 )
+from envs.sandbox.inside.program_header import briefing
+from envs.sandbox.inside.run_test import crashed, run_test, run_tests
 from envs.sandbox.inside.runner import start_process
-from envs.sandbox.inside.stage import Stage
-from envs.sandbox.inside.trial import crashed, run_test, run_tests
+from envs.sandbox.inside.startup_status import Stage
 from envs.sandbox.inside.zygote import RUNNER, Forker, serve_forks, socketpair
 
 DEFAULTS = {

@@ -14,17 +14,17 @@ from algorithms.base import Algorithm
 from experiments.benchmarks.gpu.sizes import Bench, SkippedError, once, peak_flops
 from experiments.benchmarks.rows import Row, row
 from experiments.benchmarks.training.workload import algorithms, random_samples, step_of
-from experiments.config import RunConfig
+from experiments.config.dependencies import RELEASE, installed
+from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
-from experiments.engines.installed import RELEASE, installed
-from experiments.engines.mismatch import BOUNDS, mismatch
+from experiments.evaluation.logprob_check import BOUNDS, mismatch
 from experiments.learner import memory
-from experiments.learner.adapters import adapted
+from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
-from experiments.learner.scoring import Tokens
-from experiments.learner.weights import weights_changed
-from experiments.runs.peak_memory import PeakMemory
+from experiments.policy.lora import adapted
+from experiments.policy.weights import weights_changed
+from experiments.run_dir.machine import PeakMemory
 
 ROOT = Path(__file__).resolve().parents[3]
 ENDS, PAD = {2}, 0

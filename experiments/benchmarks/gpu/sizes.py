@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from experiments.benchmarks.rows import Row, row
-from experiments.config import EvalConfig, ModelConfig, RunConfig
-from experiments.learner import models
-from experiments.learner.fit import free_bytes
+from experiments.config.schema import EvalConfig, ModelConfig, RunConfig
+from experiments.learner.memory_check import free_bytes
+from experiments.policy import loading
 
 
 class SkippedError(Exception):
@@ -72,7 +72,7 @@ class Bench:
     def model(self, dtype: torch.dtype = torch.bfloat16) -> nn.Module:
         """Random weights, always the same ones."""
         torch.manual_seed(0)
-        return models.random_model(self.model_config(), self.device, dtype)
+        return loading.random_model(self.model_config(), self.device, dtype)
 
     def model_config(self) -> object:
         import transformers

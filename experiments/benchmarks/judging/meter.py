@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.sandbox.engine import LABEL
+from envs.sandbox.docker_client import LABEL
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -13,12 +13,12 @@ import sys
 import time
 from collections.abc import Iterator
 
-from envs.judge import Judge, Submission
+from envs.judge.judge import Judge, Submission
 from envs.problem import Problem, Test
 from envs.sandbox.base import Sandbox
 from envs.sandbox.docker import DockerSandbox, unavailable
+from envs.sandbox.docker_client import connect
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
-from envs.sandbox.engine import connect
 from experiments.benchmarks.judging.meter import Meter
 
 MOST_PASSES = 5

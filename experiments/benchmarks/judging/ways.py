@@ -18,10 +18,10 @@ from typing import ClassVar
 
 from envs.sandbox.base import Job, Sandbox
 from envs.sandbox.docker import Demultiplexer, DockerSandbox
+from envs.sandbox.docker_client import connect, owner_labels, remove, worker_options
 from envs.sandbox.embedded import EmbeddedSandbox
-from envs.sandbox.engine import connect, owner_labels, remove, worker_options
 from envs.sandbox.image import image_tag
-from envs.sandbox.runtime import base_python
+from envs.sandbox.python_runtime import base_python
 
 Outputs = list[list[str]]  # of each job, of each input
 

@@ -17,12 +17,12 @@ from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from envs.problem import Judgement, Problem, Verdict
-from experiments.config import TrainConfig
+from experiments.config.schema import TrainConfig
 from experiments.engines.base import Completion, Engine, Sampling
 from experiments.learner.learner import Learner
-from experiments.runs.ledger import Ledger
-from experiments.samples.initial_values import InitialValues
-from experiments.samples.sample import Origin, PromptedProblem, Sample
+from experiments.rollout.initial_values import InitialValues
+from experiments.run_dir.budget import Ledger
+from experiments.sample import Origin, PromptedProblem, Sample
 
 RATE = 1e-7  # so that a hundred steps from the same responses stay steps of the same policy
 

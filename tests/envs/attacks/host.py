@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envs.sandbox.engine import LABEL
+from envs.sandbox.docker_client import LABEL
 
 
 @dataclass

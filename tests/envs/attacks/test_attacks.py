@@ -15,8 +15,8 @@ import time
 
 import pytest
 
-from envs.extract import as_response
-from envs.judge import Judge, JudgeConfig, Submission
+from envs.judge.extract import as_response
+from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.sandbox.base import Sandbox
 from envs.sandbox.docker import unavailable

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.extract import as_response
-from envs.judge import Judge, Submission
+from envs.judge.extract import as_response
+from envs.judge.judge import Judge, Submission
 from envs.problem import Problem, Test, Verdict
 from tests.envs.attacks.host import Traces, descendants, resident_mb
 from tests.envs.attacks.test_attacks import (

@@ -7,7 +7,7 @@ import pytest
 
 from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
-from envs.sandbox.inside.briefing import ON_DEMAND, briefing, read_briefing
+from envs.sandbox.inside.program_header import ON_DEMAND, briefing, read_briefing
 from tests.growth import growth, repeated
 
 LIMITS = {"cpu_s": 1.5, "wall_s": 4.0, "memory_mb": 256, "output_mb": 4, "fn_name": None}

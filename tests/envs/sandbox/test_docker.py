@@ -14,7 +14,7 @@ import pytest
 from envs.sandbox.base import Job, Limits, Outcome, SandboxError
 from envs.sandbox.containers import Launcher
 from envs.sandbox.docker import Demultiplexer, DockerSandbox, container_mb
-from envs.sandbox.engine import (
+from envs.sandbox.docker_client import (
     LABEL,
     orphaned,
     owner_labels,
@@ -23,7 +23,7 @@ from envs.sandbox.engine import (
     worker_options,
 )
 from envs.sandbox.image import image_tag
-from envs.sandbox.runtime import base_python
+from envs.sandbox.python_runtime import base_python
 
 ROOT = Path(__file__).parents[3]
 DOUBLE = "print(2 * int(input()))"
@@ -101,7 +101,9 @@ def test_a_container_that_was_never_started_is_reaped_whoever_made_it(monkeypatc
     ]
     removed = []
     client = SimpleNamespace(api=SimpleNamespace(containers=lambda **_: found))
-    monkeypatch.setattr("envs.sandbox.engine.remove", lambda _, one: removed.append(one) or True)
+    monkeypatch.setattr(
+        "envs.sandbox.docker_client.remove", lambda _, one: removed.append(one) or True
+    )
     assert reap_orphans(client) == 1
     assert removed == ["left"]
 

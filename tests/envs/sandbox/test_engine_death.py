@@ -13,7 +13,7 @@ import pytest
 
 from envs.sandbox.base import Job, Outcome, SandboxError
 from envs.sandbox.docker import DockerSandbox
-from envs.sandbox.engine import LABEL, connect
+from envs.sandbox.docker_client import LABEL, connect
 from envs.sandbox.image import image_tag
 
 ENGINE = Path(__file__).parents[3] / ".ci" / "engine"

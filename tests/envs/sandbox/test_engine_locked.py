@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from envs.sandbox import containers, doctor, engine
+from envs.sandbox import containers, docker_client, doctor
 from envs.sandbox.containers import Launcher
 
 
@@ -35,7 +35,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 @pytest.fixture
 def locked_engine(tmp_path, monkeypatch):
-    for module in (engine, doctor, containers):
+    for module in (docker_client, doctor, containers):
         monkeypatch.setattr(module, "ANSWER_S", 0.5)
     with Server(str(tmp_path / "docker.sock"), Locked) as server:
         server.unlocked = threading.Event()
@@ -47,7 +47,7 @@ def locked_engine(tmp_path, monkeypatch):
 
 
 def test_it_is_not_available(locked_engine):
-    assert "does not answer" in engine.unavailable()
+    assert "does not answer" in docker_client.unavailable()
 
 
 def test_doctor_finds_it_as_good_as_none(locked_engine):

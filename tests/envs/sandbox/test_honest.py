@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from envs.checker import check
+from envs.judge.checker import check
 from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
 from envs.sandbox.docker import unavailable
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
-from envs.sandbox.runtime import versions
+from envs.sandbox.python_runtime import versions
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.honest import PROGRAMS, Honest
 from tests.envs.paths import PATHS, OnPath

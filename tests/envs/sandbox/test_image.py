@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from envs.sandbox.engine import worker_options
+from envs.sandbox.docker_client import worker_options
 from envs.sandbox.image import image_tag
-from envs.sandbox.runtime import PACKAGES_FOLDER, base_python, versions
+from envs.sandbox.python_runtime import PACKAGES_FOLDER, base_python, versions
 from envs.sandbox.seccomp import container_profile
 
 ALLOWED = {

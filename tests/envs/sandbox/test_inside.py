@@ -13,7 +13,7 @@ from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
 from envs.sandbox.inside import FLAGS, source
 from envs.sandbox.inside.server import Server
-from envs.sandbox.runtime import base_python
+from envs.sandbox.python_runtime import base_python
 
 OWN_KB = 4096  # above what an interpreter takes that has done nothing
 SPAWNED = b"\0".join(flag.encode() for flag in FLAGS)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from envs.sandbox.base import Job, Limits
-from envs.sandbox.conversation import Task
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.worker import Task
 from tests.envs.attacks.host import descendants
 
 # Each level doubles what the compiler writes.

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from envs.extract import as_response
-from envs.judge import Judge, Submission
+from envs.judge.extract import as_response
+from envs.judge.judge import Judge, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
 from envs.sandbox.embedded import EmbeddedSandbox, why_not

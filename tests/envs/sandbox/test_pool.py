@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.sandbox import conversation
+from envs.sandbox import worker
 from envs.sandbox.base import Job, Limits, Outcome, SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, EmbeddedWorker, strongest_form, worker_config
 from envs.sandbox.pool import Pool
@@ -133,7 +133,7 @@ def test_a_killed_worker_loses_nothing(sandbox, kill_guard):
 
 
 def test_a_stuck_worker_is_replaced(sandbox, monkeypatch):
-    monkeypatch.setattr(conversation, "GRACE_S", 0.5)
+    monkeypatch.setattr(worker, "GRACE_S", 0.5)
     stopped = []
 
     def stop_once(job, test, execution):
@@ -200,7 +200,7 @@ def test_what_waits_behind_a_job_that_ends_workers_is_not_blamed(form):
 
 
 def test_a_slow_consumer_is_not_held_against_the_workers(sandbox, monkeypatch):
-    monkeypatch.setattr(conversation, "GRACE_S", 0.2)
+    monkeypatch.setattr(worker, "GRACE_S", 0.2)
     limits = Limits(cpu_s=0.2, wall_s=0.2)
     jobs = [Job(DOUBLE, ("1", "2"), limits) for _ in range(6)]
     finished = 0
@@ -213,7 +213,7 @@ def test_a_slow_consumer_is_not_held_against_the_workers(sandbox, monkeypatch):
 
 
 def test_an_input_that_runs_in_vain_is_not_held_against_the_next_job(form, monkeypatch):
-    monkeypatch.setattr(conversation, "GRACE_S", 0.3)
+    monkeypatch.setattr(worker, "GRACE_S", 0.3)
     slow = Job("import time\ntime.sleep(int(input()))", ("0", "2", "2"), Limits(wall_s=4.0))
     quick = Job(DOUBLE, ("4",), Limits(cpu_s=0.3, wall_s=0.3))
     with EmbeddedSandbox(workers=1, form=form) as sandbox:

@@ -4,7 +4,7 @@ import pytest
 
 from envs.sandbox import protocol
 from envs.sandbox.base import Job, Limits, Outcome
-from envs.sandbox.inside.channel import HEADER, join_body, split_body
+from envs.sandbox.inside.framing import HEADER, join_body, split_body
 
 RESULT = {
     "outcome": "TIME_LIMIT",

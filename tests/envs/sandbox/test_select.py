@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from envs.config_parsing import typed
 from envs.sandbox import embedded
 from envs.sandbox.base import SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, strongest_form, why_not
 from envs.sandbox.select import SandboxConfig, open_sandbox
-from envs.typed import typed
 
 ROOT = Path(__file__).parents[3]
 

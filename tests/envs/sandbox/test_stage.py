@@ -4,13 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from envs.sandbox.inside.stage import Stage
+from envs.sandbox.inside.startup_status import Stage
 
 ROOT = Path(__file__).resolve().parents[3]
 
 WATCH = """
 import os, time
-from envs.sandbox.inside.stage import Stage
+from envs.sandbox.inside.startup_status import Stage
 
 stage = Stage()
 for _ in range(200):

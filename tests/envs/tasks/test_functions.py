@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from envs.extract import as_response
-from envs.judge import Judge, Submission
+from envs.judge.extract import as_response
+from envs.judge.judge import Judge, Submission
 from envs.problem import Verdict
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.prompts import ContestPrompt
-from envs.tasks.rows import load
-from tests.envs.tasks.test_contests import config, converter_of
+from envs.tasks.storage.rows import load
+from tests.envs.tasks.loaders.test_contests import config, converter_of
 
 HUMANEVAL = [
     {

@@ -5,7 +5,7 @@ import pytest
 from envs.problem import Problem, Test
 from envs.tasks import open_task
 from envs.tasks.prompts import VARIABLES, ContestPrompt, Prompt
-from tests.envs.tasks.test_contests import config, taco_row, write
+from tests.envs.tasks.loaders.test_contests import config, taco_row, write
 
 SAMPLE = Test("3 4\n", "7\n")
 

@@ -5,10 +5,10 @@ import csv
 import pytest
 
 from envs.tasks import open_task
-from envs.tasks.columns import statement_hash
 from envs.tasks.config import FilterConfig
 from envs.tasks.selection import StoredProblems
-from tests.envs.tasks.test_contests import config, taco_row, write
+from envs.tasks.storage.arrow_schema import statement_hash
+from tests.envs.tasks.loaders.test_contests import config, taco_row, write
 
 LEVELS = ("EASY", "HARD", "easy")
 

@@ -10,8 +10,8 @@ import pytest
 
 from envs.sandbox.base import Job
 from envs.sandbox.docker import DockerSandbox
+from envs.sandbox.docker_client import LABEL
 from envs.sandbox.embedded import EmbeddedSandbox, strongest_form
-from envs.sandbox.engine import LABEL
 from experiments.benchmarks.judge import measure, plot, summarise
 from experiments.benchmarks.judging import against
 from experiments.benchmarks.judging.against import HERE, ProbeProcess, checkout

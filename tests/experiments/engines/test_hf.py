@@ -7,9 +7,9 @@ import torch
 
 from experiments.engines import hf
 from experiments.engines.base import Sampling
-from experiments.engines.caches import OwnKeys, SharedKeys
 from experiments.engines.hf import HFEngine, draw, nucleus
-from experiments.learner.scoring import Tokens, score
+from experiments.engines.kv_cache import OwnKeys, SharedKeys
+from experiments.learner.forward import Tokens, score
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
 ONE = torch.tensor([0])  # the one response of the first row
@@ -162,8 +162,8 @@ def test_a_token_of_probability_zero_is_never_drawn():
 
 
 def test_an_engine_with_its_own_copy_changes_only_at_sync(tiny):
-    from experiments.learner.models import frozen_copy
-    from experiments.learner.weights import weights_changed
+    from experiments.policy.loading import frozen_copy
+    from experiments.policy.weights import weights_changed
 
     engine = HFEngine(frozen_copy(tiny), eos={1}, pad=0, batch_size=8)
     before = flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8)))

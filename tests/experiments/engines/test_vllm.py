@@ -4,16 +4,17 @@ import hydra
 import pytest
 import torch
 
-from experiments.config import EngineConfig, ModelConfig, RunConfig, parse
-from experiments.engines import mismatch, vllm
+from experiments.config.dependencies import RELEASE, installed
+from experiments.config.schema import EngineConfig, ModelConfig, RunConfig, parse
+from experiments.engines import vllm
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
-from experiments.engines.installed import RELEASE, installed
 from experiments.engines.vllm import Host, VLLMEngine
 from experiments.errors import UserError
-from experiments.learner import models
-from experiments.learner.scoring import Tokens, score
-from experiments.learner.weights import weights_changed
+from experiments.evaluation import logprob_check
+from experiments.learner.forward import Tokens, score
+from experiments.policy import loading
+from experiments.policy.weights import weights_changed
 
 pytestmark = [
     pytest.mark.vllm,
@@ -29,23 +30,23 @@ def config_of(*overrides):
 
 @pytest.fixture(scope="module")
 def host():
-    model, _ = models.load(ModelConfig())
+    model, _ = loading.load(ModelConfig())
     return Host(config_of(), model)
 
 
 @pytest.fixture
 def policy():
     """A model that a test may train."""
-    return models.load(ModelConfig())[0]
+    return loading.load(ModelConfig())[0]
 
 
 @pytest.fixture(scope="module")
 def prompts():
     """200 prompts of the training split, in the model's tokens."""
     from envs.tasks import open_task
-    from experiments.samples.prompts import encode_prompts
+    from experiments.rollout.prompts import encode_prompts
 
-    _, tokenizer = models.load(ModelConfig())
+    _, tokenizer = loading.load(ModelConfig())
     config = config_of("task.train_problems=200").task
     task = open_task(config)
     return [p.tokens for p in encode_prompts(task.train, task, tokenizer, config, {})[0]]
@@ -134,9 +135,9 @@ def test_top_p_log_probs_are_of_the_renormalised_nucleus(host, policy, prompts):
 
 
 def test_three_syncs_of_other_weights_each_take_effect(host, policy, prompts):
-    engine = VLLMEngine(host, models.frozen_copy(policy), ends(policy))
+    engine = VLLMEngine(host, loading.frozen_copy(policy), ends(policy))
     for number in (1, 2, 3):
-        old = models.frozen_copy(policy)
+        old = loading.frozen_copy(policy)
         disturb(policy, number)
         stale = write(engine, prompts[:32])
         assert differences(old, prompts[:32], stale).max() < 1e-4
@@ -165,7 +166,7 @@ def test_a_cache_that_is_kept_over_a_sync_would_be_read(host, policy, prompts, m
 
 
 def test_policies_that_share_the_instance_keep_their_own_weights(host, policy, prompts):
-    behaviour = VLLMEngine(host, models.frozen_copy(policy), ends(policy))
+    behaviour = VLLMEngine(host, loading.frozen_copy(policy), ends(policy))
     trained = VLLMEngine(host, policy, ends(policy))
     before = write(behaviour, prompts[:32])
     optimiser = torch.optim.AdamW(policy.parameters(), lr=1e-2)
@@ -248,12 +249,12 @@ class Watched:
 
 def monitor(engine, policy, prompts, temperature):
     from envs.problem import Problem
-    from experiments.samples.sample import PromptedProblem
+    from experiments.sample import PromptedProblem
 
     config = RunConfig(algo=None, engine=EngineConfig(name="vllm"))
     config.train.temperature = temperature
     problems = [PromptedProblem(Problem(str(i), "", (), ()), p) for i, p in enumerate(prompts)]
-    return mismatch.Monitor(config, engine, Watched(policy, temperature), problems)
+    return logprob_check.LogprobCheck(config, engine, Watched(policy, temperature), problems)
 
 
 def test_the_monitor_is_quiet_where_all_is_right(host, policy, prompts):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.engines.installed import RELEASE, installed
+from experiments.config.dependencies import RELEASE, installed
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = [

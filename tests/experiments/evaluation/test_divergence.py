@@ -8,12 +8,12 @@ import torch
 
 from algorithms.grpo import GRPO, GRPOConfig
 from envs.problem import Problem
-from experiments.config import TrainConfig
+from experiments.config.schema import TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.evaluation.divergence import kl_to_base
 from experiments.learner.learner import Learner
-from experiments.runs.ledger import Ledger
-from experiments.samples.sample import PromptedProblem
+from experiments.run_dir.budget import Ledger
+from experiments.sample import PromptedProblem
 from tests.experiments.compose import config
 
 PROMPTS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (2, 5 + i, 9)) for i in range(8)]

@@ -7,12 +7,12 @@ from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from envs.problem import Judgement, Problem, Verdict
-from experiments.config import TrainConfig
+from experiments.config.schema import TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.learner.learner import Learner
-from experiments.runs.ledger import Ledger
-from experiments.samples.sample import Origin, PromptedProblem, Sample
+from experiments.run_dir.budget import Ledger
+from experiments.sample import Origin, PromptedProblem, Sample
 
 ALGORITHMS = {
     "spo": SPO(SPOConfig(q0="group"), 1.0),

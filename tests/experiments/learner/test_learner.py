@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from algorithms.grpo import GRPO, GRPOConfig
-from experiments.config import TrainConfig
+from experiments.config.schema import TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
-from experiments.learner.assemble import micro_batches, narrow, pack
-from experiments.learner.models import frozen_copy
+from experiments.learner.batching import micro_batches, narrow, pack
 from experiments.learner.optimiser import learning_rate_factor
-from experiments.learner.weights import weights_version
+from experiments.policy.loading import frozen_copy
+from experiments.policy.weights import weights_version
 from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,

@@ -14,18 +14,17 @@ from transformers import (
 )
 
 import algorithms
-from algorithms.dro import DRO, DROOptions
 from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
+from algorithms.squared_regression import DRO, DROOptions
 from algorithms.tensors import LOGITS_PER_CHUNK, chosen_logp
 from envs.tasks.config import TaskConfig
-from experiments.config import EvalConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import draw
-from experiments.learner import packed
-from experiments.learner.adapters import adapted
-from experiments.learner.checkpointing import checkpoint_activations
+from experiments.learner import packed_attention
+from experiments.learner.forward import Tokens, response_hidden
 from experiments.learner.learner import Learner
 from experiments.learner.memory import (
     ACTIVATIONS,
@@ -36,9 +35,10 @@ from experiments.learner.memory import (
     saved_bytes,
     shape_of,
 )
-from experiments.learner.scoring import Tokens, response_hidden
-from experiments.runs.ledger import Ledger
-from experiments.samples.reference_rewards import AHEAD
+from experiments.policy.activation_checkpointing import checkpoint_activations
+from experiments.policy.lora import adapted
+from experiments.rollout.initial_values import AHEAD
+from experiments.run_dir.budget import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 ALGORITHMS = {
@@ -140,7 +140,9 @@ def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtyp
 @pytest.fixture
 def nothing_shared(monkeypatch):
     """What responses have in common is read once, of which an estimate knows nothing."""
-    monkeypatch.setattr(packed, "first_alike", lambda tokens: torch.arange(tokens.mask.numel()))
+    monkeypatch.setattr(
+        packed_attention, "first_alike", lambda tokens: torch.arange(tokens.mask.numel())
+    )
 
 
 ARCHITECTURES = {

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from experiments.learner.weights import weights_version
+from experiments.policy.weights import weights_version
 from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,

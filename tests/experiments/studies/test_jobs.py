@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from experiments.learner.models import pick_device
-from experiments.picks import pick
-from experiments.runs.records import Records
+from experiments.config.resolve_defaults import pick
+from experiments.policy.loading import pick_device
+from experiments.run_dir.records import Records
 from experiments.studies.jobs import (
     End,
     config_with_seed,

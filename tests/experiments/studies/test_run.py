@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.studies.command import MISUSED
+from experiments.studies.cli import MISUSED
 from experiments.studies.run import main
 from tests.experiments.studies.commands import start, wait_for
 

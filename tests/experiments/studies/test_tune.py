@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from experiments.compose import config_of
+from experiments.config.composition import config_of
 from experiments.errors import UserError
-from experiments.studies import search
+from experiments.studies import search_space
 from experiments.studies.jobs import End
-from experiments.studies.report_tuning import keep
-from experiments.studies.search import Range, read
+from experiments.studies.search_space import Range, read
 from experiments.studies.study import Arm, Study, Tuning
+from experiments.studies.tuning_report import keep
 
 optuna = pytest.importorskip("optuna")
 
-from experiments.studies.command import MISUSED  # noqa: E402
+from experiments.studies.cli import MISUSED  # noqa: E402
 from experiments.studies.tune import Tuner, main  # noqa: E402
 from tests.experiments.studies.commands import start, wait_for  # noqa: E402
 
@@ -91,7 +91,9 @@ def test_the_winner_becomes_an_experiment_beside_the_table(tmp_path):
     assert held["tuned"] == "3 trials (steps=4), table tuned/s-half.csv"
 
 
-@pytest.mark.parametrize("file", sorted(search.FOLDER.glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", sorted(search_space.FOLDER.glob("*.yaml")), ids=lambda file: file.stem
+)
 def test_what_is_looked_through_can_be_set_and_holds_the_default(file):
     algo = "gspo" if file.stem == "_default" else file.stem
     space = read(algo)
@@ -117,7 +119,7 @@ MISTAKES = {
 def test_a_mistake_is_one_line(mistake, tmp_path, capsys, monkeypatch):
     arguments, words = MISTAKES[mistake]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("experiments.studies.command.end_at_once", lambda: None)
+    monkeypatch.setattr("experiments.studies.cli.end_at_once", lambda: None)
     assert main(arguments) == MISUSED
     told = capsys.readouterr().err
     assert told.startswith("error: ") and told.count("\n") == 1 and words in told

@@ -1,0 +1,211 @@
+"""Demonstrations among a policy's own responses: LUFFY, CHORD and SRFT.
+
+A demonstration is an accepted program of the data set (`train.offline_share`); those that failed
+are left out. Nobody knows their writer's log-probs: none of the three asks for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from algorithms import lazy_torch as torch
+from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
+from algorithms.grpo import group_advantages
+from algorithms.tensors import aggregate, clipped_terms, log_ratio, masked_mean, masked_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class DemonstrationMix(Algorithm):
+    """Needs groups and the log-probs of what its own policy wrote."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(
+            groups=True, behaviour=True, off_policy=True, share="offline_share", best_reward=True
+        )
+
+    def prepare(self, batch: Batch) -> Batch:
+        return replace(
+            batch, keep=batch.keep & (batch.online | (batch.rewards >= self.reward_high))
+        )
+
+    def advantages(self, batch: Batch, keep: Tensor, scale_by_std: bool) -> Tensor:
+        """(batch, time), over the groups' rows in `keep`."""
+        rows = (batch.rewards, batch.group_size)
+        found = group_advantages(*rows, scale_by_std=scale_by_std, keep=keep)
+        return found.unsqueeze(-1).expand(batch.mask.shape)
+
+
+@dataclass
+class LUFFYOptions(Options):
+    """Options of LUFFY."""
+
+    shaping: PositiveFloat = 0.1  # γ of p/(p + γ), the demonstrations' ratio
+    entropy_coef: NonNegativeFloat = 1e-3
+    constant_length: PositiveInt = 64  # the divisor of a response's token sum
+
+
+class LUFFY(DemonstrationMix):
+    """Learning under off-policy guidance (Yan et al., arXiv 2504.14945).
+
+    Demonstrations join the group, whose mean is the baseline, with no std. Their tokens' ratio is
+    p/(p + γ), their writer's probability taken to be 1; the policy's own is π/μ, without a clip.
+    The paper has one demonstration in eight responses.
+    """
+
+    Config = LUFFYOptions
+    config: LUFFYOptions
+
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, entropy_graph=self.config.entropy_coef > 0)
+
+    def prepare(self, batch: Batch) -> Batch:
+        batch = super().prepare(batch)
+        return replace(batch, advantages=self.advantages(batch, batch.keep, False))
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, mask = self.config, batch.mask
+        p = policy.logp.masked_fill(~mask, 0.0).exp()
+        own = log_ratio(policy.logp, batch.behaviour_logp, mask).exp()
+        if batch.correction is not None:
+            own = own * batch.correction
+        ratio = torch.where(batch.online.unsqueeze(-1), own, p / (p + c.shaping))
+        loss = aggregate(-batch.advantages * ratio, mask, "constant", c.constant_length)
+        loss = loss * batch.sequence_share
+        if c.entropy_coef:
+            bonus = masked_mean(policy.entropy, mask) * batch.token_share
+            loss = loss - c.entropy_coef * bonus
+        return loss, {}
+
+
+@dataclass
+class CHORDOptions(Options):
+    """Options of CHORD."""
+
+    imitation_share: Share = 0.1  # μ, of the loss; the paper lets it fall, its code ends at 0.1
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_high: PositiveFloat = 0.2
+
+
+class CHORD(DemonstrationMix):
+    """CHORD-φ (Zhang et al., arXiv 2508.11408): (1 − μ) GRPO + μ mean(−sg[p (1 − p)] log π).
+
+    GRPO over the policy's own responses, the weighted maximum likelihood over the demonstrations,
+    each a mean over its own tokens. μ is constant.
+    """
+
+    Config = CHORDOptions
+    config: CHORDOptions
+
+    def prepare(self, batch: Batch) -> Batch:
+        batch, share = super().prepare(batch), self.config.imitation_share
+        live = batch.mask & batch.keep.unsqueeze(-1)
+        own, theirs = live & batch.online.unsqueeze(-1), live & ~batch.online.unsqueeze(-1)
+        weights = torch.zeros_like(batch.mask, dtype=batch.rewards.dtype)
+        for tokens, part in ((own, 1 - share), (theirs, share)):
+            factor = part * int(live.sum()) / max(1, int(tokens.sum()))
+            weights = weights + factor * tokens.to(weights.dtype)
+        advantages = self.advantages(batch, batch.keep & batch.online, True)
+        return replace(batch, advantages=advantages, weights=weights)
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, mask = self.config, batch.mask
+        logp = policy.logp.masked_fill(~mask, 0.0)
+        p = logp.detach().exp()
+        rows = (logp, batch.behaviour_logp, batch.advantages, mask)
+        own = clipped_terms(*rows, c.clip_low, c.clip_high, batch.correction)
+        terms = torch.where(batch.online.unsqueeze(-1), own, -p * (1 - p) * logp)
+        return masked_mean(batch.weights * terms, mask) * batch.token_share, {}
+
+
+@dataclass
+class SRFTOptions(Options):
+    """Options of SRFT."""
+
+    demonstration_coef: NonNegativeFloat = 0.5  # times e^−H, of their maximum likelihood
+    success_coef: NonNegativeFloat = 0.1  # times e^H, of the policy's own successes'
+    max_lag: NonNegativeInt = 0  # steps that the writer may be old: there is no ratio
+
+
+class SRFT(DemonstrationMix):
+    """Single-stage supervised and reinforcement fine-tuning (Fu et al., arXiv 2506.19767).
+
+    Demonstrations: 0.5 sg[e^−H] (−log π) − A p, A standardised in the group that they join, their
+    writer's probability taken to be 1, no clip. Its own: 0.1 sg[e^H] (−log π) where accepted,
+    log π where not: nothing bounds that from below but fresh responses. H is the response's mean
+    entropy and the mean is over all tokens, where the paper says neither.
+    """
+
+    Config = SRFTOptions
+    config: SRFTOptions
+
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, behaviour=False, max_lag=self.config.max_lag)
+
+    def prepare(self, batch: Batch) -> Batch:
+        batch = super().prepare(batch)
+        return replace(batch, advantages=self.advantages(batch, batch.keep, True))
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, mask = self.config, batch.mask
+        logp = policy.logp.masked_fill(~mask, 0.0)
+        length = mask.sum(-1, keepdim=True).clamp(min=1)
+        entropy = masked_sum(policy.entropy.detach(), mask).unsqueeze(-1) / length
+        imitation = -c.demonstration_coef * (-entropy).exp() * logp
+        demonstration = imitation - batch.advantages * logp.exp()
+        accepted = (batch.rewards >= self.reward_high).unsqueeze(-1)
+        own = torch.where(accepted, -c.success_coef * entropy.exp() * logp, logp)
+        terms = torch.where(batch.online.unsqueeze(-1), own, demonstration)
+        return masked_mean(terms, mask) * batch.token_share, {}
+
+
+# SFT: maximum likelihood of the accepted responses, whoever wrote them. A control. No reward but
+# the choice of what to imitate, no reference, no critic: what it reaches from the data set's own
+# programs is what anyone gets who is shown them, and only what an algorithm reaches beyond that,
+# from the same programs, is the algorithm's.
+
+
+@dataclass
+class SFTConfig(Options):
+    """Options of SFT."""
+
+    name: str = "sft"
+    core: str = "algorithms.demonstrations.SFT"
+
+
+class SFT(Algorithm):
+    """Needs nothing but responses, and keeps those with the best reward."""
+
+    Config = SFTConfig
+    config: SFTConfig
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(off_policy=True, share="offline_share", best_reward=True)
+
+    def prepare(self, batch: Batch) -> Batch:
+        return replace(batch, keep=batch.keep & (batch.rewards >= self.reward_high))
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Mean of −log π over the kept responses' tokens."""
+        return -masked_mean(policy.logp, batch.mask) * batch.token_share, {}
+
+
+class RAFT(SFT):
+    """The same of the model's own accepted responses (RAFT, arXiv 2304.06767): the other control.
+
+    The paper imitates the best of a prompt's responses; all accepted ones are equally good here.
+    """
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(best_reward=True)

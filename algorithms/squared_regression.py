@@ -1,0 +1,205 @@
+"""Squared distances of β log π/anchor to what is left of the reward: GVPO, TBA, CoPG, A*-PO, Kimi.
+
+All of them fit e = β h − (R − V) to zero, h the sum of log π − log anchor over a response. With
+the anchor the reference, e is zero for every response at the optimum of E[R] − β KL(π ‖ π_ref),
+whoever wrote it, if V is right. V as the group's mean of R − β h (VarGrad) asks that all of a group
+be equal, and its gradient is the same whether V is detached or not: here it is made at the present
+policy, before the batch is cut. Then GVPO, TBA and CoPG differ by a factor of the loss alone
+(`scale`), G responses to a prompt:
+
+    variance  Σ e² / 2(G − 1)         GVPO
+    balance   Σ e² / (G β²)           TBA, a mean over responses
+    pairs     Σ_{i<j} (e_i − e_j)² / (G − 1) = G Σ e² / (G − 1)      CoPG
+    plain     Σ e² / G                A*-PO, a mean over responses
+
+A group whose rewards are all equal still has a gradient: it pulls the h together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from algorithms import lazy_torch as torch
+from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
+from algorithms.ppo import CriticOptions
+from algorithms.tensors import group_count, group_mean, masked_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Anchor = Literal["reference", "behaviour"]
+
+
+@dataclass
+class SquaredGroupOptions(Options):
+    """Options of GVPO, TBA and CoPG."""
+
+    beta: PositiveFloat = 0.1  # weight of the log-ratio against the reward, in units of reward
+    scale: Literal["variance", "balance", "pairs"] = "variance"
+    anchor: Anchor = "reference"  # behaviour: a step from the writer, and no optimum of its own
+
+
+def anchor_sum(logp: Tensor, batch: Batch, anchor: Anchor) -> Tensor:
+    """h: Σ_t log π − log anchor of each response → (batch,)."""
+    old = batch.ref_logp if anchor == "reference" else batch.behaviour_logp
+    return masked_sum(logp, batch.mask) - masked_sum(old, batch.mask)
+
+
+class SquaredRegression(Algorithm):
+    """GVPO (arXiv 2504.19599), TBA (2503.18929), CoPG (2406.19185): VarGrad in three scales.
+
+    GVPO's code anchors in the writer, its paper in the reference; with β = 1/η, CoPG's pairs
+    anchored in the writer are REBEL's.
+    """
+
+    Config = SquaredGroupOptions
+    config: SquaredGroupOptions
+
+    @property
+    def needs(self) -> Needs:
+        known = self.config.anchor == "reference"  # of anyone's responses
+        return Needs(
+            reference=known,
+            off_policy=known,
+            behaviour=not known,
+            anchored=not known,
+            groups=True,
+            policy=True,
+            by_group=True,
+        )
+
+    def prepare(self, batch: Batch) -> Batch:
+        c, size = self.config, batch.group_size
+        h = anchor_sum(batch.policy_logp, batch, c.anchor)
+        value = group_mean(batch.rewards - c.beta * h, batch.keep, size).repeat_interleave(size)
+        weights = self._weights(batch).unsqueeze(-1).expand(batch.mask.shape)
+        return replace(batch, targets=batch.rewards - value, weights=weights)
+
+    def _weights(self, batch: Batch) -> Tensor:
+        """Of each row's e² in a mean over rows; prompts weigh alike however many rows are kept."""
+        count = group_count(batch.keep, batch.group_size, batch.rewards.dtype)
+        if self.config.scale == "balance":
+            return torch.full_like(batch.rewards, self.config.beta**-2)
+        groups = int(batch.keep.view(-1, batch.group_size).any(-1).sum())
+        factor = 0.5 if self.config.scale == "variance" else count
+        return factor / (count - 1).clamp(min=1) * (int(batch.keep.sum()) / max(1, groups))
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, share = self.config, batch.sequence_share
+        error = c.beta * anchor_sum(policy.logp, batch, c.anchor) - batch.targets
+        loss = (batch.weights[:, 0] * error.square()).mean()
+        return loss * share, {"squared/error": error.detach().abs().mean() * share}
+
+
+@dataclass
+class AStarPOOptions(Options):
+    """Options of A*-PO."""
+
+    beta: PositiveFloat = 1e-3  # weight of the log-ratio, the paper's β2
+    value_beta: PositiveFloat = 0.5  # of the soft value, the paper's β1
+    q0_samples: PositiveInt = 8  # reference responses to a prompt behind it
+
+
+class AStarPO(Algorithm):
+    """A*-PO (arXiv 2505.20686): e² with V* = β1 log mean exp(R/β1) of the reference's responses.
+
+    One response to a prompt is enough. With β1 ≠ β2, as published, it has no KL optimum; with
+    β1 = β2 it is SPO's squared loss. A prompt that the reference never solves has V* = 0
+    and stays; TRL leaves it out.
+    """
+
+    Config = AStarPOOptions
+    config: AStarPOOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(
+            reference=True,
+            off_policy=True,
+            initial_value="monte_carlo",
+            initial_value_beta=self.config.value_beta,
+        )
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        h, share = anchor_sum(policy.logp, batch, "reference"), batch.sequence_share
+        error = self.config.beta * h - (batch.rewards - batch.q0)
+        return error.square().mean() * share, {"squared/error": error.detach().abs().mean() * share}
+
+
+@dataclass
+class KimiOptions(Options):
+    """Options of Kimi's policy mirror descent."""
+
+    tau: PositiveFloat = 0.01  # of the squared log-ratio; unpublished, this is OpenKimi's
+
+
+class Kimi(Algorithm):
+    """Kimi k1.5's policy mirror descent (arXiv 2501.12599): −A log π(y) + τ/2 h², A = R − mean.
+
+    Up to a constant (τ h − A)²/2τ, anchored in the writer, V the group's mean reward. Sums over a
+    response, where OpenKimi takes means. Its fixed point on others' data is not the KL optimum.
+    """
+
+    Config = KimiOptions
+    config: KimiOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(groups=True, behaviour=True, anchored=True)
+
+    def prepare(self, batch: Batch) -> Batch:
+        mean = group_mean(batch.rewards, batch.keep, batch.group_size)
+        return replace(batch, targets=batch.rewards - mean.repeat_interleave(batch.group_size))
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        h = anchor_sum(policy.logp, batch, "behaviour")
+        gain = batch.targets * masked_sum(policy.logp, batch.mask)
+        loss = (0.5 * self.config.tau * h.square() - gain).mean()
+        return loss * batch.sequence_share, {}
+
+
+# DRO-V: direct reward optimisation with a value (Richemond et al., arXiv 2405.19107). ½ (R − V(x)
+# − β h)², h the response's Σ log π/π_ref: at the optimum of E[R] − β KL(π ‖ π_ref) it is zero for
+# every response, whoever wrote it. V is learnt from the same residual: the critic's value at the
+# prompt's last token, which sees no response. The policy's part is divided by β, so that β does
+# not set its step. (Formulas as two public codes agree on them; the paper's text was not read.)
+
+
+@dataclass
+class DROOptions(CriticOptions):
+    """Options of DRO-V."""
+
+    beta: PositiveFloat = 1.0  # weight of the log-ratio, in units of reward; the paper's τ
+    value_coef: NonNegativeFloat = 1.0  # weight of the value's part
+
+
+def prompt_value(values: Tensor, mask: Tensor) -> Tensor:
+    """The value before the first response token: (batch, time) twice → (batch,)."""
+    first = mask & (mask.cumsum(-1) == 1)
+    return masked_sum(values, first)
+
+
+class DRO(Algorithm):
+    """Needs the reference and a critic."""
+
+    Config = DROOptions
+    config: DROOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(reference=True, critic=self.config.critic, off_policy=True)
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, share = self.config, batch.sequence_share
+        h = masked_sum(policy.logp, batch.mask) - masked_sum(batch.ref_logp, batch.mask)
+        value = prompt_value(policy.values, batch.mask)
+        of_policy = 0.5 * (batch.rewards - value.detach() - c.beta * h).square().mean() / c.beta
+        of_value = 0.5 * (batch.rewards - value - c.beta * h.detach()).square().mean()
+        metrics = {
+            "dro/value_loss": of_value.detach() * share,
+            "dro/value_mean": value.detach().mean() * share,
+        }
+        return (of_policy + c.value_coef * of_value) * share, metrics

@@ -1,0 +1,271 @@
+"""Read run folders as `experiments.run_dir.records` leaves them, whole, half done or damaged.
+
+A run that is still going or was interrupted is readable, and says so in `status`. A folder that
+cannot be trusted raises RunError, whose one line names the folder, the fault and the way out.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.pass_at_k import KS
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+STATUSES = ("running", "finished", "interrupted", "failed")
+FILES = ("run.json", "config.yaml", "metrics.parquet", "evals.parquet")
+METRIC_COLUMNS = ("step", "reward_mean")
+EVAL_COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "program", "tokens")
+
+
+class RunError(Exception):
+    """A run folder that cannot be read, or a search that finds none; one line, with a way out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run folder in memory. `config` and `info` are config.yaml and run.json."""
+
+    path: Path
+    config: dict[str, Any]
+    info: dict[str, Any]
+    metrics: pd.DataFrame  # one row per training step, sorted by step
+    evals: pd.DataFrame  # one row per evaluation sample, sorted by step
+
+    @property
+    def status(self) -> str:
+        return self.info["status"]
+
+    @property
+    def seed(self) -> int | None:
+        return self.info.get("seed", self.config.get("seed"))
+
+    @property
+    def algo(self) -> str:
+        section = self.config.get("algo")
+        name = section.get("name") if isinstance(section, dict) else section
+        return str(self.info.get("algo") or name or "unknown")
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.parent.name}/{self.path.name}"
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The k of pass@k that the run's `eval.k` asks for."""
+        section = self.config.get("eval")
+        asked = section.get("k") if isinstance(section, dict) else None
+        return tuple(sorted(set(asked or KS)))
+
+    def evaluation(self, step: int) -> pd.DataFrame:
+        """The samples of the evaluation at `step`; `evals` is sorted by it."""
+        first, end = self.evals["step"].searchsorted([step, step + 1])
+        return self.evals.iloc[first:end]
+
+    def prompts(self) -> dict[str, str]:
+        """Problem → what the model was asked; empty where the run folder does not say."""
+        table = _table(self.path, "problems.parquet", ("problem", "prompt"), required=False)
+        return dict(zip(table["problem"], table["prompt"], strict=True))
+
+    @cached_property
+    def trained_steps(self) -> np.ndarray:
+        return self.metrics["step"].to_numpy()
+
+    @cached_property
+    def evaluated_steps(self) -> list[int]:
+        return sorted(int(step) for step in self.evals["step"].unique())
+
+
+def find_runs(patterns: Iterable[str | Path]) -> list[Path]:
+    """All run folders at or below the given folders or glob patterns, sorted, each once.
+
+    A run folder is one that holds any of FILES. Raises RunError for a pattern that matches nothing
+    and where no run folder is found.
+    """
+    patterns = [str(pattern) for pattern in patterns]
+    found: set[Path] = set()
+    for pattern in patterns:
+        folders = [Path(p) for p in glob.glob(pattern, recursive=True) if Path(p).is_dir()]
+        if not folders:
+            raise RunError(f"runs={pattern}: no such folder; give a folder or a quoted pattern")
+        for folder in folders:
+            found.update(path.resolve() for path in _below(folder))
+    if not found:
+        listed = ",".join(patterns)
+        raise RunError(f"runs={listed}: no run folder in there; make one with `python run.py`")
+    return sorted(found)
+
+
+def _below(folder: Path) -> list[Path]:
+    if any((folder / name).exists() for name in FILES):
+        return [folder]
+    inner = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    return [run for p in inner for run in _below(p)]
+
+
+def experiment_of(path: Path) -> str:
+    """The `name` of a run's configuration, else its parent folder's."""
+    try:
+        name = _mapping(path, "config.yaml", _parse_yaml).get("name")
+    except RunError:
+        name = None
+    return str(name or path.parent.name)
+
+
+def load_run(path: str | Path) -> Run:
+    """Read one run folder. Raises RunError if it is damaged, half written or no run folder."""
+    path = Path(path)
+    if not path.is_dir():
+        raise RunError(f"{path}: no such run folder; check the path")
+    info = _mapping(path, "run.json", json.loads)
+    if info.get("status") not in STATUSES:
+        known = ", ".join(STATUSES)
+        raise _damaged(path, f"run.json has status {info.get('status')!r}, not one of {known}")
+    config = _mapping(path, "config.yaml", _parse_yaml)
+    # A run that has not ended well may have stopped before its first step or evaluation.
+    required = info["status"] == "finished"
+    metrics = _journal(path)
+    if metrics is None:
+        metrics = _table(path, "metrics.parquet", METRIC_COLUMNS, required)
+    evals = _table(path, "evals.parquet", EVAL_COLUMNS, required)
+    if evals.duplicated(["step", "problem", "sample"]).any():
+        raise _damaged(path, "evals.parquet holds the same step, problem and sample twice")
+    if metrics["step"].duplicated().any():
+        raise _damaged(path, "metrics.parquet holds the same step twice")
+    evals["program"] = evals["program"].fillna("")
+    if not evals["step"].is_monotonic_increasing:
+        evals = evals.sort_values("step", kind="stable")
+    return Run(path.resolve(), config, info, metrics.sort_values("step"), evals)
+
+
+def _damaged(path: Path, fault: str) -> RunError:
+    return RunError(
+        f"{path}: {fault}; move the folder away or run it again, or leave out what is damaged "
+        "with skip_damaged=true"
+    )
+
+
+def _mapping(path: Path, name: str, parse: Any) -> dict[str, Any]:
+    file = path / name
+    if not file.is_file():
+        raise _damaged(path, f"half written, {name} is missing")
+    try:
+        content = parse(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(path, f"{name} cannot be read ({_first_line(error)})") from None
+    if not isinstance(content, dict):
+        raise _damaged(path, f"{name} is empty or not a mapping")
+    return content
+
+
+def _parse_yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise ValueError(_first_line(error)) from None
+
+
+def _table(path: Path, name: str, columns: tuple[str, ...], required: bool) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow as pa
+
+    file = path / name
+    if not file.is_file() and not (file.is_dir() and any(file.glob("[!.]*.parquet"))):
+        if required:
+            raise _damaged(path, f"the run is finished but {name} is missing")
+        return _empty(columns)
+    try:
+        table = pd.read_parquet(file)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise _damaged(path, f"{name} cannot be read ({_first_line(error)})") from None
+    # A run that was stopped early leaves tables without rows, and perhaps without columns.
+    if not len(table):
+        return _empty(columns)
+    missing = [column for column in columns if column not in table]
+    if missing:
+        raise _damaged(path, f"{name} lacks the columns {', '.join(missing)}")
+    return table
+
+
+def _empty(columns: tuple[str, ...]) -> pd.DataFrame:
+    import pandas as pd
+
+    table = pd.DataFrame(columns=list(columns))
+    return table.astype({"step": "int64"}) if "step" in columns else table
+
+
+def _journal(path: Path) -> pd.DataFrame | None:
+    """The training rows of a run that has not closed its books; None if it has, or has no row.
+
+    A run that is going on or was killed has later rows there than in metrics.parquet.
+    """
+    import pandas as pd
+
+    file = path / "metrics.jsonl"
+    if not file.is_file():
+        return None
+    rows = []
+    # What follows the last line's end is a row that was being written.
+    for number, line in enumerate(file.read_text(encoding="utf-8").split("\n")[:-1], 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            raise _damaged(path, f"metrics.jsonl, line {number}, cannot be read") from None
+    if not rows:
+        return None
+    table = pd.DataFrame(rows)
+    missing = [column for column in METRIC_COLUMNS if column not in table]
+    if missing:
+        raise _damaged(path, f"metrics.jsonl lacks {', '.join(missing)}")
+    return table
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(" .:")
+
+
+# What a study calls its runs: its arms, from the arms.json that it left beside them.
+
+
+def arm_names(groups: Sequence[Sequence[Run]]) -> list[str] | None:
+    """A name for each group of runs; None unless each is one arm of a study, no two the same."""
+    names = [{_arms(run.path.parent).get(run.path.name) for run in runs} for runs in groups]
+    found = [name for (name, *more) in names if name and not more]
+    return found if len(set(found)) == len(groups) else None
+
+
+@cache
+def _arms(folder: Path) -> dict[str, str]:
+    """Run folder's name → arm; empty where no study that has ended left its arms."""
+    try:
+        listed = json.loads((folder / "arms.json").read_text())
+        return {Path(one["run"]).name: str(one["arm"]) for one in listed if one["run"]}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+# Text from run folders as it may be shown: nothing in it moves a cursor or turns a line round.
+
+
+# C0 and C1 controls but for the line's end and the tab, line and paragraph separators, marks that
+# turn the direction of text or hide in it, and what no file (lone surrogates) or no XML can hold.
+ODD = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\ud800-\udfff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
+)
+
+
+def readable(text: str) -> str:
+    """The text with each such character as its number: ⟨U+202E⟩."""
+    return ODD.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)

@@ -1,0 +1,82 @@
+"""What is reported of a model.
+
+Each metric has one value and one weight per problem (`analysis.metrics.scores`); the reported number is the
+weighted mean over problems, which is what the intervals are of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+DRAWN = 5  # accepted programs per problem that distinct_of_5 draws
+DISTINCT = f"distinct_of_{DRAWN}"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A reported number: its column name, its heading, and what it means in plain words."""
+
+    name: str
+    title: str
+    meaning: str
+
+
+def pass_metric(k: int) -> Metric:
+    """pass@k."""
+    meaning = (
+        f"Chance that at least one of {k} samples is accepted; unbiased estimate (Chen et al. "
+        "2021, eq. 1), mean over problems."
+    )
+    if k == 1:
+        meaning = "Share of samples that are accepted, mean over problems."
+    return Metric(f"pass@{k}", f"pass@{k}", meaning)
+
+
+def metrics(ks: Sequence[int]) -> tuple[Metric, ...]:
+    """What is reported where these k are asked for."""
+    return (*map(pass_metric, ks), *DIVERSITY)
+
+
+DIVERSITY = (
+    Metric(
+        DISTINCT,
+        f"distinct of {DRAWN}",
+        f"Expected share of distinct programs among {DRAWN} accepted ones drawn from a problem's "
+        "samples (rarefaction, Hurlbert 1971), by normal form of the syntax tree. Comparable "
+        f"between models with different pass@1. Mean over problems with at least {DRAWN} accepted "
+        "samples, which are the easier ones for a weak model.",
+    ),
+    Metric(
+        "distinct_ratio",
+        "distinct / accepted",
+        "Distinct programs / accepted programs, both counted within problems and summed over them. "
+        "Falls as more samples are accepted, so it flatters weak models.",
+    ),
+    Metric(
+        "edit_distance",
+        "edit distance",
+        "Mean token edit distance between two accepted programs of a problem, over the longer "
+        "one's length, after normalisation; 0 where they are the same. Mean over problems with at "
+        "least 2 accepted samples.",
+    ),
+    Metric(
+        "distinct_2",
+        "distinct-2",
+        "Distinct pairs of adjacent program tokens / all of them, over all samples of a problem, "
+        "right or wrong (Li et al. 2016). Mean over problems.",
+    ),
+    Metric(
+        "token_entropy",
+        "token entropy",
+        "Entropy in nats of the model's next-token distribution as it was logged, mean over all "
+        "sampled tokens.",
+    ),
+)
+HIGHEST = {"token_entropy": float("inf")}  # of the others it is 1
+TITLES = {metric.name: metric.title for metric in DIVERSITY}
+
+
+def bounds(metric: str) -> tuple[float, float]:
+    """The least and the greatest that the metric can be."""
+    return 0.0, HIGHEST.get(metric, 1.0)

@@ -1,0 +1,107 @@
+"""From what a program did to what is said of it: one execution to a grade, all to a judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from envs.judge.checker import check
+from envs.problem import Judgement, Problem, Verdict
+from envs.sandbox.base import Execution, Outcome
+
+MAX_DETAIL_CHARS = 500
+
+# A program that the wall limit ended after less than this share of its CPU limit was waiting, not
+# starved by other processes: another run would end the same.
+_STARVED_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The verdict on one test."""
+
+    verdict: Verdict
+    detail: str = ""
+    doubtful: bool = False  # a run alone on the machine may end differently
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The grades of one program's run, counted."""
+
+    verdict: Verdict
+    passed: int
+    run: int
+    detail: str
+    failed_position: int | None  # of the first failed test, in the order of running
+    doubtful: bool
+
+
+def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> Grade:
+    """Grade one execution. `limit_s` is CPU time; the sandbox lets programs run a margin longer.
+
+    A right answer within that margin, a program that ran out of wall time while it was computing,
+    one that got no core and a failure of the infrastructure are doubtful; a wrong answer stays
+    wrong at any speed.
+    """
+    if execution.outcome is Outcome.INFRA_ERROR:
+        return Grade(Verdict.INFRA_ERROR, execution.stderr, doubtful=True)
+    detail = f"{execution.cpu_s:.2f} s CPU, {execution.wall_s:.2f} s wall"
+    if execution.outcome is Outcome.STARVED:
+        return Grade(Verdict.INFRA_ERROR, f"{detail}: no core was free", doubtful=True)
+    if execution.outcome is Outcome.TIME_LIMIT:
+        starved = limit_s * _STARVED_SHARE <= execution.cpu_s <= limit_s
+        return Grade(Verdict.TIME_LIMIT, f"{detail} (limit {limit_s:g} s CPU)", doubtful=starved)
+    if execution.outcome is not Outcome.FINISHED:
+        return Grade(Verdict(execution.outcome.value), execution.stderr)
+    right, why = check(checker, expected, execution.stdout)
+    if not right:
+        return Grade(Verdict.WRONG_ANSWER, why)
+    if execution.cpu_s > limit_s:
+        detail = f"{execution.cpu_s:.2f} s CPU (limit {limit_s:g} s)"
+        return Grade(Verdict.TIME_LIMIT, detail, doubtful=True)
+    return Grade(Verdict.ACCEPTED)
+
+
+def summarize(grades: Sequence[Grade], total: int, *, early_stop: bool) -> Summary:
+    """Count grades, in the order of running, up to the first failure where `early_stop`.
+
+    The verdict is the first failure's, but an INFRA_ERROR anywhere outweighs all; so do tests that
+    are missing although nothing failed, since the sandbox then lost them.
+    """
+    passed = run = 0
+    failed: tuple[int, Grade] | None = None
+    doubtful = False
+    for position, one in enumerate(grades):
+        run += one.verdict not in (Verdict.SYNTAX_ERROR, Verdict.INFRA_ERROR)
+        passed += one.verdict is Verdict.ACCEPTED
+        doubtful = doubtful or one.doubtful
+        broken = one.verdict is Verdict.INFRA_ERROR
+        if one.verdict is not Verdict.ACCEPTED and (failed is None or broken):
+            failed = (position, one)
+        if failed is not None and (early_stop or broken):
+            break
+    if failed is None and len(grades) < total:
+        failed = (len(grades), Grade(Verdict.INFRA_ERROR, "the sandbox left tests out"))
+        doubtful = True
+    if failed is None:
+        return Summary(Verdict.ACCEPTED, passed, run, "", None, doubtful)
+    position, first = failed
+    infra = first.verdict is Verdict.INFRA_ERROR
+    return Summary(first.verdict, passed, run, first.detail, None if infra else position, doubtful)
+
+
+def judgement(problem: Problem, program: str, summary: Summary, test: int | None) -> Judgement:
+    """A summary in the problem's terms; `test` is the failed test's index in the problem."""
+    detail = summary.detail.strip()
+    if test is not None and summary.verdict is not Verdict.SYNTAX_ERROR:
+        detail = f"test {test}: {detail}" if detail else f"test {test}"
+    return Judgement(
+        verdict=summary.verdict,
+        passed=summary.passed,
+        total=len(problem.tests),
+        run=summary.run,
+        program=program,
+        detail=detail if len(detail) <= MAX_DETAIL_CHARS else "…" + detail[-MAX_DETAIL_CHARS:],
+        problem_hash=problem.hash,
+    )

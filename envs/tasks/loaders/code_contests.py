@@ -1,0 +1,84 @@
+"""CodeContests (deepmind/code_contests; Li et al. 2022): tests in three kinds, programs in five
+languages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envs.problem import Problem, Test
+from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name, plain_lines
+from envs.tasks.storage.special_judge import checker_for
+
+_PYTHON_3 = 3  # CodeContests' number for the language
+_SOURCES = (
+    "UNKNOWN_SOURCE",
+    "CODECHEF",
+    "CODEFORCES",
+    "HACKEREARTH",
+    "CODEJAM",
+    "ATCODER",
+    "AIZU",
+)
+
+
+def problem(row: Row, name: str) -> Problem:
+    """A problem from a row of CodeContests: all its tests, and its Python 3 programs.
+
+    Raises SkipRow, also for a problem that reads or writes files.
+    """
+    if row.get("input_file") not in (None, "", "stdin"):
+        raise SkipRow("reads a file")
+    if row.get("output_file") not in (None, "", "stdout"):
+        raise SkipRow("writes a file")
+    samples = _tests(row, "public_tests")
+    by_hand = dict.fromkeys(samples + _tests(row, "private_tests"))
+    tests = tuple(by_hand | dict.fromkeys(_tests(row, "generated_tests")))
+    if not tests:
+        raise SkipRow("no tests")
+    statement = row.get("description") or ""
+    source = row.get("source") or 0
+    memory_bytes = row.get("memory_limit_bytes") or 0
+    return Problem(
+        name=own_name(name, row.get("name")),
+        statement=statement,
+        samples=samples,
+        tests=tests,
+        checker=checker_for(statement, tests, None),
+        generated_tests=len(tests) - len(by_hand),
+        time_limit_s=_duration(row.get("time_limit")),
+        memory_limit_mb=-(-memory_bytes // 2**20) or None,
+        difficulty=str(row.get("difficulty") or ""),
+        tags=tuple(tag for tag in row.get("cf_tags") or () if tag),
+        source=_source(source),
+        solutions=_python_3(row.get("solutions")),
+        incorrect_solutions=_python_3(row.get("incorrect_solutions")),
+    )
+
+
+def _tests(row: Row, column: str) -> tuple[Test, ...]:
+    held = row.get(column) or {}
+    inputs, outputs = held.get("input") or [], held.get("output") or []
+    if len(inputs) != len(outputs):
+        raise SkipRow("inputs and outputs differ in number")
+    return tuple(Test(plain_lines(one), other) for one, other in zip(inputs, outputs, strict=True))
+
+
+def _source(value: int | str) -> str:
+    if isinstance(value, int) and 0 <= value < len(_SOURCES):
+        return _SOURCES[value]
+    return str(value)
+
+
+def _duration(held: Any) -> float | None:
+    """Seconds of {seconds, nanos}; None where unknown."""
+    if not held:
+        return None
+    return (held.get("seconds") or 0) + (held.get("nanos") or 0) / 1e9 or None
+
+
+def _python_3(held: Any) -> tuple[str, ...]:
+    if not held:
+        return ()
+    pairs = zip(held.get("language") or (), held.get("solution") or (), strict=False)
+    return tuple(program for language, program in pairs if language == _PYTHON_3)

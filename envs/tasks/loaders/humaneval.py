@@ -1,0 +1,44 @@
+"""HumanEval (openai/openai_humaneval; Chen et al. 2021): complete a function from its docstring."""
+
+from __future__ import annotations
+
+import ast
+
+from envs.problem import Problem, Test
+from envs.tasks.loaders.asserts import asserted_tests, parse
+from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name
+from envs.tasks.storage.special_judge import checker_for
+
+
+def problem(row: Row, name: str) -> Problem:
+    """A problem from a row; its prompt, a function without a body, is statement and starter code.
+
+    The right program is prompt and canonical solution together. Raises SkipRow.
+    """
+    prompt, fn_name = row.get("prompt"), row.get("entry_point")
+    if not isinstance(prompt, str) or not isinstance(fn_name, str):
+        raise SkipRow("prompt or entry_point is not a text")
+    tests = _tests(row)
+    solution = row.get("canonical_solution")
+    return Problem(
+        name=own_name(name, row.get("task_id")),
+        statement=prompt,
+        samples=(),
+        tests=tests,
+        checker=checker_for(prompt, tests, fn_name),
+        fn_name=fn_name,
+        starter_code=prompt,
+        source="HumanEval",
+        solutions=(prompt + solution,) if isinstance(solution, str) else (),
+    )
+
+
+def _tests(row: Row) -> tuple[Test, ...]:
+    """The asserts of `check(candidate)`, the one function that the column `test` defines."""
+    defined = [node for node in parse(row.get("test"), "test") if not isinstance(node, ast.Assign)]
+    match defined:
+        case [ast.FunctionDef(name="check", args=ast.arguments(args=[parameter]), body=body)]:
+            called, tests = asserted_tests(body)
+            if called == parameter.arg:
+                return tests
+    raise SkipRow("test is not one function check(candidate) with asserts about it")

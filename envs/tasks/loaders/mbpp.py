@@ -1,0 +1,42 @@
+"""MBPP (google-research-datasets/mbpp; Austin et al. 2021): a sentence, and asserts to satisfy.
+
+Rows of both its forms: `full` has text, test_setup_code and challenge_test_list; `sanitized` has
+prompt and test_imports.
+"""
+
+from __future__ import annotations
+
+from envs.problem import Problem
+from envs.tasks.loaders.asserts import asserted_tests, parse
+from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name
+from envs.tasks.storage.special_judge import checker_for
+
+
+def problem(row: Row, name: str) -> Problem:
+    """A problem from a row; the statement shows the first assert, as is usual. Raises SkipRow."""
+    if row.get("test_setup_code"):
+        raise SkipRow("the tests have set-up code")
+    listed = [*_texts(row, "test_list"), *_texts(row, "challenge_test_list")]
+    fn_name, tests = asserted_tests(parse("\n".join(listed), "test_list"))
+    text = row.get("text") or row.get("prompt")
+    code = row.get("code")
+    if not isinstance(text, str):
+        raise SkipRow("neither text nor prompt is there")
+    statement = f"{text.strip()}\n\nFor example:\n```python\n{listed[0].strip()}\n```"
+    return Problem(
+        name=own_name(name, row.get("task_id")),
+        statement=statement,
+        samples=tests[:1],
+        tests=tests,
+        checker=checker_for(text, tests, fn_name),
+        fn_name=fn_name,
+        source="MBPP",
+        solutions=(code,) if isinstance(code, str) else (),
+    )
+
+
+def _texts(row: Row, column: str) -> list[str]:
+    held = row.get(column) or []
+    if not isinstance(held, list) or not all(isinstance(item, str) for item in held):
+        raise SkipRow(f"{column} is not a list of texts")
+    return held

@@ -1,0 +1,41 @@
+"""TACO (BAAI/TACO; Li et al. 2023): JSON, Python lists and free text inside columns of text."""
+
+from __future__ import annotations
+
+from envs.problem import Problem
+from envs.tasks.loaders import field_parsers
+from envs.tasks.loaders.field_parsers import Row, SkipRow
+from envs.tasks.storage.special_judge import checker_for
+
+
+def problem(row: Row, name: str) -> Problem:
+    """A problem from a row of TACO or APPS, whose statements show their own samples.
+
+    Call-based if the row names a function or brings starter code. Raises SkipRow.
+    """
+    held = field_parsers.load_json(row.get("input_output"), "input_output")
+    if not isinstance(held, dict):
+        raise SkipRow("input_output is not an object")
+    starter_code = row.get("starter_code") or ""
+    fn_name = field_parsers.function_name(held.get("fn_name"), starter_code)
+    read = field_parsers.call_tests if fn_name else field_parsers.stdin_tests
+    tests = read(held.get("inputs"), held.get("outputs"))
+    statement = row.get("question") or ""
+    return Problem(
+        name=name,
+        statement=statement,
+        samples=(),
+        tests=tests,
+        checker=checker_for(statement, tests, fn_name),
+        fn_name=fn_name,
+        starter_code=starter_code,
+        time_limit_s=field_parsers.seconds(row.get("time_limit")),
+        memory_limit_mb=field_parsers.megabytes(row.get("memory_limit")),
+        difficulty=row.get("difficulty") or "",
+        tags=field_parsers.tag_list(row.get("tags")),
+        source=row.get("source") or "",
+        solutions=field_parsers.programs(row.get("solutions"), "solutions"),
+        incorrect_solutions=field_parsers.programs(
+            row.get("incorrect_solutions"), "incorrect_solutions"
+        ),
+    )

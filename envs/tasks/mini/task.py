@@ -1,0 +1,96 @@
+"""MiniContests: procedurally generated contest problems, small enough for a nano model.
+
+A problem composes one part from each slot of a family (for example a condition, a map and a
+reduction). Train, validation and test never share a composition, so a policy is tested on new
+combinations of parts that it knows. The same seed gives the same bytes everywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+
+from envs.problem import Problem, Test
+from envs.tasks.config import TaskConfig
+from envs.tasks.mini import FAMILIES
+from envs.tasks.mini.build import build
+from envs.tasks.mini.drawing import draft, split_of, tier_of
+from envs.tasks.mini.parts import Family, Part
+from envs.tasks.storage.generated_cache import kept
+from envs.tasks.task import Task, data_hash
+
+SPLITS = {"train": 512, "validation": 60, "test": 120}  # default sizes
+TIERS = ("easy", "medium", "hard")
+_ROUNDS = 6  # parameter draws per composition before a cell is given up
+
+
+def make(config: TaskConfig) -> Task:
+    """The task of conf/task/mini.yaml."""
+    sizes = {split: getattr(config, f"{split}_problems") for split in SPLITS}
+    splits = {split: kept(f"mini-{split}", load, split, size) for split, size in sizes.items()}
+    return Task(**splits, prompt=prompt, response=response, data_hash=data_hash(splits, prompt))
+
+
+def load(split: str, size: int | None = None, seed: int = 0) -> list[Problem]:
+    """`size` problems of a split, spread evenly over families and tiers, in a fixed random order.
+
+    Compositions come back with other parameters only after all of their cell have been used.
+    Raises ValueError for an unknown split or a size that is not positive.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"mini has no split {split!r}: choose one of {', '.join(SPLITS)}")
+    size = SPLITS[split] if size is None else size
+    if size < 1:
+        raise ValueError(f"mini: size must be at least 1, not {size}")
+    rng = random.Random(f"mini/{split}/{seed}")
+    cells = [_cell(family, tier, split, seed) for tier in TIERS for family in FAMILIES]
+    by_statement: dict[str, Problem] = {}
+    for cell in itertools.cycle(cells):
+        if len(by_statement) == size:
+            break
+        problem = next(cell)
+        by_statement.setdefault(problem.statement, problem)
+    problems = list(by_statement.values())
+    rng.shuffle(problems)
+    return [
+        replace(problem, name=f"mini/{split}/{index:04d}") for index, problem in enumerate(problems)
+    ]
+
+
+def prompt(problem: Problem) -> str:
+    """The user message: the statement and its samples, in few tokens."""
+    return render(problem.statement, problem.samples)
+
+
+def response(program: str) -> str:
+    """A program as the model answers: bare, since it writes nothing else."""
+    return program
+
+
+def render(statement: str, samples: Sequence[Test]) -> str:
+    """A statement with its samples as one text."""
+    shown = [f"in:\n{test.input.rstrip()}\nout:\n{test.output.rstrip()}" for test in samples]
+    return "\n".join([statement, *shown])
+
+
+@cache
+def compositions(family: Family, split: str) -> tuple[tuple[Part, ...], ...]:
+    """All compositions of a family that belong to a split, in a fixed order."""
+    slots = [parts for _, parts in family.slots]
+    return tuple(parts for parts in itertools.product(*slots) if split_of(family, parts) == split)
+
+
+def _cell(family: Family, tier: str, split: str, seed: int) -> Iterator[Problem]:
+    """Endless problems of one family and tier, all compositions once before any comes again."""
+    rng = random.Random(f"mini/{split}/{seed}/{family.name}/{tier}")
+    parts = [parts for parts in compositions(family, split) if tier_of(parts) == tier]
+    rng.shuffle(parts)
+    for composition in itertools.cycle(parts):
+        for _ in range(_ROUNDS):
+            problem = build(draft(rng, family, composition), rng)
+            if problem is not None:
+                yield problem
+                break

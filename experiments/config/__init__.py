@@ -1,0 +1,8 @@
+"""A run's configuration: its typed shape, its composition by Hydra, its checks.
+
+Knows algorithms' options and tasks' keys; imports nothing heavy (no torch, no pandas).
+"""
+
+from experiments.config.schema import RunConfig, parse
+
+__all__ = ["RunConfig", "parse"]

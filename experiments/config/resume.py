@@ -1,0 +1,108 @@
+"""From a run folder to the configuration that its run goes on with; what is wrong is one line.
+
+Nothing heavy is imported here: a mistake shows at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from envs.config_parsing import did_you_mean
+from experiments.config.composition import CONF, leaves, parsed
+from experiments.config.schema import RunConfig, parse
+from experiments.errors import UserError
+
+# What the bits of training do not hang on, or only by rounding; with a dot at the end, all below
+# it
+MAY_CHANGE = (
+    "steps",
+    "output_dir",
+    "logger.",
+    "runtime.",
+    "sandbox.",
+    "eval.every",
+    "engine.batch_size",
+    "model.threads",
+    "model.checkpoint_activations",
+    "train.micro_batch",
+    "train.micro_tokens",
+    "train.checkpoint_every",
+    "train.keep_checkpoints",
+    "train.keep_best",
+)
+
+
+def config_of(folder: Path, arguments: Sequence[str]) -> RunConfig:
+    """The run's own configuration with these overrides, where they may change. Raises UserError."""
+    kept = folder / "config.yaml"
+    if not kept.is_file() or not (folder / "run.json").is_file():
+        raise UserError(f"resume={folder}: no run folder; `outputs/NAME/` holds some")
+    composed = OmegaConf.load(kept)
+    before = OmegaConf.to_container(composed)
+    for override in parsed(arguments):
+        if override.is_sweep_override():
+            raise UserError(
+                f"resume={folder}: {override.input_line}: one run goes on with one value"
+            )
+        _set(composed, before, override.key_or_group, override.value())
+    config = parse(composed)
+    check_same(before, asdict(config), f"resume={folder}")
+    return config
+
+
+def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
+    """Raises UserError, which names the keys, where `now` would be another run than `before`."""
+    listed = [f"{key}={new} (was {old})" for key, old, new in _differing(before, now)]
+    if listed:
+        may = ", ".join(key.rstrip(".") for key in MAY_CHANGE)
+        raise UserError(f"{where}: {', '.join(listed)} would be another run; only {may} may change")
+    if now["steps"] != before["steps"] and now["train"]["schedule"] != "constant":
+        raise UserError(
+            f"{where}: steps={now['steps']} (was {before['steps']}) under train.schedule="
+            f"{now['train']['schedule']}: the learning rates so far came from the old end"
+        )
+
+
+def is_finished(folder: Path, config: RunConfig) -> bool:
+    """Whether nothing is left to do for a run folder under this configuration."""
+    info = json.loads((folder / "run.json").read_text())
+    held = OmegaConf.load(folder / "config.yaml")
+    return info["status"] == "finished" and held.steps >= config.steps
+
+
+def _set(composed: DictConfig, before: dict[str, Any], key: str, value: Any) -> None:
+    names = value if isinstance(value, list) else [value]  # logger=[wandb,tensorboard]
+    choices = [CONF / key / f"{name}.yaml" for name in names]
+    if "." not in key and choices and all(choice.is_file() for choice in choices):
+        composed[key] = OmegaConf.merge(*map(OmegaConf.load, choices))
+        return
+    known = list(leaves(before))
+    if (CONF / key).is_dir():
+        there = ", ".join(sorted(choice.stem for choice in (CONF / key).glob("*.yaml")))
+        raise UserError(f"{key}={value}: it is one of {there}")
+    if key not in known:
+        raise UserError(f"unknown key {key!r}; {did_you_mean(key, known)}this run has others")
+    OmegaConf.update(composed, key, value, merge=False)
+
+
+def _differing(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """(key, value before, value now) of what may not change."""
+    old, new = dict(_flat(before)), dict(_flat(now))
+    for key in sorted(old.keys() | new.keys()):
+        free = any(key == may or (may[-1] == "." and key.startswith(may)) for may in MAY_CHANGE)
+        if old.get(key) != new.get(key) and not free:
+            yield key, old.get(key), new.get(key)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,279 @@
+"""What a run's configuration cannot combine: the checks that need more than a type.
+
+They are made before anything heavy starts, for every job of a sweep before the first one.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from algorithms.corrections import BOUNDS
+from experiments.errors import UserError
+
+if TYPE_CHECKING:
+    from algorithms.base import Needs
+    from experiments.config.schema import EngineConfig, ReplayConfig, RunConfig, TrainConfig
+
+
+def check(config: RunConfig, needs: Needs) -> None:
+    """Raises UserError, which names the key, the value and what would be right."""
+    _check_engine(config.engine)
+    if config.runtime.name == "torchrun":
+        _check_torchrun(config)
+    if config.runtime.name == "ray":
+        _check_ray(config)
+    if config.sandbox.nodes is not None:
+        _check_nodes(config)
+    if config.model.adapter != "none":
+        from experiments.config.dependencies import check_peft
+
+        check_peft()
+    _check_combinations(config, needs)
+    _check_replay(config)
+    _check_lag(config, needs)
+
+
+def takes_unknown(config: RunConfig, needs: Needs) -> bool:
+    """Whether it may learn from responses whose writer told no log-probs."""
+    with_ratio = needs.behaviour and needs.max_lag is None
+    return needs.off_policy or (with_ratio and config.train.behaviour != "told")
+
+
+def _check_torchrun(c: RunConfig) -> None:
+    if c.engine.device != "auto":
+        raise UserError(
+            f"runtime=torchrun with engine.device={c.engine.device}: each rank writes on the GPU "
+            "that it learns on; use engine.device=auto"
+        )
+
+
+def _check_ray(c: RunConfig) -> None:
+    if c.engine.device != "auto":
+        raise UserError(
+            f"runtime=ray with engine.device={c.engine.device}: Ray gives each engine a GPU of its "
+            "own; use engine.device=auto"
+        )
+    _require_ray("runtime=ray")
+
+
+def _check_nodes(c: RunConfig) -> None:
+    given = f"sandbox.nodes={c.sandbox.nodes}"
+    if not re.fullmatch(r"auto|[^:/\s]+:\d+", c.sandbox.nodes):
+        raise UserError(f"{given}; it must be auto, or HOST:PORT of a Ray cluster's head")
+    if c.runtime.name != "sync":
+        why = {
+            "ray": "there runtime.judges of the cluster at runtime.address judge",
+            "torchrun": "there each rank judges what it writes",
+        }[c.runtime.name]
+        raise UserError(
+            f"{given} with runtime={c.runtime.name}: {why}; use sandbox.nodes=null, or runtime=sync"
+        )
+    _require_ray(given)
+
+
+def _require_ray(given: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec("ray") is None:
+        raise UserError(f"{given}: Ray is not installed; pip install -e '.[ray]'")
+
+
+def _check_engine(e: EngineConfig) -> None:
+    if e.name == "hf":
+        return
+    if e.colocate and e.device != "auto":
+        raise UserError(
+            f"engine.colocate=true with engine.device={e.device}: only on the learner's GPU is "
+            "there anything to sleep for; set engine.device=auto or engine.colocate=false"
+        )
+    if e.name == "vllm":
+        from experiments.config.dependencies import check_installed
+
+        check_installed()
+
+
+def _check_combinations(c: RunConfig, needs: Needs) -> None:
+    t = c.train
+    if not any(k <= c.eval.samples for k in c.eval.k):
+        raise UserError(
+            f"eval.k={c.eval.k}; at least one lies between 1 and eval.samples={c.eval.samples}"
+        )
+    if t.keep_best and c.eval.split != "validation":
+        raise UserError(
+            f"train.keep_best=true with eval.split={c.eval.split}: what chooses the weights cannot "
+            "judge them as well; set eval.split=validation, and evaluate the checkpoint afterwards "
+            "with model.path=RUN/checkpoints/best steps=0"
+        )
+    if needs.groups and t.group_size < needs.least_group:
+        raise UserError(
+            f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the responses "
+            f"to a prompt with each other; use at least {needs.least_group}"
+        )
+    if t.lag and t.sync_every > 1:
+        raise UserError(
+            f"train.lag={t.lag} with train.sync_every={t.sync_every}: either says how old the "
+            "writer is; use train.sync_every=1 or train.lag=0"
+        )
+    if t.minibatches > t.prompts:
+        raise UserError(
+            f"train.minibatches={t.minibatches} of train.prompts={t.prompts}: a step takes at "
+            "least one prompt's whole group; use as many or fewer"
+        )
+    if t.resample_zero_variance and t.group_size < 2:
+        raise UserError(
+            "train.resample_zero_variance=true with train.group_size=1: a group of one never has a "
+            "spread; use false, or a larger group"
+        )
+    _check_reward(c, needs)
+    _check_shares(t)
+    _check_ratio(c, needs)
+
+
+def _check_reward(c: RunConfig, needs: Needs) -> None:
+    reward = c.task.reward
+    judged = c.task.environment is None  # by the judge, whose tests these are
+    if judged and reward.needs_all_tests and c.judge.early_stop:
+        raise UserError(
+            f"task.reward.kind={reward.kind} with judge.early_stop=true: the share of tests passed "
+            "needs all of them; set judge.early_stop=false"
+        )
+    if reward.shapes_batches and (needs.best_reward or needs.initial_value != "none"):
+        shaped = next(key for key in ("dither", "conciseness") if getattr(reward, key))
+        raise UserError(
+            f"task.reward.{shaped}={getattr(reward, shaped)} under algo={c.algo.name}: it asks "
+            "which responses have the best reward, or what the reference's earn, and these rewards "
+            "do not tell; use 0.0, or an objective that takes them as they are, such as grpo"
+        )
+
+
+def _check_shares(t: TrainConfig) -> None:
+    for key in ("offline_share", "replay_share"):
+        share = getattr(t, key)
+        count = round(t.group_size * share)
+        if abs(count - t.group_size * share) > 1e-9:
+            raise UserError(
+                f"train.{key}={share} of train.group_size={t.group_size} is no whole number of "
+                f"responses; {count / t.group_size:g} is near"
+            )
+    if t.offline_share + t.replay_share > 1:
+        raise UserError(
+            f"train.offline_share={t.offline_share} and train.replay_share={t.replay_share} are "
+            "more than the whole of a group; lower one"
+        )
+
+
+def _check_lag(c: RunConfig, needs: Needs) -> None:
+    """What has no ratio takes the writer for the policy itself."""
+    t, lag = c.train, c.train.greatest_lag
+    keys = {"lag": 0, "sync_every": 1, "minibatches": 1, "epochs": 1, "replay_share": 0.0}
+    given = [f"train.{key}={getattr(t, key)}" for key in keys if getattr(t, key) != keys[key]]
+    r, whole = c.replay, c.steps * t.minibatches * t.epochs  # steps of the run
+    if t.replay_share or r.frozen:
+        others = bool(r.from_runs or r.files)
+        given += [f"replay.max_age={r.max_age}"] if not others else ["responses of other weights"]
+        within = t.minibatches * t.epochs - 1
+        aged = whole if others or r.max_age is None else r.max_age + within
+        lag = max(lag, min(aged, whole))
+    if needs.max_lag is not None and lag > needs.max_lag:
+        optional = hasattr(c.algo, "max_lag")
+        more = f", or allow more with algo.max_lag={lag}" if optional else ""
+        raise UserError(
+            f"{' with '.join(given)} under algo={c.algo.name}: it takes the writer for the policy "
+            f"itself, at most {needs.max_lag} optimiser steps behind, and here it is up to "
+            f"{lag}; lower it{more}"
+        )
+
+
+def _check_replay(c: RunConfig) -> None:
+    t, r = c.train, c.replay
+    listed = [
+        *(f"replay.from_runs=[{run}]" for run in r.from_runs),
+        *(f"replay.files=[{file}]" for file in r.files),
+    ]
+    if r.frozen:
+        _check_frozen(t, r)
+    elif listed and not t.replay_share:
+        raise UserError(
+            f"{listed[0]} with train.replay_share=0: nothing would be taken from it; say which "
+            "share of each group, e.g. train.replay_share=0.5"
+        )
+    if t.replay_share and not (r.own or listed):
+        raise UserError(
+            f"train.replay_share={t.replay_share} with replay.own=false: there is nothing to "
+            "replay; give replay.from_runs or replay.files, or replay.own=true"
+        )
+    if t.replay_share and not listed and r.max_age is not None:
+        youngest = t.minibatches * t.epochs  # own samples come in the batch after theirs
+        if r.max_age < youngest:
+            raise UserError(
+                f"replay.max_age={r.max_age}: this run's responses are {youngest} optimiser steps "
+                f"old when they can be replayed first; give {youngest} or more"
+            )
+    for given in ("from_runs", "files"):
+        paths = [Path(path).resolve() for path in getattr(r, given)]
+        if twice := [path for path in paths if paths.count(path) > 1]:
+            raise UserError(f"replay.{given}: {twice[0]} stands there twice; once is enough")
+    for run in r.from_runs:
+        if not any(Path(run).glob("samples/step-*.arrow")):
+            raise UserError(
+                f"replay.from_runs=[{run}]: no samples there; a run folder has some where "
+                "train.keep_samples=true was set"
+            )
+    for file in r.files:
+        if not Path(file).is_file():
+            raise UserError(f"replay.files=[{file}]: there is no such file")
+
+
+def _check_frozen(t: TrainConfig, r: ReplayConfig) -> None:
+    if len(r.from_runs) != 1 or r.files or t.replay_share or t.offline_share:
+        raise UserError(
+            "replay.frozen=true takes whole batches of one run, as they are: give one folder, "
+            "replay.from_runs=[FOLDER], no replay.files, train.replay_share=0 and "
+            "train.offline_share=0"
+        )
+    if t.stale or t.resample_zero_variance:
+        raise UserError(
+            "replay.frozen=true: nothing is written, so train.lag, train.sync_every and "
+            "train.resample_zero_variance have nothing to say; leave them at 0, 1 and false"
+        )
+
+
+def _check_ratio(c: RunConfig, needs: Needs) -> None:
+    t = c.train
+    if t.correction != "none" and (not needs.behaviour or needs.anchored):
+        raise UserError(
+            f"train.correction={t.correction} under algo={c.algo.name}: it has no ratio to "
+            "correct; use train.correction=none"
+        )
+    if t.correction != "none" and needs.average is not None:
+        raise UserError(
+            f"train.correction={t.correction} under algo={c.algo.name}: it has a correction of its "
+            "own, against the average of its weights; use train.correction=none"
+        )
+    if t.correction != "none" and needs.start:
+        raise UserError(
+            f"train.correction={t.correction} under algo={c.algo.name}: its clip already lies "
+            "around the policy at the start of the batch; use train.correction=none"
+        )
+    if t.correction not in BOUNDS and (t.correction_low, t.correction_high) != (None, None):
+        raise UserError(
+            f"train.correction={t.correction} has no bounds; leave train.correction_low and "
+            f"train.correction_high at null, or use one of {', '.join(BOUNDS)}"
+        )
+    low, high = t.correction_bounds
+    if low > high:
+        raise UserError(f"train.correction_low={low:g} is above train.correction_high={high:g}")
+    if t.offline_share and not takes_unknown(c, needs):
+        with_ratio = needs.behaviour and needs.max_lag is None
+        raise UserError(
+            f"train.offline_share={t.offline_share} under algo={c.algo.name}: it learns rightly "
+            "only from what its own policy wrote, and the data set's programs lack even their "
+            "writer's log-probs; use 0, or one that `python -m algorithms` says learns from anyone"
+            + (
+                "; train.behaviour=reference or =recomputed pretends who wrote them"
+                if with_ratio
+                else ""
+            )
+        )

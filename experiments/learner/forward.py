@@ -1,0 +1,198 @@
+"""Scoring responses with a model: hidden states, log-probs and values at response tokens.
+
+A prompt is read once, however many responses it has: its keys and values are computed with
+gradient, handed out to the rows of its group, and the responses attend to them. At eight short
+responses to a long prompt that is several times fewer tokens than one row for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, DynamicCache
+
+from algorithms.base import PolicyOutput
+from algorithms.tensors import Entropy, chosen_logp
+from experiments.learner.packed_attention import can_pack, packed_hidden
+from experiments.policy.activation_checkpointing import (
+    checkpointed,
+    is_checkpointed,
+    prompt_cache,
+    response_cache,
+)
+from experiments.policy.fsdp import is_sharded
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Prompts and the responses to them, padded."""
+
+    prompts: Tensor  # (prompts, width) ids, padded on the left
+    prompt_mask: Tensor  # (prompts, width) bool
+    prompt_of: Tensor  # (batch,) row of `prompts`
+    responses: Tensor  # (batch, time) ids, padded on the right
+    mask: Tensor  # (batch, time) bool, true on response tokens including EOS
+
+    @classmethod
+    def pack(
+        cls,
+        prompts: Sequence[Sequence[int]],
+        prompt_of: Sequence[int],
+        responses: Sequence[Sequence[int]],
+        pad: int,
+        device: torch.device,
+    ) -> Tokens:
+        width = max(len(prompt) for prompt in prompts)
+        time = max(len(response) for response in responses)
+        left = [[pad] * (width - len(p)) + list(p) for p in prompts]
+        right = [list(r) + [pad] * (time - len(r)) for r in responses]
+        prompt_lengths = torch.tensor([len(p) for p in prompts]).unsqueeze(-1)
+        lengths = torch.tensor([len(r) for r in responses]).unsqueeze(-1)
+        return cls(
+            prompts=torch.tensor(left, device=device),
+            prompt_mask=(torch.arange(width) >= width - prompt_lengths).to(device),
+            prompt_of=torch.tensor(prompt_of, device=device),
+            responses=torch.tensor(right, device=device),
+            mask=(torch.arange(time) < lengths).to(device),
+        )
+
+    def to(self, device: torch.device | str) -> Tokens:
+        """The same there; itself where it is there already."""
+        if self.mask.device == torch.device(device):
+            return self
+        return Tokens(**{name: value.to(device) for name, value in vars(self).items()})
+
+    def rows(self, index: Tensor) -> Tokens:
+        """These rows, with only their prompts, and no wider than they need."""
+        used, prompt_of = self.prompt_of[index].unique(return_inverse=True)
+        mask = self.mask[index]
+        time = int(mask.sum(-1).max())
+        prompt_mask = self.prompt_mask[used]
+        width = int(prompt_mask.sum(-1).max())
+        return Tokens(
+            prompts=self.prompts[used, -width:],
+            prompt_mask=prompt_mask[:, -width:],
+            prompt_of=prompt_of,
+            responses=self.responses[index, :time],
+            mask=mask[:, :time],
+        )
+
+
+def response_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
+    """Last hidden states at the positions that predict the response's tokens.
+
+    (batch, time, width): position t has read the prompt and the response's first t tokens. Prompts
+    hold at least two tokens: the last one is read together with the response.
+    """
+    if can_pack(model):
+        return spread(packed_hidden(model, tokens), tokens.mask)
+    return _padded_hidden(model, tokens)
+
+
+def token_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
+    """`response_hidden` at the responses' tokens alone, (tokens, width), row after row."""
+    if can_pack(model):
+        return packed_hidden(model, tokens)
+    return _padded_hidden(model, tokens)[tokens.mask]
+
+
+def spread(found: Tensor, mask: Tensor) -> Tensor:
+    """What each true entry of the mask has, (tokens, …) → (batch, time, …), 0 at the others."""
+    blank = found.new_zeros(mask.numel(), *found.shape[1:])
+    places = mask.flatten().nonzero().squeeze(1)
+    return blank.index_copy(0, places, found).unflatten(0, mask.shape)
+
+
+def _padded_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
+    if is_checkpointed(model):
+        with checkpointed(model):
+            return _response_hidden(model, tokens, prompt_cache(model))
+    return _response_hidden(model, tokens, DynamicCache(config=model.config))
+
+
+def _response_hidden(model: nn.Module, tokens: Tokens, cache: Cache) -> Tensor:
+    backbone = model.base_model
+    shared_mask = tokens.prompt_mask[:, :-1]
+    shared_positions = (shared_mask.cumsum(-1) - 1).clamp(min=0)
+    read = backbone(
+        input_ids=tokens.prompts[:, :-1],
+        attention_mask=shared_mask.long(),
+        position_ids=shared_positions,
+        past_key_values=cache,
+        use_cache=True,
+    )
+    if isinstance(cache, DynamicCache):
+        cache.batch_select_indices(tokens.prompt_of)
+    else:
+        cache = response_cache(cache, tokens.prompt_of)
+    last = tokens.prompts[tokens.prompt_of, -1:]
+    time = tokens.responses.shape[1]
+    first_position = tokens.prompt_mask.sum(-1)[tokens.prompt_of].unsqueeze(-1) - 1
+    fed = torch.ones_like(tokens.mask)  # right padding comes after all that reads it
+    output = backbone(
+        input_ids=torch.cat([last, tokens.responses[:, :-1]], 1),
+        attention_mask=torch.cat([shared_mask[tokens.prompt_of], fed], 1).long(),
+        position_ids=first_position + torch.arange(time, device=last.device),
+        past_key_values=cache,
+        use_cache=True,
+    )
+    if is_sharded(model) and torch.is_grad_enabled():
+        # A layer's gradients are added up over the ranks once what it returned has one; only its
+        # keys and values are used of the prompts, so this gives it one.
+        return output.last_hidden_state + 0 * read.last_hidden_state.sum()
+    return output.last_hidden_state
+
+
+def score(
+    model: nn.Module,
+    tokens: Tokens,
+    temperature: float,
+    value_head: nn.Module | None = None,
+    entropy: Entropy = "value",
+) -> PolicyOutput:
+    """Log-probs of the responses' tokens and entropies, (batch, time), 0 at padding.
+
+    With `value_head` (a shared critic) also the values of the states before each token, likewise.
+    """
+    hidden = token_hidden(model, tokens)
+    head = model.get_output_embeddings()
+    chosen = tokens.responses[tokens.mask]
+    logp, entropies = chosen_logp(hidden, head, chosen, temperature, entropy)
+    return PolicyOutput(
+        logp=spread(logp, tokens.mask),
+        entropy=spread(entropies, tokens.mask),
+        values=None if value_head is None else values_of(value_head, hidden, tokens.mask),
+    )
+
+
+def values_of(head: nn.Module, hidden: Tensor, mask: Tensor) -> Tensor:
+    """A scalar head's values of the tokens' hidden states, (tokens, width) → (batch, time)."""
+    return spread(head(hidden.float()).squeeze(-1), mask)
+
+
+class Critic(nn.Module):
+    """A backbone of its own with a scalar head that starts at zero."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.head = scalar_head(model)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Values of the states before each response token, (batch, time), 0 at padding."""
+        return values_of(self.head, token_hidden(self.model, tokens), tokens.mask)
+
+
+def scalar_head(model: nn.Module) -> nn.Linear:
+    """hidden → value, zero at the start so that the first returns are not fought.
+
+    In float32 whatever the model's precision: bfloat16 tells 0.500 from 0.504 and nothing between.
+    """
+    width = model.config.get_text_config().hidden_size
+    head = nn.Linear(width, 1, device=model.device, dtype=torch.float32)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head

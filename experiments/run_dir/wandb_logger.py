@@ -1,0 +1,128 @@
+"""Weights & Biases: online where a key is set, else offline, and `wandb sync` uploads it later."""
+
+from __future__ import annotations
+
+import hashlib
+import netrc
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from experiments.config.schema import RunConfig
+from experiments.run_dir.budget import Counts
+
+PLACES = ("output_dir", "logger", "sandbox", "name", "seed")  # no part of what a group shares
+COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "tokens", "program")
+SHOWN, MOST = 4, 1000  # samples of a problem in a table, and rows of it: the first ones
+FINISH_S = 120.0  # an upload that hangs does not keep the run
+
+
+class WandbLogger:
+    """One W&B run, whose id is the run folder's name: a run that goes on stays one run.
+
+    W&B's own step is ours: what is logged again after a checkpoint, to the same bits, it passes
+    over. A training step and its evaluation are one row, so that any budget can be its x-axis.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: Path,
+        settings: dict[str, Any],
+        say: Callable[[str], None],
+    ) -> None:
+        import wandb
+
+        self.wandb, self.say = wandb, say
+        mode = mode_here()
+        self.run = wandb.init(
+            project=config.logger.wandb.project,
+            entity=config.logger.wandb.entity,
+            id=folder.name,
+            resume=None if mode == "offline" else "allow",
+            name=folder.name,
+            group=group(config.algo.name, settings),
+            job_type="train",
+            tags=tags(config),
+            dir=str(folder),
+            mode=mode,
+            config=settings,
+            settings=wandb.Settings(silent=True, finish_timeout=FINISH_S),
+        )
+        self._define(config)
+
+    def _define(self, config: RunConfig) -> None:
+        self.run.define_metric("step")
+        budgets = [f"budget/{name}" for name in vars(Counts())] + ["time/total_s"]
+        for axis in budgets:
+            self.run.define_metric(axis)
+        for panel in ("train", "eval", "memory", "time"):
+            self.run.define_metric(f"{panel}/*", step_metric="step")
+
+    def step(self, step: int, values: dict[str, float]) -> None:
+        self.run.log(values, step=step)
+
+    def evaluation(
+        self, step: int, values: dict[str, float], samples: Sequence[dict[str, Any]]
+    ) -> None:
+        shown = [row for row in samples if row["sample"] < SHOWN][:MOST]
+        table = self.wandb.Table(
+            columns=list(COLUMNS), data=[[row[key] for key in COLUMNS] for row in shown]
+        )
+        self.run.log({"step": step, **values, "eval/samples": table}, step=step)
+
+    def close(self, status: str) -> None:
+        self.run.summary["status"] = status
+        settings = self.run.settings
+        self.run.finish(exit_code=0 if status == "finished" else 1)
+        if settings.mode == "offline":
+            self.say(f"W&B wrote offline, no key is set; wandb sync {settings.sync_dir} uploads it")
+
+
+def group(algo: str, settings: dict[str, Any]) -> str:
+    """Runs that differ in nothing but the seed: the experiment, the algorithm, a hash of the rest.
+
+    As in the report, a path inside output_dir (of weights to begin with) is no difference.
+    """
+    home = f"{settings['output_dir']}/"
+
+    def rest(values: dict[str, Any]) -> list:
+        return [
+            (key, rest(value) if isinstance(value, dict) else value)
+            for key, value in sorted(values.items())
+            if not (isinstance(value, str) and value.startswith(home))
+        ]
+
+    shared = rest({key: value for key, value in settings.items() if key not in PLACES})
+    return f"{settings['name']}/{algo}-{hashlib.sha256(repr(shared).encode()).hexdigest()[:6]}"
+
+
+def tags(config: RunConfig) -> list[str]:
+    """What one filters by."""
+    t = config.train
+    stale = {"lag": t.lag, "sync_every": t.sync_every, "offline_share": t.offline_share}
+    ordinary = {"lag": 0, "sync_every": 1, "offline_share": 0.0}
+    special = [f"{key}={value:g}" for key, value in stale.items() if value != ordinary[key]]
+    return [config.algo.name, config.task.name, config.model.name, *special]
+
+
+def mode_here() -> str:
+    """online | offline | disabled: WANDB_MODE, else by whether there is a key."""
+    import wandb
+
+    base_url = os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url
+    return os.environ.get("WANDB_MODE") or ("online" if has_key(base_url) else "offline")
+
+
+def has_key(base_url: str) -> bool:
+    """Whether this user has a key for that server, where W&B looks for it."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    homes = (Path.home() / ".netrc", Path.home() / "_netrc")
+    file = os.environ.get("NETRC") or next((str(f) for f in homes if f.is_file()), None)
+    try:
+        return bool(file and netrc.netrc(file).authenticators(urlsplit(base_url).hostname or ""))
+    except (OSError, netrc.NetrcParseError):
+        return False

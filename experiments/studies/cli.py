@@ -1,0 +1,55 @@
+"""What the commands of studies share: their own keys beside a run's overrides, and their end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TypeVar
+
+from envs.config_parsing import arguments as options_of
+from experiments.errors import UserError
+from experiments.run_dir.interrupts import end_at_once
+
+T = TypeVar("T")
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
+
+
+def command(arguments: Sequence[str], told: str, act: Callable[[Sequence[str]], int]) -> int:
+    """`act` on what was given, or `told` where help is asked for → the exit status."""
+    if not arguments or any(argument in ("-h", "--help", "help") for argument in arguments):
+        print(told)
+        return 0
+    end_at_once()
+    try:
+        return act(arguments)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return MISUSED
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on")
+        return INTERRUPTED
+
+
+def split(schema: type[T], arguments: Sequence[str]) -> tuple[T, list[str]]:
+    """Our own keys as a `schema`, and overrides of the runs. Raises UserError."""
+    keys = {field.name for field in fields(schema)}
+    own = [argument for argument in arguments if argument.partition("=")[0] in keys]
+    given = [argument for argument in arguments if argument not in own]
+    for argument in given:
+        key, equals, value = argument.partition("=")
+        if not equals or not key:
+            raise UserError(f"{argument!r}: write key=value (see --help)")
+        if key == "seed":
+            raise UserError(f"{argument}: a study runs on its own seeds; seeds={value} takes some")
+    try:
+        return options_of(schema, own), given
+    except ValueError as error:
+        raise UserError(f"{error} (see --help)") from None
+
+
+def say(text: str) -> None:
+    """A line with the time."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

@@ -1,0 +1,25 @@
+import gc
+import weakref
+
+from analysis.load.compute import once
+
+
+class Run:
+    pass
+
+
+def test_it_is_found_once_for_each_question_and_goes_with_the_run():
+    asked = []
+
+    @once
+    def answer(run, step):
+        asked.append(step)
+        return step * 2
+
+    one, other = Run(), Run()
+    assert [answer(one, 1), answer(one, 1), answer(one, 2), answer(other, 1)] == [2, 2, 4, 2]
+    assert asked == [1, 2, 1]
+    held = weakref.ref(one)
+    del one
+    gc.collect()
+    assert held() is None

@@ -1,0 +1,84 @@
+import pytest
+
+from analysis.load.evaluations import bases, ks_of, stages
+from analysis.load.groups import group_runs
+from analysis.load.run_folders import load_run
+
+
+def bases_of(*paths):
+    return bases(group_runs([load_run(path) for path in paths]))
+
+
+def test_another_model_has_another_base(tmp_path, make_run):
+    a = make_run(tmp_path / "a", "spo", 0)
+    b = make_run(tmp_path / "b", "ppo", 0, config={"model.name": "big", "eval.every": 20})
+    found = stages(group_runs([load_run(a), load_run(b)]))
+    assert [stage.label for stage in found] == ["base name=big", "base name=nano", "ppo", "spo"]
+
+
+@pytest.mark.parametrize(
+    ("config", "info"),
+    [
+        ({"judge.time_factor": 3.0}, {}),
+        ({}, {"judge_version": "2"}),
+        ({}, {"sandbox": {"name": "docker", "strength": "a container"}}),
+        ({"eval.temperature": 1.0}, {}),
+        ({}, {"data_hash": "other"}),
+    ],
+)
+def test_bases_that_were_judged_or_sampled_otherwise_stay_apart(tmp_path, make_run, config, info):
+    place = {"sandbox": {"name": "embedded", "strength": "namespaces"}}
+    a = make_run(tmp_path / "a", "spo", 0, config={"judge.time_factor": 2.0}, info=place)
+    changed = {"judge.time_factor": 2.0} | config
+    b = make_run(tmp_path / "b", "ppo", 0, config=changed, info=place | info)
+    found = bases_of(a, b)
+    assert len(found) == 2
+    assert found[0].label != found[1].label
+
+
+def test_a_models_folder_is_named_only_where_its_name_does_not_tell(tmp_path, make_run):
+    def labels(name, **more):
+        first = {"model.path": "models/a", "eval.temperature": 0.4}
+        a = make_run(tmp_path / name / "a", "spo", 0, config=first)
+        b = make_run(tmp_path / name / "b", "ppo", 0, config={"model.path": "models/b"} | more)
+        return [stage.label for stage in bases_of(a, b)]
+
+    assert labels("named", **{"model.name": "big"}) == ["base name=big", "base name=nano"]
+    # That they were sampled otherwise does not say that they are two models.
+    told = labels("unnamed", **{"eval.temperature": 1.0})
+    assert all("path=models/" in label and "temperature=" in label for label in told)
+
+
+def test_bases_are_one_where_only_training_differs(tmp_path, make_run):
+    a = make_run(tmp_path / "a", "spo", 0)
+    config = {"train.sync_every": 10, "eval.every": 20, "task.reward": {"low": -1.0}}
+    b = make_run(tmp_path / "b", "ppo", 1, config=config)
+    (base,) = bases_of(a, b)
+    assert sorted(run.seed for run in base.runs) == [0, 1]
+
+
+def test_the_run_says_which_k(tmp_path, make_run):
+    run = load_run(make_run(tmp_path, config={"eval.k": [8, 2]}))
+    assert ks_of([run]) == ((2, 8), [])
+    assert ks_of([load_run(make_run(tmp_path / "old"))]) == ((1, 5, 10), [])
+
+
+def test_k_beyond_the_samples_is_left_out_with_a_note(tmp_path, make_run):
+    run = load_run(make_run(tmp_path, samples=6, config={"eval.k": [1, 5, 10]}))
+    ks, (note,) = ks_of([run])
+    assert ks == (1, 5)
+    assert note.startswith("pass@10 is left out: compare/spo-0 asked for it (eval.k) with only 6")
+
+
+def test_of_different_k_the_common_ones_are_shown(tmp_path, make_run):
+    asked = {"spo": [1, 4, 16], "ppo": [1, 4, 10], "grpo": [8]}
+    runs = {
+        algo: load_run(make_run(tmp_path, algo, config={"eval.k": ks}))
+        for algo, ks in asked.items()
+    }
+    ks, (note,) = ks_of([runs["spo"], runs["ppo"]])
+    assert ks == (1, 4)
+    assert note == (
+        "The runs differ in eval.k; pass@10 and pass@16 are not in all of them and left out."
+    )
+    assert ks_of(list(runs.values()))[0] == (1,)

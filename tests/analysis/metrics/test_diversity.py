@@ -1,0 +1,108 @@
+import random
+import time
+from itertools import combinations
+
+import pytest
+
+from analysis.metrics.diversity import (
+    distinct_n,
+    distinct_ratio,
+    distinct_share,
+    mean_edit_distance,
+    program_tokens,
+)
+from tests.growth import growth, repeated
+
+
+def slow_edit_distance(a, b):
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        new = [i]
+        for j, y in enumerate(b, 1):
+            new.append(min(row[j] + 1, new[-1] + 1, row[j - 1] + (x != y)))
+        row = new
+    return row[-1]
+
+
+def test_edit_distance_equals_the_textbook_table_over_the_longer_length():
+    rng = random.Random(1)
+    words = ["a", "b", "ab", "print", "é", "'x'"]
+    for _ in range(300):
+        a, b = (rng.choices(words, k=rng.randrange(1, 90)) for _ in range(2))
+        expected = slow_edit_distance(a, b) / max(len(a), len(b))
+        tokens = [program_tokens(" ".join(each)) for each in (a, b)]
+        assert tokens == [tuple(a), tuple(b)]
+        assert mean_edit_distance([" ".join(a), " ".join(b)]) == pytest.approx(expected)
+
+
+def test_edit_distance_of_known_words():
+    assert mean_edit_distance(["k i t t e n", "s i t t i n g"]) == pytest.approx(3 / 7)
+    assert mean_edit_distance(["", "a b c"]) == 1.0
+    assert mean_edit_distance(["# only", "# comments"]) == 0.0
+
+
+def test_distinct_share_equals_enumeration_of_all_draws():
+    forms = list("aaabbcd")
+    for m in range(1, 8):
+        draws = [len(set(drawn)) for drawn in combinations(forms, m)]
+        assert distinct_share(forms, m) == pytest.approx(sum(draws) / len(draws) / m)
+
+
+def test_distinct_share_does_not_depend_on_how_many_were_accepted_but_the_ratio_does():
+    rng = random.Random(0)
+    means = {}
+    for accepted in (6, 20):
+        drawn = [rng.choices("abcdefgh", k=accepted) for _ in range(4000)]
+        means[accepted] = [
+            sum(metric(forms) for forms in drawn) / len(drawn)
+            for metric in (lambda forms: distinct_share(forms, 5), distinct_ratio)
+        ]
+    assert means[6][0] == pytest.approx(means[20][0], abs=0.01)
+    assert means[6][1] > means[20][1] + 0.2
+
+
+def test_distinct_n_counts_pairs_of_tokens():
+    # a = 1 ; twice, then b = 1: pairs (a =) (= 1) (a =) (= 1) (b =) (= 1)
+    assert distinct_n(["a = 1", "a=1  # again", "b = 1"], 2) == pytest.approx(3 / 6)
+    assert distinct_n(["a", "", "b"], 2) is None
+
+
+def test_tokens_keep_strings_and_operators_whole_and_survive_broken_text():
+    assert program_tokens("x **= 2 # c\nprint('a # b', x//3, 1.5)") == (
+        *("x", "**=", "2", "print", "(", "'a # b'", ",", "x", "//", "3", ",", "1.5", ")"),
+    )
+    assert program_tokens("print('open") == ("print", "(", "'open")
+
+
+@pytest.mark.parametrize(
+    "unit", ['\\"', "\\'", "'", "\\", "#", "1.", "e", "*", " ", "\n", "é", "\x00"]
+)
+def test_tokens_take_time_in_proportion_to_the_text(unit):
+    for start in ("", '"', "#"):
+        assert growth(program_tokens, repeated(unit, start), 1_000_000) < 3
+
+
+def test_mean_edit_distance_over_all_pairs():
+    forms = ["a b c d", "a b c d", "a b x d", "p q"]
+    pairs = [0, 1 / 4, 1, 1 / 4, 1, 1]
+    assert mean_edit_distance(forms) == pytest.approx(sum(pairs) / 6)
+    assert mean_edit_distance(["a", "a"]) == 0.0
+
+
+def test_sampled_pairs_estimate_the_same_mean():
+    rng = random.Random(3)
+    forms = [" ".join(rng.choices("abcdef", k=rng.randrange(4, 12))) for _ in range(40)]
+    exact = mean_edit_distance(forms, max_pairs=10_000)
+    sampled = [mean_edit_distance(forms, max_pairs=60, seed=s) for s in range(60)]
+    assert sum(sampled) / len(sampled) == pytest.approx(exact, abs=0.01)
+    assert sampled[0] == mean_edit_distance(forms, max_pairs=60, seed=0)
+
+
+def test_a_third_of_an_evaluation_is_measured_in_seconds():
+    rng = random.Random(5)
+    words = [f"w{i}" for i in range(30)]
+    problems = [[" ".join(rng.choices(words, k=150)) for _ in range(20)] for _ in range(40)]
+    start = time.process_time()
+    for forms in problems:
+        mean_edit_distance(forms)
+    assert time.process_time() - start < 5

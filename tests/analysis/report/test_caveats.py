@@ -1,0 +1,157 @@
+import pandas as pd
+
+from analysis.load.evaluations import stages
+from analysis.load.groups import group_runs
+from analysis.load.run_folders import load_run
+from analysis.report.caveats import caveats
+
+
+def notes_of(*paths):
+    groups = group_runs([load_run(path) for path in paths])
+    return caveats(groups, stages(groups))
+
+
+def test_five_equal_seeds_need_no_caveat_but_how_few_problems_the_base_solves(tmp_path, make_run):
+    notes = notes_of(*(make_run(tmp_path, "spo", seed) for seed in range(5)))
+    assert [note.split(" (")[0] for note in notes] == [
+        "distinct of 5 rests on few problems: base",
+        "edit distance rests on few problems: base",
+    ]
+
+
+def test_one_seed_and_few_seeds_are_told_apart(tmp_path, make_run):
+    notes = notes_of(make_run(tmp_path, "ppo", 0), *(make_run(tmp_path, "spo", s) for s in (0, 1)))
+    assert any(note.startswith("One seed only: ppo.") for note in notes)
+    assert any(note.startswith("Fewer than 5 seeds: spo.") for note in notes)
+
+
+def test_runs_that_did_not_end_well_are_named_with_the_reason(tmp_path, make_run):
+    failed = make_run(tmp_path, "spo", 0, status="failed", info={"error": "OutOfMemory: 8 GB"})
+    running = make_run(tmp_path, "spo", 1, status="running")
+    evals = pd.read_parquet(running / "evals.parquet")
+    evals[evals["step"] == 0].to_parquet(running / "evals.parquet")
+    notes = notes_of(failed, running)
+    assert (
+        "compare/spo-0 is failed (OutOfMemory: 8 GB); its last evaluation is at step 20." in notes
+    )
+    assert any(note.startswith("compare/spo-1 is running, or was killed") for note in notes)
+    assert any("compare/spo-1 did not reach the evaluation at step 20" in note for note in notes)
+
+
+def test_different_budgets_are_told_with_their_sizes(tmp_path, make_run):
+    notes = notes_of(make_run(tmp_path, "spo", 0), make_run(tmp_path, "ppo", 0, steps=40))
+    told = next(note for note in notes if note.startswith("The groups did not spend the same"))
+    assert "optimiser steps from 20 (spo) to 40 (ppo)" in told
+
+
+def test_reference_tokens_and_tests_that_only_one_group_spent_are_told(tmp_path, make_run):
+    spo, grpo = make_run(tmp_path, "spo", 0), make_run(tmp_path, "grpo", 0)
+    for path, tokens, tests in ((spo, 1000, 90), (grpo, 0, 30)):
+        metrics = pd.read_parquet(path / "metrics.parquet")
+        metrics["budget/reference_tokens"] = metrics["step"] * tokens
+        metrics["budget/judged_tests"] = metrics["step"] * tests
+        metrics.to_parquet(path / "metrics.parquet")
+    told = next(note for note in notes_of(spo, grpo) if "did not spend the same" in note)
+    assert "reference tokens from 0 (grpo) to 20,000 (spo)" in told
+    assert "judged tests from 600 (grpo) to 1,800 (spo)" in told
+    assert "judged programs" not in told
+
+
+def test_wall_time_that_another_run_has_spent_is_told(tmp_path, make_run):
+    spo, grpo = make_run(tmp_path, "spo", 0), make_run(tmp_path, "grpo", 0)
+    for path, charged in ((spo, 30.0), (grpo, 4.0)):
+        metrics = pd.read_parquet(path / "metrics.parquet")
+        metrics["time/total_s"], metrics["time/charged_s"] = 100.0, charged
+        metrics.to_parquet(path / "metrics.parquet")
+    (told,) = (note for note in notes_of(spo, grpo) if "charged once more" in note)
+    assert told.startswith("Up to 30% of the wall time of spo is what")
+
+
+def test_a_group_that_was_only_evaluated_spent_nothing_to_compare(tmp_path, make_run):
+    base = make_run(tmp_path / "a", "spo", 0, steps=0, config={"model.name": "big"})
+    notes = notes_of(base, make_run(tmp_path / "b", "spo", 0))
+    assert not any("did not spend the same" in note for note in notes)
+
+
+def test_facts_of_the_machine_are_told_in_words(tmp_path, make_run):
+    facts = [
+        {
+            "hardware": {"machine": "x86_64", "memory_gb": gb},
+            "sandbox": {"name": name, "strength": "long " * 30},
+        }
+        for gb, name in ((8.0, "docker"), (16.0, "embedded"))
+    ]
+    notes = notes_of(
+        make_run(tmp_path, "spo", 0, info=facts[0]), make_run(tmp_path, "spo", 1, info=facts[1])
+    )
+    text = " ".join(notes)
+    assert "2 different hardware (memory_gb 16 and memory_gb 8)" in text
+    assert "2 different sandboxes (docker and embedded)" in text
+    assert "{" not in text
+
+
+def test_different_provenance_is_told(tmp_path, make_run):
+    changes = {"data_hash": "other", "judge_version": "2", "commit": "fedcba+", "sandbox": "docker"}
+    notes = notes_of(make_run(tmp_path, "spo", 0), make_run(tmp_path, "ppo", 0, info=changes))
+    for words in ("data hashes (d4ta and other)", "judge versions (1 and 2)", "commits", "sandbox"):
+        assert any(f"2 different {words}" in note for note in notes)
+    assert "The code had uncommitted changes in compare/ppo-0." in notes
+
+
+def test_evaluations_that_differ_are_told(tmp_path, make_run):
+    notes = notes_of(
+        make_run(tmp_path, "spo", 0, problems=12, samples=20),
+        make_run(tmp_path, "ppo", 0, problems=10, samples=12),
+    )
+    assert any("Not every row was evaluated on the same problems" in note for note in notes)
+    assert any(note.startswith("Samples per problem differ, from 12 (") for note in notes)
+
+
+def test_failures_of_the_judge_are_counted(tmp_path, make_run):
+    path = make_run(tmp_path, "spo", 0)
+    evals = pd.read_parquet(path / "evals.parquet")
+    evals.loc[evals.index[:3], "verdict"] = "INFRA_ERROR"
+    evals.to_parquet(path / "evals.parquet")
+    assert any("the judge failed on 3 of 240 samples" in note for note in notes_of(path))
+
+
+def test_an_engine_that_was_not_the_learner_is_told(tmp_path, make_run):
+    good, wrong = make_run(tmp_path, "ppo", 0), make_run(tmp_path, "grpo", 0)
+    for path, mean in ((good, 1e-6), (wrong, 0.2)):
+        metrics = pd.read_parquet(path / "metrics.parquet")
+        metrics.loc[::5, ["mismatch/mean", "mismatch/bound"]] = (mean, 1e-3)
+        metrics.to_parquet(path / "metrics.parquet")
+    told = [note for note in notes_of(good, wrong) if "log-probs" in note]
+    assert len(told) == 1
+    assert told[0].startswith("grpo: in compare/grpo-0 the engine's log-probs were not")
+
+
+def test_samples_of_others_are_told(tmp_path, make_run):
+    config = {"replay.from_runs": ["outputs/first/ppo-s0-20260101-000000"], "replay.files": []}
+    notes = notes_of(make_run(tmp_path, "spo", 0, config=config), make_run(tmp_path, "ppo", 0))
+    (told,) = [note for note in notes if "others wrote" in note]
+    assert told.startswith("spo learned from what others wrote ")
+    assert "(replay.from_runs=[first/ppo])" in told
+
+
+def test_a_corrected_ratio_is_told(tmp_path, make_run):
+    config = {"train.correction": "truncated", "train.behaviour": "reference"}
+    notes = notes_of(make_run(tmp_path, "ppo", 0, config=config), make_run(tmp_path, "spo", 0))
+    for word, setting in (("corrected", "train.correction=truncated"), ("log-probs", "=reference")):
+        told = [note for note in notes if word in note]
+        assert len(told) == 1
+        assert told[0].startswith("ppo: ")
+        assert setting in told[0]
+
+
+def test_how_values_were_found_is_said_where_any_were_looked_for(tmp_path, make_run):
+    way = "12 trials (steps=60)"
+    tuned = [make_run(tmp_path, "spo", s, config={"tuned": way}) for s in (0, 1)]
+    given = [make_run(tmp_path, "ppo", s) for s in (0, 1)]
+    assert f"Tuned by {way}: spo. Not tuned, but run as given: ppo." in notes_of(*tuned, *given)
+    tables = [
+        make_run(tmp_path, algo, 0, config={"tuned": f"{way}, table {algo}.csv"})
+        for algo in ("grpo", "sft")
+    ]
+    assert f"Tuned by {way}: grpo (grpo.csv), sft (sft.csv)." in notes_of(*tables)
+    assert not any("Tuned" in note for note in notes_of(*given))

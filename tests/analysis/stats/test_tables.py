@@ -1,0 +1,116 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.load.evaluations import stages
+from analysis.load.groups import group_runs
+from analysis.load.run_folders import load_run
+from analysis.stats.curves import evaluation_curve
+from analysis.stats.tables import (
+    difficulty_table,
+    pass_at_k_table,
+    profile_table,
+    result_table,
+    run_table,
+    verdict_table,
+)
+
+
+@pytest.fixture
+def groups(tmp_path, make_run):
+    paths = [make_run(tmp_path, algo, seed) for algo in ("ppo", "spo") for seed in (0, 1)]
+    return group_runs([load_run(path) for path in paths])
+
+
+def share(run, step):
+    samples = run.evaluation(step)
+    return (samples["verdict"] == "ACCEPTED").groupby(samples["problem"]).mean().mean()
+
+
+def test_the_base_stands_once_and_each_group_at_its_end(groups):
+    results = result_table(stages(groups)).set_index("label")
+    assert list(results.index) == ["base", "ppo", "spo"]
+    assert list(results["step"]) == [0, 20, 20]
+    assert list(results["seeds"]) == [2, 2, 2]
+    for group in groups:
+        expected = np.mean([share(run, 20) for run in group.runs])
+        row = results.loc[group.label]
+        assert row["pass@1"] == pytest.approx(expected)
+        assert row["pass@1_low"] < expected < row["pass@1_high"]
+        assert row["gain"] == pytest.approx(expected / np.mean([share(r, 0) for r in group.runs]))
+        spent = np.mean([run.metrics["budget/generated_tokens"].iloc[-1] for run in group.runs])
+        assert row["generated_tokens"] == pytest.approx(spent)
+    assert (results["pass@1"] <= results["pass@5"]).all()
+    assert (results["pass@5"] <= results["pass@10"]).all()
+
+
+def test_pass_at_k_rises_with_k_and_starts_at_the_accepted_share(groups):
+    table = pass_at_k_table(stages(groups))
+    for _, curve in table.groupby("label"):
+        assert list(curve["k"]) == list(range(1, 21))
+        assert curve["mean"].is_monotonic_increasing
+
+
+def test_the_profile_and_the_middle_half_are_of_all_seeds_problems(groups):
+    found = stages(groups)
+    profile = profile_table(found)
+    spo = profile[profile["label"] == "spo"].set_index("above")["share"]
+    values = np.concatenate([part["c"] / part["n"] for part in found[-1].counts])
+    assert spo[0.0] == pytest.approx(np.mean(values > 0))
+    assert spo[0.5] == pytest.approx(np.mean(values > 0.5))
+    row = result_table(found).set_index("label").loc["spo"]
+    assert np.quantile(values, 0.25) <= row["pass@1_iqm"] <= np.quantile(values, 0.75)
+
+
+def test_the_result_table_has_the_k_that_were_asked_for(groups):
+    assert list(result_table(stages(groups, (2, 4))).filter(regex=r"^pass@\d+$")) == [
+        "pass@2",
+        "pass@4",
+    ]
+
+
+def test_the_run_table_has_every_run(groups):
+    table = run_table(groups)
+    assert len(table) == 4
+    assert table["averaged"].all()
+    assert set(table["commit"]) == {"0123abc"}
+
+
+def test_the_run_table_says_where_programs_ran_in_words(tmp_path, make_run):
+    place = {"name": "docker", "strength": "no network", "python": "3.11", "numpy": "2.4.6"}
+    run = load_run(make_run(tmp_path, info={"sandbox": place}))
+    row = run_table(group_runs([run])).iloc[0]
+    assert row["sandbox"] == "docker"
+    assert row["sandbox_strength"] == "no network; python 3.11, numpy 2.4.6"
+
+
+def test_tables_without_optional_columns_are_read(tmp_path, make_run):
+    path = make_run(tmp_path, "spo", 0)
+    evals = pd.read_parquet(path / "evals.parquet")
+    evals.drop(columns=["entropy", "difficulty", "tags", "cpu_s", "truncated"]).to_parquet(
+        path / "evals.parquet"
+    )
+    metrics = pd.read_parquet(path / "metrics.parquet")
+    metrics[["step", "reward_mean"]].to_parquet(path / "metrics.parquet")
+    groups = group_runs([load_run(path)])
+    results = result_table(stages(groups))
+    assert results["token_entropy"].isna().all()
+    assert results["generated_tokens"].isna().all()
+    assert evaluation_curve(groups)["wall_time"].isna().sum() == 2
+    assert not len(difficulty_table(stages(groups)))
+
+
+def test_difficulties_stand_from_easy_to_hard_and_average_to_the_whole(groups):
+    found = stages(groups)
+    table = difficulty_table(found)
+    assert list(table["difficulty"].cat.categories) == ["easy", "medium", "hard"]
+    spo = table[(table["label"] == "spo") & (table["metric"] == "pass@1")]
+    whole = np.average(spo["mean"], weights=spo["problems"])
+    results = result_table(found).set_index("label")
+    assert whole == pytest.approx(results.loc["spo", "pass@1"])
+
+
+def test_verdict_shares_add_up(groups):
+    table = verdict_table(stages(groups))
+    assert table.columns[0] == "ACCEPTED"
+    assert np.allclose(table.sum(axis=1), 1)

@@ -1,0 +1,66 @@
+"""One execution to a grade, many grades to a summary."""
+
+import pytest
+
+from envs.judge.grading import MAX_DETAIL_CHARS, Grade, grade, judgement, summarize
+from envs.problem import Problem, Test, Verdict
+from envs.sandbox.base import Execution, Outcome
+
+LIMIT_S = 2.0
+OK = Grade(Verdict.ACCEPTED)
+WRONG = Grade(Verdict.WRONG_ANSWER, "token 1")
+LATE = Grade(Verdict.TIME_LIMIT, "late", doubtful=True)
+LOST = Grade(Verdict.INFRA_ERROR, "lost", doubtful=True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "stdout", "cpu_s", "verdict", "doubtful"),
+    [
+        (Outcome.FINISHED, b"7\n", 1.9, "ACCEPTED", False),
+        (Outcome.FINISHED, b"8\n", 1.9, "WRONG_ANSWER", False),
+        (Outcome.FINISHED, b"7\n", 2.1, "TIME_LIMIT", True),
+        (Outcome.FINISHED, b"8\n", 2.1, "WRONG_ANSWER", False),
+        (Outcome.TIME_LIMIT, b"", 2.4, "TIME_LIMIT", False),
+        (Outcome.TIME_LIMIT, b"7\n", 1.2, "TIME_LIMIT", True),
+        (Outcome.TIME_LIMIT, b"7\n", 0.01, "TIME_LIMIT", False),
+        (Outcome.RUNTIME_ERROR, b"7\n", 0.1, "RUNTIME_ERROR", False),
+        (Outcome.MEMORY_LIMIT, b"7\n", 0.1, "MEMORY_LIMIT", False),
+        (Outcome.OUTPUT_LIMIT, b"7\n", 0.1, "OUTPUT_LIMIT", False),
+        (Outcome.SYNTAX_ERROR, b"", 0.0, "SYNTAX_ERROR", False),
+        (Outcome.INFRA_ERROR, b"7\n", 0.1, "INFRA_ERROR", True),
+    ],
+)
+def test_grade(outcome, stdout, cpu_s, verdict, doubtful):
+    found = grade("tokens", "7", LIMIT_S, Execution(outcome, stdout, cpu_s=cpu_s))
+    assert (found.verdict, found.doubtful) == (verdict, doubtful)
+
+
+@pytest.mark.parametrize(
+    ("grades", "early_stop", "expected"),
+    [
+        ([OK, OK, OK], True, ("ACCEPTED", 3, 3, None, False)),
+        ([OK, WRONG], True, ("WRONG_ANSWER", 1, 2, 1, False)),
+        ([OK, WRONG, OK], True, ("WRONG_ANSWER", 1, 2, 1, False)),
+        ([OK, WRONG, OK], False, ("WRONG_ANSWER", 2, 3, 1, False)),
+        ([WRONG, LATE, OK], True, ("WRONG_ANSWER", 0, 1, 0, False)),
+        ([WRONG, LATE, OK], False, ("WRONG_ANSWER", 1, 3, 0, True)),
+        ([WRONG, LOST], False, ("INFRA_ERROR", 0, 1, None, True)),
+        ([LOST], True, ("INFRA_ERROR", 0, 0, None, True)),
+        ([Grade(Verdict.SYNTAX_ERROR)], False, ("SYNTAX_ERROR", 0, 0, 0, False)),
+        ([OK, OK], True, ("INFRA_ERROR", 2, 2, None, True)),
+        ([], True, ("INFRA_ERROR", 0, 0, None, True)),
+    ],
+)
+def test_summary(grades, early_stop, expected):
+    s = summarize(grades, 3, early_stop=early_stop)
+    assert (s.verdict, s.passed, s.run, s.failed_position, s.doubtful) == expected
+
+
+def test_the_judgement_names_the_test_and_stays_short():
+    problem = Problem("p", "", (), (Test("1", "1"), Test("2", "2"), Test("3", "3")))
+    found = judgement(problem, "x", summarize([OK, WRONG], 3, early_stop=True), 2)
+    assert (found.detail, found.total, found.problem_hash) == ("test 2: token 1", 3, problem.hash)
+    long = Grade(Verdict.RUNTIME_ERROR, "x" * 5000 + "the end")
+    found = judgement(problem, "x", summarize([long], 3, early_stop=True), 0)
+    assert len(found.detail) == MAX_DETAIL_CHARS + 1
+    assert found.detail.endswith("the end")

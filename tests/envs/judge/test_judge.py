@@ -1,0 +1,288 @@
+"""The judge on a real sandbox: verdicts, order, cache, early stop, counters, second runs."""
+
+import asyncio
+import platform
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from envs.config_parsing import typed
+from envs.judge.judge import Judge, JudgeConfig, Submission
+from envs.problem import Problem, Test, Verdict
+from envs.sandbox.base import Execution, Outcome, Sandbox
+from envs.sandbox.select import SandboxConfig, open_sandbox
+
+TESTS = tuple(Test(f"{n}\n", f"{n * n}\n") for n in (1, 2, 3, -4, 5, 6))
+SQUARE = Problem("test/square", "Print n squared.", (), TESTS, time_limit_s=1.0)
+
+RIGHT = "n = int(input())\nprint(n * n)"
+WRONG_FROM_2 = "n = int(input())\nprint(n)"
+WRONG_ON_NEGATIVE = "n = int(input())\nprint(n * abs(n))"
+LOOP = "while True: pass"
+
+PROGRAMS = {
+    RIGHT: Verdict.ACCEPTED,
+    f"```python\n{RIGHT}\n```": Verdict.ACCEPTED,
+    WRONG_FROM_2: Verdict.WRONG_ANSWER,
+    WRONG_ON_NEGATIVE: Verdict.WRONG_ANSWER,
+    f"{RIGHT}\nraise SystemExit(3)": Verdict.RUNTIME_ERROR,
+    "print(1 / 0)": Verdict.RUNTIME_ERROR,
+    "```python\nprint((\n```": Verdict.SYNTAX_ERROR,
+    "I do not know.": Verdict.SYNTAX_ERROR,
+    "while True: print('x' * 10**6)": Verdict.OUTPUT_LIMIT,
+    "x = [0] * 10**9": Verdict.MEMORY_LIMIT,
+}
+
+
+class Recorder(Sandbox):
+    """A real sandbox whose jobs are recorded, and some of whose executions can be replaced."""
+
+    name = strength = "recorder"
+
+    def __init__(self, inner):
+        self.inner = inner
+        self.batches = []
+        self.replace = lambda batch, job, execution: execution
+
+    def run(self, jobs, keep_going):
+        batch = len(self.batches)
+        self.batches.append([job.program for job in jobs])
+        seen = [[] for _ in jobs]
+
+        def asked(at, position, execution):
+            seen[at].append(self.replace(batch, jobs[at], execution))
+            return keep_going(at, position, seen[at][-1])
+
+        for at, executions in self.inner.run(jobs, asked):
+            yield at, seen[at] + executions[len(seen[at]) :]
+
+    def close(self):
+        self.inner.close()
+
+
+@pytest.fixture(scope="module")
+def real_sandbox():
+    with open_sandbox(SandboxConfig(kind="embedded", workers=2)) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(real_sandbox):
+    return Recorder(real_sandbox)
+
+
+def submissions(*responses, problem=SQUARE):
+    return [Submission(problem, response) for response in responses]
+
+
+def test_each_verdict_in_the_order_of_submission(sandbox):
+    judgements = Judge(sandbox).judge(submissions(*PROGRAMS))
+    assert [judgement.verdict for judgement in judgements] == list(PROGRAMS.values())
+    for judgement in judgements:
+        assert judgement.total == len(TESTS)
+        assert judgement.problem_hash == SQUARE.hash
+        assert (judgement.passed == judgement.total) == (judgement.verdict is Verdict.ACCEPTED)
+        assert bool(judgement.detail) == (judgement.verdict is not Verdict.ACCEPTED)
+
+
+def test_the_judgement_says_where_and_why(sandbox):
+    (judgement,) = Judge(sandbox).judge(submissions(WRONG_FROM_2))
+    assert judgement.detail == "test 1: token 1: expected '4', found '2'"
+    assert judgement.program == WRONG_FROM_2
+    (judgement,) = Judge(sandbox).judge(submissions("print(1 / 0)"))
+    assert "ZeroDivisionError" in judgement.detail
+
+
+def test_early_stop_ends_at_the_first_failure_and_full_judging_does_not(sandbox):
+    (early,) = Judge(sandbox).judge(submissions(WRONG_ON_NEGATIVE))
+    assert (early.passed, early.run, early.total) == (3, 4, 6)
+    (full,) = Judge(sandbox, JudgeConfig(early_stop=False)).judge(submissions(WRONG_ON_NEGATIVE))
+    assert (full.passed, full.run, full.total) == (5, 6, 6)
+    assert early.verdict is full.verdict is Verdict.WRONG_ANSWER
+
+
+def test_tests_that_failed_run_first_from_the_next_call_on(sandbox):
+    judge = Judge(sandbox)
+    first = judge.judge(submissions(WRONG_ON_NEGATIVE, WRONG_ON_NEGATIVE + "\n"))
+    assert [judgement.run for judgement in first] == [4, 4]
+    (later,) = judge.judge(submissions(WRONG_ON_NEGATIVE + "\n\n"))
+    assert (later.passed, later.run) == (0, 1)
+    assert later.detail.startswith("test 3: ")
+    (right,) = judge.judge(submissions(RIGHT))
+    assert right.verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_an_output_goes_when_it_is_graded(real_sandbox, early_stop):
+    problem = replace(SQUARE, tests=tuple(Test(f"{n}", f"{n}") for n in range(25)))
+    padded = "n = int(input())\nprint(' ' * 4_000_000, n, end='')"
+    judge = Judge(real_sandbox, JudgeConfig(early_stop=early_stop))
+    tracemalloc.start()
+    try:
+        (judgement,) = judge.judge(submissions(padded, problem=problem))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert judgement.verdict is Verdict.ACCEPTED
+    assert peak < 10 * 4_000_000
+
+
+def test_equal_programs_are_judged_once(sandbox):
+    judge = Judge(sandbox)
+    first = judge.judge(submissions(RIGHT, WRONG_FROM_2, f"```python\n{RIGHT}\n```", RIGHT))
+    again = judge.judge(submissions(WRONG_FROM_2, RIGHT))
+    assert sandbox.batches == [[RIGHT, WRONG_FROM_2]]
+    assert first[0] == first[2] == first[3] == again[1]
+    assert first[1] == again[0]
+    assert (judge.stats.programs_judged, judge.stats.programs_cached) == (2, 4)
+    assert judge.stats.tests_run == 6 + 2
+    assert judge.stats.submissions == 6
+    assert judge.stats.cpu_s > 0
+
+
+def test_equal_programs_on_other_problems_are_judged_again(sandbox):
+    judge = Judge(sandbox)
+    judge.judge(submissions(RIGHT))
+    cube = replace(SQUARE, tests=(Test("2", "8"),))
+    (judgement,) = judge.judge(submissions(RIGHT, problem=cube))
+    assert judgement.verdict is Verdict.WRONG_ANSWER
+
+
+def test_the_stream_yields_every_index_once_with_the_same_judgements(sandbox):
+    async def collect():
+        return [item async for item in Judge(sandbox).stream(submissions(*PROGRAMS))]
+
+    items = asyncio.run(collect())
+    assert sorted(index for index, _ in items) == list(range(len(PROGRAMS)))
+    for index, judgement in items:
+        assert judgement.verdict is list(PROGRAMS.values())[index]
+
+
+def test_a_stream_left_early_leaves_a_judge_that_works(sandbox):
+    async def first_only(judge):
+        stream = judge.stream(submissions(RIGHT, WRONG_FROM_2, "print(1 / 0)"))
+        async for _ in stream:
+            await stream.aclose()
+
+    judge = Judge(sandbox)
+    asyncio.run(first_only(judge))
+    judgements = judge.judge(submissions(RIGHT, WRONG_FROM_2))
+    assert [j.verdict for j in judgements] == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
+
+
+def test_verdicts_and_counters_repeat(sandbox):
+    def counters():
+        judge = Judge(sandbox)
+        batch = submissions(*PROGRAMS)
+        seen = [judge.judge(batch[:6]), judge.judge(batch[3:]), judge.judge(batch)]
+        verdicts = [[(j.verdict, j.passed, j.run) for j in part] for part in seen]
+        return verdicts, replace(judge.stats, cpu_s=0.0, judged_again=0)
+
+    assert counters() == counters()
+
+
+def test_time_is_cpu_time(sandbox):
+    napping = f"import time\ntime.sleep(0.3)\n{RIGHT}"
+    problem = replace(SQUARE, tests=TESTS[:1], time_limit_s=0.1)
+    judge = Judge(sandbox, JudgeConfig(wall_factor=100))  # time to wait for a core
+    verdicts = judge.judge(submissions(napping, LOOP, problem=problem))
+    assert [j.verdict for j in verdicts] == [Verdict.ACCEPTED, Verdict.TIME_LIMIT]
+
+
+def test_sleeping_past_the_wall_limit_is_a_time_limit_at_once(sandbox):
+    problem = replace(SQUARE, tests=TESTS[:1], time_limit_s=0.2)
+    config = JudgeConfig(wall_factor=2.0)
+    judge = Judge(sandbox, config)
+    (judgement,) = judge.judge(submissions("import time\ntime.sleep(60)", problem=problem))
+    assert judgement.verdict is Verdict.TIME_LIMIT
+    assert judge.stats.judged_again == 0
+
+
+@pytest.mark.parametrize(("second_cpu_s", "verdict"), [(0.9, "ACCEPTED"), (1.1, "TIME_LIMIT")])
+def test_a_right_answer_just_over_the_limit_runs_again_alone(sandbox, second_cpu_s, verdict):
+    def replaced(batch, job, execution):
+        slow = job.program == RIGHT
+        return replace(execution, cpu_s=[1.1, second_cpu_s][batch]) if slow else execution
+
+    sandbox.replace = replaced
+    judge = Judge(sandbox, JudgeConfig(time_factor=1.0, early_stop=False))
+    slow, wrong = judge.judge(submissions(RIGHT, WRONG_FROM_2))
+    assert slow.verdict == verdict
+    assert wrong.verdict is Verdict.WRONG_ANSWER
+    assert sandbox.batches == [[RIGHT, WRONG_FROM_2], [RIGHT]]
+    assert judge.stats.judged_again == 1
+
+
+@pytest.mark.parametrize(("failures", "verdict"), [(1, "ACCEPTED"), (2, "INFRA_ERROR")])
+def test_an_infrastructure_error_runs_again_once_and_is_not_remembered(sandbox, failures, verdict):
+    def replaced(batch, job, execution):
+        return Execution(Outcome.INFRA_ERROR, stderr="lost") if batch < failures else execution
+
+    sandbox.replace = replaced
+    judge = Judge(sandbox)
+    (judgement,) = judge.judge(submissions(RIGHT))
+    assert judgement.verdict == verdict
+    assert judge.stats.infra_errors == failures - 1
+    (later,) = judge.judge(submissions(RIGHT))
+    assert later.verdict is Verdict.ACCEPTED
+    assert len(sandbox.batches) == 1 + failures
+
+
+def test_tests_that_the_sandbox_leaves_out_are_not_passed(sandbox):
+    sandbox.run = lambda jobs, keep_going: iter([(0, [Execution(Outcome.FINISHED, b"1\n")])])
+    (judgement,) = Judge(sandbox).judge(submissions(RIGHT))
+    assert judgement.verdict is Verdict.INFRA_ERROR
+
+
+def test_calls(sandbox):
+    problem = replace(
+        SQUARE,
+        checker="call",
+        fn_name="twice",
+        tests=(Test('[[1, "a"]]', '[1, "a", 1, "a"]'), Test("[[]]", "[]")),
+    )
+    plain = "def twice(x):\n    print('noise')\n    return x + x"
+    method = "class Solution:\n    def twice(self, x):\n        return tuple(x * 2)"
+    wrong = "def twice(x):\n    return x"
+    judgements = Judge(sandbox).judge(submissions(plain, method, wrong, problem=problem))
+    assert [j.verdict for j in judgements] == [
+        Verdict.ACCEPTED,
+        Verdict.ACCEPTED,
+        Verdict.WRONG_ANSWER,
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tests": ()},
+        {"checker": "needs_checker"},
+        {"checker": "call", "fn_name": "f", "tests": (Test("[1]", "1"), Test("[2]", "None"))},
+    ],
+)
+def test_a_problem_that_cannot_be_judged_is_an_error(sandbox, change):
+    with pytest.raises(ValueError, match="test/square cannot be judged"):
+        Judge(sandbox).judge(submissions(RIGHT, problem=replace(SQUARE, **change)))
+
+
+def test_the_version_changes_with_the_rules_in_force(sandbox):
+    one, same = Judge(sandbox), Judge(sandbox, JudgeConfig())
+    other = Judge(sandbox, JudgeConfig(time_factor=3.0))
+    assert one.version == same.version != other.version
+    assert one.judge(submissions(RIGHT))[0].judge_version == one.version
+
+
+def test_the_version_changes_with_what_programs_run_on(sandbox, real_sandbox):
+    before = Judge(sandbox).version
+    sandbox.platform = real_sandbox.platform
+    after = Judge(sandbox).version
+    assert before != after == Judge(real_sandbox).version
+    assert f"embedded, python {platform.python_version()}, numpy " in real_sandbox.platform
+
+
+def test_limits_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match=r"judge\.time_factor=0; it must be above 0"):
+        typed(JudgeConfig, {"time_factor": 0}, "judge")
+    with pytest.raises(ValueError, match=r"judge\.time_margin=-0\.1; it must be at least 0"):
+        typed(JudgeConfig, {"time_margin": -0.1}, "judge")

@@ -1,0 +1,196 @@
+"""What programs came to, on disk: a judge that takes it from there says and counts the same."""
+
+import multiprocessing
+import sqlite3
+from dataclasses import asdict, replace
+
+import pytest
+
+from envs.judge.grading import Grade
+from envs.judge.judge import Judge, JudgeConfig
+from envs.judge.verdict_cache import Known, VerdictCache
+from envs.problem import Verdict
+from envs.sandbox.base import Execution, Outcome
+from envs.sandbox.select import SandboxConfig, open_sandbox
+from tests.envs.judge.test_judge import (
+    LOOP,
+    PROGRAMS,
+    RIGHT,
+    SQUARE,
+    WRONG_FROM_2,
+    WRONG_ON_NEGATIVE,
+    Recorder,
+    submissions,
+)
+
+OF_THE_MACHINE = ("cpu_s", "judged_again", "programs_recalled", "recalled_s")
+KEY = ("1", "problem", "program")
+
+
+@pytest.fixture(scope="module")
+def real_sandbox():
+    with open_sandbox(SandboxConfig(kind="embedded", workers=2)) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def sandbox(real_sandbox):
+    return Recorder(real_sandbox)
+
+
+@pytest.fixture
+def verdicts(tmp_path):
+    opened = VerdictCache(tmp_path / "new" / "verdicts.sqlite")
+    yield opened
+    opened.close()
+
+
+def counted(judge):
+    return {k: v for k, v in asdict(judge.stats).items() if k not in OF_THE_MACHINE}
+
+
+def said(judgements):
+    return [replace(judgement, cpu_s=0.0) for judgement in judgements]
+
+
+def ran(sandbox):
+    return [program for batch in sandbox.batches for program in batch]
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_a_judge_that_recalls_says_counts_and_learns_the_same_and_runs_nothing(
+    sandbox, verdicts, early_stop
+):
+    config = JudgeConfig(early_stop=early_stop)
+    batches = [submissions(*PROGRAMS), submissions(WRONG_FROM_2 + "\n", RIGHT, RIGHT + "\n")]
+    first, second, plain = (Judge(sandbox, config, v) for v in (verdicts, verdicts, None))
+    for batch in batches:
+        made = said(first.judge(batch))
+        assert made == said(plain.judge(batch))
+    sandbox.batches.clear()
+    for batch in batches:
+        given = said(second.judge(batch))
+    assert given == made and ran(sandbox) == []
+    assert counted(first) == counted(second) == counted(plain)
+    assert second.state_dict().keys() == first.state_dict().keys()
+    for part in ("failures", "judged"):
+        assert second.state_dict()[part] == first.state_dict()[part]
+    assert second.stats.programs_recalled == second.stats.programs_judged > 0
+    assert second.stats.recalled_s > 0 and first.stats.programs_recalled == 0
+    assert second.stats.cpu_s == pytest.approx(first.stats.cpu_s, rel=0.5, abs=0.2)
+
+
+def test_a_program_is_run_where_another_order_of_tests_asks_for_what_is_not_known(
+    sandbox, verdicts
+):
+    # known to fail on test 1, and nothing of test 3, which this judge has learnt to run first
+    Judge(sandbox, verdicts=verdicts).judge(submissions(WRONG_FROM_2))
+    judge = Judge(sandbox, verdicts=verdicts)
+    judge.judge(submissions(WRONG_ON_NEGATIVE))
+    sandbox.batches.clear()
+    (other,) = judge.judge(submissions(WRONG_FROM_2))
+    assert ran(sandbox) == [WRONG_FROM_2] and other.detail.startswith("test 3")
+    sandbox.batches.clear()
+    # both are known now, whichever is asked for
+    again = Judge(sandbox, verdicts=verdicts)
+    assert again.judge(submissions(WRONG_FROM_2))[0].detail.startswith("test 1")
+    again.judge(submissions(WRONG_ON_NEGATIVE))
+    assert ran(sandbox) == []
+
+
+def test_a_time_limit_comes_back_with_the_times_of_its_run(sandbox, verdicts):
+    quick = submissions(LOOP, problem=replace(SQUARE, time_limit_s=0.1))
+    first, second = (Judge(sandbox, verdicts=verdicts).judge(quick)[0] for _ in range(2))
+    assert first == second and first.verdict is Verdict.TIME_LIMIT and ran(sandbox) == [LOOP]
+
+
+def test_a_syntax_error_is_one_whichever_test_comes_first(sandbox, verdicts):
+    broken = "```python\nprint((\n```"
+    (made,) = Judge(sandbox, verdicts=verdicts).judge(submissions(broken))
+    judge = Judge(sandbox, verdicts=verdicts)
+    judge.judge(submissions(WRONG_ON_NEGATIVE))
+    sandbox.batches.clear()
+    assert said(judge.judge(submissions(broken))) == said([made]) and ran(sandbox) == []
+
+
+def test_another_judge_recalls_nothing(sandbox, verdicts):
+    Judge(sandbox, verdicts=verdicts).judge(submissions(RIGHT))
+    sandbox.batches.clear()
+    Judge(sandbox, JudgeConfig(output_limit_mb=5), verdicts).judge(submissions(RIGHT))
+    other = replace(SQUARE, time_limit_s=2.0)
+    Judge(sandbox, verdicts=verdicts).judge(submissions(RIGHT, problem=other))
+    assert ran(sandbox) == [RIGHT, RIGHT]
+
+
+@pytest.mark.parametrize(
+    "found", [Execution(Outcome.INFRA_ERROR), Execution(Outcome.TIME_LIMIT, cpu_s=0.5, wall_s=9.0)]
+)
+def test_what_was_in_doubt_is_not_for_other_runs(sandbox, verdicts, found):
+    sandbox.replace = lambda batch, job, execution: found if batch == 0 else execution
+    (judgement,) = Judge(sandbox, verdicts=verdicts).judge(submissions(RIGHT))
+    assert judgement.verdict is Verdict.ACCEPTED
+    sandbox.batches.clear()
+    sandbox.replace = lambda batch, job, execution: execution
+    Judge(sandbox, verdicts=verdicts).judge(submissions(RIGHT))
+    assert ran(sandbox) == [RIGHT]
+
+
+def test_a_file_that_fails_is_told_of_once_and_programs_are_run(sandbox, tmp_path, caplog):
+    file = tmp_path / "verdicts.sqlite"
+    file.write_bytes(b"no data base" * 1000)
+    judge = Judge(sandbox, verdicts=VerdictCache(file))
+    for _ in range(2):
+        assert judge.judge(submissions(RIGHT))[0].verdict is Verdict.ACCEPTED
+    assert len(caplog.records) == 1 and str(file) in caplog.text
+
+
+def test_a_file_that_breaks_later_fails_no_run(sandbox, verdicts, caplog):
+    Judge(sandbox, verdicts=verdicts).judge(submissions(RIGHT))
+    with sqlite3.connect(verdicts.file) as other:
+        other.execute("UPDATE programs SET tests = '[[0, 1]]'")
+    other.close()
+    judge = Judge(sandbox, verdicts=verdicts)
+    assert judge.judge(submissions(RIGHT, WRONG_FROM_2))[0].verdict is Verdict.ACCEPTED
+    assert len(caplog.records) == 1
+
+
+def _write(file, number):
+    verdicts = VerdictCache(file)
+    for at in range(50):
+        known = Known({number: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2)
+        verdicts.keep([(("1", "problem", str(at)), known)])
+    verdicts.close()
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path):
+    file, context = tmp_path / "verdicts.sqlite", multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write, args=(file, number)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    verdicts = VerdictCache(file)
+    for at in range(50):
+        assert verdicts.of(("1", "problem", str(at))).tests.keys() == {0, 1, 2, 3}
+    verdicts.close()
+
+
+def test_details_come_back_as_they_were_and_one_without_end_is_not_kept(verdicts):
+    odd = Grade(Verdict.RUNTIME_ERROR, "\ud800 '\x00\n")
+    known = Known({0: (odd, 0.25), 2: (Grade(Verdict.WRONG_ANSWER, "x" * 10**5), 0.5)}, 1.0)
+    verdicts.keep([(KEY, known)])
+    assert verdicts.of(KEY) == Known({0: (odd, 0.25)}, 1.0)
+    assert verdicts.of(("2", *KEY[1:])) is None
+
+
+def test_a_full_file_is_read_and_not_written(verdicts, caplog):
+    verdicts.keep([(KEY, Known({0: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2))])
+    (pages,) = verdicts._open.execute("PRAGMA page_count").fetchone()
+    verdicts._open.execute(f"PRAGMA max_page_count = {pages}")
+    many = [
+        (("1", "p", str(i)), Known({0: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2)) for i in range(999)
+    ]
+    for _ in range(2):
+        verdicts.keep(many)
+        assert verdicts.of(KEY) is not None and verdicts.of(many[-1][0]) is None
+    assert len(caplog.records) == 1 and "full" in caplog.text

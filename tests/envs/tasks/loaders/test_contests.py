@@ -1,0 +1,191 @@
+"""Public data sets as tasks: splits, caps, what is left out, and problems that stand twice."""
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from envs.judge.extract import extract_program
+from envs.tasks import open_task
+from envs.tasks.storage.converter import converter
+from envs.tasks.task_cli import task_config
+
+WORDS = ("alpha", "beta", "gamma", "delta", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu")
+
+
+def statement(number):
+    """Statements that share few word 5-grams with one another."""
+    chosen = [WORDS[(number * 7 + i * i + i) % len(WORDS)] + str(number) for i in range(12)]
+    return f"Given an integer print {' '.join(chosen)}."
+
+
+def taco_row(number, **changed):
+    held = {"inputs": [f"{i}\n" for i in range(6)], "outputs": [f"{i}\n" for i in range(6)]}
+    return {
+        "question": statement(number),
+        "input_output": json.dumps(held),
+        "solutions": json.dumps(["print(input())"]),
+        "starter_code": "",
+        "time_limit": "2 seconds",
+    } | changed
+
+
+def code_contests_row(number, name, **changed):
+    return {
+        "name": name,
+        "description": statement(number),
+        "public_tests": {"input": ["1\n"], "output": ["1\n"]},
+        "private_tests": {"input": [f"{i}\n" for i in range(9)], "output": ["1\n"] * 9},
+        "solutions": {"language": [2, 3], "solution": ["int main(){}", "print(1)"]},
+    } | changed
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def config(name, path, **changed):
+    sizes = {"train_problems": 1000, "validation_problems": 1000, "test_problems": 1000}
+    return replace(composed(name), path=path, **sizes | changed)
+
+
+def converter_of(name):
+    """How a task of conf/task/ turns rows into problems."""
+    held = composed(name)
+    return converter(held.rows, held.fields, "task.rows")
+
+
+@cache
+def composed(name):
+    return task_config([f"task={name}"])
+
+
+def names(problems):
+    return {problem.name for problem in problems}
+
+
+def test_one_file_is_split_without_overlap_and_the_same_every_time(tmp_path):
+    file = write(tmp_path / "rows.jsonl", [taco_row(i) for i in range(200)])
+    task, again = (open_task(config("taco", file)) for _ in range(2))
+    assert len(task.train) + len(task.validation) + len(task.test) == 200
+    assert 20 < len(task.test) < 60 and 5 < len(task.validation) < 40
+    assert not names(task.train) & names(task.test) | names(task.validation) & names(task.test)
+    assert task.data_hash == again.data_hash
+
+
+def test_more_rows_move_no_problem_to_another_split(tmp_path):
+    few = open_task(config("taco", write(tmp_path / "a.jsonl", [taco_row(i) for i in range(60)])))
+    rows = [taco_row(i) for i in reversed(range(120))]
+    many = open_task(config("taco", write(tmp_path / "b.jsonl", rows)))
+    for split in ("train", "validation", "test"):
+        there = {problem.statement for problem in getattr(many, split)}
+        assert {problem.statement for problem in getattr(few, split)} <= there
+
+
+def test_a_folder_brings_its_own_splits(tmp_path):
+    write(tmp_path / "train-0.jsonl", [taco_row(i) for i in range(30)])
+    write(tmp_path / "train-1.jsonl", [taco_row(i) for i in range(30, 50)])
+    write(tmp_path / "test-0.jsonl", [taco_row(i) for i in range(50, 60)])
+    task = open_task(config("taco", str(tmp_path)))
+    assert len(task.test) == 10
+    assert len(task.train) + len(task.validation) == 50
+    assert len(names([*task.train, *task.validation])) == 50  # two files number their rows alike
+
+
+def test_sizes_are_upper_limits(tmp_path):
+    file = write(tmp_path / "rows.jsonl", [taco_row(i) for i in range(100)])
+    task = open_task(config("taco", file, train_problems=7, test_problems=3))
+    assert (len(task.train), len(task.test)) == (7, 3)
+
+
+def test_what_cannot_be_used_is_counted_by_its_reason(tmp_path):
+    rows = [
+        taco_row(0),
+        taco_row(1, input_output="{broken"),
+        taco_row(2, question="Print any of them."),
+        taco_row(3, question="   "),
+        taco_row(4, input_output=json.dumps({"inputs": [], "outputs": []})),
+    ]
+    task = open_task(config("taco", write(tmp_path / "rows.jsonl", rows)))
+    assert task.rows_read == 5
+    assert task.left_out == {
+        "input_output is not JSON": 1,
+        "needs a checker of its own": 1,
+        "no statement": 1,
+        "no tests": 1,
+    }
+    kept = len(task.train) + len(task.validation) + len(task.test)
+    assert kept + task.left_out.total() == task.rows_read
+
+
+def test_tests_are_capped_by_number_and_by_bytes_and_samples_stay(tmp_path):
+    file = write(tmp_path / "rows.jsonl", [code_contests_row(0, "A"), code_contests_row(1, "B")])
+    task = open_task(config("code_contests", file, max_tests=4))
+    for problem in (*task.train, *task.validation, *task.test):
+        assert len(problem.tests) == 4
+        assert problem.samples[0] in problem.tests
+    none = open_task(config("code_contests", file, max_test_bytes=1))
+    assert none.left_out == {"tests over task.max_test_bytes": 2}
+
+
+def test_generated_tests_come_last(tmp_path):
+    made = {"input": [f"{i}\n" for i in range(100, 130)], "output": ["1\n"] * 30}
+    row = code_contests_row(0, "A", generated_tests=made)
+    file = write(tmp_path / "rows.jsonl", [row])
+
+    def inputs(**limits):
+        task = open_task(config("code_contests", file, **limits))
+        (problem,) = [*task.train, *task.validation, *task.test]
+        assert problem.generated_tests == sum(int(test.input) >= 100 for test in problem.tests)
+        return [int(test.input) for test in problem.tests]
+
+    assert len(inputs()) == 39 and sorted(inputs()[:9]) == list(range(9))
+    few, more = inputs(max_tests=5), inputs(max_tests=12)
+    assert few[0] == 1 and max(few) < 9 and more[:5] == few
+    assert sorted(more[:9]) == list(range(9)) and min(more[9:]) >= 100
+
+
+def test_a_crossing_takes_out_of_train_what_stands_in_test(tmp_path):
+    train = write(tmp_path / "cc.jsonl", [code_contests_row(i, f"P{i}") for i in range(20)])
+    reworded = statement(3).replace("Given", "You are given").upper()
+    test = write(tmp_path / "taco.jsonl", [taco_row(7), taco_row(99, question=reworded)])
+    task = open_task(config("paper", train, test_path=test))
+    assert {pair["train"] for pair in task.decontaminated} == {
+        "code_contests/P3",
+        "code_contests/P7",
+    }
+    assert task.left_out == {"stands in the test split too": 2}
+    assert len(task.test) == 2 and len(task.train) + len(task.validation) == 18
+    apart = open_task(config("paper", train, test_path=test, decontaminate=False))
+    assert len(apart.train) + len(apart.validation) == 20 and not apart.decontaminated
+
+
+def test_an_offline_program_is_what_the_judge_will_extract(tmp_path):
+    file = write(tmp_path / "rows.jsonl", [taco_row(0)])
+    task = open_task(config("taco", file))
+    (problem,) = [*task.train, *task.validation, *task.test]
+    response = task.response(problem.solutions[0])
+    assert "in one ```python block" in task.prompt(problem) and response.startswith("```python\n")
+    assert extract_program(response) == "print(input())"
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "said"),
+    [
+        ("taco", {"path": None}, ["task.path", "hf://datasets/"]),
+        ("taco", {"path": "/nowhere.jsonl"}, ["task.path=/nowhere.jsonl", "no such file"]),
+        ("paper", {"path": __file__}, [__file__, ".jsonl"]),
+        ("taco", {"rows": None}, ["conf/task/taco.yaml", "rows", "make"]),
+        ("taco", {"rows": "envs.tasks.loaders.taco.problems"}, ["task.rows=", "it has problem"]),
+        ("taco", {"rows": "envs.tasks.atco.problem"}, ["task.rows=", "no module envs.tasks.atco"]),
+        ("taco", {"rows": "problem"}, ["task.rows=problem", "package.module.function"]),
+        ("paper", {"test_rows": "envs.no.f"}, ["task.test_rows=envs.no.f", "no module envs.no"]),
+    ],
+)
+def test_mistakes_name_the_key(name, changed, said):
+    with pytest.raises(ValueError) as error:
+        open_task(config(name, **{"path": __file__} | changed))
+    assert all(word in str(error.value) for word in said)
+    assert "\n" not in str(error.value)

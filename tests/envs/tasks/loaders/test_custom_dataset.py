@@ -1,0 +1,145 @@
+"""Rows in a schema of one's own, read through a mapping of columns."""
+
+import pytest
+
+from envs.problem import Test
+from envs.tasks import open_task
+from envs.tasks.config import FieldsConfig
+from envs.tasks.loaders.custom_dataset import problem
+from envs.tasks.loaders.field_parsers import SkipRow
+from envs.tasks.task_cli import task_config
+from tests.envs.tasks.loaders.test_contests import write
+
+BASE = {"statement": "question", "inputs": "ins", "outputs": "outs"}
+
+
+def of(row, **columns):
+    return problem(row, "own/00007", FieldsConfig(**BASE | columns))
+
+
+def test_columns_go_where_the_mapping_says():
+    row = {
+        "question": "Add.",
+        "ins": ["1 2\n", "3 4\n"],
+        "outs": ["3\n", "7\n"],
+        "shown": {"in": ["0 0\n"], "out": ["0\n"]},
+        "id": 17,
+        "right": ["print(1)"],
+        "limits": {"s": 1.5, "mb": "1 GB"},
+        "level": 3,
+        "labels": ["Math"],
+    }
+    found = of(
+        row,
+        sample_inputs="shown.in",
+        sample_outputs="shown.out",
+        name="id",
+        solutions="right",
+        time_limit="limits.s",
+        memory_limit="limits.mb",
+        difficulty="level",
+        tags="labels",
+    )
+    assert found.samples == (Test("0 0\n", "0\n"),)
+    assert found.tests == (Test("0 0\n", "0\n"), Test("1 2\n", "3\n"), Test("3 4\n", "7\n"))
+    assert (found.name, found.statement, found.checker) == ("own/17", "Add.", "tokens")
+    assert found.solutions == ("print(1)",) and found.incorrect_solutions == ()
+    assert (found.time_limit_s, found.memory_limit_mb) == (1.5, 1024)
+    assert (found.difficulty, found.tags) == ("3", ("Math",))
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        ({"ins": ["1\n", "2\n"], "outs": ["3\n", "4\n"]}, {}),
+        ({"ins": '["1\\n", "2\\n"]', "outs": '["3\\n", "4\\n"]'}, {}),
+        (
+            {"tests": [{"in": "1\n", "out": "3\n"}, {"in": "2\n", "out": "4\n"}]},
+            {"inputs": "tests.in", "outputs": "tests.out"},
+        ),
+        (
+            {"tests": '[{"in": "1\\n", "out": "3\\n"}, {"in": "2\\n", "out": "4\\n"}]'},
+            {"inputs": "tests.in", "outputs": "tests.out"},
+        ),
+        (
+            {"tests.in": ["1\n", "2\n"], "outs": ["3\n", "4\n"]},
+            {"inputs": "tests.in"},
+        ),
+    ],
+)
+def test_the_usual_ways_of_writing_tests_are_the_same(row, columns):
+    assert of({"question": "Q", **row}, **columns).tests == (Test("1\n", "3\n"), Test("2\n", "4\n"))
+
+
+def test_a_function_is_called_with_its_arguments():
+    row = {"question": "Add.", "ins": [[1, 2]], "outs": [3], "f": "add"}
+    found = of(row, fn_name="f")
+    assert (found.fn_name, found.checker, found.tests) == ("add", "call", (Test("[1, 2]", "3"),))
+
+
+def test_a_row_without_a_column_says_which():
+    with pytest.raises(SkipRow, match=r"^nothing in outs$"):
+        of({"question": "Q", "ins": ["1\n"]})
+
+
+ROWS = [
+    {"question": f"Print {i} ones.", "ins": ["1\n"], "outs": [f"{i}\n"]}
+    | {"tests": [{"in": "1\n"}], "limit": None}
+    for i in range(20)
+]
+GIVEN = [f"task.fields.{key}={column}" for key, column in BASE.items()]
+
+
+def test_a_file_as_a_task(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [*ROWS, {"question": "no tests"}])
+    task = open_task(task_config(["task=own", f"task.path={path}", *GIVEN]))
+    assert len(task.train) + len(task.validation) + len(task.test) == 20
+    assert task.left_out == {"nothing in ins": 1}
+    assert task.test[0].name.startswith("own/")
+
+
+def test_a_column_may_be_empty_in_every_row(tmp_path):
+    path = write(tmp_path / "rows.jsonl", ROWS)
+    given = [*GIVEN, "task.fields.time_limit=limit"]
+    task = open_task(task_config(["task=own", f"task.path={path}", *given]))
+    assert task.train[0].time_limit_s is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            ["task.fields.outputs=answers"],
+            ["task.fields.outputs=answers", "it has question, ins, outs"],
+        ),
+        (["task.fields.outputs=tests.ot"], ["=tests.ot: no such column", "outs, tests, limit"]),
+        (["task.fields.tags=topics"], ["task.fields.tags=topics", "no such column", "rows.jsonl"]),
+        (["task.fields.inputs=null"], ["task.fields.inputs has no value", "=COLUMN"]),
+        (["task.fields.sample_inputs=ins"], ["sample_inputs and sample_outputs", "both or none"]),
+        (["task.fields.ouputs=x"], ["unknown key 'task.fields.ouputs'"]),
+        (["task.path=null"], ["task=own needs task.path"]),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, changed, said):
+    path = write(tmp_path / "rows.jsonl", ROWS)
+    with pytest.raises(ValueError) as error:
+        open_task(task_config(["task=own", f"task.path={path}", *GIVEN, *changed]))
+    assert all(word in str(error.value) for word in said), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_another_mapping_is_prepared_anew(tmp_path):
+    rows = [row | {"text": f"Other {i}"} for i, row in enumerate(ROWS)]
+    path = write(tmp_path / "rows.jsonl", rows)
+    first, second = (
+        open_task(task_config(["task=own", f"task.path={path}", *GIVEN, *more]))
+        for more in ([], ["task.fields.statement=text"])
+    )
+    assert first.train[0].statement.startswith("Print")
+    assert second.train[0].statement.startswith("Other")
+
+
+def test_a_mapping_is_for_rows_of_ones_own(tmp_path):
+    path = write(tmp_path / "rows.jsonl", ROWS)
+    with pytest.raises(ValueError, match=r"task\.fields is for task=own"):
+        open_task(task_config(["task=taco", f"task.path={path}", "+task.fields.statement=x"]))

@@ -1,0 +1,174 @@
+"""Prepared data sets: converted once, whole or not at all, and the same after an interruption."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envs.tasks.config import FilesConfig
+from envs.tasks.selection import StoredProblems, entries_of
+from envs.tasks.storage import store as store_module
+from envs.tasks.storage.generated_cache import root
+from envs.tasks.storage.rows import load
+from envs.tasks.storage.sources import find
+from envs.tasks.storage.store import prepare
+from envs.tasks.storage.test_limits import Limits
+from experiments.benchmarks.synthetic_taco import write
+from tests.envs.tasks.loaders.test_contests import converter_of
+
+ROOT = Path(__file__).resolve().parents[3]
+TACO = converter_of("taco")
+LIMITS = Limits(max_tests=1000, max_bytes=100_000_000)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(store_module, "PART_ROWS", 50)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    write(path, 320)
+    return path
+
+
+def opened(file, limits=LIMITS):
+    ((source,),) = find(TACO, str(file), "task.path", FilesConfig()).values()
+    return prepare(source, limits)
+
+
+def problems(store):
+    return list(StoredProblems(entries_of([store], alone=True)))
+
+
+def part_files():
+    return sorted(root().glob("problems/*/part-*.arrow"))
+
+
+def test_a_store_holds_what_the_rows_say(file, small_parts):
+    store = opened(file)
+    from_rows, skipped = load(TACO, file)
+    assert store.rows == 320 and store.skipped == skipped and skipped.total() > 20
+    assert len(part_files()) == 7
+
+    def known(problem):
+        tests = sorted((test.input, test.output) for test in problem.tests)
+        return problem.name, problem.statement, tests, problem.solutions, problem.tags
+
+    assert list(map(known, problems(store))) == list(map(known, from_rows))
+    for problem in problems(store)[:20]:
+        kept_hash = vars(problem).pop("hash")
+        assert problem.hash == kept_hash
+
+
+def test_the_second_start_reads_no_row(file, monkeypatch):
+    first = opened(file)
+    ((source,),) = find(TACO, str(file), "task.path", FilesConfig()).values()
+
+    def read(_):
+        raise AssertionError("the rows were read again")
+
+    again = prepare(store_module.Source(**vars(source) | {"read": read}), LIMITS)
+    assert problems(again) == problems(first) and again.skipped == first.skipped
+
+
+def test_another_content_or_limit_is_another_store(file):
+    few = opened(file, Limits(max_tests=2, max_bytes=10**9))
+    assert max(len(problem.tests) for problem in problems(few)) == 2
+    assert max(len(problem.tests) for problem in problems(opened(file))) > 2
+    with file.open("a") as lines:
+        lines.write("{}\n")
+    assert opened(file).rows == 321
+    assert len(list((root() / "problems").iterdir())) == 3
+
+
+@pytest.mark.parametrize("step", store_module.STEPS, ids=lambda step: step.__name__)
+def test_a_change_of_what_rows_go_through_is_another_store(file, monkeypatch, step):
+    opened(file)
+    whole, changed = Path.read_bytes, Path(sys.modules[step.__module__].__file__)
+
+    def read(path):
+        return whole(path) + b"# other\n" * (path == changed)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    opened(file)
+    assert len(list((root() / "problems").iterdir())) == 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "unfinished", "no note"])
+def test_a_half_written_store_is_noticed_and_mended(file, small_parts, damage):
+    whole = opened(file)
+    expected, files = problems(whole), part_files()
+    done = files[0].parent / "done.json"
+    if damage == "cut":
+        os.truncate(files[3], files[3].stat().st_size - 100)
+    elif damage == "gone":
+        files[2].unlink()
+    elif damage == "unfinished":
+        for part in files[4:]:
+            part.unlink()
+        done.unlink()
+        (files[0].parent / "part.tmp").write_bytes(b"ARROW1")
+    else:
+        done.write_text("{")
+    mended = opened(file)
+    assert problems(mended) == expected and mended.rows == whole.rows
+    assert mended.skipped == whole.skipped
+
+
+PREPARE = """
+import sys
+from envs.tasks import store
+store.PART_ROWS = 20
+from envs.tasks.config import FieldsConfig, FilesConfig
+from envs.tasks.storage.converter import converter
+from envs.tasks.storage.sources import find
+taco = converter("envs.tasks.loaders.taco.problem", FieldsConfig(), "task.rows")
+((source,),) = find(taco, sys.argv[1], "task.path", FilesConfig()).values()
+store.prepare(source, store.Limits(1000, 100_000_000))
+"""
+
+
+def test_a_killed_conversion_goes_on_and_loses_and_doubles_nothing(tmp_path, monkeypatch):
+    file = tmp_path / "rows.jsonl"
+    write(file, 600)
+    kills = 0
+    for wanted in (2, 9, 17):
+        process = subprocess.Popen([sys.executable, "-c", PREPARE, str(file)], cwd=ROOT)
+        while len(part_files()) < wanted and process.poll() is None:
+            time.sleep(0.002)
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert kills == 3
+    monkeypatch.setattr(store_module, "PART_ROWS", 20)
+    survived = {part.name: part.stat().st_mtime_ns for part in part_files()[:-1]}
+    store = opened(file)
+    after = {part.name: part.stat().st_mtime_ns for part in part_files()}
+    assert survived.items() <= after.items()  # what was there was not made again
+    from_rows, skipped = load(TACO, file)
+    assert [problem.name for problem in problems(store)] == [p.name for p in from_rows]
+    assert (store.rows, store.skipped) == (600, skipped)
+
+
+def test_two_processes_prepare_one_store(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    write(file, 300)
+    command = [sys.executable, "-c", PREPARE, str(file)]
+    both = [subprocess.Popen(command, cwd=ROOT) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert len(part_files()) == 15
+    assert json.loads((part_files()[0].parent / "done.json").read_text()).keys() == {
+        part.name for part in part_files()
+    }

@@ -1,0 +1,111 @@
+"""Values into dataclasses: every refusal names the key, the value and what would be right."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from envs.config_parsing import arguments, did_you_mean, typed
+
+
+@dataclass
+class Inner:
+    low: float = 0.0
+    share: Annotated[float, Field(ge=0, le=1)] = 0.5
+
+    def __post_init__(self):
+        if self.low > 1:
+            raise ValueError(f"outer.inner.low={self.low}; it stays below another key")
+
+
+@dataclass
+class Outer:
+    count: PositiveInt = 1
+    rate: PositiveFloat | None = None
+    kind: Literal["one", "other"] = "one"
+    text: str = ""
+    flag: bool = False
+    inner: Inner = field(default_factory=Inner)
+    perhaps: Inner | None = None
+    numbers: list[PositiveInt] = field(default_factory=list)
+
+
+def test_what_is_right_becomes_the_dataclass():
+    values = {"count": 3, "rate": 2, "inner": {"share": 1}, "numbers": [1, 2], "perhaps": None}
+    assert typed(Outer, values) == Outer(3, 2.0, inner=Inner(share=1.0), numbers=[1, 2])
+
+
+WRONG = {
+    "count=0; it must be at least 1": {"count": 0},
+    "count=1.0; it takes a whole number (int)": {"count": 1.0},
+    "count=True; it takes a whole number (int)": {"count": True},
+    "count=None; it takes a whole number (int)": {"count": None},
+    "count='3'; it takes a whole number (int)": {"count": "3"},
+    "rate=0; it must be above 0": {"rate": 0},
+    "rate=inf; it must be a finite number": {"rate": float("inf")},
+    "kind='two'; it is one of one, other": {"kind": "two"},
+    "text=3; it takes a text (str)": {"text": 3},
+    "flag=1; it is true or false": {"flag": 1},
+    "inner=3; it has keys of its own, outer.inner.KEY=VALUE": {"inner": 3},
+    "inner.share=2; it must be at most 1": {"inner": {"share": 2}},
+    "perhaps.low=nan; it must be a finite number": {"perhaps": {"low": float("nan")}},
+    "inner.low=2.0; it stays below another key": {"inner": {"low": 2}},
+    "numbers=0; it must be at least 1": {"numbers": [1, 0]},
+    "numbers=3; it takes a list, e.g. [1,2]": {"numbers": 3},
+}
+
+
+@pytest.mark.parametrize("told", WRONG)
+def test_what_is_wrong_is_one_line(told):
+    with pytest.raises(ValueError) as raised:
+        typed(Outer, WRONG[told], "outer")
+    assert str(raised.value) == f"outer.{told}"
+
+
+def test_an_unknown_key_names_those_that_there_are():
+    with pytest.raises(
+        ValueError, match=r"'inner.shaer'; did you mean 'share'\? keys here: low, sh"
+    ):
+        typed(Outer, {"inner": {"shaer": 1}})
+
+
+@dataclass
+class Command:
+    out: Path
+    first: PositiveInt | None = None
+    all: bool = False
+    share: float = 0.5
+
+
+def test_key_value_arguments():
+    assert arguments(Command, ["out=a b=c", "first=2"]) == Command(Path("a b=c"), 2)
+    assert arguments(Command, ["out=x", "all=true"]) == Command(Path("x"), all=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["out=x", "frist=2"], "'frist=2': write key=value, with a key of out, first, all, share"),
+        (["out=x", "first="], "first=: it must not be empty"),
+        (["out"], "'out': write key=value, with a key of out, first, all, share"),
+        (["out=x", "first=0"], "first='0'; it must be at least 1"),
+        (["out=x", "first=many"], "first='many'; it takes a whole number (int)"),
+        (["out=x", "all=perhaps"], "all='perhaps'; it is true or false"),
+        (["out=x", "share=inf"], "share=inf; it must be a finite number"),
+        (["first=1"], "out=... is missing"),
+    ],
+)
+def test_key_value_arguments_that_are_wrong(given, told):
+    with pytest.raises(ValueError) as raised:
+        arguments(Command, given)
+    assert str(raised.value) == told
+
+
+def test_a_suggestion_is_a_misspelling_or_a_shorter_name():
+    known = ["algo.learning_rate", "train.prompts", "seed"]
+    assert "'seed'" in did_you_mean("sede", known)
+    assert "'algo.learning_rate'" in did_you_mean("train.lr", known)
+    assert "'train.prompts'" in did_you_mean("prompts", known)
+    assert did_you_mean("wholly.other", known) == ""

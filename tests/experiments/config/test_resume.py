@@ -1,0 +1,351 @@
+"""A run that was stopped goes on to the same bits, whenever and however it was stopped."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+import traceback
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from experiments import trainer
+from experiments.config import resume
+from experiments.errors import UserError
+from experiments.learner.learner import Learner
+from experiments.rollout.generation import JudgingThread
+from experiments.rollout.rollouts import Rollouts
+from experiments.run_dir.records import Records
+from tests.experiments.compose import config as config_of
+
+SMALL = [
+    "steps=6",
+    "eval.every=4",
+    "eval.samples=2",
+    "eval.k=[1]",
+    "eval.kl_samples=1",
+    "train.prompts=2",
+    "train.group_size=4",
+    "train.checkpoint_every=2",
+    "engine.check_every=3",
+    "engine.check_samples=2",
+    "task.train_problems=6",
+    "task.test_problems=2",
+    "task.validation_problems=2",
+    "sandbox=embedded",
+    "sandbox.workers=1",
+    "algo.learning_rate=1e-3",
+]
+CASES = {
+    "spo-half-online-replay": [
+        *("algo=spo", "algo.q0=online", "algo.q0_samples=4", "train.sync_every=2"),
+        *("train.offline_share=0.5", "train.replay_share=0.25", "replay.max_uses=1"),
+    ],
+    "ppo-stale": ["algo=ppo", "algo.critic=separate", "train.lag=3", "train.keep_samples=true"],
+    "grpo": [
+        *("algo=grpo", "train.epochs=2"),
+        *("task.reward.dither=0.05", "task.reward.conciseness=0.5"),
+    ],
+    "remix": [
+        *("algo=remix", "algo.base_from=0", "algo.reincarnate_at=4"),
+        *("train.replay_share=0.5", "train.epochs=2"),
+    ],
+}
+
+
+def begin(output_dir, *overrides):
+    return trainer.train(config_of(*SMALL, f"output_dir={output_dir}", *overrides))
+
+
+def go_on(folder, *overrides):
+    return trainer.train(resume.config_of(folder, overrides), folder)
+
+
+def assert_same(folder, undisturbed):
+    for table in ("metrics", "evals"):
+        frames = [pd.read_parquet(run / f"{table}.parquet") for run in (folder, undisturbed)]
+        varying = [c for c in frames[1] if c.startswith(("time/", "memory/")) or c == "cpu_s"]
+        pd.testing.assert_frame_equal(*(f.drop(columns=varying) for f in frames), check_exact=True)
+    parts = [sorted(run.glob("samples/*.arrow")) for run in (folder, undisturbed)]
+    assert len(parts[0]) == len(parts[1])
+    for one, other in zip(*parts, strict=True):
+        tables = [pa.ipc.open_file(part).read_all() for part in (one, other)]
+        free = ["cpu_s", "run"]  # time, and the folder's name
+        assert tables[0].drop(free).equals(tables[1].drop(free)), one
+    weights = Path("checkpoints", "final", "model.safetensors")
+    assert (folder / weights).read_bytes() == (undisturbed / weights).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The run folder of a case that nothing stopped, and how long a step took."""
+    made = {}
+
+    def of(case, *overrides):
+        if case not in made:
+            started = time.monotonic()
+            outcome = begin(tmp_path_factory.mktemp(case), *CASES[case], *overrides)
+            assert outcome.status == "finished", outcome.error
+            steps = len(pd.read_parquet(outcome.folder / "metrics.parquet"))
+            made[case] = outcome.folder, (time.monotonic() - started) / steps
+        return made[case]
+
+    return of
+
+
+def interrupt_at(monkeypatch, target, name, call):
+    """The call-th call of target.name ends in Ctrl-C."""
+    calls, original = [], getattr(target, name)
+
+    def interrupted(*given, **named):
+        calls.append(1)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return original(*given, **named)
+
+    monkeypatch.setattr(target, name, interrupted)
+
+
+INTERRUPTS = {
+    "before a step": (Rollouts, "collect", 4),
+    "in a batch, while it is judged": (JudgingThread, "judgements", 3),
+    "in a step, after judging": (trainer, "sample_metrics", 4),
+    "before an evaluation": (trainer, "_kl", 1),
+    "in an evaluation": (trainer, "evaluate", 1),
+}
+
+
+@pytest.mark.parametrize("moment", INTERRUPTS)
+def test_ctrl_c_anywhere_costs_nothing(moment, undisturbed, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        interrupt_at(patched, *INTERRUPTS[moment])
+        outcome = begin(tmp_path, *CASES["grpo"])
+    assert outcome.status == "interrupted"
+    assert (outcome.folder / "checkpoints" / "interrupted" / "state.json").exists()
+    assert go_on(outcome.folder).status == "finished"
+    assert_same(outcome.folder, undisturbed("grpo")[0])
+
+
+def in_child(function, *given):
+    """The process, a leader of its group, that calls the function."""
+    if child := os.fork():
+        return child
+    try:
+        os.setsid()
+        os._exit(0 if function(*given).status == "finished" else 1)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def rows(folder):
+    journal = folder / "metrics.jsonl"
+    return journal.read_text().count("\n") if journal.exists() else 0
+
+
+def kill_after(child, root, wanted, delay):
+    """kill -9 once `wanted` rows are there and `delay` seconds are over → the run folder."""
+    while not (found := list(root.glob("mini/*/metrics.jsonl"))) or rows(found[0].parent) < wanted:
+        ended, _ = os.waitpid(child, os.WNOHANG)
+        assert not ended, "the run ended before it could be killed"
+        time.sleep(0.01)
+    time.sleep(delay)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return found[0].parent
+
+
+def killed_often(root, kills, steps, seconds, case, *overrides):
+    """A run that is killed at random moments until it has been killed `kills` times."""
+    rng = random.Random(0)
+    moments = sorted(rng.uniform(0, steps - 1) for _ in range(kills))
+    child = in_child(begin, root, *CASES[case], *overrides)
+    for moment in moments:
+        folder = kill_after(child, root, int(moment), (moment % 1) * seconds / 2)
+        child = in_child(go_on, folder)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_that_was_killed_three_times_ends_in_the_same_bits(case, undisturbed, tmp_path):
+    whole, seconds = undisturbed(case)
+    assert_same(killed_often(tmp_path, 3, 6, seconds, case), whole)
+
+
+def test_after_its_reincarnation_nothing_is_replayed(undisturbed):
+    metrics = pd.read_parquet(undisturbed("remix")[0] / "metrics.parquet").set_index("step")
+    oldest = metrics["sample_lag_max"]
+    assert oldest[4] > 0  # the first step whose problems come again
+    assert oldest[[5, 6]].tolist() == [0, 0]
+    held_to = metrics["kl_ref"]  # from step 5 on the policy that it begins with
+    assert held_to[4] > held_to[5] < held_to[6]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_that_was_killed_twenty_times_ends_in_the_same_bits(case, tmp_path):
+    longer = ["steps=40", "eval.every=10", "train.checkpoint_every=3"]
+    if case == "ppo-stale":
+        longer += ["train.lag=10"]
+    begun = time.monotonic()
+    outcome = begin(tmp_path / "whole", *CASES[case], *longer)
+    seconds = (time.monotonic() - begun) / 40
+    folder = killed_often(tmp_path / "killed", 20, 40, seconds, case, *longer)
+    assert_same(folder, outcome.folder)
+
+
+def test_a_finished_run_goes_further_and_a_damaged_checkpoint_is_passed_over(
+    undisturbed, tmp_path, capfd
+):
+    outcome = begin(tmp_path, *CASES["grpo"], "steps=4")
+    folder = outcome.folder
+    assert resume.is_finished(folder, resume.config_of(folder, []))
+    state = folder / "checkpoints" / "final" / "state.pt"
+    state.write_bytes(state.read_bytes()[:1000])
+    assert go_on(folder, "steps=6").status == "finished"
+    assert f"{state.parent}: damaged" in capfd.readouterr().err.replace("\n", "")
+    assert_same(folder, undisturbed("grpo")[0])
+
+
+def broken_off(*given):
+    raise RuntimeError("out of memory")
+
+
+def test_an_update_that_breaks_off_leaves_the_checkpoint_that_was_gone_on_from(
+    undisturbed, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patched:
+        interrupt_at(patched, Rollouts, "collect", 2)  # before the first of the numbered ones
+        outcome = begin(tmp_path, *CASES["grpo"])
+    with monkeypatch.context() as patched:
+        patched.setattr(Learner, "_step", broken_off)
+        assert go_on(outcome.folder).status == "failed"
+    assert (outcome.folder / "checkpoints" / "interrupted" / "state.pt").exists()
+    assert go_on(outcome.folder).status == "finished"
+    assert [one["step"] for one in resumed(outcome.folder)] == [1, 1]
+    assert_same(outcome.folder, undisturbed("grpo")[0])
+
+
+def test_a_checkpoint_whose_place_was_being_taken_is_found_and_what_a_kill_left_goes(
+    undisturbed, tmp_path
+):
+    folder = begin(tmp_path, *CASES["grpo"], "steps=4").folder
+    checkpoints = folder / "checkpoints"
+    shutil.copytree(checkpoints / "step-2", checkpoints / "step-1")  # run.json knows none of it
+    shutil.copytree(checkpoints / "final", checkpoints / ".final")
+    (checkpoints / "final").rename(checkpoints / ".final-before")
+    assert go_on(folder, "steps=6").status == "finished"
+    assert [one["step"] for one in resumed(folder)] == [4]
+    assert_same(folder, undisturbed("grpo")[0])
+    left = {path.name for path in checkpoints.iterdir()}
+    assert left == set(json.loads((folder / "run.json").read_text())["checkpoints"])
+    assert "step-1" not in left
+
+
+def test_a_checkpoint_that_another_was_to_replace_stands_in_for_a_damaged_one(
+    undisturbed, tmp_path
+):
+    folder = begin(tmp_path, *CASES["grpo"], "steps=4").folder
+    last = folder / "checkpoints" / "final"
+    shutil.copytree(last, last.with_name(".final-before"))
+    for damaged in (last, *last.parent.glob("step-*")):
+        (damaged / "state.pt").write_bytes(b"")
+    assert go_on(folder, "steps=6").status == "finished"
+    assert [one["step"] for one in resumed(folder)] == [4]
+    assert_same(folder, undisturbed("grpo")[0])
+
+
+def resumed(folder):
+    return json.loads((folder / "run.json").read_text())["resumed"]
+
+
+def test_fewer_steps_than_are_behind_and_several_at_once_are_refused_in_a_line(
+    tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patched:
+        interrupt_at(patched, Rollouts, "collect", 4)
+        folder = begin(tmp_path, *CASES["grpo"]).folder
+    with pytest.raises(UserError, match="steps=2 with 3 behind it; give 3 or more"):
+        go_on(folder, "steps=2")
+    with pytest.raises(UserError, match="steps=4,5: one run goes on with one value"):
+        go_on(folder, "steps=4,5")
+    with pytest.raises(UserError, match="logger=wandb2: it is one of none, tensorboard, wandb"):
+        go_on(folder, "logger=wandb2")
+
+
+def test_another_model_is_refused_in_a_line(tmp_path, monkeypatch):
+    outcome = begin(tmp_path, *CASES["grpo"], "steps=2")
+    monkeypatch.setattr("experiments.policy.loading.fingerprint", lambda model: "others")
+    ended = go_on(outcome.folder, "steps=4")
+    assert (ended.status, ended.expected) == ("failed", True)
+    assert ended.error.startswith("model.path: weights others, but the checkpoint was written with")
+
+
+def test_a_checkpoint_of_another_configuration_is_refused_in_a_line(undisturbed, tmp_path):
+    here = Records(config_of(*SMALL, "algo=grpo", f"output_dir={tmp_path}"))
+    here.finish("interrupted")
+    there = undisturbed("grpo")[0] / "checkpoints"
+    (here.folder / "checkpoints").symlink_to(there)
+    told = r"its checkpoint: train.prompts=4 \(was 2\) would be another run; only steps, "
+    config = config_of(*SMALL, *CASES["grpo"], "train.prompts=4")
+    with pytest.raises(UserError, match=told):
+        trainer.train(config, here.folder)
+
+
+def kept(tmp_path, *overrides):
+    records = Records(config_of(*SMALL, "algo=grpo", f"output_dir={tmp_path}", *overrides))
+    records.finish("interrupted")
+    return records.folder
+
+
+REFUSED = {
+    "another algorithm's option": (["algo.kl_coef=0.5"], "algo.kl_coef=0.5 (was "),
+    "seed": (["seed=3"], "seed=3 (was 0) would be another run; only steps, "),
+    "no such key": (
+        ["train.promts=3"],
+        "unknown key 'train.promts'; did you mean 'train.prompts'?",
+    ),
+    "no such value": (["steps=many"], "steps='many'"),
+}
+
+
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_what_would_be_another_run_is_refused_by_its_key(mistake, tmp_path):
+    overrides, told = REFUSED[mistake]
+    with pytest.raises(UserError) as refused:
+        resume.config_of(kept(tmp_path), overrides)
+    assert told in str(refused.value)
+
+
+def test_what_changes_no_result_may_change(tmp_path):
+    overrides = ["steps=9", "eval.every=0", "logger=wandb", "sandbox=docker", "output_dir=there"]
+    config = resume.config_of(kept(tmp_path), [*overrides, "train.micro_batch=8"])
+    assert (config.steps, config.eval.every, config.train.micro_batch) == (9, 0, 8)
+    assert (config.logger.wandb.project, config.sandbox.kind) == ("spo-bench", "docker")
+
+
+def test_a_schedule_with_an_end_keeps_it(tmp_path):
+    folder = kept(tmp_path, "train.schedule=linear")
+    assert resume.config_of(folder, ["eval.every=0"]).steps == 6
+    with pytest.raises(UserError, match=r"train\.schedule=linear"):
+        resume.config_of(folder, ["steps=9"])
+
+
+def test_no_run_folder_is_said(tmp_path):
+    with pytest.raises(UserError, match="no run folder"):
+        resume.config_of(tmp_path, [])
+
+
+def test_a_run_that_is_still_going_on_is_not_resumed(tmp_path):
+    config = config_of(*SMALL, "algo=grpo", f"output_dir={tmp_path}")
+    records = Records(config)
+    with pytest.raises(UserError, match="still going on"):
+        Records(config, records.folder)
+    records.finish("interrupted")
+    Records(config, records.folder).finish("interrupted")

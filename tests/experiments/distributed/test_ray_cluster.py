@@ -1,0 +1,21 @@
+"""Joining a Ray cluster that is not there."""
+
+import socket
+import time
+
+import pytest
+
+from experiments.distributed.ray_cluster import Connection
+from experiments.errors import UserError
+from tests.experiments.distributed.with_ray import needs_ray
+
+
+@needs_ray
+def test_an_address_at_which_nobody_answers_is_said_at_once():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        begin = time.monotonic()
+        with pytest.raises(UserError, match=rf"runtime.address={address}: .*Connection refused"):
+            Connection("runtime.address", address)
+    assert time.monotonic() - begin < 30  # Ray itself would try for minutes

@@ -1,0 +1,172 @@
+"""Ray's actors beside a learner on several ranks: the numbers of torchrun alone."""
+
+import copy
+import json
+import os
+import signal
+
+import pandas as pd
+import pytest
+import torch
+import torch.multiprocessing as mp
+
+from algorithms import make
+from experiments.config.schema import ModelConfig, TrainConfig
+from experiments.distributed.single_process import SINGLE_PROCESS
+from experiments.distributed.torchrun_proxies import SyncedEngine
+from experiments.distributed.torchrun_ray import NullEngine, TorchrunRay
+from experiments.engines.hf import HFEngine
+from experiments.engines.weight_sync import WeightSync
+from experiments.learner.learner import Learner
+from experiments.policy.loading import frozen_copy
+from experiments.policy.lora import adapted
+from experiments.policy.weights import weights_version
+from experiments.run_dir.budget import Ledger
+from tests.experiments.distributed.test_torchrun import free_port, joined
+from tests.experiments.distributed.with_ray import needs_ray
+from tests.experiments.distributed.with_torchrun import (
+    SMALL,
+    begin,
+    environment,
+    finished,
+    metrics,
+    wait_for,
+)
+from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
+
+
+def update_and_sync(rank, size, port, model, samples, folder):
+    """One update of the shards; then the engine is to have the weights."""
+    ranks = joined(rank, size, port, TorchrunRay)
+    held = ranks.copy_of(model)
+    made = make("grpo", learning_rate=1e-3)
+    learner = Learner(model, 0, made, TrainConfig(warmup_steps=0), 10, Ledger(), ranks=ranks)
+    engine = HFEngine(held, {1}, 0, 64) if ranks.main else NullEngine(held)
+    synced = SyncedEngine(ranks, "engine", engine, learner.model)
+    learner.update(samples, GROUP, None)
+    if ranks.main:
+        synced.sync(learner.model)
+        torch.save((synced.version, synced.described, held.state_dict()), f"{folder}/main.pt")
+        ranks.stop()
+        return
+    ranks.serve()
+    torch.save(
+        (weights_version(held), {p.device.type for p in held.parameters()}), f"{folder}/1.pt"
+    )
+    ranks.leave()
+
+
+def stale_writer(base, ranks=SINGLE_PROCESS):
+    """Engine and writer over an adapter, one batch behind, and the learner that they follow."""
+    policy = adapted(copy.deepcopy(base), ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    engine = HFEngine(frozen_copy(base), {1}, 0, 64)
+    made, config = make("grpo", learning_rate=1e-3), TrainConfig(warmup_steps=0, lag=1)
+    learner = Learner(policy, 0, made, config, 10, Ledger(), ranks=ranks)
+    return engine, WeightSync(engine, policy, config), learner
+
+
+def after_two_batches(base, samples, ranks=SINGLE_PROCESS):
+    engine, writer, learner = stale_writer(base, ranks)
+    for step in (1, 2):
+        learner.update(samples, GROUP, None)
+        writer.follow(step)
+    return engine, writer
+
+
+def assert_writes(engine, weights):
+    for name, value in engine.model.state_dict().items():
+        torch.testing.assert_close(value, weights[name], rtol=0, atol=1e-5)
+
+
+def write_and_take(rank, size, port, base, samples, folder):
+    """The state that ranks leave, and what they write with when they take one process's."""
+    ranks = joined(rank, size, port)
+    state = after_two_batches(base, samples, ranks)[1].state_dict()
+    if ranks.main:
+        torch.save(state, f"{folder}/ranks.pt")
+    engine, writer, _ = stale_writer(base, ranks)
+    theirs, weights = torch.load(f"{folder}/alone.pt")
+    writer.load_state_dict(theirs)
+    assert_writes(engine, weights)
+    writer.follow(3)  # then what was to write next does
+    assert engine.version == 2
+    ranks.leave()
+
+
+def test_a_writers_state_is_the_same_of_shards_of_an_adapter(tiny, tmp_path):
+    samples = samples_from(tiny, REWARDS)
+    engine, writer = after_two_batches(tiny, samples)
+    alone, weights = writer.state_dict(), engine.model.state_dict()
+    torch.save((alone, weights), tmp_path / "alone.pt")
+    given = (2, free_port(), tiny, samples, tmp_path)
+    mp.start_processes(write_and_take, given, nprocs=2, start_method="fork")
+    ranks = torch.load(tmp_path / "ranks.pt")
+    assert (alone["version"], alone["wrote"]) == (ranks["version"], ranks["wrote"])
+    states = (alone, ranks)
+    tensors = [[*s["writes"], *(t for _, held in s["coming"] for t in held)] for s in states]
+    for one, other in zip(*tensors, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    engine, writer, _ = stale_writer(tiny)
+    writer.load_state_dict(ranks)  # one process takes what ranks have left
+    assert_writes(engine, weights)
+
+
+def test_the_main_rank_alone_holds_whole_weights(tiny, tmp_path):
+    samples = samples_from(tiny, REWARDS)
+    alone = learner_of(tiny, make("grpo", learning_rate=1e-3))
+    alone.update(samples, GROUP, None)
+    given = (2, free_port(), tiny, samples, tmp_path)
+    mp.start_processes(update_and_sync, given, nprocs=2, start_method="fork")
+    version, described, weights = torch.load(tmp_path / "main.pt")
+    assert (version, described) == (1, "hf; the learner on 2 ranks")
+    assert torch.load(tmp_path / "1.pt") == (1, {"meta"})
+    for name, value in alone.model.state_dict().items():
+        torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-5)
+
+
+# with values of the base, programs of the data set, and an adapter
+CASES = {
+    "spo at lag 2": [
+        *("algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=2", "train.offline_share=0.5"),
+        "train.lag=2",
+    ],
+    "grpo with an adapter": ["algo=grpo", "model.adapter=lora", "train.sync_every=2"],
+    "ppo_ewma in bfloat16": ["algo=ppo_ewma", "model.dtype=bfloat16", "train.lag=1"],
+}
+ON_ACTORS = ("runtime.engines=2", "runtime.judges=2")
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_shards_beside_actors_are_those_of_torchrun_to_the_bit(case, tmp_path):
+    given = [*CASES[case], "steps=5"]
+    ranks = finished(2, tmp_path / "ranks", *given)
+    actors = finished(2, tmp_path / "actors", *given, *ON_ACTORS, runtime="ray")
+    for table in ("metrics", "evals"):
+        one, other = (pd.read_parquet(of / f"{table}.parquet") for of in (actors, ranks))
+        kept = [c for c in one if not c.startswith(("time/", "memory/")) and c != "cpu_s"]
+        pd.testing.assert_frame_equal(one[kept], other[kept], check_exact=True)
+    (weights,) = (actors / "checkpoints" / "final").glob("*.safetensors")
+    theirs = ranks / "checkpoints" / "final" / weights.name
+    assert weights.read_bytes() == theirs.read_bytes()
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_rank_dies_and_no_actor_is_left_and_one_process_goes_on(tmp_path):
+    psutil = pytest.importorskip("psutil")
+    case = [*SMALL, "algo=grpo", "train.lag=2", f"output_dir={tmp_path}"]
+    killed = begin(2, *case, "steps=400", runtime="ray")
+    wait_for(lambda: list(tmp_path.glob("mini/*/checkpoints/step-4/state.json")), killed)
+    beneath = psutil.Process(killed.pid).children(recursive=True)
+    assert any("raylet" in each.name() for each in beneath)
+    (other,) = (each for each in beneath if "\0RANK=1\0" in environment(each.pid))
+    os.kill(other.pid, signal.SIGKILL)
+    assert killed.wait(600) != 0
+    assert not psutil.wait_procs(beneath, timeout=60)[1]
+    (folder,) = tmp_path.glob("mini/*")
+    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
+    steps = max(int(kept.name.partition("-")[2]) for kept in folder.glob("checkpoints/step-*")) + 2
+    assert begin(0, f"resume={folder}", "runtime=sync", f"steps={steps}").wait() == 0
+    assert metrics(folder)["step"].tolist() == list(range(1, steps + 1))

@@ -1,0 +1,60 @@
+"""Choosing an engine: what is wrong is said in one line, and vLLM is imported only where chosen."""
+
+import subprocess
+import sys
+
+import hydra
+import pytest
+
+from experiments.config import dependencies, parse
+from experiments.errors import UserError
+
+
+def parsed(*overrides):
+    with hydra.initialize(config_path="../../../conf", version_base="1.3"):
+        return parse(hydra.compose("config", overrides))
+
+
+@pytest.mark.parametrize("found", [None, "0.33.0"])
+def test_a_missing_or_wrong_vllm_says_what_to_install(found, monkeypatch):
+    monkeypatch.setattr(dependencies, "installed", lambda: found)
+    with pytest.raises(UserError) as raised:
+        parsed("engine=vllm")
+    text = str(raised.value)
+    assert "\n" not in text
+    assert f"vLLM {found} is installed" in text if found else "vLLM is not installed" in text
+    assert f"pip install vllm=={dependencies.RELEASE}" in text
+    assert parsed("engine=hf").engine.name == "hf"
+
+
+MISTAKES = {
+    "device": (["engine.device=gpu"], ["engine.device='gpu'", "auto|cuda"]),
+    "two GPUs": (["engine.device=cuda:1"], ["engine.colocate=true", "engine.device=auto"]),
+    "share": (["engine.memory_share=1.5"], ["engine.memory_share=1.5", "below 1"]),
+    "bound": (["engine.check_bound=0"], ["engine.check_bound=0", "above 0"]),
+    "samples": (["engine.check_samples=0"], ["engine.check_samples=0", "at least 1"]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_names_the_key_and_what_would_be_right(mistake, monkeypatch):
+    monkeypatch.setattr(dependencies, "installed", lambda: dependencies.RELEASE)
+    overrides, words = MISTAKES[mistake]
+    with pytest.raises(UserError) as raised:
+        parsed("engine=vllm", *overrides)
+    assert all(word in str(raised.value) for word in words), raised.value
+
+
+def test_what_is_right_passes(monkeypatch):
+    monkeypatch.setattr(dependencies, "installed", lambda: dependencies.RELEASE)
+    parsed("engine=vllm")
+    parsed("engine=vllm", "engine.colocate=false", "engine.device=cuda:1")
+
+
+def test_nothing_imports_vllm_before_it_is_chosen():
+    program = """
+import sys
+import experiments.trainer, experiments.engines.vllm, experiments.engines.hf
+assert "vllm" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=600)

@@ -1,0 +1,174 @@
+"""The check of engine against learner: what it measures, when it is made, which faults it finds."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from envs.problem import Problem
+from experiments.config.schema import EngineConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.engines.hf import HFEngine
+from experiments.evaluation.logprob_check import LogprobCheck, mismatch
+from experiments.learner.forward import score
+from experiments.policy.loading import frozen_copy
+from experiments.policy.lora import adapted, trained
+from experiments.policy.weights import copy_weights, weights_are
+from experiments.sample import PromptedProblem
+
+PROBLEMS = [
+    PromptedProblem(Problem(str(i), "", (), ()), prompt)
+    for i, prompt in enumerate([(2, 7, 9, 30), (2, 5), (2, 11, 3, 8, 40, 12, 6)])
+]
+
+
+class Scorer:
+    """The part of a learner that a check reads."""
+
+    pad = 0
+
+    def __init__(self, model, temperature, reference=None):
+        self.model, self.temperature, self.reference = model, temperature, reference
+
+    @torch.no_grad()
+    def logp(self, tokens):
+        return score(self.model, tokens, self.temperature).logp
+
+    @torch.no_grad()
+    def ref_logp(self, tokens):
+        return score(self.reference, tokens, self.temperature).logp
+
+
+class Unheated(HFEngine):
+    """Samples and tells log-probs at temperature 1, whatever was asked for."""
+
+    def generate(self, prompts, seeds, sampling, finished=None):
+        return super().generate(prompts, seeds, dataclasses.replace(sampling, temperature=1.0))
+
+
+def monitor(model, engine, reference=None, **options):
+    config = RunConfig(
+        algo=None,
+        engine=EngineConfig(**{"check_samples": 32} | options),
+        train=TrainConfig(temperature=0.7),
+    )
+    config.task.max_response_tokens = 12
+    return LogprobCheck(config, engine, Scorer(model, 0.7, reference), PROBLEMS)
+
+
+def test_figures_are_those_of_the_difference():
+    told, scored = torch.tensor([-1.0, -2.0, -3.0, -1.0]), torch.tensor([-1.0, -2.5, -2.9, -1.0])
+    found = mismatch(told, scored, 0.2)
+    assert found.mean == pytest.approx(0.15)
+    assert found.max == pytest.approx(0.5)
+    assert found.beyond == 0.25
+    d = [0.5, -0.1]
+    assert found.kl == pytest.approx(sum(math.exp(-x) - 1 + x for x in d) / 4)
+
+
+def test_a_nan_is_beyond_the_bound_and_warned_of(tiny):
+    found = mismatch(torch.tensor([-1.0, float("nan")]), torch.tensor([-1.0, -1.0]), 0.2)
+    assert found.beyond == 0.5
+    verdict = monitor(tiny, HFEngine(tiny, {1}, 0, 64)).verdict(found)
+    assert verdict.startswith("WARNING")
+
+
+def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
+    watch = monitor(tiny, HFEngine(tiny, {1}, 0, 64))
+    found = watch.check(1)
+    assert found.max < 1e-4
+    assert found.beyond == 0
+    assert set(found.metrics()) == {
+        f"mismatch/{name}" for name in ("mean", "max", "kl", "beyond", "bound", "to_base")
+    }
+    assert "WARNING" not in watch.verdict(found)
+
+
+def test_a_sync_left_out_is_caught(tiny):
+    engine = HFEngine(frozen_copy(tiny), {1}, 0, 64)
+    watch = monitor(tiny, engine)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        tiny.lm_head.weight.add_(torch.randn_like(tiny.lm_head.weight) * 0.1)
+    found = watch.check(1)
+    assert found.mean > 0.01
+    assert found.beyond > 0.5
+    assert watch.verdict(found).startswith("WARNING: log-probs of the hf engine")
+    engine.sync(tiny)
+    assert "WARNING" not in watch.verdict(watch.check(2))
+
+
+def test_a_temperature_that_is_not_applied_is_caught(tiny):
+    watch = monitor(tiny, Unheated(tiny, {1}, 0, 64))
+    assert watch.verdict(watch.check(1)).startswith("WARNING")
+
+
+def test_the_bound_decides(tiny):
+    engine = HFEngine(frozen_copy(tiny), {1}, 0, 64)
+    with torch.no_grad():
+        tiny.lm_head.weight.mul_(1.02)
+    mean = monitor(tiny, engine).check(1).mean
+    for bound, warned in ((mean / 2, True), (mean * 2, False)):
+        watch = monitor(tiny, engine, check_bound=bound)
+        assert watch.verdict(watch.check(1)).startswith("WARNING") == warned
+
+
+def test_checks_wait_for_fresh_weights_and_for_their_turn(tiny):
+    watch = monitor(tiny, HFEngine(tiny, {1}, 0, 64), check_every=4, check_samples=1)
+    made = []
+    for step in range(1, 16):
+        if watch.due(step, policy_lag=(step - 1) % 3):
+            watch.check(step)
+            made.append(step)
+    assert made == [1, 7, 13]  # fresh at 1, 4, 7, …
+    assert not monitor(tiny, None, check_every=0).due(1, 0)
+
+
+def moved(model, by):
+    """The model after a little training, as it were."""
+    after, generator = frozen_copy(model), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in after.parameters():
+            parameter += by * torch.randn(parameter.shape, generator=generator)
+    return after
+
+
+def test_an_engine_that_writes_with_the_base_is_found_below_the_bound_too(tiny):
+    now = moved(tiny, 4e-6)
+    for engine_model, warned in ((tiny, True), (now, False)):
+        watch = monitor(now, HFEngine(engine_model, {1}, 0, 64), reference=tiny)
+        found = watch.check(1)
+        assert found.mean < found.bound  # alone it would have passed
+        assert found.warned is warned
+        assert watch.verdict(found).startswith("WARNING") is warned
+    assert found.to_base > 10 * found.mean  # nearer to the trained weights
+
+
+def test_where_nothing_has_moved_rounding_favours_nobody(tiny):
+    found = monitor(tiny, HFEngine(tiny, {1}, 0, 64), reference=tiny).check(1)
+    assert found.to_base == found.mean
+    assert not found.warned
+
+
+def test_an_ignored_adapter_is_found(tiny):
+    policy = adapted(tiny, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    with torch.no_grad():
+        for parameter in trained(policy):
+            parameter += 1e-2
+    engine = HFEngine(frozen_copy(tiny), {1}, 0, 64)
+    weights_are(policy, 3)
+    copy_weights(policy, into=engine.model)
+    assert not monitor(policy, engine, reference=tiny).check(1).warned
+    ignores = HFEngine(frozen_copy(tiny), {1}, 0, 64)
+    weights_are(ignores.model, 3)  # it says that it took them
+    assert monitor(policy, ignores, reference=tiny).check(1).warned
+
+
+def test_without_learning_the_mismatch_stays_flat(tiny):
+    own = frozen_copy(tiny)
+    watch = monitor(tiny, HFEngine(own, {1}, 0, 64), check_every=1)
+    means = []
+    for step in range(1, 7):
+        copy_weights(tiny, into=own)
+        means.append(watch.check(step).mean)
+    assert max(means) < 3 * min(means) < 1e-5

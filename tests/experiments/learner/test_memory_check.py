@@ -1,0 +1,128 @@
+"""What does not fit is said in one line before weights are read, with what would."""
+
+import dataclasses
+import re
+
+import pytest
+import torch
+from transformers import LlamaConfig
+
+from algorithms.spo import SPO, SPOConfig
+from experiments.config.resolve_defaults import pick
+from experiments.errors import UserError
+from experiments.learner import memory_check
+from experiments.learner.memory import GIB, estimate, shape_of
+from experiments.policy import loading
+from tests.experiments.compose import config
+
+NEEDS = SPO(SPOConfig(), 1.0).needs
+CPU = torch.device("cpu")
+
+
+def on_cpu(free):
+    return memory_check.MemoryLimit(NEEDS, free)
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """The other named models' configs are not fetched."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+@pytest.fixture(scope="module")
+def llama_8b(tmp_path_factory):
+    """The config of Llama 3.1 8B; its weights are nowhere."""
+    folder = tmp_path_factory.mktemp("llama")
+    widths = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32}
+    heads = {"num_attention_heads": 32, "num_key_value_heads": 8}
+    LlamaConfig(vocab_size=128256, **widths, **heads).save_pretrained(folder)
+    return folder
+
+
+def config_of(*overrides):
+    return pick(config(*overrides), "cpu")
+
+
+def test_eight_billion_parameters_do_not_fit_and_the_line_says_why(llama_8b):
+    chosen = config_of("model=local", f"model.path={llama_8b}", "model.device=cpu")
+    if memory_check.free_bytes(CPU) > 150 * GIB:
+        pytest.skip("they fit here")
+    with pytest.raises(UserError) as raised:
+        memory_check.check_memory(chosen, NEEDS)
+    line = str(raised.value)
+    assert "\n" not in line
+    assert line.startswith(f"model.path={llama_8b}: this run needs about ")
+    assert "AdamW's moments 59.83" in line  # 8,030,261,248 parameters, two moments of four bytes
+    assert "GiB are free" in line
+    assert line.endswith(" fits") or "none of the models" in line
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_large_model_is_not_put_on_a_cpu_unasked(llama_8b):
+    chosen = config_of("model=local", f"model.path={llama_8b}")
+    with pytest.raises(UserError, match=r"no GPU is visible here, and 8\.0 B .*model\.device=cpu"):
+        memory_check.check_memory(chosen, NEEDS)
+
+
+def advised(chosen, shape, free):
+    """The overrides of the advice, and whether the run with them fits in `free`."""
+    said = memory_check.what_fits(chosen, shape, CPU, on_cpu(free))
+    overrides = dict(part.split("=") for part in re.findall(r"[\w.]+=\w+", said))
+    for key, value in overrides.items():
+        section, name = key.split(".")
+        kind = type(getattr(getattr(chosen, section), name))
+        changed = dataclasses.replace(getattr(chosen, section), **{name: kind(value)})
+        chosen = dataclasses.replace(chosen, **{section: changed})
+    return set(overrides), on_cpu(free).takes(shape, chosen).total <= free
+
+
+def test_the_advice_fits_and_is_the_least_change(llama_8b):
+    chosen = config_of("model=local", f"model.path={llama_8b}", "model.device=cpu")
+    shape = shape_of(loading.read_config(chosen.model))
+    whole = estimate(shape, chosen, NEEDS, False)
+    held = sum(whole.held.values())
+    assert advised(chosen, shape, whole.total - 1) == ({"train.micro_batch"}, True)
+    assert advised(chosen, shape, held + 5 * GIB) == (
+        {"train.micro_batch", "engine.batch_size"},
+        True,
+    )
+    assert memory_check.what_fits(chosen, shape, CPU, on_cpu(2 * GIB)).startswith("model=nano ")
+    assert memory_check.what_fits(chosen, shape, CPU, on_cpu(2**20)).startswith(
+        "none of the models"
+    )
+
+
+@pytest.mark.parametrize("colocate", [False, True])
+def test_a_vllm_takes_less_of_a_gpu_where_that_fits(colocate, llama_8b):
+    chosen = config_of("model=local", f"model.path={llama_8b}", "model.dtype=bfloat16")
+    chosen.model.adapter, chosen.train.micro_batch = "lora", 1
+    chosen.engine.name, chosen.engine.colocate = "vllm", colocate
+    shape, card = shape_of(loading.read_config(chosen.model)), 80 * 10**9
+
+    def room(free):
+        return memory_check.MemoryLimit(NEEDS, free, on_gpu=True, card=card)
+
+    most, last = 0.9, None
+    for gigabytes in range(78, 20, -1):
+        chosen.engine.memory_share, given = most, room(gigabytes * 10**9)
+        if (pieces := memory_check.smaller_pieces(chosen, shape, given)) is None:
+            break
+        (share,) = pieces
+        last = chosen.engine.memory_share = float(share.removeprefix("engine.memory_share="))
+        assert last < most
+        assert given.takes(shape, chosen).total <= given.free
+        # 16.06 GB of weights, and the keys and values of one request
+        assert last * card > 16.06e9 + 768 * 2 * 8 * 128 * 32 * 2
+    assert last == 0.25  # with .2, 16 GB, it would not start
+
+
+def test_what_fits_a_rank_is_for_its_part(llama_8b, monkeypatch):
+    overrides = ("model.dtype=bfloat16", "model.device=cpu", "train.micro_batch=1")
+    chosen = config_of("model=local", f"model.path={llama_8b}", *overrides)
+    shape = shape_of(loading.read_config(chosen.model))
+    short = estimate(shape, chosen, NEEDS, on_gpu=False, ranks=8).total - 1
+    monkeypatch.setattr(memory_check, "free_bytes", lambda _: short)
+    with pytest.raises(UserError, match=r"; engine.batch_size=\d+ fits$"):
+        memory_check.check_memory(chosen, NEEDS, ranks=8)
+    with pytest.raises(UserError, match=r"; model.adapter=lora fits$"):
+        memory_check.check_memory(chosen, NEEDS)

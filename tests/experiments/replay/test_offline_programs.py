@@ -1,0 +1,181 @@
+"""Offline samples: the data set's own programs, judged by the real judge in the real sandbox."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from envs.judge.judge import Judge, JudgeConfig
+from envs.problem import Problem, Test
+from envs.reward import RewardConfig
+from envs.sandbox.select import SandboxConfig, open_sandbox
+from experiments.replay.offline_programs import OfflinePrograms
+from experiments.run_dir.budget import Ledger
+from experiments.sample import PromptedProblem
+
+DOUBLE = ("print(2*int(input()))", "n=int(input())\nprint(n+n)")
+WRONG = ("print(int(input())**2)", "print(input())")
+BINARY = RewardConfig()
+TESTS = (Test("3\n", "6\n"), Test("5\n", "10\n"))
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with open_sandbox(SandboxConfig(kind="embedded", workers=1)) as sandbox:
+        yield Judge(sandbox)
+
+
+@pytest.fixture
+def pool_of(nano, judge, tmp_path):
+    def make(max_tokens=64, per_problem=8, judge=judge, reward=BINARY):
+        return OfflinePrograms(
+            folder=tmp_path,
+            tokenizer=nano[1],
+            judge=judge,
+            reward=reward,
+            max_tokens=max_tokens,
+            per_problem=per_problem,
+            format_response=lambda program: program,
+            ledger=Ledger(),
+        )
+
+    return make
+
+
+def prompted(solutions=DOUBLE, incorrect=WRONG):
+    problem = Problem("p", "double", (), TESTS, solutions=solutions, incorrect_solutions=incorrect)
+    return PromptedProblem(problem, (1, 2, 3))
+
+
+def test_right_and_wrong_programs_come_in_equal_parts_and_are_paid_by_the_judge(nano, pool_of):
+    tokenizer = nano[1]
+    samples = pool_of().draw(prompted(), 8, 0, 1)
+    assert [s.reward for s in samples].count(1.0) == 4
+    for sample in samples:
+        program = tokenizer.decode(list(sample.tokens), skip_special_tokens=True)
+        assert (program in DOUBLE) == (sample.reward == 1.0)
+        assert sample.tokens[-1] == tokenizer.eos_token_id
+        assert sample.offline
+
+
+def test_draws_depend_on_the_seed_and_on_nothing_else(nano, pool_of):
+    pool = pool_of()
+    first = [s.tokens for s in pool.draw(prompted(), 8, 0, 1)]
+    assert [s.tokens for s in pool.draw(prompted(), 8, 0, 1)] == first
+    assert [s.tokens for s in pool.draw(prompted(), 8, 0, 2)] != first
+
+
+def test_a_mislabelled_solution_is_paid_by_its_verdict(nano, pool_of):
+    samples = pool_of().draw(prompted(solutions=WRONG[:1], incorrect=()), 2, 0)
+    assert [s.reward for s in samples] == [0.0, 0.0]
+
+
+def test_programs_that_do_not_fit_are_left_out(nano, pool_of):
+    assert pool_of(max_tokens=2).draw(prompted(), 4, 0) == []
+    assert pool_of().draw(prompted((), ()), 4, 0) == []
+
+
+def test_programs_are_kept_apart_by_structure_and_not_by_writing(pool_of):
+    again = ("print(2 * int(input()))  # twice", "m = int(input())\nprint(m + m)")
+    pool, prompt = pool_of(), prompted((*DOUBLE, *again), ())
+    assert len({s.tokens for s in pool.draw(prompt, 50, 0)}) == 2
+    pool.charge(prompt)
+    assert pool.counts == {"used": 2, "the same but for its writing": 2}
+
+
+def test_at_most_so_many_of_each_kind(pool_of):
+    many = tuple(f"print(2*int(input())+{i}*0)" for i in range(9))
+    pool = pool_of(per_problem=3)
+    drawn = pool.draw(prompted(many, WRONG), 60, 0)
+    assert len({s.tokens for s in drawn if s.accepted}) == 3
+    assert len({s.tokens for s in drawn if not s.accepted}) == 2
+    pool.charge(prompted(many, WRONG))
+    assert pool.counts["beyond train.offline_per_problem"] == 6
+    assert {s.tokens for s in pool_of(per_problem=3).draw(prompted(many, WRONG), 60, 5)} == {
+        s.tokens for s in drawn
+    }
+
+
+def test_a_program_is_judged_once_and_charged_in_every_run(judge, pool_of):
+    before = judge.stats.submissions
+    first = pool_of()
+    samples = first.draw(prompted(), 8, 0)
+    assert first.ledger.counts.offline_programs == first.charged.programs_judged == 0
+    first.charge(prompted())
+    judged = judge.stats.submissions
+    assert judged == before + 4
+    second = pool_of()
+    assert second.draw(prompted(), 8, 0) == samples
+    second.charge(prompted())
+    assert judge.stats.submissions == judged
+    assert [pool.ledger.counts.offline_programs for pool in (first, second)] == [4, 4]
+    assert first.charged == second.charged
+    assert first.charged.programs_judged == 4 and first.charged.cpu_s > 0
+    assert first.charged.tests_run == 6  # the wrong ones stop at their first test
+    second.draw(prompted(), 8, 1)
+    second.charge(prompted())
+    assert second.charged == first.charged
+
+
+class Elsewhere(Judge):
+    """Begins when it is asked, as a judge in another process does."""
+
+    def ask(self, submissions):
+        judgements = self.judge(submissions)
+        return lambda: judgements
+
+
+def test_what_is_foreseen_is_judged_at_once_and_drawn_and_charged_as_ever(judge, pool_of, tmp_path):
+    elsewhere = Elsewhere(judge.sandbox)
+    pool = pool_of(judge=elsewhere)
+    for _ in range(2):
+        pool.foresee(prompted())
+        assert elsewhere.stats.submissions == 4
+    assert not list(tmp_path.glob("*/*.json"))
+    samples = pool.draw(prompted(), 8, 0)
+    pool.foresee(prompted())
+    pool.charge(prompted())
+    assert elsewhere.stats.submissions == 4
+    other = pool_of()
+    assert other.draw(prompted(), 8, 0) == samples
+    other.charge(prompted())
+    assert (other.charged, other.counts) == (pool.charged, pool.counts)
+
+
+def test_a_program_from_disk_is_paid_as_when_it_was_judged(judge, pool_of):
+    """The shaped reward asks whether there was a program, whose text the disk does not keep."""
+    shaped = RewardConfig(kind="shaped")
+    whole = Judge(judge.sandbox, JudgeConfig(early_stop=False))
+    for pool in (pool_of(judge=whole, reward=shaped), pool_of(judge=whole, reward=shaped)):
+        samples = pool.draw(prompted(incorrect=(*WRONG, "no program at all")), 60, 0)
+        assert {sample.reward for sample in samples} == {1.0, 0.0, -0.1}
+
+
+def test_a_broken_file_on_disk_is_written_anew(pool_of, tmp_path):
+    samples = pool_of().draw(prompted(), 8, 0)
+    (file,) = tmp_path.glob("*/*.json")
+    whole = json.loads(file.read_text())
+    file.write_text(file.read_text()[:50])
+    again = pool_of().draw(prompted(), 8, 0)
+    assert [(s.tokens, s.reward) for s in again] == [(s.tokens, s.reward) for s in samples]
+    assert json.loads(file.read_text()).keys() == whole.keys()
+
+
+def test_what_memory_forgets_is_read_again(pool_of, monkeypatch):
+    monkeypatch.setattr("experiments.replay.offline_programs.REMEMBERED", 1)
+    pool = pool_of()
+    samples = pool.draw(prompted(), 8, 0)
+    other = PromptedProblem(replace(prompted().problem, name="q"), (1, 2, 3))
+    pool.draw(other, 8, 0)
+    assert pool.draw(prompted(), 8, 0) == samples
+    pool.charge(prompted())
+    pool.charge(other)
+    assert pool.counts["used"] == 8
+
+
+def test_overlong_programs_are_paid_less_like_anyone(pool_of):
+    pool = pool_of(reward=RewardConfig(overlong=[1, 1001], overlong_penalty=1.0))
+    for sample in pool.draw(prompted(), 8, 0, 1):
+        lost = (len(sample.tokens) - 1) / 1000
+        assert 0 < lost < 1
+        assert sample.reward == pytest.approx(sample.accepted - lost)

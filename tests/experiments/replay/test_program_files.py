@@ -1,0 +1,101 @@
+"""A file of programs that another wrote: read, judged by the real judge, refused by its line."""
+
+import json
+
+import pytest
+
+from envs.judge.judge import Judge
+from envs.problem import Problem, Test
+from envs.reward import RewardConfig
+from envs.sandbox.select import SandboxConfig, open_sandbox
+from experiments.errors import UserError
+from experiments.replay.judgement_cache import JudgementCache
+from experiments.replay.program_files import ProgramFile
+from experiments.run_dir.budget import Ledger
+from experiments.sample import PromptedProblem
+
+DOUBLE = PromptedProblem(Problem("double", "", (), (Test("3\n", "6\n"),)), (1, 2))
+RIGHT, WRONG = "print(2*int(input()))", "print(input())"
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with open_sandbox(SandboxConfig(kind="embedded", workers=1)) as sandbox:
+        yield Judge(sandbox)
+
+
+@pytest.fixture
+def file_of(nano, judge, tmp_path):
+    def make(*lines, needs_logps=False, max_tokens=64):
+        path = tmp_path / "theirs.jsonl"
+        path.write_text("\n".join(map(str, lines)) + "\n")
+        judged = JudgementCache(tmp_path / "cache", judge, Ledger())
+        given = (RewardConfig(), max_tokens, lambda program: f"```python\n{program}\n```")
+        return ProgramFile(path, judged, nano[1], *given, needs_logps)
+
+    return make
+
+
+def line(**row):
+    return json.dumps({"problem": "double"} | row)
+
+
+def test_programs_responses_and_tokens_are_judged_and_paid(file_of, nano):
+    tokenizer = nano[1]
+    ids = [*tokenizer(RIGHT, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    told = [-0.5] * len(ids)
+    rows = [line(program=RIGHT), line(response=WRONG), line(tokens=ids, logprobs=told)]
+    file = file_of(*rows, line(problem="another", program=RIGHT))
+    assert file.problems.keys() == {"double", "another"}
+    samples = file.of(DOUBLE)
+    assert [s.reward for s in samples] == [1.0, 0.0, 1.0]
+    assert [s.offline for s in samples] == [True, True, False]
+    assert samples[2].tokens == tuple(ids)
+    assert samples[0].judgement.program == RIGHT
+    assert {(s.origin.source, s.origin.run) for s in samples} == {("file", "theirs.jsonl")}
+    text = tokenizer.decode(list(samples[0].tokens), skip_special_tokens=True)
+    assert text == f"```python\n{RIGHT}\n```"
+
+
+def test_they_are_judged_once_for_all_runs(file_of, judge):
+    first = file_of(line(program=RIGHT)).of(DOUBLE)
+    before = judge.stats.submissions
+    assert file_of(line(program=RIGHT)).of(DOUBLE) == first
+    assert judge.stats.submissions == before
+
+
+def test_what_cannot_be_used_is_left_out_and_counted(file_of):
+    file = file_of(line(program=RIGHT), line(response=RIGHT, logprobs=[-1.0]), max_tokens=12)
+    assert file.of(DOUBLE) == []
+    assert sum(file.left_out.values()) == 2
+
+
+REFUSED = {
+    "no JSON": ("{", "line 2 is no JSON"),
+    "NaN": (line(program=RIGHT, logprobs=[float("nan")]), "line 2: log-prob nan is not"),
+    "no probability": (line(program=RIGHT, logprobs=[0.5]), "line 2: log-prob 0.5 is not"),
+    "texts": (line(program=RIGHT, logprobs=["a"]), 'line 2: "logprobs" must be a list of numbers'),
+    "one number": (line(program=RIGHT, logprobs=3), 'line 2: "logprobs" must be a list'),
+    "no token": (line(tokens=[10**9]), "line 2: token 1000000000 is none of the tokenizer's"),
+    "below 0": (line(tokens=[-1]), "line 2: token -1 is none"),
+    "half a token": (line(tokens=[5.7]), 'line 2: "tokens" must be a list of whole numbers'),
+    "no list": (line(tokens="ab"), 'line 2: "tokens" must be a list'),
+    "no text": (line(program=7), 'line 2: "program" must be a text'),
+    "null": (line(response=None), 'line 2: "response" must be a text'),
+    "half a letter": (line(program="\ud83d"), "line 2: .*lone surrogate"),
+    "no program": (line(), 'line 2: write {"problem": NAME, "program": TEXT}'),
+    "two of them": (line(program=RIGHT, response=RIGHT), "line 2: write"),
+    "no problem": (json.dumps({"program": RIGHT}), "line 2: write"),
+}
+
+
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_a_line_that_is_wrong_is_named(mistake, file_of):
+    bad, told = REFUSED[mistake]
+    with pytest.raises(UserError, match=f"theirs.jsonl.*{told}"):
+        file_of(line(program=RIGHT), bad)
+
+
+def test_what_needs_log_probs_refuses_a_line_without(file_of):
+    with pytest.raises(UserError, match=r"line 1 has no logprobs.*train\.behaviour=reference"):
+        file_of(line(program=RIGHT), needs_logps=True)

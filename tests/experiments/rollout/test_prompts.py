@@ -1,0 +1,115 @@
+"""Prompts in tokens: read once, then kept beside the prepared data set."""
+
+from dataclasses import replace
+
+import pytest
+
+from envs.tasks import open_task
+from envs.tasks.config import TaskConfig
+from envs.tasks.prompts import Prompt, with_examples
+from envs.tasks.storage.generated_cache import root
+from experiments.config.schema import ModelConfig
+from experiments.errors import UserError
+from experiments.policy.loading import load
+from experiments.rollout.prompts import encode_prompts
+from tests.envs.tasks.loaders.test_contests import config, taco_row, write
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load(ModelConfig())[1]
+
+
+@pytest.fixture
+def task(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
+    rows = [taco_row(i, question="word " * (i * 40)) for i in range(1, 40)]
+    return open_task(config("taco", write(tmp_path / "rows.jsonl", rows), decontaminate=False))
+
+
+def test_long_prompts_are_dropped_and_counted(task, tokenizer):
+    every, none = encode_prompts(
+        task.train, task, tokenizer, TaskConfig(max_prompt_tokens=10**6), {}
+    )
+    some, dropped = encode_prompts(
+        task.train, task, tokenizer, TaskConfig(max_prompt_tokens=900), {}
+    )
+    assert none == 0 and len(every) == len(task.train)
+    assert 0 < dropped < len(task.train) and len(some) + dropped == len(task.train)
+    assert [p.tokens for p in some] == [p.tokens for p in every if len(p.tokens) <= 900]
+    assert [p.problem for p in every] == list(task.train)
+
+
+def test_the_second_time_nothing_is_encoded(task, tokenizer):
+    first, _ = encode_prompts(task.train, task, tokenizer, TaskConfig(max_prompt_tokens=900), {})
+
+    def prompt(_):
+        raise AssertionError("a prompt was made again")
+
+    unasked = replace(task, prompt=prompt)
+    again, _ = encode_prompts(task.train, unasked, tokenizer, TaskConfig(max_prompt_tokens=900), {})
+    assert [p.tokens for p in again] == [p.tokens for p in first]
+    with pytest.raises(AssertionError):
+        encode_prompts(task.train, unasked, tokenizer, TaskConfig(chat=False), {})
+    with pytest.raises(AssertionError):
+        encode_prompts(task.train, unasked, tokenizer, TaskConfig(), {"enable_thinking": False})
+    assert len(list((root() / "prompts").iterdir())) == 1
+
+
+def test_another_template_is_encoded_anew(task, tokenizer, tmp_path):
+    wide, found = TaskConfig(max_prompt_tokens=10**6), []
+    for text in ("{{ statement }} Go.", "{{ statement }} Go!"):
+        (tmp_path / "mine.jinja").write_text(text)
+        given = config("taco", str(tmp_path / "rows.jsonl"), decontaminate=False)
+        mine = open_task(replace(given, prompt=str(tmp_path / "mine.jinja")))
+        found.append(encode_prompts(mine.test, mine, tokenizer, wide, {})[0][0].tokens)
+    assert tokenizer.decode(found[0]).replace(" Go.", " Go!") == tokenizer.decode(found[1])
+    assert found[0] != found[1]
+
+
+def test_a_template_that_fails_on_a_problem_is_one_line(task, tokenizer, tmp_path):
+    (tmp_path / "mine.jinja").write_text("{{ samples[0].input }}")
+    prompt = Prompt(tmp_path / "mine.jinja", "task.prompt")
+    with pytest.raises(UserError, match=r"task\.prompt=.*: for taco/"):
+        broken = replace(task, prompt=prompt, prompt_digest=prompt.digest)
+        encode_prompts(task.train, broken, tokenizer, TaskConfig(), {})
+
+
+def test_a_tokenizer_without_a_template_is_said(task, tokenizer):
+    template, tokenizer.chat_template = tokenizer.chat_template, None
+    try:
+        with pytest.raises(UserError, match=r"task\.chat=false"):
+            encode_prompts(task.train, task, tokenizer, TaskConfig(), {})
+    finally:
+        tokenizer.chat_template = template
+
+
+def test_the_chat_template_is_told_what_the_model_wants(task, tokenizer):
+    template = tokenizer.chat_template
+    tokenizer.chat_template = template + "{% if quiet is defined %}quiet{% endif %}"
+    try:
+        wide = TaskConfig(max_prompt_tokens=10**6)
+        plain, _ = encode_prompts(task.train, task, tokenizer, wide, {})
+        quiet, _ = encode_prompts(task.train, task, tokenizer, wide, {"quiet": True})
+    finally:
+        tokenizer.chat_template = template
+    assert tokenizer.decode(quiet[0].tokens) == tokenizer.decode(plain[0].tokens) + "quiet"
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_examples_come_before_every_problem_and_out_of_train(task, tokenizer, chat):
+    shown = with_examples(task, 2)
+    names = {problem.name for problem in shown.examples}
+    assert len(names) == 2 and len(shown.train) == len(task.train) - 2
+    assert not names & {problem.name for problem in shown.train}
+    lengths = {p.name: len(task.prompt(p)) for p in task.train}
+    assert max(lengths[name] for name in names) <= min(lengths[p.name] for p in shown.train)
+    wide = TaskConfig(max_prompt_tokens=10**6, chat=chat)
+    prompts, _ = encode_prompts(shown.test, shown, tokenizer, wide, {})
+    for prompt in prompts:
+        text = tokenizer.decode(prompt.tokens, skip_special_tokens=True)
+        places = [text.index(asked) for asked, _ in shown.shots()]
+        assert text.count(shown.shots()[0][1]) == 2  # both answers are the same program
+        assert places == sorted(places) and places[-1] < text.rindex(task.prompt(prompt.problem))
+    with pytest.raises(ValueError, match=r"task\.few_shot=500"):
+        with_examples(task, 500)

@@ -1,0 +1,83 @@
+"""Rewards that know more than a judgement: noise, and the length beside the batches before."""
+
+import statistics
+from dataclasses import replace
+
+import pytest
+import torch
+
+import algorithms
+from envs.reward import RewardConfig
+from experiments.rollout.reward_shaping import RewardShaping
+from tests.algorithms.batches import gradient, raw
+from tests.experiments.rollout.stored import prompt, sample
+
+P, Q = prompt("p"), prompt("q")
+
+
+def shaping(seed=0, **options):
+    return RewardShaping(RewardConfig(**options), seed)
+
+
+def of_length(count, reward=1.0, to=P, **given):
+    return replace(sample(to, 0, reward, **given), tokens=(0,) * count)
+
+
+def rewards(samples):
+    return [s.reward for s in samples]
+
+
+def test_without_either_a_batch_is_the_batch():
+    batch = [sample(P, 0), sample(P, 1, 0.0)]
+    assert shaping().shaped(batch, 1) is batch
+
+
+def test_noise_has_its_size_and_is_another_in_each_step_and_run_and_the_same_again():
+    batch = [sample(P, token, token % 2) for token in range(4000)]
+    one = rewards(shaping(dither=0.05).shaped(batch, 1))
+    noise = [paid - s.reward for paid, s in zip(one, batch, strict=True)]
+    assert statistics.fmean(noise) == pytest.approx(0, abs=4 * 0.05 / 4000**0.5)
+    assert statistics.pstdev(noise) == pytest.approx(0.05, rel=0.05)
+    assert one == rewards(shaping(dither=0.05).shaped(batch, 1))
+    assert one != rewards(shaping(dither=0.05).shaped(batch, 2))
+    assert one != rewards(shaping(seed=1, dither=0.05).shaped(batch, 1))
+    assert rewards(batch)[:2] == [0, 1]  # what is recorded stays
+
+
+def test_grpo_scales_the_noise_of_a_group_without_a_spread_up_to_one():
+    """The known trap: with its std, GRPO learns from a group that is all right or all wrong."""
+    case, lengths, _ = raw()
+    grpo = algorithms.make("grpo", kl_coef=0.0)
+    still = gradient(grpo, case, lengths, torch.zeros(12))
+    dithered = shaping(dither=1e-3).shaped([sample(P, i, 0.0) for i in range(12)], 1)
+    noisy = gradient(grpo, case, lengths, torch.tensor(rewards(dithered), dtype=torch.float64))
+    apart = algorithms.make("dr_grpo")
+    small = gradient(apart, case, lengths, torch.tensor(rewards(dithered), dtype=torch.float64))
+    sizes = [float(found[1].abs().max()) for found in (still, noisy, small)]
+    assert sizes[0] == 0
+    assert sizes[1] > 1e-2 > 10 * sizes[2]
+
+
+def test_an_answer_is_held_against_the_batches_before_it():
+    kept = shaping(conciseness=1.0)
+    first = [of_length(20), of_length(10), of_length(5, 0.0), of_length(4, logps=None)]
+    assert rewards(kept.shaped(first, 1)) == [1.0, 1.0, 0.0, 1.0]  # nothing came before
+    second = [of_length(5), of_length(10), of_length(20), of_length(20, 0.0), of_length(5, to=Q)]
+    paid = rewards(kept.shaped(second, 2))
+    assert paid == pytest.approx([1 + 0.5**0.5, 1.0, 0.3, -1.0, 1.0])
+    assert kept.state_dict() == {"shortest": {"p": 5, "q": 5}}
+
+
+def test_a_weight_scales_it_and_an_accepted_answer_stays_above_a_failed_one():
+    kept = shaping(conciseness=0.5)
+    kept.shaped([of_length(10)], 1)
+    long, failed = rewards(kept.shaped([of_length(1000), of_length(1, 0.0)], 2))
+    assert (long, failed) == pytest.approx((0.65, 0.0))
+
+
+def test_it_goes_on_from_what_it_remembered():
+    kept, after = shaping(conciseness=1.0), shaping(conciseness=1.0)
+    kept.shaped([of_length(10)], 1)
+    after.load_state_dict(kept.state_dict())
+    batch = [of_length(7), of_length(30)]
+    assert rewards(after.shaped(batch, 2)) == rewards(kept.shaped(batch, 2))

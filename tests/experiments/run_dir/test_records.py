@@ -1,0 +1,119 @@
+"""The run folder: never overwritten, never half a table, readable whatever happened."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from algorithms.spo import SPOConfig
+from experiments.config.schema import RunConfig
+from experiments.errors import UserError
+from experiments.run_dir.records import Records
+
+
+@pytest.fixture
+def config(tmp_path):
+    return RunConfig(algo=SPOConfig(), output_dir=str(tmp_path))
+
+
+def test_two_runs_of_the_same_second_have_folders_of_their_own(config):
+    folders = {Records(config).folder for _ in range(3)}
+    assert len(folders) == 3
+
+
+def test_rows_are_on_disk_before_any_table_is(config):
+    records = Records(config)
+    records.step({"step": 1, "reward_mean": 0.5})
+    assert json.loads((records.folder / "metrics.jsonl").read_text()) == {
+        "step": 1,
+        "reward_mean": 0.5,
+    }
+    assert json.loads((records.folder / "run.json").read_text())["status"] == "running"
+    records.finish("failed", "SandboxError: the engine is gone")
+    info = json.loads((records.folder / "run.json").read_text())
+    assert (info["status"], info["error"]) == ("failed", "SandboxError: the engine is gone")
+    assert info["ended"]
+    assert len(pd.read_parquet(records.folder / "metrics.parquet")) == 1
+    assert not list(records.folder.glob(".*"))
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_costs_neither_rows_nor_the_last_word(config, monkeypatch):
+    records = Records(config)
+    records.step({"step": 1, "reward_mean": 0.5})
+    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
+    with pytest.raises(OSError, match="No space"):
+        records.describe(more="facts")
+    size = (records.folder / "run.json").stat().st_size
+    records.finish("failed", "the disk is full" * 30)
+    assert (records.folder / "run.json").stat().st_size == size  # not a byte more was needed
+    info = json.loads((records.folder / "run.json").read_text())
+    assert (info["status"], info["error"]) == ("failed", "the disk is full" * 30)
+    assert json.loads((records.folder / "metrics.jsonl").read_text())["step"] == 1
+    assert not list(records.folder.glob(".*"))
+
+
+def test_a_finished_run_whose_metrics_cannot_be_written_has_failed(config, monkeypatch):
+    records = Records(config)
+    records.step({"step": 1, "reward_mean": 0.5})
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
+    with pytest.raises(OSError, match="No space"):
+        records.finish("finished")
+    assert json.loads((records.folder / "run.json").read_text())["status"] == "failed"
+    assert (records.folder / "metrics.jsonl").exists()
+
+
+def test_each_evaluation_is_a_part_of_its_own_and_all_are_one_table(config):
+    records = Records(config)
+    records.evaluation(0, [{"step": 0, "problem": "a", "program": ""}])
+    first = (records.folder / "evals.parquet").iterdir().__next__()
+    written = first.stat().st_mtime_ns
+    records.evaluation(50, [{"step": 50, "problem": "a", "program": "x"}])
+    assert first.stat().st_mtime_ns == written
+    table = pd.read_parquet(records.folder / "evals.parquet")
+    assert list(table["step"]) == [0, 50]
+    assert list(table["program"]) == ["", "x"]
+
+
+def test_the_problems_that_are_asked_are_a_table_of_names_and_prompts(config):
+    records = Records(config)
+    records.problems({"problem": f"mini/{i}", "prompt": "Print <b>.\n"} for i in range(3))
+    table = pd.read_parquet(records.folder / "problems.parquet")
+    assert list(table["problem"]) == ["mini/0", "mini/1", "mini/2"]
+    assert set(table["prompt"]) == {"Print <b>.\n"}
+
+
+def test_a_checkpoint_is_there_when_it_is_whole(config):
+    records = Records(config)
+    with pytest.raises(OSError, match="No space"), records.checkpoint("step-5", 5) as folder:
+        (folder / "half").write_text("of it")
+        full()
+    assert list((records.folder / "checkpoints").iterdir()) == []
+    with records.checkpoint("step-6", 6) as folder:
+        (folder / "whole").write_text("")
+    assert (records.folder / "checkpoints" / "step-6" / "whole").is_file()
+    assert json.loads((records.folder / "run.json").read_text())["checkpoints"] == {"step-6": 6}
+
+
+def test_provenance_is_complete(config):
+    info = Records(config).info
+    assert info["seed"] == 0
+    assert info["versions"]["torch"].startswith("2.13.0")
+    assert info["hardware"]["cpus"] >= 1
+    assert info["hardware"]["cpu"] and info["hardware"]["instructions"]
+    assert info["algo"] == "spo"
+
+
+def test_an_unusable_output_folder_is_one_line(config, tmp_path):
+    (tmp_path / "file").write_text("")
+    config.output_dir = str(tmp_path / "file")
+    with pytest.raises(UserError, match=r"output_dir=.*choose a folder"):
+        Records(config)

@@ -1,0 +1,45 @@
+"""What a run goes on from is taken over, not looked at."""
+
+import copy
+
+import torch
+
+from algorithms import make
+from experiments.config.schema import TrainConfig
+from experiments.engines.hf import HFEngine
+from experiments.engines.weight_sync import WeightSync
+from experiments.learner.learner import Learner
+from experiments.policy.loading import frozen_copy
+from experiments.run_dir import checkpoints
+from experiments.run_dir.budget import Ledger
+from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
+
+
+def parts(model):
+    """A learner and a writer that lags behind it."""
+    train = TrainConfig(lag=2)
+    algorithm = make("spo", learning_rate=1e-3)
+    learner = Learner(copy.deepcopy(model), 0, algorithm, train, 10, Ledger())
+    return learner, WeightSync(HFEngine(frozen_copy(model), {1}, 0, 64), learner.model, train)
+
+
+def test_restored_parts_hang_on_no_file(tiny, tmp_path):
+    learner, writer = parts(tiny)
+    samples = samples_from(tiny, REWARDS)
+    for step in (1, 2, 3):
+        learner.update(samples, GROUP, None)
+        writer.follow(step)
+    tensors = {"learner": learner.state_dict(), "writer": writer.state_dict()}
+    checkpoints.write(tmp_path, {"step": 3, "tensors": tensors}, {})
+    again, behind = parts(tiny)
+    again.load_from(tmp_path)
+    behind.load_from(tmp_path)
+    with open("/proc/self/maps") as maps:
+        assert str(tmp_path) not in maps.read()
+    for step in (4, 5):
+        for one, other in ((learner, writer), (again, behind)):
+            one.update(samples, GROUP, None)
+            other.follow(step)
+    for one, other in ((learner.model, again.model), (writer.engine.model, behind.engine.model)):
+        for left, right in zip(one.parameters(), other.parameters(), strict=True):
+            assert torch.equal(left, right)
