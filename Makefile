@@ -80,9 +80,11 @@ $(VLLM_READY): pyproject.toml
 	$(VLLM_RUN) -c 'import torch, vllm; assert torch.__version__.startswith("2.13.0")'
 	@touch $@
 
-lint: $(READY) ## ruff: rules and format
+lint: $(READY) ## ruff (rules and format), mypy (types), import-linter (which room may import which)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
 
 nano: $(READY) ## rebuild the bundled model from nothing
 	$(PY) -m experiments.nano out=assets/nano seed=0
