@@ -1,6 +1,6 @@
 """`make scaling`: what the model of the loop says of larger worlds, beside what was measured.
 
-    python -m experiments.benchmarks.scaling [--runs FOLDER ...] [--page docs/scaling.md]
+    python -m experiments.benchmarks.scaling [--runs FOLDER ...] [--page docs/results/scaling.md]
 
 Writes the page's tables, between their markers, and its figure beside it. Without `--runs` the
 table of runs stays as it is: their times are this machine's.
@@ -26,7 +26,7 @@ from experiments.errors import UserError
 PARTS = ("generate", "judge", "reference", "train", "sync")
 PROGRAM_S = (0.005, 1.0, 10.0)  # CPU of a program; the first is measured here, the others chosen
 BATCHES = 20  # of each way of the ladder; weights go over twice where they do every ten
-PAGE = Path("docs/scaling.md")
+PAGE = Path("docs/results/scaling.md")
 RUNS_HEAD = (
     "run",
     "recorded, s a step",

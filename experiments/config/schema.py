@@ -183,7 +183,7 @@ class ReplayConfig:
 
     own: bool = True  # this run's responses, from the batch after theirs on
     from_runs: list[str] = field(default_factory=list)  # folders, kept with train.keep_samples
-    files: list[str] = field(default_factory=list)  # JSON lines of programs; docs/replay.md
+    files: list[str] = field(default_factory=list)  # JSON lines of programs; docs/reference/replay.md
     capacity: PositiveInt = 100_000  # samples; the oldest make way
     # optimiser steps since weights of this run wrote one; null: any
     max_age: NonNegativeInt | None = None

@@ -1,4 +1,4 @@
-"""Programs that another model wrote: JSON lines, as docs/replay.md tells, a source of the replay.
+"""Programs that another model wrote: JSON lines, as docs/reference/replay.md tells, a source of the replay.
 
 They are judged when their problem's prompt first comes, once for all runs.
 """
@@ -108,7 +108,7 @@ class ProgramFile:
         if len(kinds) != 1 or not isinstance(row.get("problem"), str):
             raise UserError(
                 f'{where}: write {{"problem": NAME, "program": TEXT}}, or "response" or "tokens" '
-                "for the program; docs/replay.md tells"
+                "for the program; docs/reference/replay.md tells"
             )
         if wrong := _wrong(kinds[0], row[kinds[0]], row.get("logprobs"), len(self.tokenizer)):
             raise UserError(f"{where}: {wrong}")

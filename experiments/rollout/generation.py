@@ -2,7 +2,7 @@
 
 Overlapping changes no sample: the engine writes as it would alone, and the judge's verdicts and
 counts do not depend on how its submissions come (`envs/judge/session.py`). Where one core has to do both,
-they take turns, which takes less CPU time (`docs/judging.md`).
+they take turns, which takes less CPU time (`docs/reference/judging.md`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ They depend on the prompt, the reference's weights, the engine, the sampling set
 the problem's tests and the run's seed: seeds share no error. Nothing else of the run matters: the
 file is shared by all runs, a response has the same seed however many are asked for, and a run is
 the same whether it found them there or drew them itself. But for one in thousands
-(docs/study-q0.md): other rows in the batch round otherwise, which may tip a token. Rewards are kept
+(docs/results/study-q0.md): other rows in the batch round otherwise, which may tip a token. Rewards are kept
 rather than values, so that any beta can read them.
 """
 

@@ -1,6 +1,6 @@
 """A study's figures in the form of a paper's experiments section, from the report's CSV files.
 
-    python -m experiments.studies.write study=mini folder=outputs/study-mini out=docs/study-mini.md
+    python -m experiments.studies.write study=mini folder=outputs/study-mini out=docs/results/study-mini.md
 
 A figure of the same name, .svg, stands beside the page. Nothing in either is typed by hand but what
 stands between the two marks of PROSE, which is kept where the file is there already.
@@ -35,7 +35,7 @@ class Options:
 
     study: str = "mini"
     folder: str = "outputs/study-mini"
-    out: str = "docs/study-mini.md"
+    out: str = "docs/results/study-mini.md"
 
 
 class Results:

@@ -1,4 +1,4 @@
-"""The algorithm that docs/algorithms.md adds, held to RLOO."""
+"""The algorithm that docs/guide/algorithms.md adds, held to RLOO."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ from experiments.config.composition import config_of
 from experiments.errors import UserError
 from tests.algorithms.batches import gradient, raw
 
-PAGE = Path(algorithms.CONF).parents[1] / "docs" / "algorithms.md"
+PAGE = Path(algorithms.CONF).parents[1] / "docs" / "guide" / "algorithms.md"
 
 
 def block(language):

@@ -126,7 +126,7 @@ def test_dividing_by_the_std_makes_grpos_coefficient_weigh_less(short):
 
 
 def test_grpos_default_weighs_what_the_docs_say():
-    """docs/algorithms.md; SPO's and PPO's are their coefficients."""
+    """docs/guide/algorithms.md; SPO's and PPO's are their coefficients."""
     right = torch.arange(1, GROUP).unsqueeze(-1)  # of a group of eight, which neither fail nor pass
     std = (torch.arange(GROUP) < right).double().std(-1)
     weighs = GRPOConfig().kl_coef * std * GROUP / (GROUP - 1)

@@ -1,6 +1,6 @@
 """No loss and no gradient depends on padding, on the order of rows, on how a batch is cut, or on
 what stands in rows that are dropped. Holds for every algorithm that there is; what that asks of one
-is in docs/algorithms.md."""
+is in docs/guide/algorithms.md."""
 
 import pytest
 import torch
