@@ -90,7 +90,7 @@ nano: $(READY) ## rebuild the bundled model from nothing
 	$(PY) -m experiments.nano out=assets/nano seed=0
 
 sandbox-image: $(READY) ## the sandbox's Docker image, from this environment's own Python and numpy
-	$(PY) -m envs.sandbox.image.build
+	$(PY) -m envs.sandbox.build_image
 
 doctor: $(READY) ## what this machine can do for the sandbox
 	$(PY) -m envs.sandbox.doctor

@@ -23,9 +23,9 @@ class SandboxConfig:
     i_accept_no_isolation: bool = False  # run where only a system-call filter holds programs
     # a Ray cluster, HOST:PORT or auto: each of its nodes judges, in such a sandbox; null: here
     nodes: str | None = None
-    # what programs come to is kept on this machine for other runs, and taken from there; counts,
-    # verdicts and charges are those of running them
-    remember: bool = False
+    # share verdicts with other runs on this machine; counts, verdicts and charged costs equal
+    # those of judging every program again
+    verdict_cache: bool = False
 
 
 def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:

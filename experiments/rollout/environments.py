@@ -42,7 +42,7 @@ def open_environments(config: RunConfig) -> Iterator[Environments]:
 
 
 def _verdicts(config: RunConfig) -> AbstractContextManager[VerdictCache | None]:
-    return closing(VerdictCache(kept_here())) if config.sandbox.remember else nullcontext()
+    return closing(VerdictCache(kept_here())) if config.sandbox.verdict_cache else nullcontext()
 
 
 def _named(name: str) -> Callable[[], Environment]:

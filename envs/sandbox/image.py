@@ -20,7 +20,8 @@ REPOSITORY = "spo-bench-sandbox"
 # The folder that becomes a worker's root once it has started. What an engine adds to a container,
 # /proc, /sys and /dev, stays outside.
 CAGE = "/cage"
-RECIPE = (Path(__file__).parent / "build.py", Path(__file__).parents[1] / "python_runtime.py")
+_FOLDER = Path(__file__).parent
+RECIPE = (_FOLDER / "build_image.py", _FOLDER / "python_runtime.py")
 
 
 def image_tag() -> str:

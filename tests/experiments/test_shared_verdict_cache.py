@@ -1,4 +1,4 @@
-"""sandbox.remember: a run takes from others what programs came to, and nothing else changes."""
+"""sandbox.verdict_cache: a run takes verdicts from other runs, and nothing else changes."""
 
 import pandas as pd
 import pytest
@@ -34,7 +34,7 @@ def tables(folder):
 def test_what_is_recalled_changes_no_bit_and_is_charged(tmp_path, monkeypatch, name):
     monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
     roots = [tmp_path / kind for kind in ("plain", "made", "recalled")]
-    kinds = [["sandbox.remember=false"], *2 * [["sandbox.remember=true"]]]
+    kinds = [["sandbox.verdict_cache=false"], *2 * [["sandbox.verdict_cache=true"]]]
     folders = [run(root, *CASES[name], *of) for root, of in zip(roots, kinds, strict=True)]
     plain, made, recalled = (tables(folder) for folder in folders)
     for other in (made, recalled):
@@ -57,8 +57,8 @@ def test_a_run_recalls_all_that_an_equal_run_had_judged(tmp_path, monkeypatch):
         return execute(self, plans)
 
     monkeypatch.setattr(JudgingSession, "_execute", counted)
-    run(tmp_path / "made", "algo=grpo", "sandbox.remember=true")
+    run(tmp_path / "made", "algo=grpo", "sandbox.verdict_cache=true")
     assert len(ran) > 20
     ran.clear()
-    run(tmp_path / "recalled", "algo=grpo", "sandbox.remember=true")
+    run(tmp_path / "recalled", "algo=grpo", "sandbox.verdict_cache=true")
     assert not ran
