@@ -1,14 +1,14 @@
-"""The door of this room: responses to problems go in, judgements come out.
+"""The environment contract: responses to problems go in, judgements come out.
 
-`envs.judge.judge.Judge` is the environment of programs, with a sandbox behind it. A task whose responses
-are no programs names another one (task.environment) and opens no sandbox.
+`envs.judge.Judge` is the environment for programs; it runs them in a sandbox. A task whose
+responses are not programs names another environment (`task.environment`) and needs no sandbox.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from envs.problem import Judgement, Problem
 
@@ -23,34 +23,86 @@ class Submission:
 
 @dataclass
 class JudgeStats:
-    """Counters since the judge was made.
+    """Counters since the environment was made.
 
-    Only cpu_s, judged_again and the two that tell of what was kept on disk depend on the machine.
+    Only `cpu_s`, `judged_again`, `programs_recalled` and `recalled_s` depend on the machine.
     """
 
     submissions: int = 0
     without_program: int = 0
     programs_judged: int = 0
-    programs_cached: int = 0  # judged before, or equal to another of the same call
+    programs_cached: int = 0  # judged before, or equal to another program of the same call
     tests_run: int = 0  # up to each program's first failed test where judging stops there
     judged_again: int = 0  # near the time limit, out of wall time, or after an infrastructure error
     infra_errors: int = 0  # programs that stayed without a verdict
     cpu_s: float = 0.0
-    programs_recalled: int = 0  # of those judged, answered from what another run had judged
+    programs_recalled: int = 0  # of programs_judged: answered from the verdict cache on disk
     recalled_s: float = 0.0  # wall time that judging these took when they were run
 
 
 class Environment(Protocol):
-    """Judges responses; the same submissions in the same order give the same judgements.
+    """Judge responses. The same submissions in the same order give the same judgements.
 
-    One that learns as it judges has `state_dict` and `load_state_dict` too, of plain values, so
-    that a run which was stopped goes on as it would have. One that can be asked in pieces has `sit`
-    and `abandon` (`envs.judge.judge.Judge`): it judges what is written while the rest is.
+    These three members are all that a class named by `task.environment` needs. Further capabilities
+    are the protocols below; callers test for them with `isinstance`.
     """
 
-    version: str  # another one wherever a judgement may be another: it keys what is kept on disk
-    stats: JudgeStats  # what the work has cost, for the budget
+    version: str  # changes whenever a judgement may change: it keys verdicts stored on disk
+    stats: JudgeStats  # the cost of judging, for the budget ledger
 
     def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
         """Judge all, in order. Raises ValueError for a problem that cannot be judged."""
+        ...
+
+
+@runtime_checkable
+class StatefulEnvironment(Environment, Protocol):
+    """An environment that learns as it judges, so a checkpoint has to hold its state."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as plain values: one dictionary for each kind of knowledge."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replace the state."""
+        ...
+
+
+class Session(Protocol):
+    """A judging session: submissions arrive in pieces, verdicts and counters equal one call's."""
+
+    def judge(
+        self, submissions: Iterable[tuple[int, Submission]]
+    ) -> Iterator[tuple[int, Judgement]]:
+        """Judge a piece of numbered submissions. Yield judgements as they are ready."""
+        ...
+
+    def finish(self) -> Iterator[tuple[int, Judgement]]:
+        """Yield the judgements that `judge` held back. No submission may follow."""
+        ...
+
+    def close(self) -> None:
+        """Count and remember what was judged."""
+        ...
+
+
+@runtime_checkable
+class IncrementalEnvironment(Environment, Protocol):
+    """An environment that can judge finished responses while others are still generated."""
+
+    def open_session(self) -> Session:
+        """Open a session, to be closed. One at a time, used from one thread."""
+        ...
+
+    def abandon(self) -> None:
+        """Make the running session fail soon. Called from another thread."""
+        ...
+
+
+@runtime_checkable
+class AsyncEnvironment(Environment, Protocol):
+    """An environment that judges in other processes."""
+
+    def submit(self, submissions: Sequence[Submission]) -> Callable[[], list[Judgement]]:
+        """Start judging; return a function that waits for the judgements, in order."""
         ...

@@ -107,11 +107,11 @@ class Judge:
         self, submissions: Sequence[Submission]
     ) -> Generator[tuple[int, Judgement], None, None]:
         """Yield (index, judgement) as programs end, every index once. Raises as `judge` does."""
-        with closing(self.sit()) as sitting:
-            yield from sitting.take(enumerate(submissions))
-            yield from sitting.rest()
+        with closing(self.open_session()) as session:
+            yield from session.judge(enumerate(submissions))
+            yield from session.finish()
 
-    def sit(self) -> JudgingSession:
+    def open_session(self) -> JudgingSession:
         """For submissions that come in pieces: what `judge` does, in steps; one at a time."""
         return JudgingSession(self)
 

@@ -45,17 +45,17 @@ class PendingProgram:
 
 
 class JudgingSession:
-    """Opened by `Judge.sit`; to be closed. Not for use from two threads at once."""
+    """Opened by `Judge.open_session`; to be closed. Not for use from two threads at once."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self._plans: dict[tuple[str, str], PendingProgram] = {}
         self._doubtful: list[PendingProgram] = []
 
-    def take(
+    def judge(
         self, submissions: Iterable[tuple[int, Submission]]
     ) -> Iterator[tuple[int, Judgement]]:
-        """Yield (index, judgement) as programs end; those in doubt wait for `rest`."""
+        """Yield (index, judgement) as programs end; those in doubt wait for `finish`."""
         known: list[tuple[int, Judgement]] = []
         plans: list[PendingProgram] = []
         for index, submission in submissions:
@@ -71,7 +71,7 @@ class JudgingSession:
         for plan in plans:
             plan.wall_s = (time.monotonic() - begin) / len(plans)
 
-    def rest(self) -> Iterator[tuple[int, Judgement]]:
+    def finish(self) -> Iterator[tuple[int, Judgement]]:
         """Run those in doubt once more, each alone in the sandbox: nothing else may come now."""
         for plan in sorted(self._doubtful, key=_first):
             self._judge.stats.judged_again += 1

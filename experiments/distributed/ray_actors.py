@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envs.environment import Submission
+from envs.environment import IncrementalEnvironment, StatefulEnvironment, Submission
 from envs.problem import Problem
 from experiments.distributed.sharded_judge import Bench, Judged, Known
 from experiments.rollout.environments import open_environments
@@ -112,8 +112,8 @@ class JudgeActor:
             "name": made.name,
             "strength": made.strength,
             "version": first.version,
-            "known": first.state_dict() if hasattr(first, "state_dict") else None,
-            "sits": hasattr(first, "sit"),
+            "known": first.state_dict() if isinstance(first, StatefulEnvironment) else None,
+            "sits": isinstance(first, IncrementalEnvironment),
         }
         return self._told
 

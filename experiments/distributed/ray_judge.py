@@ -46,7 +46,7 @@ class RayJudge(SplitJudge):
         ]
         self._begun.append((written, owned, calls))
 
-    def ask(self, submissions: Sequence[Submission]) -> Callable[[], list[Judgement]]:
+    def submit(self, submissions: Sequence[Submission]) -> Callable[[], list[Judgement]]:
         """Begin to judge → what waits for it: as `judge`, but for what was begun elsewhere."""
         calls = self._judging(self.split(submissions))
         return lambda: self.joined(submissions, _results(calls))
@@ -84,8 +84,8 @@ class RayJudge(SplitJudge):
 class SittingJudge(RayJudge):
     """One that can be asked in pieces, where each actor's own environment can."""
 
-    def sit(self) -> RayJudgingSession:
-        """For submissions that come in pieces, from one thread; one sitting at a time."""
+    def open_session(self) -> RayJudgingSession:
+        """For submissions that come in pieces, from one thread; one session at a time."""
         return RayJudgingSession(self)
 
     def abandon(self) -> None:
@@ -104,10 +104,10 @@ class RayJudgingSession:
         self._judge, self._calls = judge, []
         self._given: list[list[tuple[int, Submission]]] = [[] for _ in range(judge.size)]
 
-    def take(
+    def judge(
         self, submissions: Iterable[tuple[int, Submission]]
     ) -> Iterator[tuple[int, Judgement]]:
-        """Have them begun with; `rest` gives all judgements."""
+        """Have them begun with; `finish` gives all judgements."""
         parts: list[list[tuple[int, Submission]]] = [[] for _ in self._given]
         for index, submission in submissions:
             parts[owner(submission.problem, len(parts))].append((index, submission))
@@ -117,7 +117,7 @@ class RayJudgingSession:
                 given += part
         return iter(())
 
-    def rest(self) -> Iterator[tuple[int, Judgement]]:
+    def finish(self) -> Iterator[tuple[int, Judgement]]:
         """Wait for the judges."""
         given = [sorted(each, key=lambda item: item[0]) for each in self._given]
         last = [self._ask(j, "judge_begun", own) if own else None for j, own in enumerate(given)]

@@ -11,9 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
-from envs.environment import Environment, JudgeStats, Submission
+from envs.environment import (
+    Environment,
+    JudgeStats,
+    Session,
+    StatefulEnvironment,
+    Submission,
+)
 from envs.problem import Judgement, Problem
 from experiments.seeds import seed_for
 
@@ -34,9 +39,9 @@ def merge(known: Known, learnt: Known) -> None:
 
 @dataclass
 class Begun:
-    """A sitting that was begun and not ended."""
+    """A session that was begun and not ended."""
 
-    sitting: Any
+    session: Session
     before: dict[str, float]  # what its judge had spent
     taken: set[int] = field(default_factory=set)
     judged: dict[int, Judgement] = field(default_factory=dict)
@@ -63,18 +68,18 @@ class Bench:
         """Judge some of what `judged_begun` will be asked for, by their numbers in its order."""
         judge = self.made[number]
         if number not in self._begun:
-            self._begun[number] = Begun(judge.sit(), asdict(judge.stats))
+            self._begun[number] = Begun(judge.open_session(), asdict(judge.stats))
         begun = self._begun[number]
         new = [item for item in own if item[0] not in begun.taken]
         begun.taken |= {index for index, _ in new}
-        begun.judged.update(begun.sitting.take(new))
+        begun.judged.update(begun.session.judge(new))
 
     def judged_begun(self, number: int, own: Sequence[tuple[int, Submission]]) -> Judged:
         """Judge the rest of these, and those in doubt."""
         self.begin(number, own)
         begun = self._begun.pop(number)
-        with closing(begun.sitting):
-            begun.judged.update(begun.sitting.rest())
+        with closing(begun.session):
+            begun.judged.update(begun.session.finish())
         judgements = [begun.judged[index] for index, _ in own]
         return judgements, self._spent(number, begun.before), self._learnt(number)
 
@@ -84,9 +89,10 @@ class Bench:
 
     def _learnt(self, number: int) -> Known:
         """What the judge knows that it had not told yet."""
-        if not hasattr(self.made[number], "state_dict"):
+        judge = self.made[number]
+        if not isinstance(judge, StatefulEnvironment):
             return {}
-        now, told = self.made[number].state_dict(), self._told[number]
+        now, told = judge.state_dict(), self._told[number]
         self._told[number] = now
         return {
             part: {k: v for k, v in known.items() if told.get(part, {}).get(k) != v}
@@ -104,8 +110,6 @@ class SplitJudge(ABC):
     def __init__(self, size: int, version: str, known: Known | None) -> None:
         """`known`: what such an environment knows when it is new; None where it never learns."""
         self.size, self.version, self.stats, self.known = size, version, JudgeStats(), known
-        if known is not None:
-            self.state_dict, self.load_state_dict = self._state, self._load
 
     def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
         parts = self.split(submissions)
@@ -141,9 +145,13 @@ class SplitJudge(ABC):
     def tell(self, state: Known) -> None:
         """Have every judge know this and nothing else."""
 
-    def _state(self) -> Known:
-        return {part: dict(known) for part, known in self.known.items()}
+    def state_dict(self) -> Known:
+        """What all judges have learnt; empty where such an environment never learns."""
+        return {part: dict(known) for part, known in (self.known or {}).items()}
 
-    def _load(self, state: Known) -> None:
+    def load_state_dict(self, state: Known) -> None:
+        """Have every judge know this and nothing else."""
+        if self.known is None:
+            return
         self.tell(state)
         self.known = {part: dict(known) for part, known in state.items()}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from envs.environment import Environment, Submission
+from envs.environment import Environment, StatefulEnvironment, Submission
 from envs.problem import Problem
 from experiments.distributed.sharded_judge import Bench, Judged, Known, SplitJudge
 from experiments.distributed.torchrun import Torchrun
@@ -139,7 +139,7 @@ class TorchrunJudge(SplitJudge):
         ranks.call("judges", "add")
         self.ranks, self.number = ranks, len(judges.made) - 1
         inner = judges.made[-1]
-        known = inner.state_dict() if hasattr(inner, "state_dict") else None
+        known = inner.state_dict() if isinstance(inner, StatefulEnvironment) else None
         super().__init__(ranks.size, inner.version, known)
 
     def work(self, parts: list[list[Submission]]) -> list[Judged]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from envs.environment import Environment, JudgeStats, Submission
+from envs.environment import AsyncEnvironment, Environment, JudgeStats, Submission
 from envs.problem import Judgement, Problem, Verdict
 from envs.tasks.storage.generated_cache import replace_file
 from experiments.run_dir.budget import Ledger
@@ -35,8 +35,7 @@ class JudgementCache:
         known = dict(_on_disk(file))
         missing = [program for program in responses if _key(program) not in known]
         submissions = [Submission(problem, responses[program]) for program in missing]
-        ask = getattr(self.judge, "ask", lambda given: lambda: self.judge.judge(given))
-        answer = ask(submissions) if missing else None
+        answer = _submit(self.judge, submissions) if missing else None
 
         def answered() -> dict[str, Judgement]:
             if answer is not None:
@@ -48,6 +47,12 @@ class JudgementCache:
             return {p: replace(told, program=p if told.program else "") for p, told in said.items()}
 
         return answered
+
+
+def _submit(judge: Environment, submissions: Sequence[Submission]) -> Callable[[], list[Judgement]]:
+    if isinstance(judge, AsyncEnvironment):
+        return judge.submit(submissions)
+    return lambda: judge.judge(submissions)
 
 
 def _keep(file: Path, known: Mapping[str, Judgement]) -> None:

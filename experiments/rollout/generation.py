@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from types import TracebackType
 
-from envs.environment import Environment, Submission
+from envs.environment import Environment, IncrementalEnvironment, Submission
 from envs.problem import Judgement
 from envs.reward import RewardConfig
 from envs.sandbox.pool import default_workers
@@ -71,7 +71,7 @@ class Responder:
         if not owners:
             return [], []
         tokens = [prompt.tokens for prompt in prompts]
-        if not (self.overlap and hasattr(self.judge, "sit")):
+        if not (self.overlap and isinstance(self.judge, IncrementalEnvironment)):
             told = (lambda written: progress(len(written))) if progress else None
             with self._phase("generate"):
                 groups = self.engine.generate(tokens, seeds, sampling, told)
@@ -100,7 +100,7 @@ class Responder:
 
 
 class JudgingThread:
-    """Judges what it is given, on a thread of its own, in one sitting of the judge.
+    """Judges what it is given, on a thread of its own, in one session of the judge.
 
     Used as a context: left by an exception, it has what is running abandoned, and in any case the
     thread has ended when the block is left. The judge belongs to it until then.
@@ -108,7 +108,7 @@ class JudgingThread:
 
     def __init__(
         self,
-        judge: Environment,
+        judge: IncrementalEnvironment,
         tokenizer: object,
         owners: Sequence[PromptedProblem],
         seeds: Sequence[Sequence[int]],
@@ -162,7 +162,7 @@ class JudgingThread:
 
     def _run(self) -> None:
         try:
-            with closing(self._judge.sit()) as sitting:
+            with closing(self._judge.open_session()) as session:
                 while (piece := self._next()) is not None and not self._stopped:
                     begin = time.monotonic()
                     texts = texts_of([completion for _, completion in piece], self._tokenizer)
@@ -170,11 +170,11 @@ class JudgingThread:
                         (index, Submission(self._owners[index].problem, text))
                         for (index, _), text in zip(piece, texts, strict=True)
                     ]
-                    self._judged.update(sitting.take(submissions))
+                    self._judged.update(session.judge(submissions))
                     self.busy_s += time.monotonic() - begin
                 if not self._stopped:
                     begin = time.monotonic()
-                    self._judged.update(sitting.rest())
+                    self._judged.update(session.finish())
                     self.busy_s += time.monotonic() - begin
         except BaseException as error:
             self._error = error

@@ -84,7 +84,8 @@ def restore(
     parts.writer.load_from(checkpoint)
     for name, part in _remembering(parts).items():
         held = (tables,) if part is parts.rollouts.replay else ()
-        part.load_state_dict(progress["parts"][name], *held)
+        if name in progress["parts"]:  # a judge that never learns may have saved nothing
+            part.load_state_dict(progress["parts"][name], *held)
     for name, judge in _judges(parts).items():
         vars(judge.stats).update(progress["stats"][name])
     torch.set_rng_state(progress["random"]["cpu"])

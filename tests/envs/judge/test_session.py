@@ -1,4 +1,4 @@
-"""A sitting of the judge says and learns the same, however its submissions are cut and ordered."""
+"""A session of the judge says and learns the same, however its submissions are cut and ordered."""
 
 import random
 import threading
@@ -63,10 +63,10 @@ def submissions():
 def told(judge, pieces):
     """All that may not depend on the pieces."""
     found = {}
-    with closing(judge.sit()) as sitting:
+    with closing(judge.open_session()) as session:
         for piece in pieces:
-            found.update(sitting.take(piece))
-        found.update(sitting.rest())
+            found.update(session.judge(piece))
+        found.update(session.finish())
     judgements = [replace(found[index], cpu_s=0.0) for index in sorted(found)]
     known = judge.state_dict()
     cached = [(key, replace(judged, cpu_s=0.0)) for key, judged in known["cache"].items()]
@@ -86,7 +86,7 @@ def test_pieces_in_any_order_are_judged_as_one_call(sandbox, size, starving):
     assert whole[-1]["judged_again"] == (5 if starving else 0)  # as many run test 3
 
 
-def test_a_sitting_that_is_abandoned_ends_soon_and_leaves_a_sandbox_that_works(sandbox):
+def test_a_session_that_is_abandoned_ends_soon_and_leaves_a_sandbox_that_works(sandbox):
     judge = Judge(sandbox)
     slow = Problem("slow", "", (), (Test("", ""),), time_limit_s=100.0)
     failed = []

@@ -58,18 +58,18 @@ def test_judges_on_nodes_that_die_are_replaced_and_nothing_counts_twice(
     tmp_path, nodes, alone, monkeypatch
 ):
     address, second = nodes
-    known, crews = RayJudgingSession.rest, []
+    known, crews = RayJudgingSession.finish, []
 
-    def rest(sitting):
-        """One judge dies in the second sitting, one with its node in the fourth."""
-        crews.append(sitting._judge.crew)
+    def finish(session):
+        """One judge dies in the second session, one with its node in the fourth."""
+        crews.append(session._judge.crew)
         if len(crews) == 2:
             ray.kill(crews[0].actors[0])
         if len(crews) == 4:
             end(second, signal.SIGKILL)
-        return known(sitting)
+        return known(session)
 
-    monkeypatch.setattr(RayJudgingSession, "rest", rest)
+    monkeypatch.setattr(RayJudgingSession, "finish", finish)
     spread = run(tmp_path, *CASE, f"sandbox.nodes={address}")
     assert (len(crews[0].actors), crews[0].replaced) == (2, 2)
     assert_equal(spread, alone)

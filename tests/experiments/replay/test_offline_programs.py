@@ -120,7 +120,7 @@ def test_a_program_is_judged_once_and_charged_in_every_run(judge, pool_of):
 class Elsewhere(Judge):
     """Begins when it is asked, as a judge in another process does."""
 
-    def ask(self, submissions):
+    def submit(self, submissions):
         judgements = self.judge(submissions)
         return lambda: judgements
 

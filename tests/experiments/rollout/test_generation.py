@@ -132,7 +132,7 @@ def test_all_may_be_handed_out_before_the_engine_ends(sandbox):
     assert timeless(respond(of[0])[1]) == timeless(respond(responder(sandbox))[1])
 
 
-def test_an_environment_that_has_no_sittings_is_asked_at_the_end(sandbox):
+def test_an_environment_that_has_no_sessions_is_asked_at_the_end(sandbox):
     class Plain:
         def __init__(self, judge):
             self.judge = judge.judge
