@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from analysis.load.run_folders import RunError, find_runs, load_run
-from envs.config_parsing import arguments as options_of
+from envs.config_parsing import parse_arguments as options_of
 
 if TYPE_CHECKING:
     from rich.table import Table

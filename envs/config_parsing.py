@@ -36,7 +36,7 @@ WORDS = {  # pydantic's kind of error → what would be right
 }
 
 
-def typed(schema: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
+def parse_values(schema: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
     """A `schema` of values as YAML knows them. Raises ValueError: key, value, what would be right.
 
     Types are exact, but a whole number is a float too. No float is infinite or NaN.
@@ -48,7 +48,7 @@ def typed(schema: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
         raise ValueError(_told(error.errors()[0], prefix)) from error
 
 
-def arguments(schema: type[T], given: Sequence[str], also: Sequence[str] = ()) -> T:
+def parse_arguments(schema: type[T], given: Sequence[str], also: Sequence[str] = ()) -> T:
     """A `schema` of the key=value arguments of a command line. Raises ValueError as `typed`.
 
     `also`: keys that the command knows besides, for the message.

@@ -21,7 +21,7 @@ _UNKNOWN = {"RepositoryNotFoundError", "DatasetNotFoundError", "RevisionNotFound
 _ID = re.compile(r"^(?:hf://datasets/)?([\w.-]+/[\w.-]+)(?:@(\w+))?")
 
 
-def explain(error: BaseException, key: str, value: str, kind: str) -> str | None:
+def explain_hub_error(error: BaseException, key: str, value: str, kind: str) -> str | None:
     """The line for the user; None for an error that has nothing to do with the hub.
 
     `key` and `value` are what the configuration says, `kind` is "model" or "dataset".

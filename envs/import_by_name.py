@@ -14,7 +14,7 @@ from pathlib import Path
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def load(name: str, key: str) -> Callable:
+def load_function(name: str, key: str) -> Callable:
     """The function that `name` (package.module.function) stands for; `key` is the configuration's.
 
     Raises ValueError in one line: where no such module can be imported, or it has no such function.

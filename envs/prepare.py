@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from envs.cache_folder import root
 from envs.tasks import open_task
-from envs.tasks.storage.generated_cache import root
 from envs.tasks.task import SPLITS, Task
 from envs.tasks.task_cli import task_config
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from envs.import_by_name import code_digest, load
+from envs.import_by_name import code_digest, load_function
 from envs.problem import Judgement, Verdict
 
 KINDS = ("binary", "fraction", "shaped")
@@ -45,7 +45,7 @@ class RewardConfig:
                 "second, which is task.max_response_tokens as published; e.g. [48,64]"
             )
         if "." in self.kind:
-            load(self.kind, "task.reward.kind")
+            load_function(self.kind, "task.reward.kind")
         elif self.kind not in KINDS:
             known = ", ".join(KINDS)
             raise ValueError(f"reward.kind={self.kind!r}: must be one of {known}, or a.function")
@@ -127,7 +127,7 @@ def reward(judgement: Judgement, config: RewardConfig) -> float:
 def _by_function(judgement: Judgement, config: RewardConfig) -> float:
     where = f"task.reward.kind={config.kind}, asked about a {judgement.verdict},"
     try:
-        found = float(load(config.kind, "task.reward.kind")(judgement))
+        found = float(load_function(config.kind, "task.reward.kind")(judgement))
     except Exception as error:
         # somebody's function may raise anything
         told = " ".join(str(error).split())

@@ -21,7 +21,7 @@ from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.selection import StoredProblems
 from envs.tasks.task import SPLITS, Task
-from envs.tasks.task_cli import task_and
+from envs.tasks.task_cli import parse_task_arguments
 
 _LISTED = 20  # names of a split, and tests of a problem
 _SHOWN_CHARS = 400  # of one input or output
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0: shown; 2: there is no such thing, said in one line."""
     console = Console(highlight=False)
     try:
-        config, options = task_and(Options, sys.argv[1:] if argv is None else argv)
+        config, options = parse_task_arguments(Options, sys.argv[1:] if argv is None else argv)
         if config.name != "mini":  # mini makes as many as it is asked for; others have so many
             config = replace(config, **{f"{split}_problems": _ALL for split in SPLITS})
         task = open_task(replace(config, decontaminate=False))  # what is shown may stand twice

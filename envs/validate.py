@@ -37,13 +37,13 @@ from envs.problem_quality import SUFFIXES, ProblemQualities
 from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks.config import TaskConfig
-from envs.tasks.selection import StoredProblems, entries_of
-from envs.tasks.storage.converter import converter
+from envs.tasks.loaders.special_judge import comparing_checker
+from envs.tasks.selection import StoredProblems, load_entries
+from envs.tasks.storage.rows import converter
 from envs.tasks.storage.sources import find
-from envs.tasks.storage.special_judge import comparing_checker
 from envs.tasks.storage.store import Store, prepare
 from envs.tasks.storage.test_limits import Limits
-from envs.tasks.task_cli import task_and
+from envs.tasks.task_cli import parse_task_arguments
 
 KINDS = ("solution", "incorrect")
 _LISTED_EXCEPTIONS = 40
@@ -103,7 +103,7 @@ class Report:
 
 def parse(argv: Sequence[str]) -> tuple[TaskConfig, Options]:
     """Read `key=value` options. Raises ValueError, one line."""
-    task, options = task_and(Options, [*_ALL_TESTS, *argv])
+    task, options = parse_task_arguments(Options, [*_ALL_TESTS, *argv])
     if task.rows is None:
         raise ValueError(f"task={task.name} reads no rows; choose a data set, such as task=taco")
     if task.environment is not None:
@@ -152,7 +152,7 @@ def validate(
                     take(entry, said)
             fresh = [entry for entry, said in zip(batch, known, strict=True) if said is None]
             submissions = [Submission(entry.problem, as_response(entry.program)) for entry in fresh]
-            for index, said in judge.as_judged(submissions):
+            for index, said in judge.iter_judgements(submissions):
                 entry = fresh[index]
                 journal.add(
                     entry.problem, entry.kind, entry.index, entry.program, entry.marked, said
@@ -185,7 +185,7 @@ def show(report: Report, skipped: Counter[str], console: Console) -> None:
 def run(task: TaskConfig, options: Options, console: Console) -> Report:
     """Load, judge, write, show. Raises OSError, ValueError and SandboxError."""
     stores = _stores(task)
-    problems = StoredProblems(entries_of(stores, alone=len(stores) == 1))
+    problems = StoredProblems(load_entries(stores, alone=len(stores) == 1))
     total = sum(_count(store, options.first) for store in stores)
     qualities = ProblemQualities()
     with open_sandbox(SandboxConfig(kind=options.sandbox)) as sandbox:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.environment import Environment
-from envs.import_by_name import load
+from envs.import_by_name import load_function
 from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.task import Task
@@ -78,7 +78,7 @@ def build(
     config: RunConfig, records: Records, ranks: SingleProcess = SINGLE_PROCESS
 ) -> Iterator[Parts]:
     """Load, connect and record; the sandbox closes with the block."""
-    algorithm = load(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
+    algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
     records.describe(
         memory=check_memory(config, algorithm.needs, ranks.size if ranks.sharded else 0)
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from envs.config_parsing import arguments
+from envs.config_parsing import parse_arguments
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy.weights import copy_weights
@@ -56,7 +56,7 @@ def _last_checkpoint(run: Path) -> Path:
 
 def _given(words: Sequence[str]) -> tuple[Path, Path | None]:
     try:
-        given = arguments(_Given, words)
+        given = parse_arguments(_Given, words)
     except ValueError as error:
         raise UserError(str(error)) from None
     return Path(given.run), Path(given.out) if given.out else None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.load.run_folders import FILES, RunError, find_runs
-from envs.config_parsing import arguments as options_of
+from envs.config_parsing import parse_arguments as options_of
 
 if TYPE_CHECKING:
     from analysis.report.sections import Part

@@ -76,7 +76,7 @@ class Judge:
         program that the infrastructure failed twice has the verdict INFRA_ERROR, which is neither
         cached nor a reward.
         """
-        judgements = dict(self.as_judged(submissions))
+        judgements = dict(self.iter_judgements(submissions))
         return [judgements[index] for index in range(len(submissions))]
 
     def state_dict(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Judge:
         self, submissions: Sequence[Submission]
     ) -> AsyncIterator[tuple[int, Judgement]]:
         """Yield (index, judgement) as programs end; the sandbox is driven from one thread."""
-        results = self.as_judged(submissions)
+        results = self.iter_judgements(submissions)
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge") as thread:
             try:
@@ -103,7 +103,7 @@ class Judge:
             finally:
                 await loop.run_in_executor(thread, results.close)
 
-    def as_judged(
+    def iter_judgements(
         self, submissions: Sequence[Submission]
     ) -> Generator[tuple[int, Judgement], None, None]:
         """Yield (index, judgement) as programs end, every index once. Raises as `judge` does."""

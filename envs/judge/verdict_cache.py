@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from envs.cache_folder import root
 from envs.judge.grading import Grade
 from envs.problem import Verdict
-from envs.tasks.storage.generated_cache import root
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class VerdictCache:
                 self._open = None
 
 
-def kept_here() -> Path:
+def default_file() -> Path:
     """This machine's file: what a limit means hangs on how fast it is."""
     return root() / "verdicts" / f"{platform.node() or 'here'}.sqlite"
 

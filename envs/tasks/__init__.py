@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from envs.import_by_name import load
+from envs.import_by_name import load_function
 from envs.tasks.config import TaskConfig
 from envs.tasks.task import Task
 
@@ -24,9 +24,9 @@ def open_task(config: TaskConfig) -> Task:
         task = replace(task, prompt=prompt, prompt_digest=prompt.digest, data_hash=known)
     if not config.few_shot:
         return task
-    from envs.tasks.prompts import with_examples
+    from envs.tasks.prompts import with_few_shot
 
-    return with_examples(task, config.few_shot)
+    return with_few_shot(task, config.few_shot)
 
 
 def _open(config: TaskConfig) -> Task:
@@ -36,7 +36,7 @@ def _open(config: TaskConfig) -> Task:
             "from a row to a problem, or make, one from the configuration to a task"
         )
     if config.make:
-        return load(config.make, "task.make")(config)
-    from envs.tasks.loaders.contests import open_contests
+        return load_function(config.make, "task.make")(config)
+    from envs.tasks.dataset_task import open_dataset
 
-    return open_contests(config)
+    return open_dataset(config)

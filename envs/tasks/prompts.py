@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LOOKED_AT = 200  # problems from the front of train, whose order depends on their statements alone
 
 
-def with_examples(task: Task, count: int) -> Task:
+def with_few_shot(task: Task, count: int) -> Task:
     """`count` examples, the shortest with a right program among those looked at.
 
     The same for every problem and every seed; what is shown is no longer trained on. Raises
@@ -107,7 +107,7 @@ class Prompt:
             raise ValueError(f"{self.where}: there is no {unknown[0]!r}; a problem has {listed}")
 
 
-class ContestPrompt:
+class DefaultPrompt:
     """Ours: one template for programs that read stdin, one for functions."""
 
     def __init__(self) -> None:

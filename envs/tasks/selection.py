@@ -63,7 +63,7 @@ class StoredProblems(Sequence[Problem]):
         entry = self.entries[index]
         return to_problem(entry.batch, entry.row, entry.name)
 
-    def told(self) -> Iterator[Problem]:
+    def without_tests(self) -> Iterator[Problem]:
         """All of them as a reader is told them: without tests and programs."""
         for entry in self.entries:
             yield to_problem(entry.batch, entry.row, entry.name, judged=False)
@@ -75,7 +75,7 @@ class StoredProblems(Sequence[Problem]):
         return hashlib.sha256(known.encode()).hexdigest()[:16]
 
 
-def entries_of(stores: Sequence[Store], alone: bool) -> list[Entry]:
+def load_entries(stores: Sequence[Store], alone: bool) -> list[Entry]:
     """The problems of stores, in order, under unique names: those of a file that does not stand
     `alone` in its task carry its name too.
     """

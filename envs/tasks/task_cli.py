@@ -7,18 +7,18 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
-from envs.config_parsing import arguments, typed
+from envs.config_parsing import parse_arguments, parse_values
 from envs.tasks.config import TaskConfig
 
 T = TypeVar("T")
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
-def task_and(schema: type[T], given: Sequence[str]) -> tuple[TaskConfig, T]:
+def parse_task_arguments(schema: type[T], given: Sequence[str]) -> tuple[TaskConfig, T]:
     """A command's task arguments, and its own as a `schema`. Raises ValueError, one line."""
     of_task = [argument for argument in given if _is_of_task(argument)]
     own = [argument for argument in given if not _is_of_task(argument)]
-    options = arguments(schema, own, also=("task", "task.KEY"))
+    options = parse_arguments(schema, own, also=("task", "task.KEY"))
     return task_config(of_task), options
 
 
@@ -39,7 +39,7 @@ def task_config(overrides: Sequence[str]) -> TaskConfig:
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", overrides=list(overrides)).task
-        return typed(TaskConfig, OmegaConf.to_container(composed, resolve=True), "task")
+        return parse_values(TaskConfig, OmegaConf.to_container(composed, resolve=True), "task")
     except (HydraException, OmegaConfBaseException) as error:
         if "Could not override" in str(error):
             key, known = str(error).split("'")[1], [field.name for field in fields(TaskConfig)]

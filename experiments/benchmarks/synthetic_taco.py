@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import PositiveInt
 
-from envs.config_parsing import arguments
+from envs.config_parsing import parse_arguments
 
 _SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ha", "jek", "li", "mo", "nu", "que", "ri", "sta", "ve")
 _COLUMNS = (
@@ -116,7 +116,7 @@ class Options:
 def main(argv: Sequence[str] | None = None) -> int:
     """0: written; 2: an argument that cannot be used."""
     try:
-        options = arguments(Options, sys.argv[1:] if argv is None else argv)
+        options = parse_arguments(Options, sys.argv[1:] if argv is None else argv)
         write(options.out, options.rows, options.seed)
     except (ValueError, OSError) as error:
         print(f"synthetic_taco: {error}", file=sys.stderr)

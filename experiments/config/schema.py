@@ -23,8 +23,8 @@ from pydantic import (
 )
 
 from algorithms.corrections import BOUNDS, Correction
-from envs.config_parsing import typed
-from envs.import_by_name import load
+from envs.config_parsing import parse_values
+from envs.import_by_name import load_function
 from envs.judge.judge import JudgeConfig
 from envs.sandbox.select import SandboxConfig
 from envs.tasks.config import TaskConfig
@@ -237,14 +237,14 @@ def parse(composed: DictConfig) -> RunConfig:
         raise UserError(f"{missing[0]} has no value; give it on the command line: {missing[0]}=...")
     try:
         values = OmegaConf.to_container(composed, resolve=True)
-        algorithm = load(str(values["algo"]["core"]), "algo.core")
+        algorithm = load_function(str(values["algo"]["core"]), "algo.core")
         if not is_dataclass(options := getattr(algorithm, "Config", None)):
             raise ValueError(
                 f"algo.core={values['algo']['core']}: no algorithm; its attribute Config would be "
                 "the dataclass of its options, as in algorithms/demonstrations.py"
             )
-        algo = typed(options, values["algo"], "algo")
-        config = typed(RunConfig, values | {"algo": None})
+        algo = parse_values(options, values["algo"], "algo")
+        config = parse_values(RunConfig, values | {"algo": None})
         config.algo = algo
     except (ValueError, OmegaConfBaseException) as error:
         raise UserError(str(error).split("\n")[0]) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from envs.import_by_name import load
+from envs.import_by_name import load_function
 from experiments.distributed.single_process import SINGLE_PROCESS, SingleProcess
 from experiments.engines.base import Engine
 from experiments.engines.factory import written_from
@@ -42,7 +42,7 @@ def working_parts(
     ledger: Ledger | None = None,
 ) -> WorkerParts:
     """They begin with the weights of `model`; with several ranks they stand for all of them."""
-    algorithm = load(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
+    algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
     policy = loading.policy_of(model, config)
     trained = written_from(config, model, policy, ranks)
     behaviour = loading.own_copy(trained) if config.train.stale else trained

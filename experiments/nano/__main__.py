@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.config_parsing import arguments
+from envs.config_parsing import parse_arguments
 
 
 def main(given: list[str]) -> int:
@@ -22,7 +22,7 @@ def main(given: list[str]) -> int:
         out: Path
 
     try:
-        recipe = arguments(Arguments, given)
+        recipe = parse_arguments(Arguments, given)
     except ValueError as error:
         print(f"nano: {error}", file=sys.stderr)
         return 2

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from envs.hub_errors import explain
+from envs.hub_errors import explain_hub_error
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.policy.activation_checkpointing import checkpoint_activations
@@ -86,7 +86,7 @@ def _explained(config: ModelConfig) -> Iterator[dict[str, object]]:
         yield {"pretrained_model_name_or_path": source, "local_files_only": cached}
     except Exception as error:
         # Broken files raise dozens of kinds, down to the reader of the weights.
-        if told := explain(error, "model.path", config.path, "model"):
+        if told := explain_hub_error(error, "model.path", config.path, "model"):
             raise UserError(told) from error
         reason = " ".join(str(error).split())[:200]
         raise UserError(

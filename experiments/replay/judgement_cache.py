@@ -10,9 +10,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from envs.cache_folder import replace_file
 from envs.environment import AsyncEnvironment, Environment, JudgeStats, Submission
 from envs.problem import Judgement, Problem, Verdict
-from envs.tasks.storage.generated_cache import replace_file
 from experiments.run_dir.budget import Ledger
 from experiments.sample import Sample
 

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 
 from envs.environment import Environment
-from envs.import_by_name import load
+from envs.import_by_name import load_function
 from envs.judge.judge import Judge
-from envs.judge.verdict_cache import VerdictCache, kept_here
+from envs.judge.verdict_cache import VerdictCache, default_file
 from envs.sandbox.base import SandboxError
 from envs.sandbox.select import open_sandbox
 from experiments.config.schema import RunConfig
@@ -42,12 +42,12 @@ def open_environments(config: RunConfig) -> Iterator[Environments]:
 
 
 def _verdicts(config: RunConfig) -> AbstractContextManager[VerdictCache | None]:
-    return closing(VerdictCache(kept_here())) if config.sandbox.verdict_cache else nullcontext()
+    return closing(VerdictCache(default_file())) if config.sandbox.verdict_cache else nullcontext()
 
 
 def _named(name: str) -> Callable[[], Environment]:
     try:
-        make = load(name, "task.environment")
+        make = load_function(name, "task.environment")
         lacks = [part for part in ("version", "stats", "judge") if not hasattr(make(), part)]
     except ValueError as error:
         raise UserError(str(error)) from error

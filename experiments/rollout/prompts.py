@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import track
 
+from envs.cache_folder import root
 from envs.problem import Problem
 from envs.tasks.config import TaskConfig
 from envs.tasks.selection import StoredProblems
-from envs.tasks.storage.generated_cache import root
 from envs.tasks.task import Task
 from experiments.errors import UserError
 from experiments.sample import PromptedProblem
@@ -95,7 +95,7 @@ def _encoded(
     import numpy as np
 
     stored = isinstance(problems, StoredProblems)
-    told = problems.told() if stored else problems
+    told = problems.without_tests() if stored else problems
     console = Console(stderr=True)
     shown = track(
         told,

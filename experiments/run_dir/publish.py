@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.config_parsing import arguments
+from envs.config_parsing import parse_arguments
 from experiments.errors import one_line
 from experiments.run_dir.wandb_logger import FINISH_S, mode_here
 
@@ -56,7 +56,7 @@ def publish(given: Report) -> str:
 def main(given: Sequence[str]) -> int:
     """The command; returns the exit status."""
     try:
-        print(publish(arguments(Report, given)))
+        print(publish(parse_arguments(Report, given)))
     except Exception as error:
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2

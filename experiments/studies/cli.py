@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TypeVar
 
-from envs.config_parsing import arguments as options_of
+from envs.config_parsing import parse_arguments as options_of
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import end_at_once
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from envs.config_parsing import typed
+from envs.config_parsing import parse_values
 from experiments.config.composition import CONF
 from experiments.errors import UserError
 
@@ -42,7 +42,7 @@ def read(algo: str) -> dict[str, Range]:
     space = {}
     for key, values in yaml.safe_load(file.read_text()).items():
         try:
-            space[key] = typed(Range, values, key)
+            space[key] = parse_values(Range, values, key)
         except ValueError as error:
             raise UserError(f"{file.name}: {error}") from error
         space[key].check(f"{file.name}: {key}")

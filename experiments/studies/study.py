@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from envs.config_parsing import did_you_mean, typed
+from envs.config_parsing import did_you_mean, parse_values
 from experiments.errors import UserError
 
 HERE = Path(__file__).resolve().parent
@@ -103,8 +103,8 @@ def read(name: str) -> Study:
     except yaml.YAMLError as error:
         raise UserError(f"study={name}: no YAML ({' '.join(str(error).split())})") from error
     try:
-        study = typed(Study, values if isinstance(values, dict) else {})
-        arms = {str(arm): typed(Arm, held or {}, f"arms.{arm}") for arm, held in study.arms.items()}
+        study = parse_values(Study, values if isinstance(values, dict) else {})
+        arms = {str(arm): parse_values(Arm, held or {}, f"arms.{arm}") for arm, held in study.arms.items()}
     except ValueError as error:
         raise UserError(f"study={name}: {error}") from error
     _check_parents(name, arms, study.choice)

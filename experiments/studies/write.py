@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.report.markdown import table
-from envs.config_parsing import arguments
+from envs.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.studies.arm_costs import spending
 from experiments.studies.figures import forest, interval, save, signed
@@ -275,7 +275,7 @@ def _discussion(out: Path) -> str:
 def main(given: Sequence[str]) -> int:
     """The command; returns the exit status."""
     try:
-        options = arguments(Options, given)
+        options = parse_arguments(Options, given)
         study, out = read(options.study), Path(options.out)
         results = Results(Path(options.folder))
         figure, name = out.with_suffix(".svg"), study.name.removeprefix("study-")

@@ -5,7 +5,7 @@ import torch
 
 from algorithms.base import Batch, PolicyOutput
 from algorithms.grpo import GRPO, GRPOConfig, group_advantages
-from envs.config_parsing import typed
+from envs.config_parsing import parse_values
 
 
 def test_advantages_are_standardised_within_each_group():
@@ -116,4 +116,4 @@ def test_no_reference_without_a_kl():
 )
 def test_bad_options_are_named(bad):
     with pytest.raises(ValueError, match=f"algo.{next(iter(bad))}"):
-        typed(GRPOConfig, bad, "algo")
+        parse_values(GRPOConfig, bad, "algo")

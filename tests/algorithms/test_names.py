@@ -7,7 +7,7 @@ import pytest
 import algorithms
 from algorithms.__main__ import paper, table
 from algorithms.base import Algorithm
-from envs.config_parsing import typed
+from envs.config_parsing import parse_values
 
 NO_PAPER = {"sft"}  # controls
 
@@ -18,7 +18,7 @@ def test_its_file_gives_every_option_of_its_core_and_nothing_else(name):
     assert issubclass(core, Algorithm)
     assert given["name"] == name
     assert set(given) == {field.name for field in fields(core.Config)}
-    assert typed(core.Config, given, "algo") == algorithms.make(name).config
+    assert parse_values(core.Config, given, "algo") == algorithms.make(name).config
 
 
 @pytest.mark.parametrize("name", sorted(set(algorithms.names()) - NO_PAPER))

@@ -5,7 +5,7 @@ import torch
 
 from algorithms.base import Batch, PolicyOutput
 from algorithms.ppo import PPO, PPOConfig, clipped_surrogate, gae, terminal_rewards, value_loss
-from envs.config_parsing import typed
+from envs.config_parsing import parse_values
 
 
 def random_batch(seed=0, holes=False):
@@ -163,4 +163,4 @@ def test_the_entropy_bonus_raises_entropy():
 @pytest.mark.parametrize("bad", [{"critic": "none"}, {"lam": 1.5}, {"clip_low": 0}])
 def test_bad_options_are_named(bad):
     with pytest.raises(ValueError, match=f"algo.{next(iter(bad))}"):
-        typed(PPOConfig, bad, "algo")
+        parse_values(PPOConfig, bad, "algo")

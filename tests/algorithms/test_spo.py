@@ -8,7 +8,7 @@ import torch
 
 from algorithms.base import Batch, PolicyOutput
 from algorithms.spo import SPO, SPOConfig, log1mexp, spo_loss, success_cross_entropy, terminal_q
-from envs.config_parsing import typed
+from envs.config_parsing import parse_values
 from tests.algorithms.tabular import BETA
 
 SLOPE = 100.0
@@ -209,4 +209,4 @@ def test_the_share_of_successes_with_q_above_the_best_reward_is_told():
 )
 def test_bad_options_are_named(bad):
     with pytest.raises(ValueError, match=f"algo.{next(iter(bad))}"):
-        typed(SPOConfig, bad, "algo")
+        parse_values(SPOConfig, bad, "algo")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from envs.config_parsing import arguments, did_you_mean, typed
+from envs.config_parsing import did_you_mean, parse_arguments, parse_values
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Outer:
 
 def test_what_is_right_becomes_the_dataclass():
     values = {"count": 3, "rate": 2, "inner": {"share": 1}, "numbers": [1, 2], "perhaps": None}
-    assert typed(Outer, values) == Outer(3, 2.0, inner=Inner(share=1.0), numbers=[1, 2])
+    assert parse_values(Outer, values) == Outer(3, 2.0, inner=Inner(share=1.0), numbers=[1, 2])
 
 
 WRONG = {
@@ -60,7 +60,7 @@ WRONG = {
 @pytest.mark.parametrize("told", WRONG)
 def test_what_is_wrong_is_one_line(told):
     with pytest.raises(ValueError) as raised:
-        typed(Outer, WRONG[told], "outer")
+        parse_values(Outer, WRONG[told], "outer")
     assert str(raised.value) == f"outer.{told}"
 
 
@@ -68,7 +68,7 @@ def test_an_unknown_key_names_those_that_there_are():
     with pytest.raises(
         ValueError, match=r"'inner.shaer'; did you mean 'share'\? keys here: low, sh"
     ):
-        typed(Outer, {"inner": {"shaer": 1}})
+        parse_values(Outer, {"inner": {"shaer": 1}})
 
 
 @dataclass
@@ -80,8 +80,8 @@ class Command:
 
 
 def test_key_value_arguments():
-    assert arguments(Command, ["out=a b=c", "first=2"]) == Command(Path("a b=c"), 2)
-    assert arguments(Command, ["out=x", "all=true"]) == Command(Path("x"), all=True)
+    assert parse_arguments(Command, ["out=a b=c", "first=2"]) == Command(Path("a b=c"), 2)
+    assert parse_arguments(Command, ["out=x", "all=true"]) == Command(Path("x"), all=True)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_key_value_arguments():
 )
 def test_key_value_arguments_that_are_wrong(given, told):
     with pytest.raises(ValueError) as raised:
-        arguments(Command, given)
+        parse_arguments(Command, given)
     assert str(raised.value) == told
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from envs.import_by_name import code_digest, load
+from envs.import_by_name import code_digest, load_function
 
 FRESH = itertools.count()
 
@@ -31,7 +31,7 @@ def package(tmp_path, monkeypatch):
 
 def test_a_function_is_found(package):
     name = package(rows="def problem(row, name):\n    return row\n")
-    assert load(f"{name}.rows.problem", "task.rows")(3, "") == 3
+    assert load_function(f"{name}.rows.problem", "task.rows")(3, "") == 3
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_mistakes_are_one_line_with_key_and_value(package, asked, said):
         failing="1 / 0\n",
     )
     with pytest.raises(ValueError) as error:
-        load(asked.format(name), "task.rows")
+        load_function(asked.format(name), "task.rows")
     assert str(error.value).startswith(f"task.rows={asked.format(name)}: ")
     assert said.format(name) in str(error.value) and "\n" not in str(error.value)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from envs.config_parsing import typed
+from envs.config_parsing import parse_values
 from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig, RewardError, conciseness_reward, length_penalty, reward
 
@@ -63,7 +63,7 @@ def test_a_share_of_tests_needs_all_of_them(kind):
 
 def test_a_penalty_is_no_gift():
     with pytest.raises(ValueError, match=r"reward\.no_program_penalty=-1; it must be at least 0"):
-        typed(RewardConfig, {"no_program_penalty": -1}, "reward")
+        parse_values(RewardConfig, {"no_program_penalty": -1}, "reward")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.import_by_name import load
+from envs.import_by_name import load_function
 from experiments.benchmarks.fits import shape
 from experiments.config.resolve_defaults import pick
 from experiments.learner.memory import estimate
@@ -43,7 +43,7 @@ def test_with_an_adapter_the_papers_setting_fits_a_gpu_of_80_gb(file):
     assert f"80 GB: the same with {alone}" in file.read_text()
     c = pick(config(f"experiment={file.stem}", *alone.split(), "engine.name=hf"), "cuda")
     c.engine.name = "vllm"  # picked on a GPU where it is installed
-    needs = load(c.algo.core, "algo.core")(c.algo, 1.0).needs
+    needs = load_function(c.algo.core, "algo.core")(c.algo, 1.0).needs
     with_adapter = estimate(shape("8 B"), c, needs, on_gpu=True).total
     whole = replace(c, model=replace(c.model, adapter="none"))
     assert with_adapter < 0.95 * 80e9 < estimate(shape("8 B"), whole, needs, on_gpu=True).total
@@ -55,7 +55,7 @@ def test_on_a_node_of_eight_it_fits_whole_beside_two_engines(file):
     assert smaller in file.read_text()
     c = pick(config(f"experiment={file.stem}", *smaller.split(), "engine.name=hf"), "cuda")
     c.runtime.name = "ray"  # which may not be installed here
-    needs = load(c.algo.core, "algo.core")(c.algo, 1.0).needs
+    needs = load_function(c.algo.core, "algo.core")(c.algo, 1.0).needs
     assert estimate(shape("8 B"), c, needs, on_gpu=True, ranks=6).total < 0.95 * 80e9
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from envs.problem import Problem, Test
 from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name, plain_lines
-from envs.tasks.storage.special_judge import checker_for
+from envs.tasks.loaders.special_judge import checker_for
 
 _PYTHON_3 = 3  # CodeContests' number for the language
 _SOURCES = (

@@ -16,7 +16,7 @@ from envs.problem import Problem, Test
 from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders import field_parsers as read
 from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name
-from envs.tasks.storage.special_judge import checker_for
+from envs.tasks.loaders.special_judge import checker_for
 
 _NEEDED = ("statement", "inputs", "outputs")
 _LOOKED_AT = 200  # rows in which a column must stand once

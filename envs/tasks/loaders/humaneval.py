@@ -7,7 +7,7 @@ import ast
 from envs.problem import Problem, Test
 from envs.tasks.loaders.asserts import asserted_tests, parse
 from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name
-from envs.tasks.storage.special_judge import checker_for
+from envs.tasks.loaders.special_judge import checker_for
 
 
 def problem(row: Row, name: str) -> Problem:

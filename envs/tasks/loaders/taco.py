@@ -5,7 +5,7 @@ from __future__ import annotations
 from envs.problem import Problem
 from envs.tasks.loaders import field_parsers
 from envs.tasks.loaders.field_parsers import Row, SkipRow
-from envs.tasks.storage.special_judge import checker_for
+from envs.tasks.loaders.special_judge import checker_for
 
 
 def problem(row: Row, name: str) -> Problem:

@@ -19,7 +19,7 @@ from envs.tasks.mini import FAMILIES
 from envs.tasks.mini.build import build
 from envs.tasks.mini.drawing import draft, split_of, tier_of
 from envs.tasks.mini.parts import Family, Part
-from envs.tasks.storage.generated_cache import kept
+from envs.tasks.storage.generated_cache import cached_problems
 from envs.tasks.task import Task, data_hash
 
 SPLITS = {"train": 512, "validation": 60, "test": 120}  # default sizes
@@ -30,7 +30,9 @@ _ROUNDS = 6  # parameter draws per composition before a cell is given up
 def make(config: TaskConfig) -> Task:
     """The task of conf/task/mini.yaml."""
     sizes = {split: getattr(config, f"{split}_problems") for split in SPLITS}
-    splits = {split: kept(f"mini-{split}", load, split, size) for split, size in sizes.items()}
+    splits = {
+        split: cached_problems(f"mini-{split}", load, split, size) for split, size in sizes.items()
+    }
     return Task(**splits, prompt=prompt, response=response, data_hash=data_hash(splits, prompt))
 
 

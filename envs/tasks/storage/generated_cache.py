@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envs.cache_folder import locked, root
 from envs.import_by_name import code_digest
 from envs.problem import Problem
 from envs.tasks.storage.arrow_schema import schema, to_batch, to_problem
@@ -18,7 +16,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def kept(name: str, make: Callable[..., Sequence[Problem]], *given: object) -> list[Problem]:
+def cached_problems(
+    name: str, make: Callable[..., Sequence[Problem]], *given: object
+) -> list[Problem]:
     """`make(*given)`, from disk where an earlier start left it.
 
     `name` begins the file's name; the rest depends on the arguments and on the source of the
@@ -58,31 +58,3 @@ def _write(file: Path, batch: pa.RecordBatch) -> None:
     with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     temporary.replace(file)
-
-
-# Where prepared data sets are kept between runs.
-
-
-def root() -> Path:
-    """SPO_BENCH_CACHE, else spo-bench in the user's cache folder. All of it can be deleted."""
-    given = os.environ.get("SPO_BENCH_CACHE")
-    if given:
-        return Path(given).expanduser()
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "spo-bench"
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process at a time works in `folder`; the kernel lets go of a dead one's lock."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all, whoever else writes it."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text)
-    temporary.replace(path)

@@ -14,12 +14,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from envs.hub_errors import explain
+from envs.cache_folder import replace_file, root
+from envs.hub_errors import explain_hub_error
 from envs.tasks.config import FilesConfig
 from envs.tasks.loaders.field_parsers import Row
-from envs.tasks.storage.converter import Converter
-from envs.tasks.storage.generated_cache import replace_file, root
-from envs.tasks.storage.rows import read_rows
+from envs.tasks.storage.rows import Converter, read_rows
 
 _FOLDER = {"train": "train*", "validation": "valid*", "test": "test*"}
 _BUILDERS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json", ".json": "json"}
@@ -141,7 +140,10 @@ def _stream(converter: Converter, split: str, base: str, pattern: str, key: str)
             yield from stream.skip(first)
         except Exception as error:
             # `datasets` raises dozens of kinds; the ones with a known cure are told apart there
-            told = explain(error, key, base, "dataset") or f"{key}={base}: {_first_line(error)}"
+            told = (
+                explain_hub_error(error, key, base, "dataset")
+                or f"{key}={base}: {_first_line(error)}"
+            )
             raise ValueError(told) from error
 
     identity = url

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from envs.cache_folder import locked, replace_file, root
 from envs.import_by_name import code_digest
 from envs.problem import Problem
 from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.storage.arrow_schema import schema, to_batch
-from envs.tasks.storage.generated_cache import locked, replace_file, root
 from envs.tasks.storage.rows import read
 from envs.tasks.storage.sources import Source
 from envs.tasks.storage.test_limits import Limits, cap, why_left_out

@@ -57,7 +57,7 @@ def test_nothing_is_lost_or_left_and_memory_is_flat(sandbox, canary):
     before = Traces.now(canary.nonce, docker)
     found: dict[int, Verdict] = {}
     sizes: list[tuple[int, float, float]] = []
-    for index, judgement in judge.as_judged(submissions):
+    for index, judgement in judge.iter_judgements(submissions):
         found[index] = judgement.verdict
         if len(found) % EVERY == 0:
             own, started = resident_mb({os.getpid(): ""}), resident_mb(descendants())

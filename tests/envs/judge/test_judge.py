@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from envs.config_parsing import typed
+from envs.config_parsing import parse_values
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Execution, Outcome, Sandbox
@@ -283,6 +283,6 @@ def test_the_version_changes_with_what_programs_run_on(sandbox, real_sandbox):
 
 def test_limits_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match=r"judge\.time_factor=0; it must be above 0"):
-        typed(JudgeConfig, {"time_factor": 0}, "judge")
+        parse_values(JudgeConfig, {"time_factor": 0}, "judge")
     with pytest.raises(ValueError, match=r"judge\.time_margin=-0\.1; it must be at least 0"):
-        typed(JudgeConfig, {"time_margin": -0.1}, "judge")
+        parse_values(JudgeConfig, {"time_margin": -0.1}, "judge")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.config_parsing import typed
+from envs.config_parsing import parse_values
 from envs.sandbox import embedded
 from envs.sandbox.base import SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, strongest_form, why_not
@@ -43,7 +43,7 @@ else:
 )
 def test_a_wrong_configuration_names_the_key(config, message):
     with pytest.raises(ValueError, match=message):
-        typed(SandboxConfig, config, "sandbox")
+        parse_values(SandboxConfig, config, "sandbox")
 
 
 def test_embedded_is_opened_by_name():

@@ -9,9 +9,9 @@ from envs.judge.judge import Judge, Submission
 from envs.problem import Verdict
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
-from envs.tasks.prompts import ContestPrompt
+from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.storage.rows import load
-from tests.envs.tasks.loaders.test_contests import config, converter_of
+from tests.envs.tasks.test_dataset_task import config, converter_of
 
 HUMANEVAL = [
     {
@@ -158,11 +158,11 @@ def test_rows_that_a_call_test_cannot_hold_are_counted(load_rows):
 
 def test_prompts_say_everything_once(load_rows):
     problem = load_rows("humaneval", HUMANEVAL[:1])[0][0]
-    text = ContestPrompt()(problem)
+    text = DefaultPrompt()(problem)
     assert text.count("Half of each value") == 1
     assert f"```python\n{HUMANEVAL[0]['prompt'].rstrip()}\n```" in text
     problem = load_rows("mbpp", MBPP[:1])[0][0]
-    text = ContestPrompt()(problem)
+    text = DefaultPrompt()(problem)
     assert "`same_backwards`" in text and "reads the same backwards" in text
     assert 'For example:\n```python\nassert same_backwards("noon") == True\n```' in text
     assert "moon" not in text

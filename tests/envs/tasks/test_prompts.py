@@ -4,14 +4,14 @@ import pytest
 
 from envs.problem import Problem, Test
 from envs.tasks import open_task
-from envs.tasks.prompts import VARIABLES, ContestPrompt, Prompt
-from tests.envs.tasks.loaders.test_contests import config, taco_row, write
+from envs.tasks.prompts import VARIABLES, DefaultPrompt, Prompt
+from tests.envs.tasks.test_dataset_task import config, taco_row, write
 
 SAMPLE = Test("3 4\n", "7\n")
 
 
 def test_samples_that_the_statement_lacks_are_shown():
-    text = ContestPrompt()(Problem("p", "Print a + b.", (SAMPLE,), (SAMPLE,)))
+    text = DefaultPrompt()(Problem("p", "Print a + b.", (SAMPLE,), (SAMPLE,)))
     assert "standard input" in text and "Print a + b." in text
     assert "Sample input 1:\n```\n3 4\n```\nSample output 1:\n```\n7\n```" in text
     assert text.endswith("```python block.")
@@ -19,14 +19,14 @@ def test_samples_that_the_statement_lacks_are_shown():
 
 def test_samples_that_the_statement_shows_are_not_shown_again():
     statement = "Print a + b.\n\nInput\n\n3 4\n\nOutput\n\n7"
-    text = ContestPrompt()(Problem("p", statement, (SAMPLE,), (SAMPLE,)))
+    text = DefaultPrompt()(Problem("p", statement, (SAMPLE,), (SAMPLE,)))
     assert text.count("3 4") == 1
 
 
 def test_a_call_based_problem_names_its_function_and_brings_its_code():
     tests = (Test("[1]", "1"),)
     code = "class Solution:\n    def same(self, x):\n"
-    text = ContestPrompt()(
+    text = DefaultPrompt()(
         Problem("p", "Return {{ x }}.", (), tests, "call", fn_name="same", starter_code=code)
     )
     assert "`same`" in text and f"```python\n{code}```" in text

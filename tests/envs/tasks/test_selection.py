@@ -8,7 +8,7 @@ from envs.tasks import open_task
 from envs.tasks.config import FilterConfig
 from envs.tasks.selection import StoredProblems
 from envs.tasks.storage.arrow_schema import statement_hash
-from tests.envs.tasks.loaders.test_contests import config, taco_row, write
+from tests.envs.tasks.test_dataset_task import config, taco_row, write
 
 LEVELS = ("EASY", "HARD", "easy")
 
@@ -83,7 +83,7 @@ def test_problems_are_a_sequence_that_reads_what_it_is_asked_for(file):
     assert isinstance(task.train, StoredProblems)
     assert task.train[0] == task.train[0] and task.train[-1] == list(task.train)[-1]
     assert list(task.train[1:4]) == list(task.train)[1:4]
-    told = next(task.train.told())
+    told = next(task.train.without_tests())
     assert told.statement == task.train[0].statement and told.tests == told.solutions == ()
     with pytest.raises(IndexError):
         task.train[len(task.train)]

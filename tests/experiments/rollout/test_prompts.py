@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from envs.cache_folder import root
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
-from envs.tasks.prompts import Prompt, with_examples
-from envs.tasks.storage.generated_cache import root
+from envs.tasks.prompts import Prompt, with_few_shot
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy.loading import load
 from experiments.rollout.prompts import encode_prompts
-from tests.envs.tasks.loaders.test_contests import config, taco_row, write
+from tests.envs.tasks.test_dataset_task import config, taco_row, write
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_the_chat_template_is_told_what_the_model_wants(task, tokenizer):
 
 @pytest.mark.parametrize("chat", [True, False])
 def test_examples_come_before_every_problem_and_out_of_train(task, tokenizer, chat):
-    shown = with_examples(task, 2)
+    shown = with_few_shot(task, 2)
     names = {problem.name for problem in shown.examples}
     assert len(names) == 2 and len(shown.train) == len(task.train) - 2
     assert not names & {problem.name for problem in shown.train}
@@ -112,4 +112,4 @@ def test_examples_come_before_every_problem_and_out_of_train(task, tokenizer, ch
         assert text.count(shown.shots()[0][1]) == 2  # both answers are the same program
         assert places == sorted(places) and places[-1] < text.rindex(task.prompt(prompt.problem))
     with pytest.raises(ValueError, match=r"task\.few_shot=500"):
-        with_examples(task, 500)
+        with_few_shot(task, 500)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from envs.cache_folder import root
 from envs.tasks.mini import task
 from envs.tasks.storage import generated_cache
-from envs.tasks.storage.generated_cache import root
 
 
 @pytest.fixture(autouse=True)
@@ -26,27 +26,27 @@ def counted(monkeypatch):
 
 def test_what_is_kept_is_what_was_made(monkeypatch):
     calls, load = counted(monkeypatch)
-    first, again = (generated_cache.kept("mini-test", load, "test", 9) for _ in range(2))
+    first, again = (generated_cache.cached_problems("mini-test", load, "test", 9) for _ in range(2))
     assert calls == [("test", 9)]
     assert first == again == task.load("test", 9)
     assert [p.hash for p in again] == [p.hash for p in task.load("test", 9)]
-    assert generated_cache.kept("mini-test", load, "test", 6) == task.load("test", 6)
+    assert generated_cache.cached_problems("mini-test", load, "test", 6) == task.load("test", 6)
     assert len(calls) == 2
 
 
 @pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b"x" * 99])
 def test_a_broken_file_is_made_again(monkeypatch, damage):
     calls, load = counted(monkeypatch)
-    generated_cache.kept("mini-test", load, "test", 3)
+    generated_cache.cached_problems("mini-test", load, "test", 3)
     (file,) = (root() / "made").glob("*.arrow")
     file.write_bytes(damage(file.read_bytes()))
-    assert generated_cache.kept("mini-test", load, "test", 3) == task.load("test", 3)
+    assert generated_cache.cached_problems("mini-test", load, "test", 3) == task.load("test", 3)
     assert len(calls) == 2
 
 
 def test_other_code_makes_its_own(monkeypatch):
     calls, load = counted(monkeypatch)
-    generated_cache.kept("mini-test", load, "test", 3)
+    generated_cache.cached_problems("mini-test", load, "test", 3)
     monkeypatch.setattr(generated_cache, "code_digest", lambda *_: "another")
-    generated_cache.kept("mini-test", load, "test", 3)
+    generated_cache.cached_problems("mini-test", load, "test", 3)
     assert len(calls) == 2

@@ -10,11 +10,10 @@ from envs.problem import Problem, Test
 from envs.tasks.loaders.code_contests import problem as code_contests_problem
 from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.loaders.taco import problem as taco_problem
-from envs.tasks.storage.converter import Converter
-from envs.tasks.storage.rows import load
-from tests.envs.tasks.loaders.test_contests import converter_of
+from envs.tasks.storage.rows import Converter, load
+from tests.envs.tasks.test_dataset_task import converter_of
 
-DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")
+DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[5] / "shared" / "data")
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data rows in {DATA}")
 
 

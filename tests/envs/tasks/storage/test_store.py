@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from envs.cache_folder import root
 from envs.tasks.config import FilesConfig
-from envs.tasks.selection import StoredProblems, entries_of
+from envs.tasks.selection import StoredProblems, load_entries
 from envs.tasks.storage import store as store_module
-from envs.tasks.storage.generated_cache import root
 from envs.tasks.storage.rows import load
 from envs.tasks.storage.sources import find
 from envs.tasks.storage.store import prepare
 from envs.tasks.storage.test_limits import Limits
 from experiments.benchmarks.synthetic_taco import write
-from tests.envs.tasks.loaders.test_contests import converter_of
+from tests.envs.tasks.test_dataset_task import converter_of
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 TACO = converter_of("taco")
 LIMITS = Limits(max_tests=1000, max_bytes=100_000_000)
 
@@ -49,7 +49,7 @@ def opened(file, limits=LIMITS):
 
 
 def problems(store):
-    return list(StoredProblems(entries_of([store], alone=True)))
+    return list(StoredProblems(load_entries([store], alone=True)))
 
 
 def part_files():
@@ -129,10 +129,10 @@ def test_a_half_written_store_is_noticed_and_mended(file, small_parts, damage):
 
 PREPARE = """
 import sys
-from envs.tasks import store
+from envs.tasks.storage import store
 store.PART_ROWS = 20
 from envs.tasks.config import FieldsConfig, FilesConfig
-from envs.tasks.storage.converter import converter
+from envs.tasks.storage.rows import converter
 from envs.tasks.storage.sources import find
 taco = converter("envs.tasks.loaders.taco.problem", FieldsConfig(), "task.rows")
 ((source,),) = find(taco, sys.argv[1], "task.path", FilesConfig()).values()

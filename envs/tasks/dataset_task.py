@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from envs.cache_folder import replace_file, root
 from envs.judge.extract import as_response
 from envs.tasks.config import TaskConfig
 from envs.tasks.near_duplicates import SIMILARITY, similar_pairs
-from envs.tasks.prompts import ContestPrompt
-from envs.tasks.selection import Entry, Filter, StoredProblems, entries_of
-from envs.tasks.storage.converter import converter
-from envs.tasks.storage.generated_cache import replace_file, root
+from envs.tasks.prompts import DefaultPrompt
+from envs.tasks.selection import Entry, Filter, StoredProblems, load_entries
+from envs.tasks.storage.rows import converter
 from envs.tasks.storage.sources import Source, find
 from envs.tasks.storage.store import prepare
 from envs.tasks.storage.test_limits import Limits
@@ -59,10 +59,10 @@ class _Reader:
         self.rows += sum(store.rows for store in stores)
         for store in stores:
             self.left_out += store.skipped
-        return self.filter.keep(entries_of(stores, alone), self.left_out)
+        return self.filter.keep(load_entries(stores, alone), self.left_out)
 
 
-def open_contests(config: TaskConfig) -> Task:
+def open_dataset(config: TaskConfig) -> Task:
     """The task of a public data set. Raises ValueError and OSError, naming the key."""
     reader = _Reader(config, Filter(config.filter, config.quality))
     splits = _splits(config, reader)
@@ -77,7 +77,7 @@ def open_contests(config: TaskConfig) -> Task:
         split: StoredProblems(_some(splits[split], getattr(config, f"{split}_problems")))
         for split in ("train", "validation", "test")
     }
-    prompt = ContestPrompt()
+    prompt = DefaultPrompt()
     known = [prompt.digest, *(problems.digest for problems in chosen.values())]
     return Task(
         **chosen,

@@ -3,7 +3,7 @@
 import pytest
 
 from envs.problem import Test
-from envs.tasks.storage.special_judge import comparing_checker, why_needs_checker
+from envs.tasks.loaders.special_judge import comparing_checker, why_needs_checker
 
 ONE = (Test("1\n", "Yes 2\n"),)
 

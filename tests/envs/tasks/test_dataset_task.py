@@ -8,7 +8,7 @@ import pytest
 
 from envs.judge.extract import extract_program
 from envs.tasks import open_task
-from envs.tasks.storage.converter import converter
+from envs.tasks.storage.rows import converter
 from envs.tasks.task_cli import task_config
 
 WORDS = ("alpha", "beta", "gamma", "delta", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu")
