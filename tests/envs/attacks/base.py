@@ -61,6 +61,14 @@ class Attack:
     fn_name: str | None = None
     padding: int = 0  # bytes of input after the first line
     hunts: bool = False  # the last test's expected output is a secret, so HELD is wrong there
+    time_limit_s: float | None = None  # None: short where TIME_LIMIT is a right verdict
+
+    @property
+    def test_time_limit_s(self) -> float:
+        """The time limit of the problem: programs that run into it should do so soon."""
+        if self.time_limit_s is not None:
+            return self.time_limit_s
+        return 0.1 if Verdict.TIME_LIMIT in self.verdicts else 3.0
 
 
 def probe(body: str, **fields: object) -> Attack:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envs.sandbox.docker_client import LABEL
+from tests.envs.processes import Process, processes
 
 
 @dataclass
@@ -96,22 +97,19 @@ class Canary:
 
 def descendants() -> dict[int, str]:
     """The processes below this one, those in inner PID namespaces too: PID → name."""
-    children: dict[int, list[int]] = {}
-    names = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                head, _, tail = (entry / "stat").read_text().rpartition(")")
-            except OSError:
-                continue
-            names[int(entry.name)] = head.partition("(")[2]
-            children.setdefault(int(tail.split()[1]), []).append(int(entry.name))
-    found, waiting = {}, [os.getpid()]
+    return _descendants(processes())
+
+
+def _descendants(listed: list[Process]) -> dict[int, str]:
+    children: dict[int, list[Process]] = {}
+    for process in listed:
+        children.setdefault(process.parent, []).append(process)
+    names, waiting = {}, [os.getpid()]
     while waiting:
         for child in children.get(waiting.pop(), []):
-            found[child] = names[child]
-            waiting.append(child)
-    return found
+            names[child.pid] = child.name
+            waiting.append(child.pid)
+    return names
 
 
 def resident_mb(processes: dict[int, str]) -> float:
@@ -138,14 +136,8 @@ class Traces:
     @classmethod
     def now(cls, nonce: str, docker: bool) -> Traces:
         """Look at the whole host."""
-        named = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                try:
-                    if (entry / "comm").read_text().strip() == nonce[:15]:
-                        named.append(int(entry.name))
-                except OSError:
-                    continue
+        listed = processes()
+        named = [process.pid for process in listed if process.name == nonce[:15]]
         folders = (
             "/",
             "/tmp",
@@ -165,7 +157,8 @@ class Traces:
             if nonce in name or name.startswith("core.") or name == "core"
         ]
         segments = len(Path("/proc/sysvipc/shm").read_text().splitlines())
-        return cls(len(descendants()), named, files, segments, _containers() if docker else (0, 0))
+        containers = _containers() if docker else (0, 0)
+        return cls(len(_descendants(listed)), named, files, segments, containers)
 
 
 def _containers() -> tuple[int, int]:

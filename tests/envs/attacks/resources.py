@@ -65,6 +65,7 @@ print("HELD" if times.children_user < 0.1 else "SPLIT")
 """,
         "ACCEPTED",  # no child came to be
         "TIME_LIMIT",
+        time_limit_s=0.5,  # above what one process uses, below what it uses with its children
     ),
     "memory hog": ends(
         """

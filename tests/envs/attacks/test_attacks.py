@@ -117,7 +117,6 @@ def problem_for(attack: Attack, canary: Canary) -> Problem:
             tests.append(Test(json.dumps(world) + "\n" + "x" * attack.padding, HELD))
     if attack.hunts:
         tests[-1] = Test(tests[-1].input, fresh_secret())
-    loops = Verdict.TIME_LIMIT in attack.verdicts
     return Problem(
         name="attack",
         statement="",
@@ -125,7 +124,7 @@ def problem_for(attack: Attack, canary: Canary) -> Problem:
         tests=tuple(tests),
         checker="call" if attack.fn_name else "tokens",
         fn_name=attack.fn_name,
-        time_limit_s=0.5 if loops else 3.0,
+        time_limit_s=attack.test_time_limit_s,
         memory_limit_mb=MEMORY_LIMIT_MB,
     )
 

@@ -10,7 +10,9 @@ import pytest
 from envs.sandbox.base import Job, Limits, Outcome
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
 
-LIMITS = Limits(cpu_s=0.8, wall_s=3.0, memory_mb=256, output_mb=4)
+# Wide, since a busy machine is slow; what is to run into a limit of time has narrow ones.
+LIMITS = Limits(cpu_s=5.0, wall_s=30.0, memory_mb=256, output_mb=4)
+NARROW = {"endless loop": replace(LIMITS, cpu_s=0.3), "sleep": replace(LIMITS, wall_s=0.4)}
 
 
 @pytest.fixture(scope="module", params=["namespaces", "landlock"])
@@ -166,9 +168,7 @@ ENDINGS = {
 @pytest.mark.parametrize("case", ENDINGS)
 def test_how_programs_end(sandbox, case):
     program, outcome, code = ENDINGS[case]
-    # Filling 256 MB can take most of a second where the host hands out its pages slowly.
-    limits = replace(LIMITS, cpu_s=5, wall_s=20) if outcome is Outcome.MEMORY_LIMIT else LIMITS
-    [execution] = execute(sandbox, program, limits=limits)
+    [execution] = execute(sandbox, program, limits=NARROW.get(case, LIMITS))
     assert execution.outcome is outcome, execution
     if code is not None:
         assert execution.exit_code == code
@@ -195,7 +195,7 @@ def test_a_large_input_arrives_whole(sandbox):
 
 def test_large_inputs_that_are_not_run_are_dropped_without_memory(sandbox):
     text = "x" * 20_000_000
-    limits = Limits(cpu_s=0.8, wall_s=3.0, memory_mb=16)
+    limits = replace(LIMITS, memory_mb=16)
     outcomes = [e.outcome for e in execute(sandbox, "1 / 0", "", text, text, limits=limits)]
     assert outcomes == [Outcome.RUNTIME_ERROR] * 3
     [execution] = execute(sandbox, "print(", text, limits=limits)
@@ -205,15 +205,15 @@ def test_large_inputs_that_are_not_run_are_dropped_without_memory(sandbox):
 def test_cpu_time_is_measured_and_judged_not_wall_time(sandbox):
     sleeper, worker = execute(
         sandbox,
-        "import time\nif input() == 's': time.sleep(1.5)\n"
+        "import time\nif input() == 's': time.sleep(0.5)\n"
         "else:\n while time.process_time() < 0.3: pass",
         "s",
         "w",
     )
     assert sleeper.outcome is Outcome.FINISHED
-    assert sleeper.cpu_s < 0.2 < 1.5 <= sleeper.wall_s
+    assert sleeper.cpu_s < 0.3 < 0.5 <= sleeper.wall_s
     assert worker.outcome is Outcome.FINISHED
-    assert 0.25 < worker.cpu_s < 0.6
+    assert 0.25 < worker.cpu_s < 0.9
 
 
 def test_tests_leave_no_state_to_each_other(sandbox):
@@ -273,4 +273,4 @@ def test_numpy_is_there_where_the_environment_has_it(sandbox):
     program = "import numpy as np\nprint(np.linalg.det(np.eye(3)))"
     executions = execute(sandbox, program, "", "")
     assert [execution.stdout for execution in executions] == [b"1.0\n", b"1.0\n"]
-    assert executions[1].cpu_s < 0.05  # imported once for the program, not once per test
+    assert executions[1].cpu_s < 0.1  # imported once for the program, not once per test

@@ -1,6 +1,5 @@
 """What tests are forked from: every page of it is copied, or looked at, for each of them."""
 
-import contextlib
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from envs.sandbox.embedded import EmbeddedSandbox, why_not
 from envs.sandbox.inside import FLAGS, source
 from envs.sandbox.inside.server import Server
 from envs.sandbox.python_runtime import base_python
+from tests.envs.processes import child_pids, command_line
 
 OWN_KB = 4096  # above what an interpreter takes that has done nothing
 SPAWNED = b"\0".join(flag.encode() for flag in FLAGS)
@@ -28,27 +28,20 @@ def processes(request):
         pytest.skip(f"this machine has no {request.param}: {reason}")
     with EmbeddedSandbox(workers=1, form=request.param) as sandbox:
         list(sandbox.run([Job("print(1)", ("", ""), Limits())], lambda *_: True))
-        yield list(eldest(Path("/proc/self"), 3))
+        yield [Path(f"/proc/{pid}") for pid in eldest("self", 3)]
 
 
-def eldest(process, depth):
-    """Eldest children, one below the other; a runner that ends meanwhile is younger."""
+def eldest(pid, depth):
+    """PIDs of eldest children, one below the other; a runner that ends meanwhile is younger."""
     if depth:
-        children = (int(c) for f in process.glob("task/*/children") for c in f.read_text().split())
-        child = Path("/proc", str(min(c for c in children if SPAWNED in cmdline(c))))
+        child = min(c for c in child_pids(pid) if SPAWNED in command_line(c))
         yield child
         yield from eldest(child, depth - 1)
 
 
-def cmdline(process):
-    with contextlib.suppress(FileNotFoundError):
-        return Path("/proc", str(process), "cmdline").read_bytes()
-    return b""
-
-
 def test_no_process_holds_the_text_that_it_came_from(processes):
     for process in processes:
-        assert len(cmdline(process.name)) < len(source()) / 4
+        assert len(command_line(process.name)) < len(source()) / 4
 
 
 def test_the_zygote_is_hardly_larger_than_a_bare_interpreter(processes):

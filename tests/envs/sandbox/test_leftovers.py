@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
 from envs.sandbox.worker import Task
 from tests.envs.attacks.host import descendants
+from tests.envs.processes import is_running
 
 # Each level doubles what the compiler writes.
 SLEEPS_ONCE_COMPILED = "f = abs\n" + "".join(
@@ -32,21 +32,15 @@ def test_a_program_being_compiled_ends_with_its_worker(form):
         [worker] = sandbox._crew
         worker.begin(Task(0, Job(SLEEPS_ONCE_COMPILED, ("",), limits)))
         worker.flush()
+        deadline = time.monotonic() + 60
         while not (begun := set(descendants()) - before):
+            assert time.monotonic() < deadline, "the program's process does not begin"
             time.sleep(0.001)
         worker.handle._process.kill()
-        deadline = time.monotonic() + 20
-        while left := [pid for pid in begun if runs(pid)]:
+        deadline = time.monotonic() + 60
+        while left := [pid for pid in begun if is_running(pid)]:
             assert time.monotonic() < deadline, left
             time.sleep(0.01)
-
-
-def runs(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 STAY = """
