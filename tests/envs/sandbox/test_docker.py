@@ -114,7 +114,7 @@ def test_no_engine_is_said_at_once(monkeypatch, tmp_path):
     message = r"none\.sock \(No such file or directory\).*sandbox=embedded"
     with pytest.raises(SandboxError, match=message):
         DockerSandbox(1)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30  # patience would be 60 s
 
 
 @pytest.fixture(scope="module")

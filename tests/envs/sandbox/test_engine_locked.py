@@ -36,7 +36,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 @pytest.fixture
 def locked_engine(tmp_path, monkeypatch):
     for module in (docker_client, doctor, containers):
-        monkeypatch.setattr(module, "ANSWER_S", 0.5)
+        monkeypatch.setattr(module, "ANSWER_S", 1.0)
     with Server(str(tmp_path / "docker.sock"), Locked) as server:
         server.unlocked = threading.Event()
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()

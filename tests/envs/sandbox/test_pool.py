@@ -1,6 +1,7 @@
 """The pool with real workers: nothing is lost, nothing hangs, nothing is left behind."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from envs.sandbox import worker
 from envs.sandbox.base import Job, Limits, Outcome, SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, EmbeddedWorker, strongest_form, worker_config
 from envs.sandbox.pool import Pool
+from tests.envs.processes import child_pids, is_running
 
 ROOT = Path(__file__).parents[3]
 DOUBLE = "print(int(input()) * 2)"
@@ -49,12 +51,6 @@ def processes(sandbox):
     return [worker.handle._process for worker in sandbox._crew if worker.ready]
 
 
-def child_pids(pid="self"):
-    """PIDs of the living children of a process, by the kernel's word."""
-    lists = Path(f"/proc/{pid}/task").glob("*/children")
-    return [child for found in lists for child in found.read_text().split()]
-
-
 def test_every_job_comes_back_with_its_executions_in_order(shared):
     jobs = [Job(DOUBLE, tuple(str(10 * i + j) for j in range(i % 5))) for i in range(40)]
     results = dict(shared.run(jobs, go_on))
@@ -86,14 +82,14 @@ def test_a_job_goes_on_after_failures_if_asked_to(shared):
 
 
 def test_stopping_at_a_time_limit_wastes_no_further_time(shared):
-    limits = Limits(cpu_s=0.3, wall_s=2.0)
-    jobs = [Job("while True: pass", tuple("0123456789"), limits)] * 2
+    limits = Limits(cpu_s=0.2, wall_s=20.0)
+    jobs = [Job("while True: pass", ("",) * 300, limits)] * 2
     started = time.monotonic()
     results = list(shared.run(jobs, lambda job, test, execution: False))
     assert [[e.outcome for e in executions] for _, executions in results] == [
         [Outcome.TIME_LIMIT]
     ] * 2
-    assert time.monotonic() - started < 5.0  # ten inputs each would take 6 s of CPU at least
+    assert time.monotonic() - started < 60.0  # all inputs would take 120 s of CPU at least
 
 
 def test_a_program_that_does_not_compile_is_one_execution(shared):
@@ -121,7 +117,7 @@ def test_a_killed_worker_loses_nothing(sandbox, kill_guard):
             kills.append(job)
             for process in processes(sandbox):
                 [server] = child_pids(process.pid)
-                os.kill(process.pid if kill_guard else int(server), signal.SIGKILL)
+                os.kill(process.pid if kill_guard else server, signal.SIGKILL)
             time.sleep(0.05)
         return True
 
@@ -134,6 +130,7 @@ def test_a_killed_worker_loses_nothing(sandbox, kill_guard):
 
 def test_a_stuck_worker_is_replaced(sandbox, monkeypatch):
     monkeypatch.setattr(worker, "GRACE_S", 0.5)
+    monkeypatch.setattr(worker, "patience_s", lambda wall_s: 1.5)
     stopped = []
 
     def stop_once(job, test, execution):
@@ -199,28 +196,18 @@ def test_what_waits_behind_a_job_that_ends_workers_is_not_blamed(form):
     assert [int(results[n + 1][-1].stdout) for n in range(12)] == [2 * n for n in range(12)]
 
 
-def test_a_slow_consumer_is_not_held_against_the_workers(sandbox, monkeypatch):
-    monkeypatch.setattr(worker, "GRACE_S", 0.2)
-    limits = Limits(cpu_s=0.2, wall_s=0.2)
-    jobs = [Job(DOUBLE, ("1", "2"), limits) for _ in range(6)]
-    finished = 0
+def test_a_slow_consumer_is_not_held_against_the_workers(sandbox):
+    jobs = [Job(DOUBLE, ("1", "2")) for _ in range(6)]
+    finished, late = 0, 0
     for _, executions in sandbox.run(jobs, go_on):
         finished += len(executions)
-        if finished == 2:
-            time.sleep(1.5)
-    assert finished == 12
+        for busy in [one for one in sandbox._crew if one.deadline and one.tasks]:
+            # The worker has answered, and the host looks only after the deadline.
+            assert select.select([busy.handle], [], [], 60.0)[0]
+            busy.deadline = time.monotonic() - 1.0
+            late += 1
+    assert (finished, late > 0) == (12, True)
     assert sandbox.replaced == 0
-
-
-def test_an_input_that_runs_in_vain_is_not_held_against_the_next_job(form, monkeypatch):
-    monkeypatch.setattr(worker, "GRACE_S", 0.3)
-    slow = Job("import time\ntime.sleep(int(input()))", ("0", "2", "2"), Limits(wall_s=4.0))
-    quick = Job(DOUBLE, ("4",), Limits(cpu_s=0.3, wall_s=0.3))
-    with EmbeddedSandbox(workers=1, form=form) as sandbox:
-        results = dict(sandbox.run([slow, quick], lambda job, test, execution: False))
-        assert sandbox.replaced == 0
-    assert [len(executions) for executions in results.values()] == [1, 1]
-    assert results[1][0].stdout == b"8\n"
 
 
 def test_a_run_that_is_left_early_does_not_disturb_the_next(sandbox):
@@ -270,7 +257,7 @@ def test_workers_die_with_their_host(form):
         assert len(below) >= 2  # at least one guard and its server
         host.kill()
     deadline = time.monotonic() + 60.0
-    while any(Path(f"/proc/{pid}").exists() for pid in below):
+    while any(map(is_running, below)):
         assert time.monotonic() < deadline, "workers outlive their host"
         time.sleep(0.05)
 
