@@ -14,12 +14,12 @@ import pandas as pd
 from analysis.load.groups import (
     Group,
     Settings,
-    distinguish,
+    canonical_json,
+    distinct_labels,
     flatten,
-    listed,
-    natural,
+    join_names,
+    natural_sort_key,
     settings_of,
-    spelling,
 )
 from analysis.load.run_folders import Run
 from analysis.metrics.scores import Grid, Row, counted, scores_of_each, stacked
@@ -104,20 +104,20 @@ def _bases(groups: Sequence[Group]) -> list[Unscored]:
     found: dict[str, tuple[Settings, dict[int | None, Run]]] = {}
     for run in (run for group in groups for run in group.runs if 0 in run.evaluated_steps):
         settings = base_settings(run)
-        key = spelling({name: spelling(value) for name, value in settings.items()})
+        key = canonical_json({name: canonical_json(value) for name, value in settings.items()})
         found.setdefault(key, (settings, {}))[1][run.seed] = run
-    labels = distinguish("base", _without_paths([settings for settings, _ in found.values()]))
+    labels = distinct_labels("base", _without_paths([settings for settings, _ in found.values()]))
     members = [tuple(runs.values()) for _, runs in found.values()]
     rows = [(label, 0, runs) for label, runs in zip(labels, members, strict=True)]
-    return sorted(rows, key=lambda row: natural(row[0]))
+    return sorted(rows, key=lambda row: natural_sort_key(row[0]))
 
 
 def _without_paths(settings: Sequence[Settings]) -> Sequence[Settings]:
     """Without the folder that a model lies in, where the rest of `model` tells all apart."""
-    spelt = [{key: spelling(value) for key, value in one.items()} for one in settings]
+    spelt = [{key: canonical_json(value) for key, value in one.items()} for one in settings]
     named = [[(k, v) for k, v in one.items() if k.startswith("model.")] for one in spelt]
-    whole = {spelling(of) for of in named}
-    bare = {spelling([one for one in of if one[0] != "model.path"]) for of in named}
+    whole = {canonical_json(of) for of in named}
+    bare = {canonical_json([one for one in of if one[0] != "model.path"]) for of in named}
     if len(bare) < len(whole):
         return settings
     return [{key: value for key, value in one.items() if key != "model.path"} for one in settings]
@@ -148,13 +148,13 @@ def ks_of(runs: Sequence[Run]) -> tuple[tuple[int, ...], list[str]]:
         if short:
             most = max(samples_per_problem(run.evals) for run in short)
             notes.append(
-                f"pass@{k} is left out: {listed([run.name for run in short])} asked for it "
+                f"pass@{k} is left out: {join_names([run.name for run in short])} asked for it "
                 f"(eval.k) with only {most} samples per problem."
             )
     common = set.intersection(*reached.values()) if reached else set()
     unshared = sorted(set().union(*reached.values()) - common)
     if unshared:
-        left = listed([f"pass@{k}" for k in unshared])
+        left = join_names([f"pass@{k}" for k in unshared])
         are = "is" if len(unshared) == 1 else "are"
         notes.append(f"The runs differ in eval.k; {left} {are} not in all of them and left out.")
     return tuple(sorted(common)) or (1,), notes

@@ -1,7 +1,7 @@
-"""Read run folders as `experiments.run_dir.records` leaves them, whole, half done or damaged.
+"""Read run folders as `experiments.run_dir.records` writes them, complete, partial or damaged.
 
-A run that is still going or was interrupted is readable, and says so in `status`. A folder that
-cannot be trusted raises RunError, whose one line names the folder, the fault and the way out.
+A run that is in progress or was interrupted is readable; its `status` says so. A damaged folder
+raises RunError with one line that names the folder, the fault and the cure.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -28,12 +28,12 @@ EVAL_COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "prog
 
 
 class RunError(Exception):
-    """A run folder that cannot be read, or a search that finds none; one line, with a way out."""
+    """An unreadable run folder, or a search without a result; one line that names the cure."""
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run folder in memory. `config` and `info` are config.yaml and run.json."""
+    """One run folder in memory; `config` and `info` hold config.yaml and run.json."""
 
     path: Path
     config: dict[str, Any]
@@ -61,18 +61,18 @@ class Run:
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """The k of pass@k that the run's `eval.k` asks for."""
+        """The k of pass@k in the run's `eval.k`."""
         section = self.config.get("eval")
-        asked = section.get("k") if isinstance(section, dict) else None
-        return tuple(sorted(set(asked or KS)))
+        configured = section.get("k") if isinstance(section, dict) else None
+        return tuple(sorted(set(configured or KS)))
 
     def evaluation(self, step: int) -> pd.DataFrame:
-        """The samples of the evaluation at `step`; `evals` is sorted by it."""
+        """Return the samples of the evaluation at `step`; `evals` is sorted by step."""
         first, end = self.evals["step"].searchsorted([step, step + 1])
         return self.evals.iloc[first:end]
 
     def prompts(self) -> dict[str, str]:
-        """Problem → what the model was asked; empty where the run folder does not say."""
+        """Return problem → prompt; empty if the run folder has no prompts."""
         table = _table(self.path, "problems.parquet", ("problem", "prompt"), required=False)
         return dict(zip(table["problem"], table["prompt"], strict=True))
 
@@ -86,34 +86,35 @@ class Run:
 
 
 def find_runs(patterns: Iterable[str | Path]) -> list[Path]:
-    """All run folders at or below the given folders or glob patterns, sorted, each once.
+    """Return all run folders at or below these folders or glob patterns, sorted and unique.
 
     A run folder is one that holds any of FILES. Raises RunError for a pattern that matches nothing
-    and where no run folder is found.
+    and if there is no run folder.
     """
-    patterns = [str(pattern) for pattern in patterns]
-    found: set[Path] = set()
-    for pattern in patterns:
+    texts = [str(pattern) for pattern in patterns]
+    run_folders: set[Path] = set()
+    for pattern in texts:
         folders = [Path(p) for p in glob.glob(pattern, recursive=True) if Path(p).is_dir()]
         if not folders:
             raise RunError(f"runs={pattern}: no such folder; give a folder or a quoted pattern")
         for folder in folders:
-            found.update(path.resolve() for path in _below(folder))
-    if not found:
-        listed = ",".join(patterns)
-        raise RunError(f"runs={listed}: no run folder in there; make one with `python run.py`")
-    return sorted(found)
+            run_folders.update(path.resolve() for path in _run_folders_below(folder))
+    if not run_folders:
+        raise RunError(
+            f"runs={','.join(texts)}: no run folder in there; make one with `python run.py`"
+        )
+    return sorted(run_folders)
 
 
-def _below(folder: Path) -> list[Path]:
+def _run_folders_below(folder: Path) -> list[Path]:
     if any((folder / name).exists() for name in FILES):
         return [folder]
-    inner = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    return [run for p in inner for run in _below(p)]
+    subfolders = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    return [run for subfolder in subfolders for run in _run_folders_below(subfolder)]
 
 
 def experiment_of(path: Path) -> str:
-    """The `name` of a run's configuration, else its parent folder's."""
+    """Return the `name` of a run's configuration, else that of its parent folder."""
     try:
         name = _mapping(path, "config.yaml", _parse_yaml).get("name")
     except RunError:
@@ -122,18 +123,18 @@ def experiment_of(path: Path) -> str:
 
 
 def load_run(path: str | Path) -> Run:
-    """Read one run folder. Raises RunError if it is damaged, half written or no run folder."""
+    """Read one run folder. Raises RunError if it is damaged, incomplete or no run folder."""
     path = Path(path)
     if not path.is_dir():
         raise RunError(f"{path}: no such run folder; check the path")
     info = _mapping(path, "run.json", json.loads)
     if info.get("status") not in STATUSES:
-        known = ", ".join(STATUSES)
-        raise _damaged(path, f"run.json has status {info.get('status')!r}, not one of {known}")
+        statuses = ", ".join(STATUSES)
+        raise _damaged(path, f"run.json has status {info.get('status')!r}, not one of {statuses}")
     config = _mapping(path, "config.yaml", _parse_yaml)
-    # A run that has not ended well may have stopped before its first step or evaluation.
+    # An unfinished run may have stopped before its first step or evaluation.
     required = info["status"] == "finished"
-    metrics = _journal(path)
+    metrics = _unmerged_metrics(path)
     if metrics is None:
         metrics = _table(path, "metrics.parquet", METRIC_COLUMNS, required)
     evals = _table(path, "evals.parquet", EVAL_COLUMNS, required)
@@ -154,7 +155,7 @@ def _damaged(path: Path, fault: str) -> RunError:
     )
 
 
-def _mapping(path: Path, name: str, parse: Any) -> dict[str, Any]:
+def _mapping(path: Path, name: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     file = path / name
     if not file.is_file():
         raise _damaged(path, f"half written, {name} is missing")
@@ -189,7 +190,7 @@ def _table(path: Path, name: str, columns: tuple[str, ...], required: bool) -> p
         table = pd.read_parquet(file)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise _damaged(path, f"{name} cannot be read ({_first_line(error)})") from None
-    # A run that was stopped early leaves tables without rows, and perhaps without columns.
+    # A run that was stopped early leaves tables without rows, perhaps also without columns.
     if not len(table):
         return _empty(columns)
     missing = [column for column in columns if column not in table]
@@ -205,10 +206,10 @@ def _empty(columns: tuple[str, ...]) -> pd.DataFrame:
     return table.astype({"step": "int64"}) if "step" in columns else table
 
 
-def _journal(path: Path) -> pd.DataFrame | None:
-    """The training rows of a run that has not closed its books; None if it has, or has no row.
+def _unmerged_metrics(path: Path) -> pd.DataFrame | None:
+    """Return the rows of metrics.jsonl; None if the run has merged them or has none.
 
-    A run that is going on or was killed has later rows there than in metrics.parquet.
+    In a run that is in progress or was killed it has later rows than metrics.parquet.
     """
     import pandas as pd
 
@@ -216,7 +217,7 @@ def _journal(path: Path) -> pd.DataFrame | None:
     if not file.is_file():
         return None
     rows = []
-    # What follows the last line's end is a row that was being written.
+    # A last line without its end is a row that was being written.
     for number, line in enumerate(file.read_text(encoding="utf-8").split("\n")[:-1], 1):
         try:
             rows.append(json.loads(line))
@@ -235,37 +236,37 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(" .:")
 
 
-# What a study calls its runs: its arms, from the arms.json that it left beside them.
+# Names of a study's arms, from the arms.json beside its runs.
 
 
 def arm_names(groups: Sequence[Sequence[Run]]) -> list[str] | None:
-    """A name for each group of runs; None unless each is one arm of a study, no two the same."""
-    names = [{_arms(run.path.parent).get(run.path.name) for run in runs} for runs in groups]
-    found = [name for (name, *more) in names if name and not more]
-    return found if len(set(found)) == len(groups) else None
+    """Return a name for each group of runs; None unless each is one distinct arm of a study."""
+    arms = [{_arms(run.path.parent).get(run.path.name) for run in runs} for runs in groups]
+    names = [name for (name, *others) in arms if name and not others]
+    return names if len(set(names)) == len(groups) else None
 
 
 @cache
 def _arms(folder: Path) -> dict[str, str]:
-    """Run folder's name → arm; empty where no study that has ended left its arms."""
+    """Return run folder name → arm; empty without a readable arms.json of a finished study."""
     try:
-        listed = json.loads((folder / "arms.json").read_text())
-        return {Path(one["run"]).name: str(one["arm"]) for one in listed if one["run"]}
+        entries = json.loads((folder / "arms.json").read_text())
+        return {Path(entry["run"]).name: str(entry["arm"]) for entry in entries if entry["run"]}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
 
 
-# Text from run folders as it may be shown: nothing in it moves a cursor or turns a line round.
+# Safe display of text from run folders: no character moves a cursor or reverses a line.
 
 
-# C0 and C1 controls but for the line's end and the tab, line and paragraph separators, marks that
-# turn the direction of text or hide in it, and what no file (lone surrogates) or no XML can hold.
-ODD = re.compile(
+# C0 and C1 controls except line feed and tab, line and paragraph separators, bidirectional and
+# invisible marks, and characters that no file (lone surrogates) or no XML can hold.
+UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\ud800-\udfff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
 
 
 def readable(text: str) -> str:
-    """The text with each such character as its number: ⟨U+202E⟩."""
-    return ODD.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
+    """Return the text with each unsafe character as its code point: ⟨U+202E⟩."""
+    return UNSAFE.sub(lambda match: f"⟨U+{ord(match.group()):04X}⟩", text)

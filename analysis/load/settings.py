@@ -1,36 +1,36 @@
-"""What an experiment's runs share, and the settings in which its groups differ, in words."""
+"""Settings in words: what an experiment's runs share, and where its groups differ."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from analysis.load.groups import Group, differing_keys, flatten, plain, spelling
+from analysis.load.groups import Group, as_text, canonical_json, differing_keys, flatten
 from analysis.load.run_folders import Run
-from analysis.stats.tables import sandbox
 
 
-def facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """(what, in words): model, problems, evaluation, judge and machine, as far as recorded.
+def shared_settings(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """Return (subject, description) for model, problems, evaluation, judge and machine.
 
-    Where the runs differ, two values stand beside each other, and of more only their number.
+    Subjects that were not recorded are left out. Where runs differ, two descriptions are joined by
+    "or"; of more, only their number is given.
     """
-    said = {
+    describers = {
         "model": (_model, _parameters),
-        "problems": (_problems, _left_out),
+        "problems": (_problems, _left_out_problems),
         "evaluation": (_evaluation,),
         "judge": (_judge,),
         "machine": (_machine,),
     }
-    found = []
-    for what, readers in said.items():
-        parts = [_either(dict.fromkeys(filter(None, map(read, runs)))) for read in readers]
+    descriptions = []
+    for subject, functions in describers.items():
+        parts = [_alternatives(dict.fromkeys(filter(None, map(f, runs)))) for f in functions]
         if text := "; ".join(filter(None, parts)):
-            found.append((what, text))
-    return found
+            descriptions.append((subject, text))
+    return descriptions
 
 
-def _either(values: Collection[str]) -> str:
+def _alternatives(values: Collection[str]) -> str:
     return " or ".join(values) if len(values) <= 2 else f"{len(values)} different"
 
 
@@ -39,7 +39,7 @@ def _config(run: Run, key: str) -> Any:
 
 
 def _model(run: Run) -> str:
-    return plain(_config(run, "model.name") or "")
+    return as_text(_config(run, "model.name") or "")
 
 
 def _parameters(run: Run) -> str:
@@ -53,54 +53,70 @@ def _problems(run: Run) -> str:
         for key, words in (("train_problems", "to train on"), ("eval_problems", "to evaluate"))
         if run.info.get(key) is not None
     ]
-    return ", ".join([plain(_config(run, "task.name") or ""), *counts])
+    return ", ".join([as_text(_config(run, "task.name") or ""), *counts])
 
 
-def _left_out(run: Run) -> str:
+def _left_out_problems(run: Run) -> str:
     task = run.info.get("task")
-    reasons = task.get("left_out") if isinstance(task, dict) else None
-    if not reasons:
+    counts = task.get("left_out") if isinstance(task, dict) else None
+    if not counts:
         return ""
-    most = sorted(reasons.items(), key=lambda item: -item[1])
-    return f"{sum(reasons.values()):,} left out: " + ", ".join(f"{why} {n:,}" for why, n in most)
+    descending = sorted(counts.items(), key=lambda item: -item[1])
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in descending)
+    return f"{sum(counts.values()):,} left out: {reasons}"
 
 
 def _evaluation(run: Run) -> str:
-    words = {
+    formats = {
         "split": "{} split",
         "samples": "{} samples a problem",
         "temperature": "temperature {}",
         "top_p": "top-p {}",
     }
-    values = {key: _config(run, f"eval.{key}") for key in words}
-    return ", ".join(words[key].format(plain(v)) for key, v in values.items() if v is not None)
+    values = {key: _config(run, f"eval.{key}") for key in formats}
+    return ", ".join(
+        formats[key].format(as_text(value)) for key, value in values.items() if value is not None
+    )
 
 
 def _judge(run: Run) -> str:
-    version, place = run.info.get("judge_version"), sandbox(run)
-    name, strength = place["sandbox"], place["sandbox_strength"]
-    where = f"sandbox {name} ({strength})" if strength else name and f"sandbox {name}"
-    return ", ".join(filter(None, [version and f"version {version}", where]))
+    version, recorded = run.info.get("judge_version"), sandbox(run)
+    name, strength = recorded["sandbox"], recorded["sandbox_strength"]
+    description = f"sandbox {name} ({strength})" if strength else name and f"sandbox {name}"
+    return ", ".join(filter(None, [version and f"version {version}", description]))
 
 
 def _machine(run: Run) -> str:
     hardware = run.info.get("hardware")
     if not isinstance(hardware, dict):
-        return plain(hardware) if hardware else ""
-    return plain({name: value for name, value in hardware.items() if value is not None})
+        return as_text(hardware) if hardware else ""
+    return as_text({name: value for name, value in hardware.items() if value is not None})
 
 
-def settings_that_differ(groups: Sequence[Group]) -> list[tuple[str, list[tuple[str, list[str]]]]]:
-    """(key, [(value, labels of the groups that have it), …]) for settings that are not the same.
+def sandbox(run: Run) -> dict[str, str | None]:
+    """Return the run's sandbox as columns: its name, and how strongly it isolates programs."""
+    recorded = run.info.get("sandbox")
+    if not isinstance(recorded, dict):
+        return {"sandbox": recorded, "sandbox_strength": None}
+    rest = {key: value for key, value in recorded.items() if key not in ("name", "strength")}
+    strength = [str(recorded.get("strength") or ""), as_text(rest) if rest else ""]
+    return {"sandbox": recorded.get("name"), "sandbox_strength": "; ".join(filter(None, strength))}
+
+
+Setting = tuple[str, list[tuple[str, list[str]]]]  # key, [(value, labels of groups with it), …]
+
+
+def differing_settings(groups: Sequence[Group]) -> list[Setting]:
+    """Return the settings in which groups differ, each value with the labels of its groups.
 
     An algorithm's own settings are compared between the groups of that algorithm only.
     """
-    keys = [k for k in differing_keys([g.settings for g in groups]) if not _of_algorithm(k)]
-    table = [(key, _by_value(key, groups)) for key in keys]
+    keys = differing_keys([group.settings for group in groups])
+    table = [(key, _labels_by_value(key, groups)) for key in keys if not _of_algorithm(key)]
     for algo in sorted({group.algo for group in groups}):
         same = [group for group in groups if group.algo == algo]
-        own = [k for k in differing_keys([g.settings for g in same]) if _of_algorithm(k)]
-        table += [(key, _by_value(key, same)) for key in own]
+        keys = differing_keys([group.settings for group in same])
+        table += [(key, _labels_by_value(key, same)) for key in keys if _of_algorithm(key)]
     return table
 
 
@@ -108,11 +124,11 @@ def _of_algorithm(key: str) -> bool:
     return key.split(".")[0] == "algo"
 
 
-def _by_value(key: str, groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
+def _labels_by_value(key: str, groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
     values: dict[str, tuple[str, list[str]]] = {}
     for group in groups:
-        held = key in group.settings
-        spelt = spelling(group.settings[key]) if held else ""
-        shown = plain(group.settings[key]) if held else "not set"
-        values.setdefault(spelt, (shown, []))[1].append(group.label)
+        is_set = key in group.settings
+        canonical = canonical_json(group.settings[key]) if is_set else ""
+        text = as_text(group.settings[key]) if is_set else "not set"
+        values.setdefault(canonical, (text, []))[1].append(group.label)
     return list(values.values())

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
-from analysis.load.compute import each
+from analysis.load.compute import parallel_map
 
 # The parser needs up to a kilobyte for each, and no contest program is longer.
 MAX_CHARS = 65_536
@@ -42,7 +42,7 @@ def normal_form(program: str) -> str | None:
 def prepare(programs: Iterable[str]) -> None:
     """Find the normal forms of these programs ahead and keep them; of many on all cores."""
     new = [program for program in dict.fromkeys(programs) if program not in _prepared]
-    _prepared.update(zip(new, each(_find, new, len(new) >= MANY), strict=True))
+    _prepared.update(zip(new, parallel_map(_find, new, len(new) >= MANY), strict=True))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.load.compute import each, once
+from analysis.load.compute import memoize, parallel_map
 from analysis.load.run_folders import Run
 from analysis.metrics.definitions import DISTINCT, DRAWN
 from analysis.metrics.diversity import (
@@ -43,7 +43,7 @@ def counts(samples: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, index=pd.Index(problems, name="problem"))
 
 
-@once
+@memoize
 def counted(run: Run, step: int) -> pd.DataFrame:
     """`counts` of one evaluation of a run."""
     return counts(run.evaluation(step))
@@ -124,7 +124,7 @@ def _diversity_scores(evaluations: Sequence[pd.DataFrame]) -> list[dict[str, Row
     jobs: dict[str, list[Cell]] = {}
     for problem, cell in (item for own in cells for item in own.items()):
         jobs.setdefault(problem, []).append(cell)
-    found = each(_of_cells, list(jobs.values()), sum(map(len, known)) >= MANY)
+    found = parallel_map(_of_cells, list(jobs.values()), sum(map(len, known)) >= MANY)
     of = {problem: iter(values) for problem, values in zip(jobs, found, strict=True)}
     return [
         _rows({problem: next(of[problem]) for problem in own}) | _entropy(samples)
@@ -181,7 +181,7 @@ def scores_of_each(
     return [a | b for a, b in zip(passed, _diversity_scores(evaluations), strict=True)]
 
 
-@once
+@memoize
 def evaluations(run: Run, ks: tuple[int, ...]) -> dict[str, Grid]:
     """pass@1, pass@k and DISTINCT of all evaluations of a run (steps, problems), found once.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from analysis.load.evaluations import Stage
-from analysis.load.groups import Group, differing_keys, listed, plain
+from analysis.load.groups import Group, as_text, differing_keys, join_names
 from analysis.load.run_folders import Run
 from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.stats.tables import COUNTED, budget
@@ -57,7 +57,7 @@ def _left_out(groups: Sequence[Group]) -> Iterable[str]:
         behind = [run.name for run in group.runs if run not in group.complete]
         if behind and group.complete:
             yield (
-                f"{group.label}: {listed(behind)} did not reach the evaluation at step "
+                f"{group.label}: {join_names(behind)} did not reach the evaluation at step "
                 f"{group.last_step} and {_are(behind)} left out of the final numbers."
             )
         if not group.complete:
@@ -67,7 +67,7 @@ def _left_out(groups: Sequence[Group]) -> Iterable[str]:
         if group.repeats:
             names = [run.name for run in group.repeats]
             yield (
-                f"{group.label}: {listed(names)} {_are(names)} left out, because another run with "
+                f"{group.label}: {join_names(names)} {_are(names)} left out, because another run with "
                 "the same settings and seed got as far or further."
             )
 
@@ -78,7 +78,7 @@ def _engines(groups: Sequence[Group]) -> Iterable[str]:
         wrong = [run.name for run in group.runs if _mismatched(run)]
         if wrong:
             yield (
-                f"{group.label}: in {listed(wrong)} the engine's log-probs were not the learner's "
+                f"{group.label}: in {join_names(wrong)} the engine's log-probs were not the learner's "
                 "(see mismatch/mean), so the responses came from another policy than was assumed."
             )
         if (kind := group.settings.get("train.correction", "none")) != "none":
@@ -103,10 +103,10 @@ def _others(groups: Sequence[Group]) -> Iterable[str]:
             if (given := group.settings.get(key))
         ]
         if taken:
-            found.setdefault(listed(taken), []).append(group.label)
+            found.setdefault(join_names(taken), []).append(group.label)
     for taken, labels in found.items():
         yield (
-            f"{listed(labels)} learned from what others wrote ({taken}); the judging of that is "
+            f"{join_names(labels)} learned from what others wrote ({taken}); the judging of that is "
             "charged, the writing, and training who wrote it, is not."
         )
 
@@ -143,18 +143,18 @@ def _tuning(groups: Sequence[Group]) -> Iterable[str]:
         ways.setdefault(str(group.runs[0].config.get("tuned") or ""), []).append(group.label)
     if not any(ways):
         return
-    given = f" Not tuned, but run as given: {listed(ways.pop(''))}." if "" in ways else ""
+    given = f" Not tuned, but run as given: {join_names(ways.pop(''))}." if "" in ways else ""
     told: dict[str, list[str]] = {}  # by what was tried, which is often the same for all
     for way, labels in sorted(ways.items()):
         trials, _, table = way.partition(", table ")
         where = f" ({table})" if table else ""
-        told.setdefault(trials, []).append(f"{listed(labels)}{where}")
+        told.setdefault(trials, []).append(f"{join_names(labels)}{where}")
     every = "; ".join(f"by {trials}: {', '.join(each)}" for trials, each in told.items())
     yield f"Tuned {every}.{given}"
 
 
 def _of(labels: Sequence[str], groups: Sequence[Group]) -> str:
-    return f"all {len(labels)} groups" if len(labels) == len(groups) > 3 else listed(labels)
+    return f"all {len(labels)} groups" if len(labels) == len(groups) > 3 else join_names(labels)
 
 
 def _budgets(groups: Sequence[Group]) -> Iterable[str]:
@@ -205,24 +205,24 @@ def _provenance(groups: Sequence[Group]) -> Iterable[str]:
     for words, (key, consequence) in PROVENANCE.items():
         values = _told_apart([run.info[key] for run in runs if run.info.get(key) is not None])
         if len(values) > 1:
-            shown = f" ({listed(values)})" if max(map(len, values)) <= 60 else ""
+            shown = f" ({join_names(values)})" if max(map(len, values)) <= 60 else ""
             yield f"The runs have {len(values)} different {words}{shown}: {consequence}."
     unknown = [run.name for run in runs if not run.info.get("commit")]
     if unknown:
-        yield f"No commit was recorded for {listed(unknown)}: the code cannot be found again."
+        yield f"No commit was recorded for {join_names(unknown)}: the code cannot be found again."
     # The recorder marks a changed working tree with a plus sign.
     changed = [run.name for run in runs if str(run.info.get("commit")).endswith("+")]
     if changed:
-        yield f"The code had uncommitted changes in {listed(changed)}."
+        yield f"The code had uncommitted changes in {join_names(changed)}."
 
 
 def _told_apart(facts: Sequence[Any]) -> list[str]:
     """The different ones, sorted, in words; of mappings the name, or else what differs."""
     if not all(isinstance(fact, dict) for fact in facts):
-        return sorted({plain(fact) for fact in facts})
+        return sorted({as_text(fact) for fact in facts})
     keys = differing_keys(facts)
-    values = {plain({key: fact.get(key) for key in keys}) for fact in facts}
-    names = {plain(fact.get("name")) for fact in facts}
+    values = {as_text({key: fact.get(key) for key in keys}) for fact in facts}
+    names = {as_text(fact.get("name")) for fact in facts}
     return sorted(names if len(names) == len(values) else values)
 
 
@@ -253,7 +253,7 @@ def _thin(stages: Sequence[Stage]) -> Iterable[str]:
             if 0 < sum(per_run) < FEW_PROBLEMS * len(per_run):
                 counts[stage.label] = sum(per_run) / len(per_run)
         if counts:
-            shown = listed([f"{label} ({count:.3g})" for label, count in counts.items()])
+            shown = join_names([f"{label} ({count:.3g})" for label, count in counts.items()])
             yield f"{TITLES[metric]} rests on few problems: {shown}; do not build on it."
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.load.evaluations import Stage
-from analysis.load.groups import listed
+from analysis.load.groups import join_names
 from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.report.section import Section
 from analysis.stats.differences import Pair, tier_table
@@ -89,7 +89,7 @@ def _of_metric(section: Section, tiers: pd.DataFrame, metric: str) -> Answer:
     named = {label: f"{label} ({means[label]})" for label in order}
     shown = {label: label for label in order} if many else named
     above = {a: tuple(b for b in order if _is_above(pairs, a, b)) for a in order}
-    ranked = listed([named[label] for label in order[1:]], MOST_RANKED)
+    ranked = join_names([named[label] for label in order[1:]], MOST_RANKED)
     said = [f"Highest mean: {named[order[0]]}; then {ranked}."] if many else []
     said += [*_separated(order, above, shown), *_sizes(pairs, order, above)]
     if len(order) > 2:
@@ -111,10 +111,12 @@ def _separated(
         if above[label]:
             found.setdefault(above[label], []).append(label)
     if not found:
-        names = "these" if len(order) > MOST_NAMED else listed([shown[label] for label in order])
+        names = (
+            "these" if len(order) > MOST_NAMED else join_names([shown[label] for label in order])
+        )
         return [f"The data separate no two of {names}." if len(order) > 2 else _both(order, shown)]
     said = [
-        f"{listed([shown[label] for label in who])} {'are each' if len(who) > 1 else 'is'} above "
+        f"{join_names([shown[label] for label in who])} {'are each' if len(who) > 1 else 'is'} above "
         f"{_below(order, below, shown)}."
         for below, who in found.items()
     ]
@@ -127,10 +129,10 @@ def _separated(
 def _below(order: Sequence[str], below: tuple[str, ...], shown: Mapping[str, str]) -> str:
     """By name; of many the first few, or where they begin if that is all."""
     if len(order) <= MOST_NAMED:
-        return listed([shown[label] for label in below])
+        return join_names([shown[label] for label in below])
     if len(below) > FEW and below == tuple(order[-len(below) :]):
         return f"all {len(below)} from {shown[below[0]]} on in this order"
-    return listed([shown[label] for label in below], FEW if len(below) > FEW + 1 else FEW + 1)
+    return join_names([shown[label] for label in below], FEW if len(below) > FEW + 1 else FEW + 1)
 
 
 def _both(order: Sequence[str], shown: Mapping[str, str]) -> str:
@@ -152,7 +154,7 @@ def _tiers(ranked: pd.DataFrame, above: Mapping[str, tuple[str, ...]]) -> str:
     if len(first) == 1:
         return f"{first[0]} is in the first tier alone."
     told = (
-        f"{listed(first)} share the first tier"
+        f"{join_names(first)} share the first tier"
         if len(first) < len(ranked)
         else "One tier holds all"
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load.compute import cores, pool
+from analysis.load.compute import cores, process_pool
 from analysis.load.run_folders import RunError, experiment_of, load_run
 from analysis.metrics.health import health
 from analysis.report.headline import Answer, answer
@@ -88,7 +88,7 @@ def _each(jobs: Sequence[Job], runs: int) -> Iterator[Found]:
     if cores() == 1 or len(jobs) == 1 or runs < MANY:
         yield from map(part_of, jobs)
         return
-    with pool() as processes:
+    with process_pool() as processes:
         try:
             yield from _begun(processes, jobs)
         except BaseException:

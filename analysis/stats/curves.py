@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.load.compute import once
+from analysis.load.compute import memoize
 from analysis.load.groups import Group
 from analysis.load.run_folders import Run
 from analysis.metrics.definitions import DISTINCT
@@ -54,7 +54,7 @@ def evaluation_curve(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Da
     return pd.DataFrame(rows, columns=["label", "seeds", *X_AXES, "kl_ref", *columns])
 
 
-@once
+@memoize
 def spent(run: Run, x: str) -> pd.Series:
     """The x-axis' value after each step of run.metrics; NaN where it was not recorded."""
     columns = [column for column in X_AXES[x] if column in run.metrics]

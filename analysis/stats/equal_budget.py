@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.load.compute import once
+from analysis.load.compute import memoize
 from analysis.load.evaluations import Scored
 from analysis.load.groups import Group
 from analysis.load.run_folders import Run
@@ -32,7 +32,7 @@ class AtBudget:
         self.grids = stacked(self.seeds, parts)
 
 
-@once
+@memoize
 def way(run: Run, x: str) -> tuple[list[int], np.ndarray]:
     """The run's evaluated steps, and what it had spent at each; without those not recorded."""
     steps = run.evaluated_steps

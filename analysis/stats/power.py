@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pandas as pd
 
-from analysis.load.compute import once
+from analysis.load.compute import memoize
 from analysis.load.evaluations import Stage
 from analysis.stats.differences import Pair
 from analysis.stats.intervals import LEVEL, Spread
@@ -185,7 +185,7 @@ def _sampling(mine: Stage, other: Stage, k: int) -> float:
     return float(np.mean(shared) / len(shared))
 
 
-@once
+@memoize
 def _by_seed(stage: Stage, k: int) -> list[float]:
     """Variance from sampling of each seed's mean over problems; NaN where it is not known."""
     found = []

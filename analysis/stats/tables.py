@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.evaluations import Stage
-from analysis.load.groups import Group, plain
+from analysis.load.groups import Group
 from analysis.load.run_folders import Run
+from analysis.load.settings import sandbox
 from analysis.metrics.definitions import bounds, metrics
 from analysis.metrics.scores import Grid, accepted_share, pass_scores, stacked
 from analysis.stats.intervals import Interval, interquartile_mean, interval, performance_profile
@@ -124,16 +125,6 @@ def run_table(groups: Sequence[Group]) -> pd.DataFrame:
                 row[key] = run.info.get(key)
             rows.append(row | sandbox(run) | {"path": str(run.path)})
     return pd.DataFrame(rows)
-
-
-def sandbox(run: Run) -> dict[str, str | None]:
-    """Where the run's programs ran, and how well they were kept apart."""
-    found = run.info.get("sandbox")
-    if not isinstance(found, dict):
-        return {"sandbox": found, "sandbox_strength": None}
-    rest = {key: value for key, value in found.items() if key not in ("name", "strength")}
-    strength = [str(found.get("strength") or ""), plain(rest) if rest else ""]
-    return {"sandbox": found.get("name"), "sandbox_strength": "; ".join(filter(None, strength))}
 
 
 def pass_at_k_table(all_stages: Iterable[Stage]) -> pd.DataFrame:

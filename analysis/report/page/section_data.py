@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load.settings import facts, settings_that_differ
+from analysis.load.settings import differing_settings, shared_settings
 from analysis.metrics.definitions import DISTINCT
 from analysis.report import render
 from analysis.report.headline import Answer, headlines
@@ -36,8 +36,8 @@ def section_context(
         "most": section.ks[-1],
         "matrices": [],
         "short": len(section.ends) > render.INTERVALS_IN_MATRIX,
-        "facts": facts(section.runs),
-        "settings": settings_that_differ(section.groups),
+        "facts": shared_settings(section.runs),
+        "settings": differing_settings(section.groups),
         "runs": tables["runs.csv"].to_dict("records"),
         "results": results.to_dict("records"),
         "figures": [],

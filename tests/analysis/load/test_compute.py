@@ -1,7 +1,7 @@
 import gc
 import weakref
 
-from analysis.load.compute import once
+from analysis.load.compute import memoize
 
 
 class Run:
@@ -11,7 +11,7 @@ class Run:
 def test_it_is_found_once_for_each_question_and_goes_with_the_run():
     asked = []
 
-    @once
+    @memoize
     def answer(run, step):
         asked.append(step)
         return step * 2

@@ -1,23 +1,127 @@
-"""A study's runs are called by its arms' names, where these name each group."""
-
 import json
 
+import pandas as pd
 import pytest
 
 from analysis.load.groups import group_runs
-from analysis.load.run_folders import load_run
+from analysis.load.run_folders import RunError, find_runs, load_run
+
+
+def test_a_whole_run_is_read(tmp_path, make_run):
+    run = load_run(make_run(tmp_path, "grpo", 3))
+    assert (run.algo, run.seed, run.status) == ("grpo", 3, "finished")
+    assert run.evaluated_steps == [0, 10, 20]
+    assert len(run.evaluation(0)) == 12 * 20
+
+
+def test_runs_are_found_at_any_depth_by_folder_and_by_pattern(tmp_path, make_run):
+    paths = [make_run(tmp_path, algo, seed) for algo in ("grpo", "spo") for seed in (0, 1)]
+    (paths[0] / "checkpoints" / "step-20").mkdir(parents=True)
+    (paths[0] / "checkpoints" / "step-20" / "config.yaml").write_text("a: 1")
+    assert find_runs([tmp_path]) == sorted(paths)
+    assert find_runs([tmp_path, tmp_path / "compare" / "spo-*"]) == sorted(paths)
+    assert find_runs([f"{tmp_path}/*/spo-*"]) == sorted(paths[2:])
+
+
+def test_evaluations_in_a_part_each_are_one_table(tmp_path, make_run):
+    path = make_run(tmp_path)
+    whole = load_run(path).evals
+    (path / "evals.parquet").unlink()
+    (path / "evals.parquet").mkdir()
+    (path / "evals.parquet" / ".step-30.parquet").write_bytes(b"being written")
+    for step, part in whole.groupby("step"):
+        part.to_parquet(path / "evals.parquet" / f"step-{step:08}.parquet", index=False)
+    pd.testing.assert_frame_equal(load_run(path).evals, whole)
+
+
+@pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
+def test_a_run_that_has_not_ended_well_is_readable_without_its_tables(tmp_path, make_run, status):
+    path = make_run(tmp_path, status=status)
+    (path / "evals.parquet").unlink()
+    (path / "metrics.parquet").unlink()
+    run = load_run(path)
+    assert run.status == status
+    assert run.evaluated_steps == []
+
+
+def truncate(name):
+    def damage(path):
+        content = (path / name).read_bytes()
+        (path / name).write_bytes(content[: len(content) // 2])
+
+    return damage
+
+
+def remove(name):
+    return lambda path: (path / name).unlink()
+
+
+def drop_column(name, column):
+    def damage(path):
+        table = pd.read_parquet(path / name)
+        table.drop(columns=column).to_parquet(path / name)
+
+    return damage
+
+
+def double_rows(path):
+    table = pd.read_parquet(path / "evals.parquet")
+    pd.concat([table, table.head(1)]).to_parquet(path / "evals.parquet")
+
+
+def set_status(path):
+    record = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps(record | {"status": "fine"}))
+
+
+DAMAGE = {
+    "no run.json": (remove("run.json"), "run.json is missing"),
+    "no config": (remove("config.yaml"), "config.yaml is missing"),
+    "half a run.json": (truncate("run.json"), "run.json cannot be read"),
+    "half a metrics.parquet": (truncate("metrics.parquet"), "metrics.parquet cannot be read"),
+    "half an evals.parquet": (truncate("evals.parquet"), "evals.parquet cannot be read"),
+    "no evals though finished": (remove("evals.parquet"), "finished but evals.parquet is missing"),
+    "no verdicts": (drop_column("evals.parquet", "verdict"), "lacks the columns verdict"),
+    "no rewards": (drop_column("metrics.parquet", "reward_mean"), "lacks the columns reward_mean"),
+    "rows twice": (double_rows, "twice"),
+    "unknown status": (set_status, "status 'fine'"),
+    "config is no mapping": (lambda p: (p / "config.yaml").write_text("- 1"), "not a mapping"),
+    "config is no YAML": (lambda p: (p / "config.yaml").write_text("a: [1"), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("damage", "fault"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_told_in_one_line_with_the_folder_and_a_way_out(
+    tmp_path, make_run, damage, fault
+):
+    path = make_run(tmp_path)
+    damage(path)
+    with pytest.raises(RunError) as caught:
+        load_run(path)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert fault in message
+    assert "skip_damaged=true" in message
+    assert "\n" not in message
+
+
+def test_nothing_found_is_an_error(tmp_path):
+    with pytest.raises(RunError, match="no run folder in there"):
+        find_runs([tmp_path])
+    with pytest.raises(RunError, match="no such folder"):
+        find_runs([tmp_path / "absent"])
 
 
 @pytest.fixture
 def study(tmp_path, make_run):
     """Two arms of two seeds, as a study leaves them, and its arms.json."""
-    listed, runs = [], []
+    entries, runs = [], []
     for arm, beta in (("mild", 0.1), ("strict", 0.5)):
         for seed in (0, 1):
             path = make_run(tmp_path / f"{arm}{seed}", "spo", seed, config={"algo.beta": beta})
             runs.append(path.rename(tmp_path / f"{arm}-{path.name}"))
-            listed.append({"arm": arm, "seed": seed, "run": str(runs[-1])})
-    (tmp_path / "arms.json").write_text(json.dumps([*listed, {"arm": "mild", "run": None}]))
+            entries.append({"arm": arm, "seed": seed, "run": str(runs[-1])})
+    (tmp_path / "arms.json").write_text(json.dumps([*entries, {"arm": "mild", "run": None}]))
     return runs
 
 

@@ -1,6 +1,6 @@
 from analysis.load.groups import group_runs
 from analysis.load.run_folders import load_run
-from analysis.load.settings import facts, settings_that_differ
+from analysis.load.settings import differing_settings, shared_settings
 from analysis.report.section import section
 
 
@@ -35,7 +35,7 @@ def test_facts_are_words(tmp_path, make_run):
         load_run(make_run(tmp_path, "spo", 0, info=info)),
         load_run(make_run(tmp_path, "spo", 1, info=info | {"judge_version": "2"})),
     ]
-    assert dict(facts(runs)) == {
+    assert dict(shared_settings(runs)) == {
         "model": "nano; 770,944 parameters",
         "problems": "mini, 9,000 to train on, 1,000 to evaluate; 1,220 left out: "
         "accepts any valid answer 1,203, no tests 17",
@@ -53,7 +53,7 @@ def test_an_algorithms_own_settings_are_compared_among_its_groups(tmp_path, make
     ]
     groups = group_runs([load_run(path) for path in runs])
     one, ten = "spo beta=0.1 sync_every=1", "spo beta=0.5 sync_every=10"
-    assert settings_that_differ(groups) == [
+    assert differing_settings(groups) == [
         ("train.sync_every", [("1", ["ppo", one]), ("10", [ten])]),
         ("algo.beta", [("0.1", [one]), ("0.5", [ten])]),
     ]
