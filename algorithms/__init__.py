@@ -1,17 +1,22 @@
-"""Pure losses and the small classes around them. This room knows tensors and no problem.
+"""The algorithms: losses as functions of tensors, and the small classes around them.
 
-An algorithm is a file of `conf/algo`: it names its core, a class of this folder that several names
-may share, and that class's options as published. `python -m algorithms` lists them.
+This room knows tensors (torch, imported at first use) and must not know problems, judging, models
+or training. An algorithm is a file of `conf/algo`: it names its core, a class of this folder that
+several algorithms may share, and the options that differ from the class's defaults.
+`python -m algorithms` lists them all.
 """
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from algorithms.base import Algorithm
+
+__all__ = ["CONF", "defaults", "load", "make", "names"]
 
 CONF = Path(__file__).resolve().parents[1] / "conf" / "algo"
 
@@ -21,22 +26,34 @@ def names() -> list[str]:
     return sorted(file.stem for file in CONF.glob("*.yaml"))
 
 
+def load(name: str) -> type[Algorithm]:
+    """The core of `name`, a class; its attribute `Config` is the dataclass of its options."""
+    return _core(_file(name))
+
+
 def defaults(name: str) -> dict[str, Any]:
-    """What `conf/algo/<name>.yaml` says: name, core, and every option of the core."""
+    """All options of `name`, its name and core included: the class's under those of its file."""
+    given = _file(name)
+    return asdict(_core(given).Config()) | given
+
+
+def make(name: str, reward_high: float = 1.0, **options: Any) -> Algorithm:
+    """The algorithm `name` with its default options, except those given."""
+    core = load(name)
+    return core(core.Config(**defaults(name) | options), reward_high)
+
+
+def _file(name: str) -> dict[str, Any]:
+    """The values of `conf/algo/<name>.yaml`."""
     from omegaconf import OmegaConf
 
     if name not in names():
         raise ValueError(f"unknown algorithm {name!r}; there are: {', '.join(names())}")
-    return OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
+    values: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
+    return values
 
 
-def load(name: str) -> type[Algorithm]:
-    """The core of `name`, a class; the dataclass of its options is its attribute `Config`."""
-    module, _, core = defaults(name)["core"].rpartition(".")
-    return getattr(importlib.import_module(module), core)
-
-
-def make(name: str, reward_high: float = 1.0, **options: Any) -> Algorithm:
-    """`name` with its published options, except those given."""
-    core = load(name)
-    return core(core.Config(**defaults(name) | options), reward_high)
+def _core(values: dict[str, Any]) -> type[Algorithm]:
+    module, _, name = values["core"].rpartition(".")
+    core: type[Algorithm] = getattr(importlib.import_module(module), name)
+    return core

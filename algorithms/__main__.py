@@ -1,4 +1,4 @@
-"""`python -m algorithms` lists what there is: name, paper, family, needs, data, options."""
+"""`python -m algorithms` lists all algorithms: name, paper, family, needs, data, options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 import algorithms
 from algorithms.base import Algorithm, Needs
 
-HEAD = ("core", "name")  # of every file; what follows are options
+HEAD = ("core", "name")  # keys of every file that are no options
 
 
 def main() -> None:
@@ -19,31 +19,37 @@ def main() -> None:
 
 
 def table() -> Table:
-    """A row for each name, those of a core together."""
-    shown = Table(show_lines=True)
+    """One row for each algorithm, sorted by family."""
+    listing = Table(show_lines=True)
     for head in ("name", "paper", "family", "needs", "learns from", "options"):
-        shown.add_column(head, no_wrap=head in ("name", "paper", "family"))
+        listing.add_column(head, no_wrap=head in ("name", "paper", "family"))
     for name in sorted(algorithms.names(), key=lambda name: (_family(name), name)):
-        made = algorithms.make(name)
+        algorithm = algorithms.make(name)
         options = {k: v for k, v in algorithms.defaults(name).items() if k not in HEAD}
-        listed = " ".join(f"{key}={_yaml(value)}" for key, value in options.items())
-        shown.add_row(name, paper(name), _family(name), needs(made.needs), data(made), listed)
-    return shown
+        listing.add_row(
+            name,
+            paper(name),
+            _family(name),
+            needs(algorithm.needs),
+            data(algorithm),
+            " ".join(f"{key}={_yaml(value)}" for key, value in options.items()),
+        )
+    return listing
 
 
 def paper(name: str) -> str:
-    """The first arXiv number in the file's opening comment; – for what has no paper."""
+    """The first arXiv number in the file's opening comment; – if it cites none."""
     text = (algorithms.CONF / f"{name}.yaml").read_text()
     comment = text[: text.index(f"name: {name}")]
-    found = re.search(r"\d{4}\.\d{5}", comment)
-    return found.group() if found else "–"
+    number = re.search(r"\d{4}\.\d{5}", comment)
+    return number.group() if number else "–"
 
 
 def needs(n: Needs) -> str:
     """What the trainer provides, in words."""
-    given = {
+    words = {
         "groups": n.groups,
-        "writer's log-probs": n.behaviour,
+        "behaviour log-probs": n.behaviour,
         "reference": n.reference,
         f"critic ({n.critic})": n.critic != "none",
         "moving average of the weights": n.average is not None,
@@ -55,11 +61,11 @@ def needs(n: Needs) -> str:
         f"train.{n.share}": n.share != "",
         "another reference later on": n.reincarnation is not None,
     }
-    return ", ".join(word for word, wanted in given.items() if wanted) or "nothing"
+    return ", ".join(word for word, needed in words.items() if needed) or "nothing"
 
 
 def data(algorithm: Algorithm) -> str:
-    """Whose responses it learns from."""
+    """The responses that it learns from, in words."""
     n = algorithm.needs
     age = "of any age"
     if n.max_lag is not None:
@@ -68,7 +74,8 @@ def data(algorithm: Algorithm) -> str:
 
 
 def _family(name: str) -> str:
-    return algorithms.defaults(name)["core"].split(".")[-2]
+    """The module of its core."""
+    return algorithms.load(name).__module__.rpartition(".")[-1]
 
 
 def _yaml(value: object) -> str:

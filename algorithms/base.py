@@ -1,28 +1,32 @@
-"""What an algorithm is: it says what it needs, prepares targets without gradient, and has a loss.
+"""The interface of an algorithm: it declares its needs, prepares targets and has a loss.
 
-The trainer provides exactly what `needs` names and leaves the other fields of the batch at None.
-A loss sees some rows of the optimiser batch at a time; everything it returns, value and metrics, is
-those rows' contribution to the whole batch's, so that adding over micro-batches gives the same
-numbers and the same gradient however the batch was cut.
+The trainer provides exactly what `needs` names and leaves the batch's other fields at None.
+`prepare` computes targets for the whole optimiser batch, without gradient. `loss` sees some of its
+rows at a time; the value and the metrics that it returns are those rows' contributions. So adding
+over micro-batches gives the same numbers and the same gradient, however the batch was split.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PositiveFloat
 
-from algorithms import lazy_torch as torch
+from algorithms.tensors import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    # A tensor, or None if `Needs` does not name it. An algorithm reads what it has asked for, so
+    # that a check for None at each use would say nothing.
+    Provided = Tensor | Any
+
 
 @dataclass
 class Options:
-    """What every algorithm's options begin with; `conf/algo/NAME.yaml` gives all of them."""
+    """First options of every algorithm; `conf/algo/NAME.yaml` states what differs from a class."""
 
     name: Annotated[str, Field(pattern=r"^[\w-]+$")] = ""  # of its runs' folders and curves
     core: str = ""  # the class that computes it: module.Class
@@ -31,28 +35,28 @@ class Options:
 
 @dataclass(frozen=True)
 class Needs:
-    """What the trainer must provide."""
+    """What the trainer must provide, and which data the algorithm may learn from."""
 
     reference: bool = False  # ref_logp: log-probs of the frozen initial model
     critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)
-    critic_warmup: int = 0  # the first batches train the critic alone
-    critic_apart: bool = False  # critic_loss is all that the loss tells it
+    critic_warmup: int = 0  # number of first batches that train the critic alone
+    critic_apart: bool = False  # critic_loss is the only term of the loss that trains the critic
     groups: bool = False  # several responses to each prompt, compared with each other
-    least_group: int = 2  # groups: at least so many
+    least_group: int = 2  # groups: the smallest group size
     behaviour: bool = False  # behaviour_logp of every token
     anchored: bool = False  # behaviour_logp is in no ratio that could be corrected
-    off_policy: bool = False  # learns rightly from responses of any writer, the data set's too
-    share: str = ""  # of train: "offline_share" or "replay_share", what it is made to mix in
+    off_policy: bool = False  # correct on responses of any policy, the data set's programs too
+    share: str = ""  # what the algorithm mixes in: train's "offline_share" or "replay_share"
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
-    by_group: bool = False  # prepare takes each whole group for itself, and drops no row
-    best_reward: bool = False  # the best reward of the task is a success, and there is none above
+    by_group: bool = False  # prepare treats each group on its own, and drops no row
+    best_reward: bool = False  # reads the best reward, which means success and is never exceeded
     initial_value: str = "none"  # q0: "monte_carlo" or "online"
     initial_value_beta: float = 0.0  # q0 is β log E exp(r/β) for this β
-    max_lag: int | None = None  # optimiser steps that the writer may lie behind; None: any number
+    max_lag: int | None = None  # greatest staleness in optimiser steps; None: any
     average: float | None = None  # proximal_logp: of weights averaged over steps with this decay
     start: bool = False  # start_logp: the policy's log-probs before the batch's first step
-    precedent: int | None = None  # precedent_logp: a batch before, once so many batches are over
-    reincarnation: int | None = None  # after so many batches it is the reference of the rest
+    precedent: int | None = None  # precedent_logp: provided after this number of batches
+    reincarnation: int | None = None  # the policy after so many batches becomes the reference
     replay_until: int | None = None  # the last batch with replayed responses
     entropy_graph: bool = False  # the loss differentiates through the entropy
 
@@ -63,37 +67,42 @@ class Batch:
 
     mask: Tensor  # (batch, time) bool, true on response tokens including EOS
     rewards: Tensor  # (batch,) one terminal reward for each response
-    keep: Tensor  # (batch,) bool: the rows that the loss is over
-    online: Tensor  # (batch,) bool: written by a policy that told its log-probs
+    keep: Tensor  # (batch,) bool: the rows that the loss averages over
+    online: Tensor  # (batch,) bool: the log-probs of the rollout policy are known
     group_size: int
-    batches: int = 0  # those of the run before this one
-    fresh: Tensor | None = None  # (batch,) bool: online and not replayed
-    # (batch, time), what the ratio is against: the policy that wrote; corrected, the proximal one
-    behaviour_logp: Tensor | None = None
+    batches: int = 0  # number of batches of the run before this one
+    fresh: Provided = None  # (batch,) bool: online and not replayed
+    # (batch, time), the ratio's denominator: the rollout policy's; if corrected, the proximal one's
+    behaviour_logp: Provided = None
     correction: Tensor | None = None  # (batch, time), weights of the ratio's terms
-    writer_logp: Tensor | None = None  # (batch, time), of the policy that wrote; 0 where unknown
-    ref_logp: Tensor | None = None  # (batch, time)
-    proximal_logp: Tensor | None = None  # (batch, time), of the averaged weights before the step
-    policy_logp: Tensor | None = None  # (batch, time), before the update
-    start_logp: Tensor | None = None  # (batch, time), before the batch's first update
-    precedent_logp: Tensor | None = None  # (batch, time), before the last batch's first update
-    values: Tensor | None = None  # (batch, time), the critic's before the update
-    q0: Tensor | None = None  # (batch,) soft value of the prompt under the reference
-    advantages: Tensor | None = None  # (batch, time), set by prepare
-    returns: Tensor | None = None  # (batch, time), set by prepare
-    weights: Tensor | None = None  # (batch, time), of the loss's terms, set by prepare
-    targets: Tensor | None = None  # (batch,), set by prepare
+    rollout_logp: Provided = None  # (batch, time), of the rollout policy; 0 where unknown
+    ref_logp: Provided = None  # (batch, time)
+    proximal_logp: Provided = None  # (batch, time), of the averaged weights before the step
+    policy_logp: Provided = None  # (batch, time), before the update
+    start_logp: Provided = None  # (batch, time), before the batch's first update
+    precedent_logp: Provided = None  # (batch, time), before the previous batch's first update
+    values: Provided = None  # (batch, time), the critic's before the update
+    q0: Provided = None  # (batch,) soft value of the prompt under the reference
+    advantages: Provided = None  # (batch, time), set by prepare
+    returns: Provided = None  # (batch, time), set by prepare
+    weights: Provided = None  # (batch, time), of the loss's terms, set by prepare
+    targets: Provided = None  # (batch,), set by prepare
     sequence_share: float = 1.0  # these rows' share of the whole batch's responses
     token_share: float = 1.0  # these rows' share of the whole batch's response tokens
 
+    @property
+    def kept_mask(self) -> Tensor:
+        """(batch, time) bool: the tokens of kept rows."""
+        return self.mask & self.keep.unsqueeze(-1)
+
     def rows(self, index: Tensor) -> Batch:
         """The rows of `index` (n,), with their shares of this batch."""
-        cut = {
+        selected: dict[str, Any] = {
             field.name: value[index]
             for field in fields(self)
             if isinstance(value := getattr(self, field.name), torch.Tensor)
         }
-        part = replace(self, **cut)
+        part = replace(self, **selected)
         return replace(
             part,
             sequence_share=self.sequence_share * len(index) / len(self.mask),
@@ -101,18 +110,18 @@ class Batch:
         )
 
     def only_kept(self) -> Batch:
-        """The rows of `keep`, as a whole batch: what was dropped is in no denominator."""
+        """The rows of `keep` as a whole batch: dropped rows are in no denominator."""
         kept = self.rows(self.keep.nonzero().squeeze(-1))
         return replace(kept, sequence_share=1.0, token_share=1.0)
 
 
 @dataclass(frozen=True)
 class PolicyOutput:
-    """What the model being trained says of some rows, with gradient; all (batch, time)."""
+    """Output of the model in training for some rows, with gradient; all (batch, time)."""
 
     logp: Tensor
     entropy: Tensor
-    values: Tensor | None = None
+    values: Provided = None  # the critic's
 
 
 class Algorithm(ABC):
@@ -129,14 +138,15 @@ class Algorithm(ABC):
     def needs(self) -> Needs: ...
 
     def prepare(self, batch: Batch) -> Batch:
-        """Targets for the whole optimiser batch, without gradient, before it is cut."""
+        """Compute targets for the whole optimiser batch, without gradient, before it is split."""
         return batch
 
     def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
-        """What `loss` contains of a critic's values, (batch, time), with `needs.critic_apart`.
+        """The part of `loss` that trains the critic, from its values (batch, time).
 
-        It reads neither the policy nor what other rows decide. So a critic of its own learns before
-        the policy, from the pass that tells its old values, and `loss` is given them as they are.
+        Required with `needs.critic_apart`. It depends neither on the policy nor on what other rows
+        decide. So a separate critic is trained before the policy, in the same pass that computes
+        its old values, and `loss` receives those old values.
         """
         raise NotImplementedError(f"{type(self).__name__}: critic_apart needs a critic_loss")
 

@@ -1,10 +1,9 @@
-"""Log-probs of chosen tokens in chunks: the logits of a whole batch are held nowhere, ever.
+"""Log-probs of chosen tokens in chunks: the logits of a whole batch never exist at once.
 
-Autograd's own way through a chunk that is computed again holds five blocks of its size at once;
-this one writes each gradient over the logits that it comes from. torch 2.13's
-`linear_cross_entropy` saves as much, but of bfloat16 it returns bfloat16 (a mean error of 0.018
-nats where float32 has 0.0045 on the same logits: as much as a whole engine may be off), and it
-tells no entropy.
+Autograd over a recomputed chunk holds five blocks of its size at once; this backward pass writes
+each gradient over its logits. torch 2.13's `linear_cross_entropy` saves as much memory, but returns
+no entropy, and returns bfloat16 for bfloat16 inputs. Its mean error is then 0.018 nats, where
+float32 has 0.0045 on the same logits: as much as a whole engine may be off.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from torch import Tensor
 
 class ChosenLogp(torch.autograd.Function):
     """hidden (n, width), weight (vocabulary, width), bias or None, tokens (n,), temperature, rows
-    in a chunk, whether entropies are wanted → logp (n,), entropy (n,) without gradient, float32."""
+    in a chunk, with_entropy → logp (n,), entropy (n,) without gradient (else NaN), float32."""
 
     @staticmethod
     def forward(
@@ -32,48 +31,50 @@ class ChosenLogp(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         logp = torch.empty(len(tokens), dtype=torch.float32, device=hidden.device)
         normaliser, entropy = torch.empty_like(logp), torch.full_like(logp, torch.nan)
-        for part in _parts(len(tokens), rows):
-            logits = _logits(hidden[part], weight, bias, temperature)
-            normaliser[part] = logits.logsumexp(-1)
-            logp[part] = logits.gather(-1, tokens[part, None]).squeeze(-1) - normaliser[part]
+        for chunk in _chunks(len(tokens), rows):
+            logits = _logits(hidden[chunk], weight, bias, temperature)
+            normaliser[chunk] = logits.logsumexp(-1)
+            chosen = logits.gather(-1, tokens[chunk, None]).squeeze(-1)
+            logp[chunk] = chosen - normaliser[chunk]
             if with_entropy:
-                expected = logits.softmax(-1).mul_(logits).sum(-1)
-                entropy[part] = normaliser[part] - expected
+                expected_logit = logits.softmax(-1).mul_(logits).sum(-1)
+                entropy[chunk] = normaliser[chunk] - expected_logit
         ctx.save_for_backward(hidden, weight, bias, tokens, normaliser)
         ctx.temperature, ctx.rows = temperature, rows
         ctx.mark_non_differentiable(entropy)
         return logp, entropy
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, tokens, normaliser = ctx.saved_tensors
-        of_hidden, of_weight, of_bias = (
-            torch.zeros_like(tensor) if wanted else None
-            for tensor, wanted in zip((hidden, weight, bias), ctx.needs_input_grad, strict=False)
+        grad_logp = grad_outputs[0]  # entropy is not differentiable
+        grad_hidden, grad_weight, grad_bias = (
+            torch.zeros_like(tensor) if required else None
+            for tensor, required in zip((hidden, weight, bias), ctx.needs_input_grad, strict=False)
         )
-        for part in _parts(len(tokens), ctx.rows):
-            logits = _logits(hidden[part], weight, bias, ctx.temperature)
-            own = slope[part, None].to(logits.dtype)
+        for chunk in _chunks(len(tokens), ctx.rows):
+            logits = _logits(hidden[chunk], weight, bias, ctx.temperature)
+            grad_chosen = grad_logp[chunk, None].to(logits.dtype)
             # d logp / d logits = [chosen] − softmax
-            of_logits = logits.sub_(normaliser[part, None]).exp_().mul_(-own)
-            of_logits.scatter_add_(-1, tokens[part, None], own)
+            grad_logits = logits.sub_(normaliser[chunk, None]).exp_().mul_(-grad_chosen)
+            grad_logits.scatter_add_(-1, tokens[chunk, None], grad_chosen)
             if ctx.temperature != 1:
-                of_logits.div_(ctx.temperature)
-            of_logits = of_logits.to(hidden.dtype)
-            if of_hidden is not None:
-                of_hidden[part] = of_logits @ weight
-            if of_weight is not None:
-                of_weight.addmm_(of_logits.T, hidden[part])
-            if of_bias is not None:
-                of_bias += of_logits.sum(0)
-        return of_hidden, of_weight, of_bias, None, None, None, None
+                grad_logits.div_(ctx.temperature)
+            grad_logits = grad_logits.to(hidden.dtype)
+            if grad_hidden is not None:
+                grad_hidden[chunk] = grad_logits @ weight
+            if grad_weight is not None:
+                grad_weight.addmm_(grad_logits.T, hidden[chunk])
+            if grad_bias is not None:
+                grad_bias += grad_logits.sum(0)
+        return grad_hidden, grad_weight, grad_bias, None, None, None, None
 
 
-def _parts(count: int, rows: int) -> list[slice]:
+def _chunks(count: int, rows: int) -> list[slice]:
     return [slice(start, start + rows) for start in range(0, count, rows)]
 
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:
-    """A block of its own, in float32."""
+    """A new float32 block, (rows, vocabulary)."""
     logits = torch.nn.functional.linear(hidden, weight, bias).float()
     return logits.div_(temperature) if temperature != 1 else logits

@@ -1,29 +1,34 @@
-"""Demonstrations among a policy's own responses: LUFFY, CHORD and SRFT.
+"""Learning from demonstrations: LUFFY, CHORD and SRFT mix them in; SFT and RAFT only imitate.
 
-A demonstration is an accepted program of the data set (`train.offline_share`); those that failed
-are left out. Nobody knows their writer's log-probs: none of the three asks for them.
+A demonstration is an accepted program of the data set (`train.offline_share`); failed programs are
+dropped. Its behaviour log-probs are unknown, and no objective here needs them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.grpo import group_advantages
-from algorithms.tensors import aggregate, clipped_terms, log_ratio, masked_mean, masked_sum
+from algorithms.ppo import BelowOne, Share
+from algorithms.tensors import (
+    aggregate,
+    clipped_terms,
+    log_ratio,
+    masked_mean,
+    masked_sum,
+    torch,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Share = Annotated[float, Field(ge=0, le=1)]
-
 
 class DemonstrationMix(Algorithm):
-    """Needs groups and the log-probs of what its own policy wrote."""
+    """Needs groups and the log-probs of its own policy's responses."""
 
     @property
     def needs(self) -> Needs:
@@ -32,15 +37,15 @@ class DemonstrationMix(Algorithm):
         )
 
     def prepare(self, batch: Batch) -> Batch:
-        return replace(
-            batch, keep=batch.keep & (batch.online | (batch.rewards >= self.reward_high))
-        )
+        accepted = batch.rewards >= self.reward_high
+        return replace(batch, keep=batch.keep & (batch.online | accepted))
 
     def advantages(self, batch: Batch, keep: Tensor, scale_by_std: bool) -> Tensor:
         """(batch, time), over the groups' rows in `keep`."""
-        rows = (batch.rewards, batch.group_size)
-        found = group_advantages(*rows, scale_by_std=scale_by_std, keep=keep)
-        return found.unsqueeze(-1).expand(batch.mask.shape)
+        advantages = group_advantages(
+            batch.rewards, batch.group_size, scale_by_std=scale_by_std, keep=keep
+        )
+        return advantages.unsqueeze(-1).expand(batch.mask.shape)
 
 
 @dataclass
@@ -56,8 +61,8 @@ class LUFFY(DemonstrationMix):
     """Learning under off-policy guidance (Yan et al., arXiv 2504.14945).
 
     Demonstrations join the group, whose mean is the baseline, with no std. Their tokens' ratio is
-    p/(p + γ), their writer's probability taken to be 1; the policy's own is π/μ, without a clip.
-    The paper has one demonstration in eight responses.
+    p/(p + γ), with a behaviour probability of 1; the policy's own ratio is π/μ, without a clip. The
+    paper has one demonstration in eight responses.
     """
 
     Config = LUFFYOptions
@@ -69,15 +74,15 @@ class LUFFY(DemonstrationMix):
 
     def prepare(self, batch: Batch) -> Batch:
         batch = super().prepare(batch)
-        return replace(batch, advantages=self.advantages(batch, batch.keep, False))
+        return replace(batch, advantages=self.advantages(batch, batch.keep, scale_by_std=False))
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, mask = self.config, batch.mask
         p = policy.logp.masked_fill(~mask, 0.0).exp()
-        own = log_ratio(policy.logp, batch.behaviour_logp, mask).exp()
+        own_ratio = log_ratio(policy.logp, batch.behaviour_logp, mask).exp()
         if batch.correction is not None:
-            own = own * batch.correction
-        ratio = torch.where(batch.online.unsqueeze(-1), own, p / (p + c.shaping))
+            own_ratio = own_ratio * batch.correction
+        ratio = torch.where(batch.online.unsqueeze(-1), own_ratio, p / (p + c.shaping))
         loss = aggregate(-batch.advantages * ratio, mask, "constant", c.constant_length)
         loss = loss * batch.sequence_share
         if c.entropy_coef:
@@ -90,8 +95,8 @@ class LUFFY(DemonstrationMix):
 class CHORDOptions(Options):
     """Options of CHORD."""
 
-    imitation_share: Share = 0.1  # μ, of the loss; the paper lets it fall, its code ends at 0.1
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    imitation_share: Share = 0.1  # μ, of the loss; falls in the paper, its code ends at 0.1
+    clip_low: BelowOne = 0.2
     clip_high: PositiveFloat = 0.2
 
 
@@ -107,21 +112,28 @@ class CHORD(DemonstrationMix):
 
     def prepare(self, batch: Batch) -> Batch:
         batch, share = super().prepare(batch), self.config.imitation_share
-        live = batch.mask & batch.keep.unsqueeze(-1)
-        own, theirs = live & batch.online.unsqueeze(-1), live & ~batch.online.unsqueeze(-1)
+        kept = batch.kept_mask
+        own, demonstrated = kept & batch.online.unsqueeze(-1), kept & ~batch.online.unsqueeze(-1)
         weights = torch.zeros_like(batch.mask, dtype=batch.rewards.dtype)
-        for tokens, part in ((own, 1 - share), (theirs, share)):
-            factor = part * int(live.sum()) / max(1, int(tokens.sum()))
+        for tokens, part in ((own, 1 - share), (demonstrated, share)):
+            factor = part * int(kept.sum()) / max(1, int(tokens.sum()))
             weights = weights + factor * tokens.to(weights.dtype)
-        advantages = self.advantages(batch, batch.keep & batch.online, True)
+        advantages = self.advantages(batch, batch.keep & batch.online, scale_by_std=True)
         return replace(batch, advantages=advantages, weights=weights)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, mask = self.config, batch.mask
         logp = policy.logp.masked_fill(~mask, 0.0)
         p = logp.detach().exp()
-        rows = (logp, batch.behaviour_logp, batch.advantages, mask)
-        own = clipped_terms(*rows, c.clip_low, c.clip_high, batch.correction)
+        own = clipped_terms(
+            logp,
+            batch.behaviour_logp,
+            batch.advantages,
+            mask,
+            c.clip_low,
+            c.clip_high,
+            batch.correction,
+        )
         terms = torch.where(batch.online.unsqueeze(-1), own, -p * (1 - p) * logp)
         return masked_mean(batch.weights * terms, mask) * batch.token_share, {}
 
@@ -132,16 +144,16 @@ class SRFTOptions(Options):
 
     demonstration_coef: NonNegativeFloat = 0.5  # times e^−H, of their maximum likelihood
     success_coef: NonNegativeFloat = 0.1  # times e^H, of the policy's own successes'
-    max_lag: NonNegativeInt = 0  # steps that the writer may be old: there is no ratio
+    max_lag: NonNegativeInt = 0  # greatest staleness in steps, since there is no ratio
 
 
 class SRFT(DemonstrationMix):
     """Single-stage supervised and reinforcement fine-tuning (Fu et al., arXiv 2506.19767).
 
-    Demonstrations: 0.5 sg[e^−H] (−log π) − A p, A standardised in the group that they join, their
-    writer's probability taken to be 1, no clip. Its own: 0.1 sg[e^H] (−log π) where accepted,
-    log π where not: nothing bounds that from below but fresh responses. H is the response's mean
-    entropy and the mean is over all tokens, where the paper says neither.
+    Demonstrations: 0.5 sg[e^−H] (−log π) − A p, with a behaviour probability of 1, A standardised
+    in the group that they join, and no clip. The policy's own responses: 0.1 sg[e^H] (−log π) where
+    accepted, log π where not; only fresh responses bound that from below. H is the response's mean
+    entropy and the mean is over all tokens; the paper specifies neither.
     """
 
     Config = SRFTOptions
@@ -153,7 +165,7 @@ class SRFT(DemonstrationMix):
 
     def prepare(self, batch: Batch) -> Batch:
         batch = super().prepare(batch)
-        return replace(batch, advantages=self.advantages(batch, batch.keep, True))
+        return replace(batch, advantages=self.advantages(batch, batch.keep, scale_by_std=True))
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, mask = self.config, batch.mask
@@ -168,12 +180,6 @@ class SRFT(DemonstrationMix):
         return masked_mean(terms, mask) * batch.token_share, {}
 
 
-# SFT: maximum likelihood of the accepted responses, whoever wrote them. A control. No reward but
-# the choice of what to imitate, no reference, no critic: what it reaches from the data set's own
-# programs is what anyone gets who is shown them, and only what an algorithm reaches beyond that,
-# from the same programs, is the algorithm's.
-
-
 @dataclass
 class SFTConfig(Options):
     """Options of SFT."""
@@ -183,7 +189,12 @@ class SFTConfig(Options):
 
 
 class SFT(Algorithm):
-    """Needs nothing but responses, and keeps those with the best reward."""
+    """Maximum likelihood of the accepted responses of any policy: a control.
+
+    The reward only selects the responses to imitate; there is no reference and no critic. From the
+    data set's own programs, SFT reaches what these programs alone teach. Only what an algorithm
+    reaches beyond that, from the same programs, is the algorithm's merit.
+    """
 
     Config = SFTConfig
     config: SFTConfig
@@ -201,7 +212,7 @@ class SFT(Algorithm):
 
 
 class RAFT(SFT):
-    """The same of the model's own accepted responses (RAFT, arXiv 2304.06767): the other control.
+    """SFT on the model's own accepted responses (RAFT, arXiv 2304.06767): the other control.
 
     The paper imitates the best of a prompt's responses; all accepted ones are equally good here.
     """

@@ -1,15 +1,15 @@
 """GRPO: group-relative policy optimisation (Shao et al., DeepSeekMath, arXiv 2402.03300).
 
-The baseline is the mean reward of a prompt's own group of responses, so there is no critic; every
+The baseline is the mean reward of a prompt's own group of responses, so there is no critic. Every
 token of a response has its response's advantage; the KL to the reference is part of the loss. The
 published variants are five options, and a result that says "GRPO" states all five: `scale_by_std`,
 `aggregate`, `clip_high`, `kl`, `zero_variance`.
 
-What `kl_coef` weighs against the reward (tests/algorithms/test_beta.py): kl_coef × std × G/(G − 1)
-with the std, about a quarter to a half of what the same coefficient is to PPO; and in the loss the
-KL is each token's own: what a token does to the KL of those after it is left out.
+Weight of `kl_coef` against the reward (tests/algorithms/test_beta.py): with the std it counts as
+kl_coef × std × G/(G − 1), about a quarter to a half of the same coefficient in PPO. The KL in the
+loss is each token's own: a token's effect on the KL of later tokens is left out.
 
-Rows that `train.truncation=mask` takes out are in no denominator and in no group's mean or std.
+Rows that `train.truncation=mask` drops are in no denominator and in no group's mean or std.
 DAPO (2503.14476, "overlong filtering") masks the loss of truncated responses but leaves their
 rewards in their group's mean and std; that form is not offered.
 """
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.tensors import (
     Aggregate,
@@ -29,8 +28,12 @@ from algorithms.tensors import (
     aggregate,
     clip_share,
     clipped_terms,
+    group_count,
     group_mean,
+    group_ranks,
     kl,
+    tie_breakers,
+    torch,
 )
 
 if TYPE_CHECKING:
@@ -54,13 +57,17 @@ class GRPOConfig(Options):
 
 
 def group_advantages(
-    rewards: Tensor, group_size: int, *, scale_by_std: bool = True, keep: Tensor | None = None
+    rewards: Tensor,
+    group_size: int,
+    *,
+    scale_by_std: bool = GRPOConfig.scale_by_std,
+    keep: Tensor | None = None,
 ) -> Tensor:
     """(r − mean of the group) / (std of the group + 1e-6) → (batch,), the std Bessel-corrected.
 
     rewards (batch,), rows of a group adjacent (2402.03300, §4.1.2). `keep` (batch,) bool: mean and
     std are over these rows only (None: all), and the others' advantage is zero. A group whose kept
-    rewards are all equal, one alone among them, has advantage zero. ValueError for a group of one
+    rewards are all equal, or that keeps one row, has advantage zero. ValueError for a group of one
     or a batch that is not whole groups.
     """
     if group_size < 2:
@@ -89,9 +96,9 @@ def zero_variance(groups: Tensor, kept: Tensor) -> Tensor:
 
 
 class GRPO(Algorithm):
-    """Needs groups, behaviour log-probs, and the reference where the KL has a weight."""
+    """Needs groups, behaviour log-probs, and the reference unless kl_coef is 0."""
 
-    Config = GRPOConfig
+    Config: type[Options] = GRPOConfig
     config: GRPOConfig
 
     @property
@@ -111,13 +118,44 @@ class GRPO(Algorithm):
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, mask = self.config, batch.mask
+        old_logp, advantages = batch.behaviour_logp, batch.advantages
         share = batch.token_share if c.aggregate == "token_mean" else batch.sequence_share
-        rows = (policy.logp, batch.behaviour_logp, batch.advantages, mask)
-        terms = clipped_terms(*rows, c.clip_low, c.clip_high, batch.correction)
+        terms = clipped_terms(
+            policy.logp, old_logp, advantages, mask, c.clip_low, c.clip_high, batch.correction
+        )
         if c.kl_coef > 0:
             logp = policy.logp.masked_fill(~mask, 0.0)
             terms = terms + c.kl_coef * kl(logp, batch.ref_logp.masked_fill(~mask, 0.0), c.kl)
         loss = aggregate(terms, mask, c.aggregate, c.constant_length)
         with torch.no_grad():
-            cut = clip_share(*rows, c.clip_low, c.clip_high)
+            cut = clip_share(policy.logp, old_logp, advantages, mask, c.clip_low, c.clip_high)
         return loss * share, {"clip_share": cut * batch.token_share}
+
+
+@dataclass
+class CPPOOptions(GRPOConfig):
+    """Options of CPPO: GRPO's, and"""
+
+    prune: Annotated[float, Field(ge=0, lt=1)] = 0.5  # share of each group that is dropped
+
+
+class CPPO(GRPO):
+    """Completion pruning (arXiv 2503.22342, and its code): GRPO on the greatest |A| of each group.
+
+    With rewards of 0 and 1 the rarer of the two is kept. The paper fills the free rows with further
+    prompts' responses: use more prompts per batch, `train.prompts` / (1 − prune).
+    """
+
+    Config = CPPOOptions
+    config: CPPOOptions
+
+    def prepare(self, batch: Batch) -> Batch:
+        prepared, shape = super().prepare(batch), (-1, batch.group_size)
+        count = group_count(batch.keep, batch.group_size, batch.rewards.dtype)
+        left = count * (1 - self.config.prune)
+        rank = group_ranks(
+            prepared.advantages[:, 0].abs().view(shape),
+            tie_breakers(batch.behaviour_logp, batch.mask).view(shape),
+            batch.keep.view(shape),
+        )
+        return replace(prepared, keep=prepared.keep & (rank.flatten() < left.ceil()))

@@ -1,10 +1,10 @@
 """PPO (Schulman et al., arXiv 1707.06347) as used for language models (1909.08593, 2203.02155).
 
-A critic predicts the return at every token; advantages by GAE (1506.02438), whitened over the whole
-batch; the clipped surrogate against the policy that wrote the responses. The KL to the reference
-is part of the reward, token by token, and not of the loss. The clip acts where a batch has several
-steps (`train.minibatches`, `train.epochs`) or an older writer (`train.sync_every`, `train.lag`);
-values, advantages and their whitening are those of the whole batch before the first step.
+A critic predicts the return at every token. Advantages are by GAE (1506.02438), whitened over the
+whole batch; the clipped surrogate is against the rollout policy. The KL to the reference is part of
+the reward, token by token, and not of the loss. The clip only acts with several steps per batch
+(`train.minibatches`, `train.epochs`) or on stale responses (`train.sync_every`, `train.lag`).
+Values, advantages and their whitening are those of the whole batch before the first step.
 """
 
 from __future__ import annotations
@@ -14,20 +14,27 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
-from algorithms.tensors import clip_share, clipped_terms, log_ratio, masked_mean, masked_whiten
+from algorithms.tensors import (
+    clip_share,
+    clipped_terms,
+    log_ratio,
+    masked_mean,
+    masked_whiten,
+    torch,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Share = Annotated[float, Field(ge=0, le=1)]
-LEAST_CRITIC_RATE = 1e-5
+BelowOne = Annotated[float, Field(gt=0, lt=1)]
+MIN_CRITIC_RATE = 1e-5
 
 
 @dataclass
 class CriticOptions(Options):
-    """Where a critic lives, and how fast it learns."""
+    """Placement and learning rate of a critic."""
 
     # separate: own copy of the backbone; shared: a head on the policy
     critic: Literal["separate", "shared"] = "separate"
@@ -40,18 +47,24 @@ class CriticOptions(Options):
         """The critic's learning rate, resolved."""
         if self.critic_learning_rate is not None:
             return self.critic_learning_rate
-        return max(self.learning_rate, LEAST_CRITIC_RATE)
+        return max(self.learning_rate, MIN_CRITIC_RATE)
 
 
 @dataclass
-class PPOConfig(CriticOptions):
+class ValueOptions(CriticOptions):
+    """The critic's part of the loss."""
+
+    value_coef: NonNegativeFloat = 0.5  # weight of the value loss beside the policy's
+    value_clip: PositiveFloat = 0.2  # ε_v, in units of reward
+
+
+@dataclass
+class PPOConfig(ValueOptions):
     """Options of PPO."""
 
     name: str = "ppo"
     core: str = "algorithms.ppo.PPO"
-    value_coef: NonNegativeFloat = 0.5  # weight of the value loss beside the surrogate
-    value_clip: PositiveFloat = 0.2  # ε_v, in units of reward
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_low: BelowOne = 0.2
     clip_high: PositiveFloat = 0.2
     gamma: Share = 1.0
     lam: Share = 1.0  # λ of GAE; 1 is reward-to-go minus value
@@ -60,7 +73,12 @@ class PPOConfig(CriticOptions):
 
 
 def gae(
-    rewards: Tensor, values: Tensor, mask: Tensor, *, gamma: float = 1.0, lam: float | Tensor = 1.0
+    rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    *,
+    gamma: float = PPOConfig.gamma,
+    lam: float | Tensor = PPOConfig.lam,
 ) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimation (1506.02438, eq. 16) over response tokens only.
 
@@ -70,14 +88,14 @@ def gae(
     Returns (advantages, returns), zero where masked out; returns = advantages + values.
     """
     advantages = torch.zeros_like(values)
-    following = torch.zeros_like(values[:, 0])  # value of the next response token's state
-    running = torch.zeros_like(following)
+    next_value = torch.zeros_like(values[:, 0])  # value of the next response token's state
+    running = torch.zeros_like(next_value)
     rewards, values = rewards.masked_fill(~mask, 0.0), values.masked_fill(~mask, 0.0)
     for t in reversed(range(values.shape[1])):
         live = mask[:, t]
-        delta = rewards[:, t] + gamma * following - values[:, t]
+        delta = rewards[:, t] + gamma * next_value - values[:, t]
         running = torch.where(live, delta + gamma * lam * running, running)
-        following = torch.where(live, values[:, t], following)
+        next_value = torch.where(live, values[:, t], next_value)
         advantages[:, t] = running.masked_fill(~live, 0.0)
     return advantages, advantages + values
 
@@ -88,8 +106,8 @@ def clipped_surrogate(
     advantages: Tensor,
     mask: Tensor,
     *,
-    clip_low: float = 0.2,
-    clip_high: float = 0.2,
+    clip_low: float = PPOConfig.clip_low,
+    clip_high: float = PPOConfig.clip_high,
     weights: Tensor | None = None,
 ) -> Tensor:
     """Mean over tokens of −w min(ρ A, clip(ρ, 1 − ε_low, 1 + ε_high) A) → scalar (eq. 7)."""
@@ -98,7 +116,12 @@ def clipped_surrogate(
 
 
 def value_loss(
-    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, *, clip: float = 0.2
+    values: Tensor,
+    old_values: Tensor,
+    returns: Tensor,
+    mask: Tensor,
+    *,
+    clip: float = PPOConfig.value_clip,
 ) -> Tensor:
     """½ max((V − R)², (clip(V, V_old ± ε_v) − R)²), mean over tokens → scalar."""
     values, old_values, returns = (x.masked_fill(~mask, 0.0) for x in (values, old_values, returns))
@@ -114,10 +137,33 @@ def terminal_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
     return torch.where(positions == last, rewards.unsqueeze(-1), 0.0)
 
 
-class PPO(Algorithm):
-    """Needs a critic, behaviour log-probs, and the reference where the KL has a weight."""
+def penalised_rewards(batch: Batch, kl_coef: float) -> Tensor:
+    """Token rewards: the response's on its last token, less kl_coef (log μ − log π_ref) on each."""
+    rewards = terminal_rewards(batch.rewards, batch.mask)
+    if kl_coef > 0:
+        rewards = rewards - kl_coef * log_ratio(batch.behaviour_logp, batch.ref_logp, batch.mask)
+    return rewards
 
-    Config = PPOConfig
+
+class ValueObjective(Algorithm):
+    """An objective with PPO's critic, trained apart from the policy."""
+
+    config: ValueOptions
+
+    def value_loss(self, values: Tensor, batch: Batch) -> Tensor:
+        """PPO's value loss of these rows → scalar, without its coefficient."""
+        clip = self.config.value_clip
+        return value_loss(values, batch.values, batch.returns, batch.mask, clip=clip)
+
+    def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
+        # A return depends on its own row alone, whitening does not: a critic can learn row by row.
+        return self.config.value_coef * self.value_loss(values, batch) * batch.token_share
+
+
+class PPO(ValueObjective):
+    """Needs a critic, behaviour log-probs, and the reference unless kl_coef is 0."""
+
+    Config: type[Options] = PPOConfig
     config: PPOConfig
 
     @property
@@ -132,37 +178,34 @@ class PPO(Algorithm):
 
     def prepare(self, batch: Batch) -> Batch:
         c = self.config
-        token_rewards = terminal_rewards(batch.rewards, batch.mask)
-        if c.kl_coef > 0:
-            penalty = log_ratio(batch.behaviour_logp, batch.ref_logp, batch.mask)
-            token_rewards = token_rewards - c.kl_coef * penalty
-        advantages, returns = gae(token_rewards, batch.values, batch.mask, gamma=c.gamma, lam=c.lam)
-        # Over what the loss is over: a dropped response moves neither mean nor scale.
-        whitened = masked_whiten(advantages, batch.mask & batch.keep.unsqueeze(-1))
+        rewards = penalised_rewards(batch, c.kl_coef)
+        advantages, returns = gae(rewards, batch.values, batch.mask, gamma=c.gamma, lam=c.lam)
+        # Whitened over the rows of the loss: a dropped response moves neither mean nor scale.
+        whitened = masked_whiten(advantages, batch.kept_mask)
         return replace(batch, advantages=whitened, returns=returns)
 
-    def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
-        # A return is its own row's, whitening is not: a critic alone can learn row by row.
-        c, rows = self.config, (batch.values, batch.returns, batch.mask)
-        return c.value_coef * value_loss(values, *rows, clip=c.value_clip) * batch.token_share
-
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        c, share = self.config, batch.token_share
-        clip = (c.clip_low, c.clip_high)
-        rows = (policy.logp, batch.behaviour_logp, batch.advantages, batch.mask)
+        c, share, mask = self.config, batch.token_share, batch.mask
         surrogate = clipped_surrogate(
-            *rows, clip_low=c.clip_low, clip_high=c.clip_high, weights=batch.correction
+            policy.logp,
+            batch.behaviour_logp,
+            batch.advantages,
+            mask,
+            clip_low=c.clip_low,
+            clip_high=c.clip_high,
+            weights=batch.correction,
         )
-        value = value_loss(
-            policy.values, batch.values, batch.returns, batch.mask, clip=c.value_clip
-        )
+        value = self.value_loss(policy.values, batch)
         loss = surrogate + c.value_coef * value
         if c.entropy_coef:
-            loss = loss - c.entropy_coef * masked_mean(policy.entropy, batch.mask)
+            loss = loss - c.entropy_coef * masked_mean(policy.entropy, mask)
+        logp = policy.logp.detach()
         metrics = {
             "ppo/surrogate": surrogate.detach(),
             "ppo/value_loss": value.detach(),
-            "ppo/value_mean": masked_mean(batch.values, batch.mask),
-            "clip_share": clip_share(*(x.detach() for x in rows), *clip),
+            "ppo/value_mean": masked_mean(batch.values, mask),
+            "clip_share": clip_share(
+                logp, batch.behaviour_logp, batch.advantages, mask, c.clip_low, c.clip_high
+            ),
         }
         return loss * share, {name: metric * share for name, metric in metrics.items()}

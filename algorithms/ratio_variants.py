@@ -1,41 +1,40 @@
-"""GRPO's advantage with another rule for the ratio ρ = π/μ: who is clipped, capped or masked.
+"""GRPO's advantage with another rule for the ratio ρ = π/μ: clipped, capped or masked.
 
-Where every ratio is 1 (fresh responses) they all have one gradient, up to the aggregation: they
-differ on stale ones (`train.sync_every`), and none has a KL to the reference.
+Where every ratio is 1 (fresh responses) GSPO, CISPO, REC and DPPO have one gradient, up to the
+aggregation. They differ on stale responses (`train.sync_every`), and none has a KL to the
+reference. RePO and ReMix mix replayed responses with fresh ones (`train.replay_share`). Rules that
+need the whole batch are in `adaptive_clipping.py`.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from algorithms import lazy_torch as torch
-from algorithms.base import Batch, Needs
+from algorithms.base import Batch, Needs, Options
 from algorithms.grpo import group_advantages
+from algorithms.ppo import BelowOne, Share
 from algorithms.reinforce import GroupOptions, GroupReinforce
-from algorithms.tensors import clipped_terms, log_ratio
+from algorithms.tensors import Aggregate, KLKind, clipped_terms, kl, log_ratio, torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Below = Annotated[float, Field(gt=0, lt=1)]
-
 
 @dataclass
 class RatioOptions(GroupOptions):
-    """What all of them have."""
+    """Common options."""
 
     scale_by_std: bool = True  # GRPO's advantage; false: the plain difference to the mean
 
 
 class RatioObjective(GroupReinforce):
-    """Needs groups and the writer's log-probs."""
+    """Needs groups and behaviour log-probs."""
 
-    Config = RatioOptions
+    Config: type[Options] = RatioOptions
     config: RatioOptions
 
     @property
@@ -53,7 +52,7 @@ class RatioObjective(GroupReinforce):
 class ClipOptions(RatioOptions):
     """Bounds of the ratio, 1 − clip_low and 1 + clip_high."""
 
-    clip_low: Below = 0.2
+    clip_low: BelowOne = 0.2
     clip_high: PositiveFloat = 0.2
 
 
@@ -87,8 +86,8 @@ class CISPOOptions(RatioOptions):
 class CISPO(RatioObjective):
     """Clipped IS-weight policy optimisation (MiniMax-M1, arXiv 2506.13585).
 
-    −sg[min(ρ, cap)] A log π: no token loses its gradient. The cap itself is meant, not 1 + ε as in
-    some codes; 5 is ScaleRL's (as in TRL), the paper gives none.
+    −sg[min(ρ, cap)] A log π: no token loses its gradient. The option is the cap itself, not 1 + ε
+    as in some codes; 5 is ScaleRL's (as in TRL), the paper gives none.
     """
 
     Config = CISPOOptions
@@ -101,20 +100,21 @@ class CISPO(RatioObjective):
 
 @dataclass
 class RECOptions(ClipOptions):
-    """Options of REC; with scale_by_std=false as in the paper."""
+    """Options of REC."""
 
+    scale_by_std: bool = False
     side: Literal["one", "two", "ring"] = "one"
     importance: bool = False  # weigh each token by its ratio
-    ring_low: Below = 0.6  # side=ring: also A ≥ 0 with ρ ≤ 1 − ring_low,
+    ring_low: BelowOne = 0.6  # side=ring: also A ≥ 0 with ρ ≤ 1 − ring_low,
     ring_high: PositiveFloat = 2.0  # and A ≤ 0 with ρ ≥ 1 + ring_high
 
 
 class REC(RatioObjective):
     """REINFORCE with clipping, read as off-policy (arXiv 2509.24203): −w A log π on a mask.
 
-    one: where PPO's clip leaves a gradient; two: where ρ is in the band; ring: the band, and what
-    lies so far on the good side that it cannot do harm. w is ρ (IS) or 1 (NoIS, the paper's claim
-    being that the clip alone does it).
+    one: where PPO's clip leaves a gradient; two: where ρ is in the band; ring: the band, and tokens
+    so far on the good side of it that they cannot do harm. w is ρ (IS) or 1 (NoIS: the paper claims
+    that the clip alone suffices).
     """
 
     Config = RECOptions
@@ -127,11 +127,11 @@ class REC(RatioObjective):
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
         c, advantages = self.config, batch.advantages
         ratio = log_ratio(logp.detach(), batch.behaviour_logp, batch.mask).exp()
-        below, above = ratio >= 1 - c.clip_low, ratio <= 1 + c.clip_high
+        not_low, not_high = ratio >= 1 - c.clip_low, ratio <= 1 + c.clip_high
         if c.side == "one":
-            passes = ((advantages >= 0) & above) | ((advantages <= 0) & below)
+            passes = ((advantages >= 0) & not_high) | ((advantages <= 0) & not_low)
         else:
-            passes = above & below
+            passes = not_high & not_low
         if c.side == "ring":
             passes = passes | ((advantages >= 0) & (ratio <= 1 - c.ring_low))
             passes = passes | ((advantages <= 0) & (ratio >= 1 + c.ring_high))
@@ -143,139 +143,134 @@ class REC(RatioObjective):
 class DPPOOptions(RatioOptions):
     """Options of DPPO."""
 
-    threshold: Below = 0.2  # of the difference of probabilities
-    quadratic_coef: NonNegativeFloat = 1e-3  # of log² ρ on the tokens that pass
+    scale_by_std: bool = False
+    threshold: BelowOne = 0.2  # of the difference of probabilities
+    quadratic_coef: NonNegativeFloat = 1e-3  # of log² ρ on all tokens
 
 
 class DPPO(RatioObjective):
     """Divergence PPO with the binary total variation (arXiv 2602.04879; prime-rl's loss).
 
-    −ρ A, without the tokens whose probability has moved the advantage's way by more than the
-    threshold: π − μ, where PPO bounds π/μ; and quadratic_coef log² ρ on all, which draws those
-    back.
+    −ρ A, without the tokens whose probability has moved in the advantage's direction by more than
+    the threshold: it bounds π − μ, where PPO bounds π/μ. Plus quadratic_coef log² ρ on all tokens,
+    which draws the dropped ones back.
     """
 
     Config = DPPOOptions
     config: DPPOOptions
 
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        d = log_ratio(logp, batch.behaviour_logp, batch.mask)
-        moved = logp.detach().exp() - batch.behaviour_logp.masked_fill(~batch.mask, 0.0).exp()
-        gone = moved * batch.advantages.sign() > self.config.threshold
-        surrogate = -(d.exp() * batch.advantages).masked_fill(gone, 0.0)
-        return surrogate + self.config.quadratic_coef * d.square()
+        log_rho = log_ratio(logp, batch.behaviour_logp, batch.mask)
+        old_probability = batch.behaviour_logp.masked_fill(~batch.mask, 0.0).exp()
+        moved = logp.detach().exp() - old_probability
+        dropped = moved * batch.advantages.sign() > self.config.threshold
+        surrogate = -(log_rho.exp() * batch.advantages).masked_fill(dropped, 0.0)
+        return surrogate + self.config.quadratic_coef * log_rho.square()
 
 
-# BAPO and M2PO: PPO's clip with bounds that the batch itself decides, on stale responses. The
-# bounds come from the present policy's ratios ρ before the batch is cut. What they leave a
-# gradient is −ρ A, the rest has none: the gradient of the clipped surrogate, whose constant parts
-# are not in the loss's value.
+@dataclass
+class RePOOptions(ClipOptions):
+    """Options of RePO."""
+
+    aggregate: Aggregate = "sequence_mean"
+    replay_coef: NonNegativeFloat = 1.0  # weight of the replayed responses' terms
+    # mean and std of a group's rewards: separate for fresh and replayed responses, or of all
+    baseline: Literal["split", "mixed"] = "split"
 
 
-class AdaptiveClip(RatioObjective):
-    """Subclasses give the bounds of ρ."""
+class RePO(RatioObjective):
+    """Replay-enhanced policy optimisation (Li et al., arXiv 2506.09340, and its code).
+
+    GRPO's clipped surrogate over all of a group (`train.replay_share`), without a KL, as in the
+    code's script. The ratio of a replayed response is against the policy that generated it. The
+    only fresh or only replayed response of a group has nothing to be compared with, and an
+    advantage of 0.
+    """
+
+    Config = RePOOptions
+    config: RePOOptions
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, behaviour=True, policy=True)
+        return replace(super().needs, share="replay_share")
 
-    @abstractmethod
-    def bounds(self, log_rho: Tensor, advantages: Tensor) -> tuple[float, float]:
-        """(tokens,) both → the least ρ of a token with A < 0, the greatest of one with A > 0."""
-
-    def prepare(self, batch: Batch) -> Batch:
-        batch = super().prepare(batch)
-        live = batch.mask & batch.keep.unsqueeze(-1)
-        log_rho = log_ratio(batch.policy_logp, batch.behaviour_logp, batch.mask)
-        low, high = self.bounds(log_rho[live], batch.advantages[live])
-        return replace(batch, weights=self.passes(log_rho.exp(), batch.advantages, low, high))
-
-    def passes(self, rho: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-        """(batch, time), 1 where a gradient is left, else 0."""
-        cut = ((advantages > 0) & (rho > high)) | ((advantages < 0) & (rho < low))
-        return 1.0 - cut.to(rho.dtype)
+    def advantages(self, batch: Batch) -> Tensor:
+        c, fresh = self.config, batch.fresh
+        pools = (fresh, ~fresh) if c.baseline == "split" else (torch.ones_like(fresh),)
+        parts = [
+            group_advantages(
+                batch.rewards, batch.group_size, scale_by_std=c.scale_by_std, keep=batch.keep & pool
+            )
+            for pool in pools
+        ]
+        return sum(parts) * torch.where(fresh, 1.0, c.replay_coef)
 
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        rho = log_ratio(logp, batch.behaviour_logp, batch.mask).exp()
-        return -rho * batch.advantages * batch.weights
+        low, high = self.config.clip_low, self.config.clip_high
+        return clipped_terms(logp, batch.behaviour_logp, batch.advantages, batch.mask, low, high)
 
 
 @dataclass
-class BAPOOptions(ClipOptions):
-    """Options of BAPO; clip_low and clip_high are where its bounds start, 0.6 and 1.2."""
+class ReMixOptions(ClipOptions):
+    """Options of ReMix; clip_low and clip_high are its band's distance from π_k/μ."""
 
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.4
-    clip_high: PositiveFloat = 0.2
-    clip_low_end: Annotated[float, Field(gt=0, lt=1)] = 0.1  # where they end, 0.9
-    clip_high_end: PositiveFloat = 2.0  # and 3.0
-    step: PositiveFloat = 0.05
-    balance: NonNegativeFloat = 1.0  # the positive tokens' share over the negative ones', at least
-    dual_clip: Annotated[float, Field(gt=1)] = 3.0  # A < 0: no gradient where ρ exceeds it
+    aggregate: Aggregate = "sequence_mean"
+    kl: KLKind = "k3"  # estimator in the loss
+    kl_coef: NonNegativeFloat = 0.02  # β, of both KLs together; 0 loads no reference
+    base_from: NonNegativeInt = 50  # batches in which the whole KL is to the base; then its weight
+    base_every: PositiveInt = 10  # falls by a tenth every so many batches,
+    base_least: Share = 0.5  # down to this
+    reincarnate_at: PositiveInt | None = 50  # T, in batches; null: never
 
 
-class BAPO(AdaptiveClip):
-    """Balanced policy optimisation with adaptive clipping (arXiv 2510.18927, and its code).
+class ReMix(RatioObjective):
+    """Reincarnating mix-policy proximal policy gradient (Liang et al., arXiv 2507.06892), on GRPO.
 
-    First the lower bound rises step by step, then the upper one, until Σ min(ρ, high) A over A > 0
-    is `balance` times Σ max(ρ, low) |A| over A < 0.
+    Three policies: μ generated a response, some batches ago if it is replayed; π_k is the policy at
+    the start of the batch; π is being trained. −min(r A, clip(r, π_k/μ − ε, π_k/μ + ε) A), r = π/μ:
+    the band is centred on the start of the batch. So nothing is clipped before its first step, and
+    the band acts from the second on (`train.epochs`). In π/π_k it is ε μ/π_k wide.
+
+    KL-convex: β (λ KL(π ‖ π_base) + (1 − λ) KL(π ‖ π_{k−1})), λ(t) = max(1 − ⌈max(t − 50, 0) /
+    10⌉ / 10, .5), t from 1; the three numbers are options. Reincarnation: from batch T + 1 on
+    π_base is the policy after batch T, and nothing is replayed (except with `replay.frozen`). The
+    band stays: it is PPO's, as in the paper, for responses of π_k, but not for stale ones.
     """
 
-    Config = BAPOOptions
-    config: BAPOOptions
+    Config = ReMixOptions
+    config: ReMixOptions
 
-    def bounds(self, log_rho: Tensor, advantages: Tensor) -> tuple[float, float]:
-        c, rho = self.config, log_rho.exp()
-        positive, negative = advantages > 0, advantages < 0
-        low, high = 1 - c.clip_low, 1 + c.clip_high
-        while True:
-            gain = (rho.clamp(max=high) * advantages)[positive].sum()
-            loss = -(rho.clamp(min=low) * advantages)[negative].sum()
-            if gain >= c.balance * loss:
-                return low, high
-            if low < 1 - c.clip_low_end:
-                low = min(low + c.step, 1 - c.clip_low_end)
-            elif high < 1 + c.clip_high_end:
-                high = min(high + c.step, 1 + c.clip_high_end)
-            else:
-                return low, high
+    @property
+    def needs(self) -> Needs:
+        c, with_kl = self.config, self.config.kl_coef > 0
+        return replace(
+            super().needs,
+            share="replay_share",
+            start=True,
+            reference=with_kl,
+            precedent=c.base_from if with_kl and c.base_least < 1 else None,
+            reincarnation=c.reincarnate_at if with_kl else None,
+            replay_until=c.reincarnate_at,
+        )
 
-    def passes(self, rho: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-        far = (advantages < 0) & (rho > self.config.dual_clip)
-        return super().passes(rho, advantages, low, high).masked_fill(far, 0.0)
-
-
-@dataclass
-class M2POOptions(ClipOptions):
-    """Options of M2PO; clip_low and clip_high are the tightest that its bounds get, 0.7 and 1.5."""
-
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    clip_high: PositiveFloat = 0.5
-    second_moment: PositiveFloat = 0.04  # of log ρ, nats²
-
-
-class M2PO(AdaptiveClip):
-    """Second-moment trust policy optimisation (arXiv 2510.01161, and its code).
-
-    The bounds are e^−τ and e^τ with the τ at which the mean of min(log² ρ, τ²) is `second_moment`,
-    over the tokens that have moved the way that can harm (A > 0 and ρ > 1, A < 0 and ρ < 1).
-    """
-
-    Config = M2POOptions
-    config: M2POOptions
-
-    def bounds(self, log_rho: Tensor, advantages: Tensor) -> tuple[float, float]:
+    def base_weight(self, batches: int) -> float:
+        """λ, the base's weight in the KL, after so many batches."""
         c = self.config
-        tau = second_moment_bound(log_rho[log_rho * advantages > 0].square(), c.second_moment)
-        return min(math.exp(-tau), 1 - c.clip_low), max(math.exp(tau), 1 + c.clip_high)
+        tenths = math.ceil(max(batches + 1 - c.base_from, 0) / c.base_every)
+        return max(1 - tenths / 10, c.base_least)
 
-
-def second_moment_bound(squares: Tensor, budget: float) -> float:
-    """The τ with mean min(squares, τ²) = budget; infinite where their mean is no more than that."""
-    ordered = squares.sort().values
-    below = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)[:-1]])  # sum of those before each
-    left = torch.arange(len(ordered), 0, -1, device=ordered.device)  # it and those after
-    over = (below + left * ordered) > budget * len(ordered)  # with τ² = this square
-    if not over.any():
-        return math.inf
-    first = int(over.int().argmax())
-    return float(((budget * len(ordered) - below[first]) / left[first]).sqrt())
+    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
+        c, advantages = self.config, batch.advantages
+        ratio = log_ratio(logp, batch.behaviour_logp, batch.mask).exp()
+        centre = log_ratio(batch.start_logp, batch.behaviour_logp, batch.mask).exp()
+        clipped = ratio.clamp(centre - c.clip_low, centre + c.clip_high)
+        terms = -torch.minimum(ratio * advantages, clipped * advantages)
+        if c.kl_coef == 0:
+            return terms
+        base_weight = self.base_weight(batch.batches)
+        anchors = [(base_weight, batch.ref_logp), (1 - base_weight, batch.precedent_logp)]
+        for weight, anchor_logp in anchors:
+            if weight > 0:
+                anchor_logp = anchor_logp.masked_fill(~batch.mask, 0.0)
+                terms = terms + c.kl_coef * weight * kl(logp, anchor_logp, c.kl)
+        return terms

@@ -1,8 +1,9 @@
-"""REINFORCE over groups of responses: −w A log π per token, and what each paper takes for A and w.
+"""REINFORCE over groups of responses: −w A log π per token, with each paper's A and w.
 
-`GroupReinforce` is what they share: an advantage for each response from its group's rewards,
-spread over its tokens, and the mean over the batch. Below it, one class for each objective says
-which advantage and which terms. Those with a clip or a cap on the ratio: `group_ratio.py`.
+`GroupReinforce` is their common part: an advantage for each response, usually from its group's
+rewards, the same for all its tokens, and the mean over the batch. Below it, one class for each
+objective defines the advantage and the terms. PKPO and Pass@k training have advantages for pass@k
+instead of pass@1, under the clipped surrogate. `ratio_variants.py` has other rules for the ratio.
 """
 
 from __future__ import annotations
@@ -14,9 +15,18 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
-from algorithms.tensors import Aggregate, aggregate, group_count, group_mean, log_ratio, masked_sum
+from algorithms.ppo import BelowOne
+from algorithms.tensors import (
+    Aggregate,
+    aggregate,
+    clipped_terms,
+    group_count,
+    group_mean,
+    log_ratio,
+    masked_sum,
+    torch,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,29 +34,29 @@ if TYPE_CHECKING:
 
 @dataclass
 class GroupOptions(Options):
-    """What all of them have."""
+    """Common options."""
 
     aggregate: Aggregate = "token_mean"
     constant_length: PositiveInt = 1  # aggregate=constant: the divisor; 1 sums a response's tokens
 
 
 class GroupReinforce(Algorithm):
-    """Subclasses give `advantages` of responses and, unless plain, the loss's `terms` of tokens."""
+    """Subclasses define `advantages` of responses and may override the loss's `terms` of tokens."""
 
-    Config = GroupOptions
+    Config: type[Options] = GroupOptions
     config: GroupOptions
 
     @abstractmethod
     def advantages(self, batch: Batch) -> Tensor:
-        """(batch,)"""
+        """Advantages of whole responses → (batch,)."""
 
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        """(batch, time); logp is the policy's, 0 where masked out."""
+        """The loss's terms → (batch, time); logp is the policy's, 0 where masked out."""
         return -batch.advantages * logp
 
     def prepare(self, batch: Batch) -> Batch:
-        spread = self.advantages(batch).unsqueeze(-1).expand(batch.mask.shape)
-        return replace(batch, advantages=spread)
+        advantages = self.advantages(batch).unsqueeze(-1).expand(batch.mask.shape)
+        return replace(batch, advantages=advantages)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, mask = self.config, batch.mask
@@ -68,7 +78,7 @@ class RLOOOptions(GroupOptions):
     """Options of RLOO."""
 
     kl_coef: NonNegativeFloat = 0.03  # of the whole response's k1 in its reward; 0: no reference
-    max_lag: NonNegativeInt = 0  # steps that the writer may be old: there is no ratio
+    max_lag: NonNegativeInt = 0  # greatest staleness in steps, since there is no ratio
 
 
 class RLOO(GroupReinforce):
@@ -82,10 +92,14 @@ class RLOO(GroupReinforce):
 
     @property
     def needs(self) -> Needs:
-        c = self.config
-        with_kl = c.kl_coef > 0
-        writers = {"behaviour": with_kl, "anchored": with_kl}
-        return Needs(reference=with_kl, groups=True, **writers, max_lag=c.max_lag)
+        with_kl = self.config.kl_coef > 0
+        return Needs(
+            reference=with_kl,
+            groups=True,
+            behaviour=with_kl,
+            anchored=with_kl,
+            max_lag=self.config.max_lag,
+        )
 
     def advantages(self, batch: Batch) -> Tensor:
         rewards = batch.rewards
@@ -100,14 +114,14 @@ class RLOO(GroupReinforce):
 class OPMDOptions(GroupOptions):
     """Options of OPMD."""
 
-    tau: PositiveFloat = 1.0  # of the KL to the writer, of which the first order leaves 1/(1+τ)
-    baseline: Literal["mean", "log_mean_exp"] = "mean"  # of the group: Rm, or τ log mean e^{R/τ}
+    tau: PositiveFloat = 1.0  # weight of the KL to the rollout policy; to first order: 1/(1 + τ)
+    baseline: Literal["mean", "log_mean_exp"] = "mean"  # of the group: mean R or τ log mean e^{R/τ}
 
 
 class OPMD(GroupReinforce):
     """Online policy mirror descent, the simple form (arXiv 2509.24203, and Trinity-RFT's code).
 
-    −(R − V) log π / (1 + τ): no ratio, no clip, so it may learn from any writer.
+    −(R − V) log π / (1 + τ): no ratio and no clip, so it may learn from responses of any policy.
     """
 
     Config = OPMDOptions
@@ -135,11 +149,11 @@ class OPMD(GroupReinforce):
 class AsymREOptions(GroupOptions):
     """Options of AsymRE."""
 
-    delta_v: float = -0.1  # δV; from 0 upwards support is lost off-policy, says the paper
+    delta_v: float = -0.1  # δV; at 0 or above, off-policy training loses support (the paper)
 
 
 class AsymRE(GroupReinforce):
-    """Asymmetric REINFORCE (arXiv 2506.20520): A = R − (mean + δV), no ratio, any writer.
+    """Asymmetric REINFORCE (arXiv 2506.20520): A = R − (mean + δV), no ratio, any policy's data.
 
     δV < 0 adds |δV| of maximum likelihood of every response: failures of a failed group too.
     """
@@ -168,7 +182,7 @@ class TOPR(GroupReinforce):
     −sg[a] (R − c) log π(y): a = 1 where R ≥ c, as in supervised learning, else the whole response's
     min(π/μ, 1). The paper's rewards are −1 and 1 with c = 0: half of that is 0 and 1 with c = 0.5.
     With c = 0 failures weigh nothing. (The sequence ratio was read in a summary of the paper; two
-    public codes take token ratios.) A failure that nobody's log-probs are known of is left out.
+    public codes take token ratios.) A failure without known rollout log-probs is left out.
     """
 
     Config = TOPROptions
@@ -190,3 +204,88 @@ class TOPR(GroupReinforce):
             ratio = log_ratio(logp, batch.behaviour_logp, batch.mask)
             taper = ratio.sum(-1, keepdim=True).clamp(max=0).exp()
         return -torch.where(batch.advantages >= 0, 1.0, taper) * batch.advantages * logp
+
+
+# Advantages for pass@k. Of a prompt's n responses c are accepted (they have the best reward).
+# q(n, c, k) = 1 − C(n − c, k) / C(n, k) is the unbiased pass@k; each objective divides it among the
+# responses.
+
+
+@dataclass
+class PassAtKOptions(GroupOptions):
+    """Options of PKPO and Pass@k training."""
+
+    k: PositiveInt = 4
+    clip_low: BelowOne = 0.2
+    clip_high: PositiveFloat = 0.2
+
+
+def miss_probability(n: Tensor, wrong: Tensor, k: int) -> Tensor:
+    """C(wrong, k) / C(n, k): none of k drawn from n is right; 0 where wrong < k. Elementwise."""
+    probability = torch.ones_like(n)
+    for i in range(k):
+        probability = probability * (wrong - i).clamp(min=0) / (n - i).clamp(min=1)
+    return probability
+
+
+def pass_at_k_rewards(accepted: Tensor, n: Tensor, k: int, c: Tensor) -> Tensor:
+    """Each response's part in its group's pass@k (2505.15201, theorem 1), all (batch,).
+
+    k/n for an accepted response, else (k/n) q(n − 1, c, k − 1): they sum to k q(n, c, k).
+    """
+    others = 1 - miss_probability(n - 1, n - 1 - c, k - 1)
+    return k / n.clamp(min=1) * torch.where(accepted, 1.0, others)
+
+
+class PassAtK(GroupReinforce):
+    """Needs groups of at least k and behaviour log-probs."""
+
+    Config = PassAtKOptions
+    config: PassAtKOptions
+
+    @property
+    def needs(self) -> Needs:
+        least = max(2, self.config.k)
+        return Needs(groups=True, least_group=least, behaviour=True, best_reward=True)
+
+    def counts(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """(accepted bool, the group's n, the group's c), all (batch,), of kept rows."""
+        accepted = (batch.rewards >= self.reward_high) & batch.keep
+        size, dtype = batch.group_size, batch.rewards.dtype
+        return accepted, group_count(batch.keep, size, dtype), group_count(accepted, size, dtype)
+
+    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
+        low, high = self.config.clip_low, self.config.clip_high
+        return clipped_terms(logp, batch.behaviour_logp, batch.advantages, batch.mask, low, high)
+
+
+class PKPO(PassAtK):
+    """Pass-at-k policy optimisation (Walder and Karkhanis, arXiv 2505.15201), leave-one-out − 1.
+
+    An accepted response has C(n − c, k − 1) / C(n, k), the probability that it is the only right
+    one; the others have 0: the paper's estimator of least variance. With k = 1 it is REINFORCE on
+    R/n. The paper sums these over a prompt's responses; the mean over them here is 1/n of that.
+    """
+
+    def advantages(self, batch: Batch) -> Tensor:
+        k = self.config.k
+        accepted, n, c = self.counts(batch)
+        only_right = miss_probability(n, n - c, k - 1) * k / (n - k + 1).clamp(min=1)
+        return torch.where(accepted & (n >= k), only_right, 0.0)
+
+
+class PassK(PassAtK):
+    """Pass@k training (Chen et al., arXiv 2508.10751): the pass@k rewards, standardised.
+
+    With q = q(n, c, k) and s = sqrt(q (1 − q)): (1 − q)/s for an accepted response, else
+    (1 − q − C(n − c − 1, k − 1)/C(n − 1, k − 1))/s; 0 where q is 0 or 1. k = 1 is GRPO with the
+    population's std.
+    """
+
+    def advantages(self, batch: Batch) -> Tensor:
+        k = self.config.k
+        accepted, n, c = self.counts(batch)
+        q = 1 - miss_probability(n, n - c, k)
+        s = (q * (1 - q)).clamp(min=0).sqrt()
+        part = centred(batch, pass_at_k_rewards(accepted, n, k, c))
+        return torch.where((s > 0) & (n >= k), part * n / (k * s), 0.0)

@@ -3,9 +3,9 @@
 Not Single-stream PO (2509.13232), Segment PO (2505.23564) or Simple PO (2401.16025).
 
 The optimum of E_π[r] − β KL(π ‖ π_ref) is π*(a_t) = π_ref(a_t) exp((Q_t − Q_{t−1})/β) with soft
-values Q. SPO reads that backwards: the policy defines Q_t = Q̂_0(x) + Σ_{t'≤t} β log(π_θ/π_ref), so
-the soft Bellman equations hold for every θ and only the end is left to learn: Q_T = r(x, y), for
-every response y, whoever wrote it. No critic, no importance ratio, no clip.
+values Q. SPO reverses this: the policy defines Q_t = Q̂_0(x) + Σ_{t'≤t} β log(π_θ/π_ref). So the
+soft Bellman equations hold for every θ, and only the terminal condition Q_T = r(x, y) is left to
+learn. It holds for every response y of any policy: no critic, no importance ratio, no clip.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
-from algorithms.tensors import group_mean, masked_sum
+from algorithms.tensors import group_mean, masked_sum, torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Kind = Literal["cross_entropy", "squared", "advantage"]
+LossKind = Literal["cross_entropy", "squared", "advantage"]
 
 
 @dataclass
@@ -33,13 +32,13 @@ class SPOConfig(Options):
     name: str = "spo"
     core: str = "algorithms.spo.SPO"
     beta: PositiveFloat = 0.1  # weight of the KL, in units of reward
-    loss: Kind = "cross_entropy"  # what pulls Q_T to r
-    # loss=cross_entropy: its slope in Q/β, which diverges at the best Q
+    loss: LossKind = "cross_entropy"  # distance between Q_T and r
+    # loss=cross_entropy: bound of its slope in Q/β, which diverges at the best Q
     slope_bound: Annotated[float, Field(ge=1)] = 1.0
     huber_width: PositiveFloat = 0.1  # loss=advantage: linear beyond this error, in units of reward
     # the prompt's soft value: the paper's is monte_carlo; on MiniContests group learns far more
     q0: Literal["monte_carlo", "group", "online"] = "group"
-    q0_samples: PositiveInt = 16  # reference responses to a prompt behind monte_carlo and online
+    q0_samples: PositiveInt = 16  # q0=monte_carlo|online: reference responses to each prompt
 
 
 def soft_value(rewards: Tensor, beta: float, dim: int = -1) -> Tensor:
@@ -55,19 +54,19 @@ def soft_value(rewards: Tensor, beta: float, dim: int = -1) -> Tensor:
 def pooled_soft_value(
     reference_rewards: Tensor, rewards: Tensor, log_weights: Tensor, beta: float
 ) -> Tensor:
-    """The soft value from responses of π_ref and of other writers μ together → scalar, float64.
+    """The soft value from responses of π_ref and of rollout policies μ together → scalar, float64.
 
     reference_rewards (k,); rewards, log_weights (n,), the latter Σ_t log π_ref − log μ of each
-    response under whoever wrote it. β log of the mean over all k + n of w e^{r/β}, with w = 1 for
-    π_ref's own: each term has expectation e^{V/β}, so no bias but the logarithm's.
+    response under its own rollout policy. β log of the mean over all k + n of w e^{r/β}, with w = 1
+    for π_ref's own: each term has expectation e^{V/β}, so only the logarithm biases the value.
 
-    The weights are not normalised by their sum. A policy that solves the prompt no longer writes
-    its failures, and without them normalised weights say that π_ref solves it too; plain ones end
+    The weights are not normalised by their sum. A policy that solves the prompt no longer generates
+    failures; without them, normalised weights would make π_ref look as good. Plain weights end
     without variance at the optimum, where w e^{r/β} = e^{V/β} for every response.
     """
-    ones = torch.zeros(len(reference_rewards), dtype=torch.float64)
+    own_log_weights = torch.zeros(len(reference_rewards), dtype=torch.float64)
     terms = torch.cat([reference_rewards, rewards]).double() / beta
-    terms = terms + torch.cat([ones, log_weights.double()])
+    terms = terms + torch.cat([own_log_weights, log_weights.double()])
     return beta * (terms.logsumexp(-1) - math.log(len(terms)))
 
 
@@ -77,12 +76,12 @@ def log_ratio_sum(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
 
 
 def terminal_q(logp: Tensor, ref_logp: Tensor, mask: Tensor, q0: Tensor, beta: float) -> Tensor:
-    """Q_T = Q̂_0 + β S(y), the policy's own claim of the reward → (batch,), in units of reward."""
+    """Q_T = Q̂_0 + β S(y), the policy's prediction of the reward → (batch,), in units of reward."""
     return q0 + beta * log_ratio_sum(logp, ref_logp, mask)
 
 
 def log1mexp(x: Tensor) -> Tensor:
-    """log(1 − e^x) for x < 0, exact at both ends."""
+    """log(1 − e^x) for x < 0, accurate at both ends."""
     near = torch.log(-torch.expm1(x.clamp(min=-math.log(2))))
     far = torch.log1p(-torch.exp(x.clamp(max=-math.log(2))))
     return torch.where(x > -math.log(2), near, far)
@@ -93,16 +92,16 @@ def success_cross_entropy(u: Tensor, v: Tensor, slope_bound: float) -> Tensor:
 
     Its slope in u is (q − p)/(1 − q): −1 for a success that was not predicted, about q for a
     failure that was not predicted either. Beyond q = 1 (Q above the best reward: no probability)
-    there is no cross-entropy, and this is how it goes on:
+    there is no cross-entropy. There the loss continues as follows.
 
-    A success (p = 1) is left alone there, slope 0. That its Q is above the reward says only that
-    Q̂_0 is too high or that failures still hold mass; to pull it down would stop it at the mass
-    p(x)/p̂(x), p̂ being what Q̂_0 takes the prompt's success rate to be. The optimum stays unique
-    under an exact Q̂_0, because π_θ is normalised and every failure is drawn to its own target.
+    A success (p = 1) has slope 0 there. Q above its reward only says that Q̂_0 is too high, or that
+    failures still hold mass. A pull downwards would stop it at the mass p(x)/p̂(x), where p̂ is the
+    prompt's success rate according to Q̂_0. The optimum stays unique under an exact Q̂_0, because
+    π_θ is normalised and every failure is drawn to its own target.
 
-    Any other response is pulled down: towards q = 1 its slope diverges, so from the point where it
-    reaches `slope_bound` on, the loss is a straight line of that slope. It stays finite, and the
-    minimum at q = p is untouched.
+    Any other response is pulled down. Towards q = 1 its slope diverges. From the point where it
+    reaches `slope_bound` on, the loss is a straight line of that slope: it stays finite, and the
+    minimum at q = p does not move.
     """
     failure = -torch.expm1(v)  # 1 − p
     turn = torch.log1p(-failure / (1 + slope_bound))  # where (q − p)/(1 − q) = slope_bound
@@ -121,17 +120,17 @@ def spo_loss(
     q0: Tensor,
     *,
     beta: float,
-    kind: Kind,
+    kind: LossKind,
     reward_high: float = 0.0,
-    slope_bound: float = 100.0,
-    huber_width: float = 0.1,
+    slope_bound: float = SPOConfig.slope_bound,
+    huber_width: float = SPOConfig.huber_width,
 ) -> Tensor:
     """Mean over responses of the distance between Q_T and the reward → scalar.
 
     squared: (Q_T − r)².
     cross_entropy: exp((Q_T − reward_high)/β) read as a probability of success, against the target
-        exp((r − reward_high)/β); see `success_cross_entropy` for where Q_T nears or exceeds
-        reward_high. No reward may exceed it (ValueError).
+        exp((r − reward_high)/β); `success_cross_entropy` covers Q_T near or above reward_high. A
+        reward above it is a ValueError.
     advantage: Huber(Σ_t A_t, r − Q̂_0) with A_t = β log π_θ/π_ref. The paper names an advantage
         regression among its ablations; this form of it is ours.
     """
@@ -147,7 +146,7 @@ def spo_loss(
         return success_cross_entropy(log_q, log_p.to(log_q.dtype), slope_bound).mean()
     if kind == "advantage":
         return torch.nn.functional.huber_loss(q - q0, rewards - q0, delta=huber_width)
-    raise ValueError(f"loss {kind!r}; it is one of {', '.join(get_args(Kind))}")
+    raise ValueError(f"loss {kind!r}; it is one of {', '.join(get_args(LossKind))}")
 
 
 class SPO(Algorithm):
@@ -159,15 +158,15 @@ class SPO(Algorithm):
     @property
     def needs(self) -> Needs:
         c = self.config
-        always = {"reference": True, "off_policy": True, "best_reward": c.loss == "cross_entropy"}
+        needs = Needs(reference=True, off_policy=True, best_reward=c.loss == "cross_entropy")
         if c.q0 == "group":
-            return Needs(groups=True, policy=True, by_group=True, **always)
-        return Needs(initial_value=c.q0, initial_value_beta=c.beta, **always)
+            return replace(needs, groups=True, policy=True, by_group=True)
+        return replace(needs, initial_value=c.q0, initial_value_beta=c.beta)
 
     def prepare(self, batch: Batch) -> Batch:
         if self.config.q0 != "group":
             return batch
-        # VarGrad: the value that makes the group's mean error zero at the present policy.
+        # VarGrad: the value that makes the group's mean error zero at the current policy.
         s = log_ratio_sum(batch.policy_logp, batch.ref_logp, batch.mask)
         mean = group_mean(batch.rewards - self.config.beta * s, batch.keep, batch.group_size)
         return replace(batch, q0=mean.repeat_interleave(batch.group_size))

@@ -1,11 +1,11 @@
-"""Squared distances of β log π/anchor to what is left of the reward: GVPO, TBA, CoPG, A*-PO, Kimi.
+"""Squared errors of β log π/anchor against R − V: GVPO, TBA, CoPG, A*-PO, Kimi, DRO-V.
 
-All of them fit e = β h − (R − V) to zero, h the sum of log π − log anchor over a response. With
-the anchor the reference, e is zero for every response at the optimum of E[R] − β KL(π ‖ π_ref),
-whoever wrote it, if V is right. V as the group's mean of R − β h (VarGrad) asks that all of a group
-be equal, and its gradient is the same whether V is detached or not: here it is made at the present
-policy, before the batch is cut. Then GVPO, TBA and CoPG differ by a factor of the loss alone
-(`scale`), G responses to a prompt:
+All of them fit e = β h − (R − V) to zero; h is the sum of log π − log anchor over a response. With
+the reference as anchor and the right V, e is zero for every response of any policy at the optimum
+of E[R] − β KL(π ‖ π_ref). With V the group's mean of R − β h (VarGrad), the loss asks that a
+group's errors be equal. Its gradient is the same with V detached or not: here V is computed at the
+current policy, before the batch is split. Then GVPO, TBA and CoPG differ only by a factor of the
+loss (`scale`), for G responses to a prompt:
 
     variance  Σ e² / 2(G − 1)         GVPO
     balance   Σ e² / (G β²)           TBA, a mean over responses
@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from algorithms import lazy_torch as torch
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.ppo import CriticOptions
-from algorithms.tensors import group_count, group_mean, masked_sum
+from algorithms.tensors import group_count, group_mean, masked_sum, torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,38 +33,38 @@ Anchor = Literal["reference", "behaviour"]
 
 
 @dataclass
-class SquaredGroupOptions(Options):
+class SquaredRegressionOptions(Options):
     """Options of GVPO, TBA and CoPG."""
 
     beta: PositiveFloat = 0.1  # weight of the log-ratio against the reward, in units of reward
     scale: Literal["variance", "balance", "pairs"] = "variance"
-    anchor: Anchor = "reference"  # behaviour: a step from the writer, and no optimum of its own
+    anchor: Anchor = "reference"  # behaviour: a step from the rollout policy, without an optimum
 
 
 def anchor_sum(logp: Tensor, batch: Batch, anchor: Anchor) -> Tensor:
     """h: Σ_t log π − log anchor of each response → (batch,)."""
-    old = batch.ref_logp if anchor == "reference" else batch.behaviour_logp
-    return masked_sum(logp, batch.mask) - masked_sum(old, batch.mask)
+    anchor_logp = batch.ref_logp if anchor == "reference" else batch.behaviour_logp
+    return masked_sum(logp, batch.mask) - masked_sum(anchor_logp, batch.mask)
 
 
 class SquaredRegression(Algorithm):
     """GVPO (arXiv 2504.19599), TBA (2503.18929), CoPG (2406.19185): VarGrad in three scales.
 
-    GVPO's code anchors in the writer, its paper in the reference; with β = 1/η, CoPG's pairs
-    anchored in the writer are REBEL's.
+    GVPO's paper takes the reference as anchor, its code the rollout policy. With β = 1/η, CoPG's
+    pairs with the rollout policy as anchor are REBEL's.
     """
 
-    Config = SquaredGroupOptions
-    config: SquaredGroupOptions
+    Config = SquaredRegressionOptions
+    config: SquaredRegressionOptions
 
     @property
     def needs(self) -> Needs:
-        known = self.config.anchor == "reference"  # of anyone's responses
+        to_reference = self.config.anchor == "reference"
         return Needs(
-            reference=known,
-            off_policy=known,
-            behaviour=not known,
-            anchored=not known,
+            reference=to_reference,
+            off_policy=to_reference,
+            behaviour=not to_reference,
+            anchored=not to_reference,
             groups=True,
             policy=True,
             by_group=True,
@@ -79,7 +78,7 @@ class SquaredRegression(Algorithm):
         return replace(batch, targets=batch.rewards - value, weights=weights)
 
     def _weights(self, batch: Batch) -> Tensor:
-        """Of each row's e² in a mean over rows; prompts weigh alike however many rows are kept."""
+        """Weights of e² in a mean over rows → (batch,): each prompt counts the same."""
         count = group_count(batch.keep, batch.group_size, batch.rewards.dtype)
         if self.config.scale == "balance":
             return torch.full_like(batch.rewards, self.config.beta**-2)
@@ -100,15 +99,15 @@ class AStarPOOptions(Options):
 
     beta: PositiveFloat = 1e-3  # weight of the log-ratio, the paper's β2
     value_beta: PositiveFloat = 0.5  # of the soft value, the paper's β1
-    q0_samples: PositiveInt = 8  # reference responses to a prompt behind it
+    q0_samples: PositiveInt = 8  # reference responses to each prompt for the soft value
 
 
 class AStarPO(Algorithm):
     """A*-PO (arXiv 2505.20686): e² with V* = β1 log mean exp(R/β1) of the reference's responses.
 
     One response to a prompt is enough. With β1 ≠ β2, as published, it has no KL optimum; with
-    β1 = β2 it is SPO's squared loss. A prompt that the reference never solves has V* = 0
-    and stays; TRL leaves it out.
+    β1 = β2 it is SPO's squared loss. A prompt that the reference never solves has V* = 0 and is
+    kept; TRL drops it.
     """
 
     Config = AStarPOOptions
@@ -133,14 +132,15 @@ class AStarPO(Algorithm):
 class KimiOptions(Options):
     """Options of Kimi's policy mirror descent."""
 
-    tau: PositiveFloat = 0.01  # of the squared log-ratio; unpublished, this is OpenKimi's
+    tau: PositiveFloat = 0.01  # weight of the squared log-ratio; unpublished, OpenKimi's
 
 
 class Kimi(Algorithm):
     """Kimi k1.5's policy mirror descent (arXiv 2501.12599): −A log π(y) + τ/2 h², A = R − mean.
 
-    Up to a constant (τ h − A)²/2τ, anchored in the writer, V the group's mean reward. Sums over a
-    response, where OpenKimi takes means. Its fixed point on others' data is not the KL optimum.
+    Up to a constant it is (τ h − A)²/2τ with the rollout policy as anchor and V the group's mean
+    reward. Sums over a response, where OpenKimi takes means. Its fixed point on data of other
+    policies is not the KL optimum.
     """
 
     Config = KimiOptions
@@ -161,13 +161,6 @@ class Kimi(Algorithm):
         return loss * batch.sequence_share, {}
 
 
-# DRO-V: direct reward optimisation with a value (Richemond et al., arXiv 2405.19107). ½ (R − V(x)
-# − β h)², h the response's Σ log π/π_ref: at the optimum of E[R] − β KL(π ‖ π_ref) it is zero for
-# every response, whoever wrote it. V is learnt from the same residual: the critic's value at the
-# prompt's last token, which sees no response. The policy's part is divided by β, so that β does
-# not set its step. (Formulas as two public codes agree on them; the paper's text was not read.)
-
-
 @dataclass
 class DROOptions(CriticOptions):
     """Options of DRO-V."""
@@ -183,7 +176,13 @@ def prompt_value(values: Tensor, mask: Tensor) -> Tensor:
 
 
 class DRO(Algorithm):
-    """Needs the reference and a critic."""
+    """DRO-V: direct reward optimisation with a value (Richemond et al., arXiv 2405.19107).
+
+    ½ (R − V(x) − β h)², h the response's Σ log π/π_ref. V is learnt from the same error: it is the
+    critic's value at the prompt's last token, which sees no response. The policy's part is divided
+    by β, so that β does not set its step. (Formulas as two public codes agree on them; the paper's
+    text was not read.)
+    """
 
     Config = DROOptions
     config: DROOptions
@@ -194,12 +193,12 @@ class DRO(Algorithm):
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share = self.config, batch.sequence_share
-        h = masked_sum(policy.logp, batch.mask) - masked_sum(batch.ref_logp, batch.mask)
+        h = anchor_sum(policy.logp, batch, "reference")
         value = prompt_value(policy.values, batch.mask)
-        of_policy = 0.5 * (batch.rewards - value.detach() - c.beta * h).square().mean() / c.beta
-        of_value = 0.5 * (batch.rewards - value - c.beta * h.detach()).square().mean()
+        policy_loss = 0.5 * (batch.rewards - value.detach() - c.beta * h).square().mean() / c.beta
+        value_loss = 0.5 * (batch.rewards - value - c.beta * h.detach()).square().mean()
         metrics = {
-            "dro/value_loss": of_value.detach() * share,
+            "dro/value_loss": value_loss.detach() * share,
             "dro/value_mean": value.detach().mean() * share,
         }
-        return (of_policy + c.value_coef * of_value) * share, metrics
+        return (policy_loss + c.value_coef * value_loss) * share, metrics

@@ -1,25 +1,51 @@
-"""Tensor operations that every algorithm shares: masked statistics, KL estimators, log-probs.
+"""Tensor operations that the losses share: masked statistics, ratios, KL estimators, log-probs.
 
-Shapes are (batch, time) unless said; `mask` is bool, true on response tokens including EOS. What
-stands at masked positions is never read: it is filled before any exp or subtraction, so that an
+Shapes are (batch, time) unless stated; `mask` is bool, true on response tokens including EOS.
+Values at masked-out positions are never used: they are filled before any exp or subtraction. So an
 infinity or a NaN there reaches neither a value nor a gradient.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, get_args
-
-from algorithms import lazy_torch as torch
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
+else:
 
-LOG_RATIO_BOUND = 20.0  # e^20 = 5e8: beyond it a ratio says "elsewhere", not how far
+    class _LazyTorch:
+        """torch, imported at the first use of one of its names.
+
+        An algorithm's options stand beside its loss and are checked before anything heavy is
+        imported: `from algorithms.tensors import torch`. A plain `import torch` works as well, but
+        then a mistake on the command line shows some seconds later.
+        """
+
+        def __getattr__(self, name: str) -> Any:
+            import torch
+
+            return getattr(torch, name)
+
+    torch = _LazyTorch()
+
+LOG_RATIO_BOUND = 20.0  # e^20 = 5e8: a ratio beyond it is as good as infinite
 LOGITS_PER_CHUNK = 2**24  # elements of one float32 block of logits: 64 MiB
 KLKind = Literal["k1", "k2", "k3", "k3+"]
 Aggregate = Literal["sequence_mean", "token_mean", "constant"]
-Entropy = Literal["none", "value", "graph"]  # not computed, without gradient, with it
+Entropy = Literal["none", "value", "graph"]  # not computed, without gradient, with gradient
+Correction = Literal["none", "truncated", "masked", "sequence_mask", "decoupled"]
+# Default bounds of each correction. For tokens they are TRL's. Those for responses are wide enough
+# for a lag of some steps; verl's 0.999 and 1.001 only allow for an engine's rounding.
+CORRECTION_BOUNDS: dict[Correction, tuple[float, float]] = {
+    "truncated": (0.0, 2.0),
+    "masked": (0.5, 2.0),
+    "sequence_mask": (0.9, 1.1),
+}
+
+
+# Masked sums and means
 
 
 def masked_sum(x: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
@@ -28,12 +54,18 @@ def masked_sum(x: Tensor, mask: Tensor, dim: int = -1) -> Tensor:
 
 
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
-    """Mean over all masked-in entries → scalar; 0 where there are none."""
+    """Mean over all masked-in entries → scalar; 0 if there are none."""
     return x.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)
 
 
+def masked_whiten(x: Tensor, mask: Tensor) -> Tensor:
+    """(x − mean) / std over all masked-in entries, zero elsewhere."""
+    centred = (x - masked_mean(x, mask)).masked_fill(~mask, 0.0)
+    return centred * (masked_mean(centred.square(), mask) + 1e-8).rsqrt()
+
+
 def group_mean(x: Tensor, keep: Tensor, group_size: int) -> Tensor:
-    """Mean over each group's kept rows → (groups,); 0 where a group keeps none.
+    """Mean over each group's kept rows → (groups,); 0 for a group without kept rows.
 
     x, keep (batch,), the rows of a group adjacent.
     """
@@ -43,14 +75,8 @@ def group_mean(x: Tensor, keep: Tensor, group_size: int) -> Tensor:
 
 
 def group_count(keep: Tensor, group_size: int, dtype: torch.dtype) -> Tensor:
-    """How many kept rows each row's group has → (batch,), keep (batch,) bool laid out in groups."""
+    """Number of kept rows in each row's group → (batch,); keep (batch,) bool, groups adjacent."""
     return keep.view(-1, group_size).sum(-1).repeat_interleave(group_size).to(dtype)
-
-
-def masked_whiten(x: Tensor, mask: Tensor) -> Tensor:
-    """(x − mean) / std over all masked-in entries, zero elsewhere."""
-    centred = (x - masked_mean(x, mask)).masked_fill(~mask, 0.0)
-    return centred * (masked_mean(centred.square(), mask) + 1e-8).rsqrt()
 
 
 def aggregate(terms: Tensor, mask: Tensor, how: Aggregate, constant: int = 1) -> Tensor:
@@ -67,6 +93,9 @@ def aggregate(terms: Tensor, mask: Tensor, how: Aggregate, constant: int = 1) ->
     if how == "constant":
         return (masked_sum(terms, mask) / constant).mean()
     raise ValueError(f"aggregate={how!r}; it is one of {', '.join(get_args(Aggregate))}")
+
+
+# Ratios of two policies
 
 
 def log_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
@@ -91,13 +120,54 @@ def clipped_terms(
     return terms if weights is None else terms * weights.masked_fill(~mask, 0.0)
 
 
+def is_clipped(ratio: Tensor, advantages: Tensor, lowest: float, highest: float) -> Tensor:
+    """Bool: tokens without gradient, A > 0 and ρ > highest, or A < 0 and ρ < lowest."""
+    return ((advantages > 0) & (ratio > highest)) | ((advantages < 0) & (ratio < lowest))
+
+
 def clip_share(
     logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
 ) -> Tensor:
     """Share of tokens whose gradient the clip removes → scalar."""
     ratio = log_ratio(logp, old_logp, mask).exp()
-    cut = ((advantages > 0) & (ratio > 1 + high)) | ((advantages < 0) & (ratio < 1 - low))
-    return masked_mean(cut.to(ratio.dtype), mask)
+    return masked_mean(is_clipped(ratio, advantages, 1 - low, 1 + high).to(ratio.dtype), mask)
+
+
+def correction_weights(
+    proximal_logp: Tensor,
+    rollout_logp: Tensor,
+    mask: Tensor,
+    kind: Correction,
+    low: float = 0.0,
+    high: float = float("inf"),
+) -> tuple[Tensor, Tensor]:
+    """Importance weights for responses of older weights, or of an engine unlike the learner.
+
+    Three policies: the rollout policy μ generated the responses, the proximal policy π_0 is the
+    learner's at the start of the update, π is being trained. Without correction the ratio and its
+    clip are against μ. With correction they are against π_0, and each token's term is multiplied
+    by a weight made from w = π_0/μ (Hilton et al., 2110.00641):
+
+        decoupled      w itself (AReaL, 2505.24298)
+        truncated      w between `low` and `high` (TIS: Ionides 2008; Yao et al. 2025)
+        masked         w where it lies between `low` and `high`, else 0 (IcePop, 2510.18855)
+        sequence_mask  w where the response's geometric mean of w does, else 0
+
+    Masked terms stay in the denominators of means. Truncated without bounds equals decoupled.
+    Returns (weights, bool: changed by a bound), both (batch, time). Weights are 1 where masked out.
+    """
+    log_w = log_ratio(proximal_logp, rollout_logp, mask)
+    w = log_w.exp()
+    bounded = w
+    if kind == "sequence_mask":
+        mean = masked_sum(log_w, mask) / mask.sum(-1).clamp(min=1)
+        bounded = mean.exp().unsqueeze(-1).expand_as(w)
+    cut = ((bounded < low) | (bounded > high)) & mask
+    if kind == "decoupled":
+        return w, cut & False
+    if kind == "truncated":
+        return w.clamp(low, high), cut
+    return w.masked_fill(cut, 0.0), cut
 
 
 def kl(logp: Tensor, ref_logp: Tensor, kind: KLKind) -> Tensor:
@@ -108,7 +178,7 @@ def kl(logp: Tensor, ref_logp: Tensor, kind: KLKind) -> Tensor:
     k2 = d²/2: biased value; in a loss its gradient on-policy is that of the KL.
     k3 = e^{−d} − 1 + d: unbiased value, never negative; in a loss its gradient is biased.
     k3+: the value of k3 with the gradient of k2.
-    Where π_ref/π exceeds e^20, k3 goes on as a straight line: finite, and still pulling back.
+    Where π_ref/π exceeds e^20, k3 continues as a straight line: it stays finite and keeps a slope.
     """
     d = logp - ref_logp
     if kind == "k1":
@@ -128,6 +198,9 @@ def kl(logp: Tensor, ref_logp: Tensor, kind: KLKind) -> Tensor:
     raise ValueError(f"KL estimator {kind!r}; it is one of {', '.join(get_args(KLKind))}")
 
 
+# Log-probs from hidden states
+
+
 def chosen_logp(
     hidden: Tensor,
     head: torch.nn.Module,
@@ -137,9 +210,9 @@ def chosen_logp(
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities and entropies of softmax(head(hidden) / temperature), in float32.
 
-    hidden (n, width), tokens (n,) → logp (n,), entropy (n,) in nats, NaN where entropy=none. Works
-    in chunks, and keeps no logits for backward where there is more than one: each chunk is computed
-    again there.
+    hidden (n, width), tokens (n,) → logp (n,), entropy (n,) in nats, NaN with entropy=none. Works
+    in chunks of LOGITS_PER_CHUNK. With more than one chunk no logits are kept for the backward
+    pass, which recomputes them.
     """
 
     def chunk(h: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,40 +226,42 @@ def chosen_logp(
         with torch.set_grad_enabled(entropy == "graph" and torch.is_grad_enabled()):
             return logp, normaliser - (logits.softmax(-1) * logits).sum(-1)
 
-    vocabulary = getattr(head, "out_features", None) or head.weight.shape[0]
-    size = max(1, LOGITS_PER_CHUNK // vocabulary)
-    if len(tokens) <= size:
+    weight: Any = head.weight
+    vocabulary = getattr(head, "out_features", None) or weight.shape[0]
+    rows = max(1, LOGITS_PER_CHUNK // vocabulary)
+    if len(tokens) <= rows:
         return chunk(hidden, tokens)
     if entropy != "graph" and type(head) is torch.nn.Linear:
         from algorithms.chunked_logprobs import ChosenLogp
 
-        settings = (temperature, size, entropy == "value")
-        return ChosenLogp.apply(hidden, head.weight, head.bias, tokens, *settings)
+        return ChosenLogp.apply(
+            hidden, head.weight, head.bias, tokens, temperature, rows, entropy == "value"
+        )
     from torch.utils.checkpoint import checkpoint
 
-    pairs = zip(hidden.split(size), tokens.split(size), strict=True)
-    parts = [checkpoint(chunk, h, t, use_reentrant=False) for h, t in pairs]
+    chunks = zip(hidden.split(rows), tokens.split(rows), strict=True)
+    parts = [checkpoint(chunk, h, t, use_reentrant=False) for h, t in chunks]
     logp, entropies = zip(*parts, strict=True)
     return torch.cat(logp), torch.cat(entropies)
 
 
-# Chance that is the same however a batch is laid out: lots drawn from what a response is.
+# Tie-breaking that does not depend on how a batch is laid out
 
 
-def lots(logp: Tensor, mask: Tensor) -> Tensor:
-    """A number in [0, 1) for each response, from its own log-prob, (batch, time) → (batch,)."""
+def tie_breakers(logp: Tensor, mask: Tensor) -> Tensor:
+    """A number in [0, 1) for each response, from its own log-prob: (batch, time) → (batch,)."""
     return (masked_sum(logp, mask) * 1e3).frac().abs()
 
 
-def places(key: Tensor, lot: Tensor, kept: Tensor) -> Tensor:
-    """How many of a group's kept rows come before each; (groups, size) each → the same.
+def group_ranks(key: Tensor, tie_breaker: Tensor, keep: Tensor) -> Tensor:
+    """Number of a group's kept rows that come before each row; (groups, size) each → the same.
 
-    The greater key first, then the greater lot; of equal responses, whose lots are equal, the
-    earlier row.
+    The greater key comes first, then the greater tie breaker. Equal responses have equal tie
+    breakers; of those the earlier row comes first.
     """
     row = torch.arange(key.shape[-1], device=key.device).expand(key.shape)
-    ahead = torch.zeros_like(kept.unsqueeze(-1) & kept.unsqueeze(-2))
-    for of in (-row, lot, key):  # the last decides first
-        mine, other = of.unsqueeze(-1), of.unsqueeze(-2)
-        ahead = (other > mine) | ((other == mine) & ahead)
-    return (ahead & kept.unsqueeze(-2)).sum(-1)
+    ahead = torch.zeros_like(keep.unsqueeze(-1) & keep.unsqueeze(-2))
+    for criterion in (-row, tie_breaker, key):  # the last one decides first
+        own, other = criterion.unsqueeze(-1), criterion.unsqueeze(-2)
+        ahead = (other > own) | ((other == own) & ahead)
+    return (ahead & keep.unsqueeze(-2)).sum(-1)

@@ -22,7 +22,7 @@ from pydantic import (
     PositiveInt,
 )
 
-from algorithms.corrections import BOUNDS, Correction
+from algorithms.tensors import CORRECTION_BOUNDS, Correction
 from envs.config_parsing import parse_values
 from envs.import_by_name import load_function
 from envs.judge.judge import JudgeConfig
@@ -135,7 +135,7 @@ class TrainConfig:
     epochs: PositiveInt = 1  # passes over a batch
     # of the ratio on responses of older weights, or of an engine that differs from the learner
     correction: Correction = "none"
-    # of its weights; null: algorithms/corrections.py says which
+    # of its weights; null: algorithms/tensors.py says which
     correction_low: NonNegativeFloat | None = None
     correction_high: PositiveFloat | None = None
     # log-probs of responses whose writer told none; told: what has a ratio refuses them
@@ -167,7 +167,7 @@ class TrainConfig:
     @property
     def correction_bounds(self) -> tuple[float, float]:
         """Of the correction's weights, resolved."""
-        low, high = BOUNDS.get(self.correction, (0.0, float("inf")))
+        low, high = CORRECTION_BOUNDS.get(self.correction, (0.0, float("inf")))
         given_low, given_high = self.correction_low, self.correction_high
         return low if given_low is None else given_low, high if given_high is None else given_high
 
@@ -183,7 +183,9 @@ class ReplayConfig:
 
     own: bool = True  # this run's responses, from the batch after theirs on
     from_runs: list[str] = field(default_factory=list)  # folders, kept with train.keep_samples
-    files: list[str] = field(default_factory=list)  # JSON lines of programs; docs/reference/replay.md
+    files: list[str] = field(
+        default_factory=list
+    )  # JSON lines of programs; docs/reference/replay.md
     capacity: PositiveInt = 100_000  # samples; the oldest make way
     # optimiser steps since weights of this run wrote one; null: any
     max_age: NonNegativeInt | None = None

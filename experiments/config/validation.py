@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from algorithms.corrections import BOUNDS
+from algorithms.tensors import CORRECTION_BOUNDS
 from experiments.errors import UserError
 
 if TYPE_CHECKING:
@@ -257,10 +257,13 @@ def _check_ratio(c: RunConfig, needs: Needs) -> None:
             f"train.correction={t.correction} under algo={c.algo.name}: its clip already lies "
             "around the policy at the start of the batch; use train.correction=none"
         )
-    if t.correction not in BOUNDS and (t.correction_low, t.correction_high) != (None, None):
+    if t.correction not in CORRECTION_BOUNDS and (t.correction_low, t.correction_high) != (
+        None,
+        None,
+    ):
         raise UserError(
             f"train.correction={t.correction} has no bounds; leave train.correction_low and "
-            f"train.correction_high at null, or use one of {', '.join(BOUNDS)}"
+            f"train.correction_high at null, or use one of {', '.join(CORRECTION_BOUNDS)}"
         )
     low, high = t.correction_bounds
     if low > high:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from algorithms.corrections import correction_weights
-from algorithms.tensors import masked_mean
+from algorithms.tensors import correction_weights, masked_mean
 from experiments.learner.batching import pad_rows
 from experiments.learner.forward import Tokens
 from experiments.sample import Sample
@@ -36,7 +35,7 @@ def who_wrote(
     if unknown.any() and config.behaviour != "told":
         taken = logp(tokens) if config.behaviour == "recomputed" else ref_logp(tokens)
         told, unknown = torch.where(unknown, taken, told), unknown & False
-    fields = {"behaviour_logp": told, "correction": None, "writer_logp": told}
+    fields = {"behaviour_logp": told, "correction": None, "rollout_logp": told}
     if kind == "none":
         return fields, {}
     proximal = logp(tokens)

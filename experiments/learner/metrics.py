@@ -30,7 +30,7 @@ def common_metrics(
     entropy = masked_sum(output.entropy, batch.mask).sum() / batch.mask.sum().clamp(min=1)
     metrics = {"entropy": entropy * batch.token_share}
     mask = batch.mask & batch.online.unsqueeze(-1)
-    log_rho = log_ratio(output.logp, batch.writer_logp, mask)
+    log_rho = log_ratio(output.logp, batch.rollout_logp, mask)
     rho = log_rho.exp()
     metrics["kl_writer"] = masked_sum(rho * log_rho - (rho - 1), mask).sum() / max(1, online)
     metrics[WEIGHTS] = masked_sum(rho, mask).sum()

@@ -7,9 +7,9 @@ import torch
 
 import algorithms
 from algorithms.base import Batch, PolicyOutput
-from algorithms.corrections import BOUNDS, correction_weights
 from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
+from algorithms.tensors import CORRECTION_BOUNDS, correction_weights
 
 F64 = torch.float64
 MASK = torch.tensor([[True, True, True], [True, True, False]])
@@ -38,7 +38,7 @@ def test_weights(kind, bounds, expected):
     assert torch.equal(cut, ~torch.isclose(weights, free))
 
 
-@pytest.mark.parametrize("kind", ["decoupled", *BOUNDS])
+@pytest.mark.parametrize("kind", ["decoupled", *CORRECTION_BOUNDS])
 def test_what_is_masked_out_is_not_read(kind):
     garbage = PROXIMAL.masked_fill(~MASK, float("nan"))
     weights, cut = correction_weights(garbage, WRITER, MASK, kind, 0.5, 2.0)

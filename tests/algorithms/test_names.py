@@ -36,7 +36,7 @@ def test_what_is_listed():
     assert sorted(rows) == algorithms.names()
     _, number, family, needs, data, options = rows["ppo"]
     assert (number, family) == ("1707.06347", "ppo")
-    assert needs == "writer's log-probs, reference, critic (separate)"
+    assert needs == "behaviour log-probs, reference, critic (separate)"
     assert data == "its own, of any age"
     assert "lam=1.0" in options.split()
     theirs = "its own, of any age, and the data set's programs"

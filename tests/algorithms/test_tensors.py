@@ -10,11 +10,14 @@ from algorithms.tensors import (
     aggregate,
     chosen_logp,
     clipped_terms,
+    group_ranks,
     kl,
     masked_mean,
     masked_sum,
     masked_whiten,
+    tie_breakers,
 )
+from tests.algorithms.pulls import make, pull
 
 
 def test_masked_statistics_read_only_what_is_masked_in():
@@ -161,3 +164,29 @@ def test_weights_multiply_the_clipped_terms_and_garbage_in_padding_stays_out():
     weights = torch.tensor([0.5, 2.0, float("nan")])
     weighted = clipped_terms(logp, old, advantages, mask, 0.2, 0.2, weights)
     torch.testing.assert_close(weighted, plain * torch.tensor([0.5, 2.0, 0.0]))
+
+
+def test_ranks_follow_key_then_tie_breaker_then_row():
+    key = torch.tensor([[1.0, 2.0, 1.0, 2.0, 0.0, 2.0]])
+    tie_breaker = torch.tensor([[0.3, 0.1, 0.7, 0.1, 0.9, 0.5]])
+    keep = torch.tensor([[True, True, True, True, True, False]])
+    assert group_ranks(key, tie_breaker, keep).tolist() == [[3, 0, 2, 1, 4, 0]]
+
+
+def test_a_tie_breaker_depends_on_its_response_alone():
+    logp = -torch.rand(6, 4, dtype=torch.float64)
+    mask = torch.arange(4) < torch.tensor([4, 2, 3, 1, 4, 2]).unsqueeze(-1)
+    numbers = tie_breakers(logp.masked_fill(~mask, float("nan")), mask)
+    assert ((numbers >= 0) & (numbers < 1)).all()
+    order = torch.randperm(6)
+    assert torch.equal(tie_breakers(logp[order], mask[order]), numbers[order])
+
+
+def test_some_of_several_equal_responses_are_dropped():
+    logp = torch.full((12, 3), -1.0, dtype=torch.float64)
+    names = ("logp", "behaviour_logp", "ref_logp", "values", "new_values", "entropy")
+    rewards = torch.tensor([1.0, 1.0, 0.0, 0.0] * 3, dtype=torch.float64)
+    case = (dict.fromkeys(names, logp), torch.full((12,), 3), rewards)
+    for name, left in (("cppo", 2), ("pf_ppo", 2)):
+        moved = (pull(make(name, kl_coef=0.0), case)[1] != 0).any(-1)
+        assert moved[:8].view(2, 4).sum(-1).tolist() == [left, left], name

@@ -6,12 +6,12 @@ import torch
 import algorithms
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
-from algorithms.squared_regression import SquaredGroupOptions, SquaredRegression
+from algorithms.squared_regression import SquaredRegressionOptions, SquaredRegression
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 BY_GROUP = {
     "spo": SPO(SPOConfig(), 1.0),
-    "squared_group": SquaredRegression(SquaredGroupOptions(), 1.0),
+    "squared_regression": SquaredRegression(SquaredRegressionOptions(), 1.0),
 }
 CRITICS = {
     name: algorithm
