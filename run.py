@@ -47,8 +47,8 @@ def main() -> None:
 def resume(arguments: list[str]) -> None:
     """Go on with the run in resume=FOLDER; beside it stand overrides of what may change."""
     from experiments.config.resume import config_of, is_finished
-    from experiments.distributed.launch import speaks
     from experiments.errors import UserError
+    from experiments.launch import is_rank_zero
 
     named = [argument for argument in arguments if argument.startswith("resume=")]
     folder = Path(named[-1].removeprefix("resume="))
@@ -58,7 +58,7 @@ def resume(arguments: list[str]) -> None:
     except UserError as error:
         fail(str(error))
     if finished:
-        if speaks():
+        if is_rank_zero():
             print(f"finished already, {config.steps} steps; steps=N goes on\nrun folder: {folder}")
         return
     try:
@@ -91,15 +91,15 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
     Ends the process with one line at the first fault.
     """
     from experiments.config.composition import config_of, is_sweep, jobs_of
-    from experiments.distributed.launch import check_started, ranks_started
     from experiments.errors import UserError
+    from experiments.launch import check_launch, torchrun_ranks
 
     try:
         jobs = jobs_of(arguments)
         configs = [config_of(job) for job in jobs]
         for config in configs:
-            check_started(config)
-        ranked = ranks_started() > 1 or any(c.runtime.name == "torchrun" for c in configs)
+            check_launch(config)
+        ranked = torchrun_ranks() > 1 or any(c.runtime.name == "torchrun" for c in configs)
         if ranked and is_sweep(arguments):
             raise UserError("torchrun with -m: one job a command; begin them one by one")
         for folder in {config.output_dir for config in configs}:
@@ -112,9 +112,9 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
 
 
 def fail(message: str, status: int = MISUSED) -> None:
-    from experiments.distributed.launch import speaks
+    from experiments.launch import is_rank_zero
 
-    if speaks():
+    if is_rank_zero():
         print(f"error: {message}", file=sys.stderr)
     raise SystemExit(status)
 
@@ -163,8 +163,8 @@ def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> O
     """Train, or go on in `folder`; also what fails before there is a run folder is an outcome."""
     import traceback
 
-    from experiments.distributed.launch import train
     from experiments.errors import is_expected, one_line
+    from experiments.launch import train
     from experiments.trainer import Outcome
 
     if not gc.isenabled():  # the imports are done; each generation would look through them once

@@ -15,8 +15,8 @@ from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.task import Task
 from experiments.config.schema import RunConfig
-from experiments.distributed.single_process import SINGLE_PROCESS, SingleProcess
-from experiments.distributed.worker_parts import WorkerParts, working_parts
+from experiments.distributed.single_process import SINGLE_PROCESS
+from experiments.distributed.worker_parts import WorkerParts, build_worker_parts
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
@@ -36,6 +36,7 @@ from experiments.rollout.reward_shaping import RewardShaping
 from experiments.rollout.rollouts import Rollouts
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.records import Records
+from experiments.runtime import Runtime
 from experiments.sample import PromptedProblem
 
 
@@ -44,12 +45,12 @@ class Parts:
     """Everything that the loop works with."""
 
     learner: Learner
-    writer: WeightSync  # the behaviour policy: its engine, and which weights it holds
+    weight_sync: WeightSync  # the behaviour policy: its engine, and which weights it holds
     eval_engine: Engine  # the trained weights
     tokenizer: object
     sandbox: Environments  # its sandbox, by name and strength
     rollouts: Rollouts | FrozenBatches
-    ahead: Callable[[int], None]  # begins a batch, and those after it, where that can be
+    prefetch: Callable[[int], None]  # begins a batch, and those after it, where that can be
     kept: SampleLog | None
     shaping: RewardShaping  # of the rewards that a batch is learned from
     monitor: LogprobCheck  # of the behaviour policy's engine against the learner
@@ -75,20 +76,20 @@ class Parts:
 
 @contextmanager
 def build(
-    config: RunConfig, records: Records, ranks: SingleProcess = SINGLE_PROCESS
+    config: RunConfig, records: Records, runtime: Runtime = SINGLE_PROCESS
 ) -> Iterator[Parts]:
     """Load, connect and record; the sandbox closes with the block."""
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
     records.describe(
-        memory=check_memory(config, algorithm.needs, ranks.size if ranks.sharded else 0)
+        memory=check_memory(config, algorithm.needs, runtime.size if runtime.sharded else 0)
     )
     task = _open_task(config)
     model, tokenizer = loading.load(config.model)
     weights = loading.fingerprint(model)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    with ranks.environments(config) as environments:
+    with runtime.environments(config) as environments:
         ledger = Ledger()
-        work = working_parts(config, model, tokenizer, environments, ranks, ledger)
+        work = build_worker_parts(config, model, tokenizer, environments, runtime, ledger)
         learner, environments = work.learner, work.environments
         judge, eval_judge = environments.make(), environments.make()
         train = _prompts(task.train, "train", task, tokenizer, config)
@@ -126,12 +127,12 @@ def build(
         )
         yield Parts(
             learner=learner,
-            writer=work.writer,
+            weight_sync=work.weight_sync,
             eval_engine=work.eval_engine,
             tokenizer=tokenizer,
             sandbox=environments,
             rollouts=rollouts,
-            ahead=ranks.ahead(work.writer, rollouts, config.steps),
+            prefetch=runtime.prefetcher(work.weight_sync, rollouts, config.steps),
             kept=SampleLog(records.folder, judge.version) if config.train.keep_samples else None,
             shaping=RewardShaping(config.task.reward, config.seed),
             monitor=LogprobCheck(config, engine, learner, train),

@@ -25,7 +25,7 @@ from experiments.build import Parts, build
 from experiments.config.resolve_defaults import dropped, in_a_line, pick, without_its_share
 from experiments.config.resume import check_same
 from experiments.config.schema import RunConfig
-from experiments.distributed.single_process import SINGLE_PROCESS, SingleProcess
+from experiments.distributed.single_process import SINGLE_PROCESS
 from experiments.errors import UserError, is_expected, is_full, one_line
 from experiments.evaluation.base_evaluation import evaluate_base
 from experiments.evaluation.divergence import kl_to_base
@@ -41,6 +41,7 @@ from experiments.run_dir.loggers import Loggers, open_loggers
 from experiments.run_dir.progress import Display
 from experiments.run_dir.records import BEST, Records
 from experiments.run_dir.resume_state import BASE, ResumeState, check_base, restore, tensors_of
+from experiments.runtime import Runtime
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ def train(
     config: RunConfig,
     folder: Path | None = None,
     label: str = "",
-    ranks: SingleProcess = SINGLE_PROCESS,
+    runtime: Runtime = SINGLE_PROCESS,
 ) -> Outcome:
     """Run it; with `folder`, go on with the run in there. Ctrl-C and errors end it cleanly: with
     its rows, its weights and its status on disk. `label`: of its lines, beside other runs'.
-    `ranks`: who shares the work with this one.
+    `runtime`: how the run is distributed.
 
     Raises UserError, and OSError on a full disk, where no run folder could be made or gone on with.
     """
@@ -80,7 +81,7 @@ def train(
     records = Records(config, folder, place.recorded, state["folder"] if state else None)
     sample_log.cut(records.folder, place.step)
     try:
-        with build(config, records, ranks) as parts, display:
+        with build(config, records, runtime) as parts, display:
             display.say(in_a_line(config, device))
             if left_out := dropped(given, config):
                 display.say(left_out)
@@ -176,15 +177,15 @@ def _train_step(
     """One batch: written, judged, learnt from; an interrupt waits for the weights → its row."""
     ledger, learner = parts.ledger, parts.learner
     before = ledger.counts.generated_tokens
-    row = {"step": step, "policy_lag": parts.writer.begin(step)}
+    row = {"step": step, "policy_lag": parts.weight_sync.begin(step)}
     if parts.monitor.due(step, row["policy_lag"]):
         row |= _check(step, parts, display)
     if parts.initial_values:
         left = config.steps - step + 1
         parts.initial_values.reference.look_ahead(parts.rollouts.coming, left)
-    parts.ahead(step)
+    parts.prefetch(step)
     samples = parts.rollouts.collect(step)
-    parts.writer.check(samples)
+    parts.weight_sync.check(samples)
     if parts.kept:
         parts.kept.write(step, samples)
     row |= sample_metrics(samples, weights_version(learner.model)) | parts.rollouts.metrics()
@@ -199,7 +200,7 @@ def _train_step(
             ledger.counts.trained_tokens += tokens * config.train.epochs
             ledger.counts.optimiser_steps = weights_version(learner.model)
         with ledger.phase("sync"):
-            ledger.counts.weight_syncs += parts.writer.follow(step)
+            ledger.counts.weight_syncs += parts.weight_sync.follow(step)
         place.note(parts, step, row)
     return row
 

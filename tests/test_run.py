@@ -272,7 +272,7 @@ def test_what_imports_left_is_not_collected_and_what_runs_leave_is(monkeypatch):
     """The first run of a process sets the imports aside, a later one not what a run has left."""
     found = []
     monkeypatch.setattr(
-        "experiments.distributed.launch.train",
+        "experiments.launch.train",
         lambda *_: found.append((gc.isenabled(), gc.get_freeze_count())),
     )
     gc.disable()

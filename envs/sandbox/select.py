@@ -21,8 +21,6 @@ class SandboxConfig:
     kind: Literal["auto", "docker", "embedded"] = "auto"
     workers: NonNegativeInt = 0  # programs judged at the same time; 0: one for each core
     i_accept_no_isolation: bool = False  # run where only a system-call filter holds programs
-    # a Ray cluster, HOST:PORT or auto: each of its nodes judges, in such a sandbox; null: here
-    nodes: str | None = None
     # share verdicts with other runs on this machine; counts, verdicts and charged costs equal
     # those of judging every program again
     verdict_cache: bool = False

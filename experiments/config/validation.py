@@ -5,7 +5,6 @@ They are made before anything heavy starts, for every job of a sweep before the 
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +23,6 @@ def check(config: RunConfig, needs: Needs) -> None:
         _check_torchrun(config)
     if config.runtime.name == "ray":
         _check_ray(config)
-    if config.sandbox.nodes is not None:
-        _check_nodes(config)
     if config.model.adapter != "none":
         from experiments.config.dependencies import check_peft
 
@@ -55,29 +52,10 @@ def _check_ray(c: RunConfig) -> None:
             f"runtime=ray with engine.device={c.engine.device}: Ray gives each engine a GPU of its "
             "own; use engine.device=auto"
         )
-    _require_ray("runtime=ray")
-
-
-def _check_nodes(c: RunConfig) -> None:
-    given = f"sandbox.nodes={c.sandbox.nodes}"
-    if not re.fullmatch(r"auto|[^:/\s]+:\d+", c.sandbox.nodes):
-        raise UserError(f"{given}; it must be auto, or HOST:PORT of a Ray cluster's head")
-    if c.runtime.name != "sync":
-        why = {
-            "ray": "there runtime.judges of the cluster at runtime.address judge",
-            "torchrun": "there each rank judges what it writes",
-        }[c.runtime.name]
-        raise UserError(
-            f"{given} with runtime={c.runtime.name}: {why}; use sandbox.nodes=null, or runtime=sync"
-        )
-    _require_ray(given)
-
-
-def _require_ray(given: str) -> None:
     from importlib.util import find_spec
 
     if find_spec("ray") is None:
-        raise UserError(f"{given}: Ray is not installed; pip install -e '.[ray]'")
+        raise UserError("runtime=ray: Ray is not installed; pip install -e '.[ray]'")
 
 
 def _check_engine(e: EngineConfig) -> None:

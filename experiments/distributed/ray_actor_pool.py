@@ -1,9 +1,9 @@
-"""Ray actors of one kind. One that dies is replaced, and what it had not finished is asked again.
+"""Pools of Ray actors. An actor that dies is replaced, and its unfinished calls are made again.
 
-An actor does its calls in the order in which they were made. A call may take the result of another
-actor's as an argument; then Ray hands it over, and nothing passes through this process. Actors are
-told by their calls alone what to do, so a new one gives the same results: an engine gets weights
-and seeds, a judge is brought to what is known when its first unfinished call begins.
+An actor runs its calls in the order in which they were made. A call may take the result of another
+actor's call as an argument; Ray then passes it on directly, not through this process. An actor's
+calls alone determine what it does, so a new one gives the same results. An engine gets weights and
+seeds with each call; a judge gets the state as of its first unfinished call.
 """
 
 from __future__ import annotations
@@ -26,107 +26,91 @@ from ray.exceptions import (
 from experiments.errors import UserError
 
 DIED = (RayActorError, WorkerCrashedError, OutOfMemoryError, ObjectLostError)
-DEATHS = 3  # of one actor in a row, without a result in between: then it is not chance
-LOOK_S = 2  # how often a wait asks whether the cluster is still there
-CLOSE_S = 10  # for an actor to end what it began
-SETTLE_S = 60  # for Ray to say of each call of a dead actor how it ended
+MAX_DEATHS = 3  # of one actor in a row, without a result in between: more is not chance
+POLL_S = 2  # how often a wait checks that the cluster is still there
+CLOSE_S = 10  # for actors to close
+SETTLE_S = 60  # for Ray to report how each call of a dead actor ended
 
 
 class Call:
     """One call of one actor; its result is taken once."""
 
-    def __init__(self, crew: ActorPool, index: int, method: str, args: tuple[Any, ...]) -> None:
-        self.crew, self.index, self.method, self.args = crew, index, method, args
-        self.after: list[Call] = []  # calls that take this one's result
+    def __init__(self, pool: ActorPool, index: int, method: str, args: tuple[Any, ...]) -> None:
+        self.pool, self.index, self.method, self.args = pool, index, method, args
+        self.dependents: list[Call] = []  # calls that take this one's result as an argument
         self.value: Any = None
         self.taken = False
-        for other in self._needed():
-            other.after.append(self)
+        for arg in self.args:
+            if isinstance(arg, Call):
+                arg.dependents.append(self)
         self.submit()
 
-    def _needed(self) -> list[Call]:
-        return [arg for arg in self.args if isinstance(arg, Call)]
-
     def submit(self) -> None:
-        """Ask the actor that now holds the place."""
-        given = [self._given(arg) if isinstance(arg, Call) else arg for arg in self.args]
-        actor = self.crew.actors[self.index]
-        self.ref = getattr(actor, self.method).remote(*given)
-
-    @staticmethod
-    def _given(needed: Call) -> Any:
-        return needed.value if needed.taken else needed.ref
+        """Call the actor that is now in the place."""
+        args = [_resolved(arg) if isinstance(arg, Call) else arg for arg in self.args]
+        actor = self.pool.actors[self.index]
+        self.ref = getattr(actor, self.method).remote(*args)
 
     def result(self) -> Any:
-        """Wait for it. Raises what the actor has raised, and UserError where Ray has gone."""
+        """Wait for the result. Raises the actor's error, and UserError if the cluster is gone."""
         while not self.taken:
-            with self.crew.asking():
+            with self.pool.translating_errors():
                 try:
-                    self.value = self.crew.fetch(self.ref)
+                    self.value = self.pool.fetch(self.ref)
                     self.taken = True
                 except DIED as error:
-                    self.crew.replace(self.index, error)
-        self.crew.done(self)
+                    self.pool.replace(self.index, error)
+        self.pool.done(self)
         return self.value
 
     def peek(self) -> Any:
-        """The result of a call that has ended, which does not take it; None where it failed."""
+        """Return the result of a finished call without taking it; None if the call failed."""
         try:
             return ray.get(self.ref, timeout=SETTLE_S)
         except RayError:
             return None
 
 
+def _resolved(argument: Call) -> Any:
+    return argument.value if argument.taken else argument.ref
+
+
 class ActorPool:
     """`size` actors of one kind, each in its place.
 
-    Whoever makes a crew sets `prepare`. It readies an actor that takes another's place, before
-    anything else is asked of it → what to wait for; it is given the actor and the finished calls
-    whose results the other left to be taken.
+    The owner of a pool sets `prepare`, which readies an actor that replaces another before any
+    other call, and returns references to wait for. It is given the actor and the finished calls
+    of the dead one whose results are not taken yet.
     """
 
     prepare: Callable[[Any, list[Call]], list[Any]]
 
     def __init__(
-        self,
-        kind: str,
-        size: int,
-        start: Callable[[int], Any],
-        setting: str,
-        alive: Callable[[], bool],
+        self, kind: str, size: int, start: Callable[[], Any], alive: Callable[[], bool]
     ) -> None:
-        """`start` makes the actor of a place; `setting`: what asked for them, for messages;
-        `alive`: the cluster is still there.
-        """
-        self.kind, self.start, self.setting, self.alive = kind, start, setting, alive
-        self.actors = [start(index) for index in range(size)]
+        """`start` starts an actor; `alive`: whether the cluster still answers."""
+        self.kind, self.start, self.alive = kind, start, alive
+        self.actors = [start() for _ in range(size)]
         self.replaced = 0
-        self._abandoned = False
         self._open: list[list[Call]] = [[] for _ in range(size)]
         self._deaths: Counter[int] = Counter()
 
     def call(self, index: int, method: str, *args: Any) -> Call:
-        """Ask one of them; an argument that is a Call stands for its result."""
-        with self.asking():
-            made = Call(self, index, method, args)
-        self._open[index].append(made)
-        return made
+        """Call one actor; an argument that is a Call stands for its result."""
+        with self.translating_errors():
+            call = Call(self, index, method, args)
+        self._open[index].append(call)
+        return call
 
-    def all(self, method: str, *args: Any) -> list[Any]:
-        """Ask each of them, and wait."""
+    def call_all(self, method: str, *args: Any) -> list[Any]:
+        """Call each actor, and wait for the results."""
         calls = [self.call(index, method, *args) for index in range(len(self.actors))]
         return [call.result() for call in calls]
 
-    def abandon(self) -> None:
-        """From another thread: whoever waits for an actor, now or later, does so in vain."""
-        self._abandoned = True
-
     def fetch(self, ref: Any) -> Any:
-        """What an actor gave. Raises its own error, one of DIED, or UserError: Ray has gone."""
+        """Wait for a result. Raises the actor's error, one of DIED, or UserError (no cluster)."""
         try:
-            while not ray.wait([ref], timeout=LOOK_S)[0]:
-                if self._abandoned:
-                    raise RuntimeError(f"nobody waits for the {self.kind} any more")
+            while not ray.wait([ref], timeout=POLL_S)[0]:
                 self._check_alive()
             return ray.get(ref)
         except DIED:
@@ -135,10 +119,10 @@ class ActorPool:
         except RayTaskError as error:
             raise error.cause from None
         except RayError as error:
-            raise self._gone(error) from error
+            raise self._cluster_ended(error) from error
 
     def end(self, method: str) -> None:
-        """The last word to each; what is still under way is nobody's any more."""
+        """Call a last method on each actor; results still under way are dropped."""
         for calls in self._open:
             calls.clear()
         if not self.alive():
@@ -148,48 +132,48 @@ class ActorPool:
             ray.wait(last, num_returns=len(last), timeout=CLOSE_S)
 
     def done(self, call: Call) -> None:
-        """Its result was taken: let go of what it was given, weights among it."""
+        """Release the arguments of a call whose result was taken; weights are among them."""
         if call in self._open[call.index]:
             self._open[call.index].remove(call)
             self._deaths[call.index] = 0
-        call.args, call.after, call.ref = (), [], None
+        call.args, call.dependents, call.ref = (), [], None
 
     def replace(self, index: int, error: Exception) -> None:
-        """Put a new actor in the place of a dead one. Raises UserError where that is of no use."""
-        waiting = self._open[index]
+        """Replace a dead actor. Raises UserError if its successors keep dying."""
+        calls = self._open[index]
         ray.kill(self.actors[index])  # it may only have been out of reach
-        refs = [call.ref for call in waiting]
-        ray.wait(refs, num_returns=len(refs), timeout=SETTLE_S)  # then it is certain what was done
-        finished = [call for call in waiting if call.peek() is not None]
-        self.actors[index] = self._ready(index, finished, error)
+        refs = [call.ref for call in calls]
+        ray.wait(refs, num_returns=len(refs), timeout=SETTLE_S)  # then each call's end is certain
+        finished = [call for call in calls if call.peek() is not None]
+        self.actors[index] = self._start_ready(index, finished, error)
         self.replaced += 1
-        again = [call for call in waiting if call not in finished]
-        for call in again:
+        unfinished = [call for call in calls if call not in finished]
+        for call in unfinished:
             call.submit()
-        for call in again:
-            for following in call.after:
-                following.submit()  # as it was made, it fails before it begins
+        for call in unfinished:
+            for dependent in call.dependents:
+                dependent.submit()  # the earlier submission fails before it begins
 
-    def _ready(self, index: int, finished: list[Call], error: Exception) -> Any:
+    def _start_ready(self, index: int, finished: list[Call], error: Exception) -> Any:
         while True:
             self._check_alive()
             self._deaths[index] += 1
-            if self._deaths[index] > DEATHS:
+            if self._deaths[index] > MAX_DEATHS:
                 raise UserError(
-                    f"{self.setting}: one of the {self.kind} died {self._deaths[index]} times in a "
+                    f"runtime=ray: one of the {self.kind} died {self._deaths[index]} times in a "
                     f"row: {first_line(error)}; `ray logs` and the kernel's log may say why"
                 ) from error
-            made = self.start(index)
+            actor = self.start()
             try:
-                for ref in self.prepare(made, finished):
+                for ref in self.prepare(actor, finished):
                     self.fetch(ref)
-                return made
+                return actor
             except DIED as again:
                 error = again
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Whatever is raised in the block because Ray has gone becomes a UserError that says so."""
+    def translating_errors(self) -> Iterator[None]:
+        """Turn errors raised because the cluster is gone into a UserError that says so."""
         try:
             yield
         except UserError:
@@ -197,16 +181,16 @@ class ActorPool:
         except Exception as error:
             if self.alive():
                 raise
-            raise self._gone(error) from error
+            raise self._cluster_ended(error) from error
 
     def _check_alive(self) -> None:
         if not self.alive():
-            raise self._gone()
+            raise self._cluster_ended()
 
-    def _gone(self, error: Exception | None = None) -> UserError:
-        told = f" ({first_line(error)})" if error else ""
+    def _cluster_ended(self, error: Exception | None = None) -> UserError:
+        cause = f" ({first_line(error)})" if error else ""
         return UserError(
-            f"{self.setting}: the Ray cluster has ended{told}; start it again, and resume=FOLDER "
+            f"runtime=ray: the Ray cluster has ended{cause}; start it again, and resume=FOLDER "
             "goes on"
         )
 

@@ -1,6 +1,6 @@
-"""What Ray's actors do: plain classes, which know nothing of Ray.
+"""The work of Ray actors: plain classes, which know nothing of Ray.
 
-A judge's process reads no torch; what an engine writes goes to it as text.
+A judge actor's process imports no torch: engines send it their responses as text.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from envs.environment import IncrementalEnvironment, StatefulEnvironment, Submission
+from envs.environment import StatefulEnvironment, Submission
 from envs.problem import Problem
-from experiments.distributed.sharded_judge import Bench, Judged, Known
+from experiments.distributed.sharded_judge import JudgeShard, JudgeState, ShardResult
 from experiments.rollout.environments import open_environments
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from experiments.engines.base import Completion, Sampling
 
 
-class Part(NamedTuple):
-    """What an engine gives for its part of a batch: a group for each prompt."""
+class Generated(NamedTuple):
+    """One engine's part of a batch: a group of responses for each of its prompts."""
 
     groups: list[list[Completion]]
     texts: list[list[str]]
@@ -33,10 +33,10 @@ class Part(NamedTuple):
 
 
 class EngineActor:
-    """Writes with the weights that each call names."""
+    """An engine that generates with the weights given in each call."""
 
     def open(self, config: RunConfig) -> str:
-        """Load model and engine → what the engine is called. Raises UserError."""
+        """Load model and engine; return the engine's description. Raises UserError."""
         import torch
 
         from experiments.engines.factory import open_engines
@@ -45,10 +45,10 @@ class EngineActor:
         torch.set_num_threads(config.model.threads)
         model, self._tokenizer = loading.load(config.model)
         self._engine = open_engines(config, model, self._tokenizer)(model)
-        self._holds: int | None = None  # the version of the weights
+        self._version: int | None = None  # of the weights that the engine holds
         return self._engine.described
 
-    def write(
+    def generate(
         self,
         version: int,
         weights: Sequence[np.ndarray],
@@ -56,112 +56,110 @@ class EngineActor:
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
-    ) -> Part:
-        """len(seeds[i]) responses to prompts[i]; `weights`: those of `version`, as bytes.
+    ) -> Generated:
+        """Generate len(seeds[i]) responses to prompts[i] with the weights of `version`, as bytes.
 
-        `trained`: whether they require a gradient on the loop's side. Torch's kernels round
-        differently then, even where none is taken, and here it is to be as it is there.
+        `trained`: whether they require a gradient in the loop's process. Torch's kernels round
+        differently then, even where none is taken, and both processes must give the same bits.
         """
         begin = time.monotonic()
         self._engine.model.requires_grad_(trained)
-        if version != self._holds:
-            self._take(version, weights)
+        if version != self._version:
+            self._load(version, weights)
         groups = self._engine.generate(prompts, seeds, sampling)
         texts = [self._texts(group) for group in groups]
-        return Part(groups, texts, time.monotonic() - begin)
+        return Generated(groups, texts, time.monotonic() - begin)
 
-    def _take(self, version: int, weights: Sequence[np.ndarray]) -> None:
+    def _load(self, version: int, weights: Sequence[np.ndarray]) -> None:
         import torch
 
         from experiments.policy.weights import as_module
 
-        own = list(self._engine.model.parameters())
+        parameters = list(self._engine.model.parameters())
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the object store's memory cannot be written to
-            given = [
-                torch.from_numpy(value).view(mine.dtype).view(mine.shape)
-                for mine, value in zip(own, weights, strict=True)
+            warnings.simplefilter("ignore")  # the object store's memory is read-only
+            tensors = [
+                torch.from_numpy(value).view(parameter.dtype).view(parameter.shape)
+                for parameter, value in zip(parameters, weights, strict=True)
             ]
-        self._holds = None  # half-loaded weights are nobody's
-        self._engine.sync(as_module(given, version))
-        self._holds = version
+        self._version = None  # weights that are half loaded have no version
+        self._engine.sync(as_module(tensors, version))
+        self._version = version
 
     def _texts(self, group: Sequence[Completion]) -> list[str]:
         tokens = [list(completion.tokens) for completion in group]
         return self._tokenizer.batch_decode(tokens, skip_special_tokens=True) if tokens else []
 
 
+class JudgeDescription(NamedTuple):
+    """An actor's sandbox and environments."""
+
+    name: str  # of the sandbox
+    strength: str
+    version: str
+    state: JudgeState | None  # of a new environment; None where environments never learn
+
+
 class JudgeActor:
-    """Judges with a sandbox of its own."""
+    """A judge with a sandbox of its own."""
 
-    _told: dict[str, Any] | None = None
+    _description: JudgeDescription | None = None
 
-    def open(self, environment: str | None, sandbox: Any, judge: Any) -> dict[str, Any]:
-        """Open the sandbox, once → what is to be known of it. Raises UserError."""
-        if self._told is not None:
-            return self._told
-        settings = SimpleNamespace(
+    def open(self, environment: str | None, sandbox: Any, judge: Any) -> JudgeDescription:
+        """Open the sandbox, once, and describe it. Raises UserError."""
+        if self._description is not None:
+            return self._description
+        config: Any = SimpleNamespace(
             task=SimpleNamespace(environment=environment), sandbox=sandbox, judge=judge
         )
         self._stack = ExitStack()
-        made = self._stack.enter_context(open_environments(settings))
-        self._bench = Bench(made.make)
-        self._environment(0)
-        first = self._bench.made[0]
-        self._told = {
-            "name": made.name,
-            "strength": made.strength,
-            "version": first.version,
-            "known": first.state_dict() if isinstance(first, StatefulEnvironment) else None,
-            "sits": isinstance(first, IncrementalEnvironment),
-        }
-        return self._told
+        environments = self._stack.enter_context(open_environments(config))
+        self._shard = JudgeShard(environments.make)
+        self._require(0)
+        first = self._shard.environments[0]
+        self._description = JudgeDescription(
+            name=environments.name,
+            strength=environments.strength,
+            version=first.version,
+            state=first.state_dict() if isinstance(first, StatefulEnvironment) else None,
+        )
+        return self._description
 
-    def know(self, number: int, state: Known) -> None:
-        """Environment `number` knows this and nothing else."""
-        self._environment(number)
-        self._bench.know(number, state)
+    def load_state(self, number: int, state: JudgeState) -> None:
+        """Replace the state of environment `number`."""
+        self._require(number)
+        self._shard.load_state(number, state)
 
-    def judge(self, number: int, own: list[Submission]) -> tuple[Judged, float]:
-        """→ what was judged, and the seconds that it took."""
+    def judge(self, number: int, submissions: list[Submission]) -> tuple[ShardResult, float]:
+        """Judge with environment `number`; return the result and the seconds taken."""
         begin = time.monotonic()
-        self._environment(number)
-        return self._bench.judged(number, own), time.monotonic() - begin
+        self._require(number)
+        return self._shard.judge(number, submissions), time.monotonic() - begin
 
-    def judge_written(
-        self, number: int, own: list[tuple[int, Problem]], *parts: Part
-    ) -> tuple[Judged, float]:
-        """Judge the responses to prompts `own` of a batch that the engines wrote, in `parts`."""
-        return self.judge(number, submissions(own, parts))
-
-    def begin(self, number: int, own: list[tuple[int, Submission]]) -> bool:
-        """Judge some of what `judge_begun` will be asked for → true: it is done."""
-        self._environment(number)
-        self._bench.begin(number, own)
-        return True
-
-    def judge_begun(self, number: int, own: list[tuple[int, Submission]]) -> tuple[Judged, float]:
-        """Judge what of these it has not begun with, and those in doubt."""
-        begin = time.monotonic()
-        self._environment(number)
-        return self._bench.judged_begun(number, own), time.monotonic() - begin
+    def judge_generated(
+        self, number: int, prompts: list[tuple[int, Problem]], *parts: Generated
+    ) -> tuple[ShardResult, float]:
+        """Judge the responses to some numbered prompts of a batch; `parts` are all engines'."""
+        return self.judge(number, submissions_of(prompts, parts))
 
     def close(self) -> None:
-        """Back to before `open`."""
-        if self._told is not None:
-            self._told = None
+        """Return to the state before `open`."""
+        if self._description is not None:
+            self._description = None
             self._stack.close()
 
-    def _environment(self, number: int) -> None:
-        while len(self._bench.made) <= number:
-            self._bench.add()
+    def _require(self, number: int) -> None:
+        while len(self._shard.environments) <= number:
+            self._shard.add()
 
 
-def submissions(own: Sequence[tuple[int, Problem]], parts: Sequence[Part]) -> list[Submission]:
-    """Responses to the prompts with these numbers; the engines wrote every so-many-th each."""
+def submissions_of(
+    prompts: Sequence[tuple[int, Problem]], parts: Sequence[Generated]
+) -> list[Submission]:
+    """Return the responses to some numbered prompts. Engine i of n generated prompts i, i+n, …."""
     size = len(parts)
     return [
         Submission(problem, text)
-        for number, problem in own
+        for number, problem in prompts
         for text in parts[number % size].texts[number // size]
     ]

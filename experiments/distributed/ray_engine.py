@@ -1,11 +1,11 @@
-"""An engine whose work Ray's actors do, and batches that are begun ahead of the loop.
+"""Engines whose work Ray actors do, and the prefetching of batches.
 
-A batch's responses depend on weights, prompts and seeds alone, and its verdicts on those and on
-what was judged before it, in order. So a batch may be written and judged as soon as the weights
-that are to write it exist, while the loop trains on those before: results and counts are those of
-one thing after another. The loop's side takes what a batch has cost and taught when the loop comes
-to it; a checkpoint therefore knows nothing of what is in flight, and a run that goes on has it
-written and judged again, to the same bits, from the writer's weights that checkpoints hold.
+A batch's responses depend on weights, prompts and seeds alone. Its verdicts depend on those and on
+what was judged before, in order. So a batch can be generated and judged as soon as its weights
+exist, while the loop trains on earlier batches, and the results and counts stay those of a
+sequential run. The loop takes a batch's costs and the judges' state when it comes to the batch. A
+checkpoint therefore holds nothing in flight: a resumed run generates and judges those batches
+again, to the same bits, from the rollout policy's weights in the checkpoint.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from experiments.distributed.ray_actor_pool import ActorPool, Call
+from experiments.distributed.ray_judge import RayJudge
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.policy.weights import plain_weights, weights_version
 
@@ -25,18 +26,19 @@ if TYPE_CHECKING:
 
     from experiments.engines.weight_sync import WeightSync
     from experiments.rollout.rollouts import Rollouts
+    from experiments.sample import PromptedProblem
 
-HELD = 3  # versions of the weights: the base, the behaviour policy and the trained one
+MAX_VERSIONS = 3  # of the weights: the base, the rollout policy and the trained one
 
 
-class Weights:
-    """A run's weights in the object store, by version, each put there once."""
+class WeightStore:
+    """A run's weights in Ray's object store, each version put there once."""
 
     def __init__(self) -> None:
         self._refs: OrderedDict[int, Any] = OrderedDict()
 
-    def of(self, model: nn.Module) -> tuple[int, Any]:
-        """(version, reference to its tensors as bytes)"""
+    def put(self, model: nn.Module) -> tuple[int, Any]:
+        """Return the version of a model and a reference to its tensors, as bytes."""
         version = weights_version(model)
         if version not in self._refs:
             import torch
@@ -44,27 +46,28 @@ class Weights:
             tensors = (value.cpu().contiguous().view(-1) for _, value in plain_weights(model))
             self._refs[version] = ray.put([t.view(torch.uint8).numpy() for t in tensors])
         self._refs.move_to_end(version)
-        while len(self._refs) > HELD:  # calls that are under way keep theirs
+        while len(self._refs) > MAX_VERSIONS:  # calls under way keep their own reference
             self._refs.popitem(last=False)
         return version, self._refs[version]
 
 
 class RayEngine(Engine):
-    """Writes with the weights of `model`; every so-many-th prompt goes to the same actor."""
+    """An engine over n actors; actor i generates for prompts i, i+n, …."""
 
     def __init__(
-        self, crew: ActorPool, name: str, told: str, weights: Weights, model: nn.Module
+        self, pool: ActorPool, name: str, description: str, store: WeightStore, model: nn.Module
     ) -> None:
-        self.crew, self.name, self._told = crew, name, told
-        self.weights, self.model = weights, model
-        self._begun: dict[tuple, list[Call]] = {}
+        """`model` holds the weights to generate with, in this process."""
+        self.pool, self.name, self._description = pool, name, description
+        self.store, self.model = store, model
+        self._prefetched: dict[tuple, list[Call]] = {}
 
     @property
     def described(self) -> str:
-        return f"{self._told}, in {len(self.crew.actors)} of Ray's actors"
+        return f"{self._description}, in {len(self.pool.actors)} of Ray's actors"
 
     def sync(self, model: nn.Module) -> None:
-        """The actors take them from the object store when they write next."""
+        """Take weights; the actors load them from the object store at their next call."""
         self._copy(model)
 
     def generate(
@@ -75,8 +78,9 @@ class RayEngine(Engine):
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[list[Completion]]:
         key = _key(self.version, prompts, seeds)
-        calls = self._begun.pop(key, None) or self._start(self.model, prompts, seeds, sampling)
-        size, groups = len(calls), [[] for _ in prompts]
+        calls = self._prefetched.pop(key, None) or self._start(self.model, prompts, seeds, sampling)
+        size = len(calls)
+        groups: list[list[Completion]] = [[] for _ in prompts]
         for first, call in enumerate(calls):
             groups[first::size] = call.result().groups
             if finished:
@@ -89,16 +93,16 @@ class RayEngine(Engine):
                 )
         return groups
 
-    def begin(
+    def prefetch(
         self,
         model: nn.Module,
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
     ) -> list[Call]:
-        """Have the weights of `model` write what will be asked for later."""
+        """Start generating with the weights of `model`; a later `generate` takes the result."""
         calls = self._start(model, prompts, seeds, sampling)
-        self._begun[_key(weights_version(model), prompts, seeds)] = calls
+        self._prefetched[_key(weights_version(model), prompts, seeds)] = calls
         return calls
 
     def _start(
@@ -108,52 +112,68 @@ class RayEngine(Engine):
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
     ) -> list[Call]:
-        size = min(len(self.crew.actors), len(prompts))
+        size = min(len(self.pool.actors), len(prompts))
         trained = next(self.model.parameters()).requires_grad
-        with self.crew.asking():
-            given = (*self.weights.of(model), trained)
+        with self.pool.translating_errors():
+            version, weights = self.store.put(model)
         return [
-            self.crew.call(i, "write", *given, prompts[i::size], seeds[i::size], sampling)
-            for i in range(size)
+            self.pool.call(
+                index,
+                "generate",
+                version,
+                weights,
+                trained,
+                prompts[index::size],
+                seeds[index::size],
+                sampling,
+            )
+            for index in range(size)
         ]
 
 
 class Prefetcher:
-    """Begins each batch as soon as the weights that are to write it exist, in order.
+    """Start each batch, in order, as soon as the weights that generate it exist.
 
-    So at most max(train.lag + 1, train.sync_every) batches are in flight, and each is written by
-    the weights that `train.lag` and `train.sync_every` say. As many batches before it is begun, the
-    judges are given the data set's programs that will stand in it: judges do one thing after the
-    other, and what is written beside those programs is known when they have been judged.
+    At most max(train.lag + 1, train.sync_every) batches are in flight, each with the weights that
+    these keys give it. The judges get a batch's offline programs that many batches before it
+    starts. Judges work in order, and how many responses are generated beside the offline programs
+    is known once those are judged.
     """
 
-    def __init__(self, writer: WeightSync, rollouts: Rollouts, steps: int) -> None:
-        self.writer, self.rollouts, self.steps = writer, rollouts, steps
-        train = writer.config
-        self._most = max(train.lag + 1, train.sync_every)  # batches in flight
-        self._begun = self._foreseen = 0  # the last batch that was
+    def __init__(self, weight_sync: WeightSync, rollouts: Rollouts, steps: int) -> None:
+        self.weight_sync, self.rollouts, self.steps = weight_sync, rollouts, steps
+        train = weight_sync.config
+        self._max_in_flight = max(train.lag + 1, train.sync_every)
+        self._last_started = self._last_foreseen = 0  # batches
 
     def __call__(self, step: int) -> None:
-        """Batch `step` is the next to be collected."""
-        for batch in range(max(step, self._begun + 1), self.steps + 1):
-            weights = self.writer.weights_of(batch, step)
+        """Start what can be started; batch `step` is the next to be collected."""
+        for batch in range(max(step, self._last_started + 1), self.steps + 1):
+            weights = self.weight_sync.weights_of(batch, step)
             if weights is None:
                 return
-            self._foresee(min(batch + self._most, self.steps), step)
-            asked = self.rollouts.planned(batch, step)
-            if asked is None:
+            self._foresee(min(batch + self._max_in_flight, self.steps), step)
+            planned = self.rollouts.planned(batch, step)
+            if planned is None:
                 return
-            (prompts, seeds), rollouts = asked, self.rollouts
+            prompts, seeds = planned
             if any(seeds):
-                tokens = [prompt.tokens for prompt in prompts]
-                written = rollouts.engine.begin(weights, tokens, seeds, rollouts.sampling)
-                rollouts.judge.begin(prompts, written)
-            self._begun = batch
+                self._start(weights, prompts, seeds)
+            self._last_started = batch
+
+    def _start(
+        self, weights: nn.Module, prompts: list[PromptedProblem], seeds: list[list[int]]
+    ) -> None:
+        engine, judge, sampling = self.rollouts.engine, self.rollouts.judge, self.rollouts.sampling
+        assert isinstance(engine, RayEngine) and isinstance(judge, RayJudge)
+        tokens = [prompt.tokens for prompt in prompts]
+        judge.prefetch(prompts, engine.prefetch(weights, tokens, seeds, sampling))
 
     def _foresee(self, last: int, step: int) -> None:
-        for batch in range(max(step, self._foreseen + 1), last + 1):
+        """Start judging the offline programs of the batches up to `last`."""
+        for batch in range(max(step, self._last_foreseen + 1), last + 1):
             self.rollouts.foresee(batch, step)
-            self._foreseen = batch
+            self._last_foreseen = batch
 
 
 def _key(version: int, prompts: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]]) -> tuple:

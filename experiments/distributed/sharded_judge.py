@@ -1,157 +1,136 @@
-"""Judges that work apart from the loop, in other processes.
+"""One environment whose work several judges in other processes do.
 
-A program goes to the judge that its problem belongs to, so that each knows what was said of its
-problems before, and all of them count as one would. What a judge learnt and spent comes back with
-its judgements; so the loop's side holds all that is known, up to what it has taken.
+Programs are sharded by problem, so every judge's cache stays valid and the counters equal those of
+one judge. What a judge learns and spends comes back with its judgements. The loop's side therefore
+holds the whole state, up to the results that it has taken.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from typing import NamedTuple
 
-from envs.environment import (
-    Environment,
-    JudgeStats,
-    Session,
-    StatefulEnvironment,
-    Submission,
-)
+from envs.environment import Environment, JudgeStats, StatefulEnvironment, Submission
 from envs.problem import Judgement, Problem
 from experiments.seeds import seed_for
 
-Known = dict[str, dict]  # an environment's `state_dict`
-Judged = tuple[list[Judgement], dict[str, float], Known]  # what it spent, what it has learnt
+JudgeState = dict[str, dict]  # an environment's `state_dict`
 
 
-def owner(problem: Problem, judges: int) -> int:
-    """Which of them judges the problem's programs."""
+class ShardResult(NamedTuple):
+    """One judge's part of some submissions."""
+
+    judgements: list[Judgement]
+    spent: dict[str, float]  # increments of JudgeStats
+    learnt: JudgeState  # what is new in the judge's state
+
+
+NO_RESULT = ShardResult([], {}, {})
+
+
+def shard_of(problem: Problem, judges: int) -> int:
+    """Return the index of the judge that a problem's programs go to."""
     return seed_for("judge", problem.hash) % judges
 
 
-def merge(known: Known, learnt: Known) -> None:
-    """Add what was learnt to what is known, in place."""
+def merge(state: JudgeState, learnt: JudgeState) -> None:
+    """Add what a judge has learnt to a state, in place."""
     for part, new in learnt.items():
-        known[part] = known.get(part, {}) | new
+        state[part] = state.get(part, {}) | new
 
 
-@dataclass
-class Begun:
-    """A session that was begun and not ended."""
-
-    session: Session
-    before: dict[str, float]  # what its judge had spent
-    taken: set[int] = field(default_factory=set)
-    judged: dict[int, Judgement] = field(default_factory=dict)
-
-
-class Bench:
-    """Environments that are alike, by number, where the work is done."""
+class JudgeShard:
+    """A worker's environments, by number: its shard of each environment of the run."""
 
     def __init__(self, make: Callable[[], Environment]) -> None:
-        self._make, self.made = make, []
-        self._told: list[Known] = []
-        self._begun: dict[int, Begun] = {}
+        self._make = make
+        self.environments: list[Environment] = []
+        self._reported: list[JudgeState] = []  # the state that the loop's side knows
 
     def add(self) -> None:
-        self.made.append(self._make())
-        self._told.append({})
+        """Make the next environment."""
+        self.environments.append(self._make())
+        self._reported.append({})
 
-    def judged(self, number: int, own: Sequence[Submission]) -> Judged:
-        before = asdict(self.made[number].stats)
-        judgements = self.made[number].judge(own) if own else []
-        return judgements, self._spent(number, before), self._learnt(number)
+    def judge(self, number: int, submissions: Sequence[Submission]) -> ShardResult:
+        """Judge with environment `number`."""
+        environment = self.environments[number]
+        before = asdict(environment.stats)
+        judgements = environment.judge(submissions) if submissions else []
+        after = asdict(environment.stats)
+        spent = {name: value - before[name] for name, value in after.items()}
+        return ShardResult(judgements, spent, self._learnt(number))
 
-    def begin(self, number: int, own: Iterable[tuple[int, Submission]]) -> None:
-        """Judge some of what `judged_begun` will be asked for, by their numbers in its order."""
-        judge = self.made[number]
-        if number not in self._begun:
-            self._begun[number] = Begun(judge.open_session(), asdict(judge.stats))
-        begun = self._begun[number]
-        new = [item for item in own if item[0] not in begun.taken]
-        begun.taken |= {index for index, _ in new}
-        begun.judged.update(begun.session.judge(new))
-
-    def judged_begun(self, number: int, own: Sequence[tuple[int, Submission]]) -> Judged:
-        """Judge the rest of these, and those in doubt."""
-        self.begin(number, own)
-        begun = self._begun.pop(number)
-        with closing(begun.session):
-            begun.judged.update(begun.session.finish())
-        judgements = [begun.judged[index] for index, _ in own]
-        return judgements, self._spent(number, begun.before), self._learnt(number)
-
-    def _spent(self, number: int, before: dict[str, float]) -> dict[str, float]:
-        now = asdict(self.made[number].stats)
-        return {name: value - before[name] for name, value in now.items()}
-
-    def _learnt(self, number: int) -> Known:
-        """What the judge knows that it had not told yet."""
-        judge = self.made[number]
-        if not isinstance(judge, StatefulEnvironment):
+    def _learnt(self, number: int) -> JudgeState:
+        """Return what the environment has learnt since the last report."""
+        environment = self.environments[number]
+        if not isinstance(environment, StatefulEnvironment):
             return {}
-        now, told = judge.state_dict(), self._told[number]
-        self._told[number] = now
+        state, reported = environment.state_dict(), self._reported[number]
+        self._reported[number] = state
         return {
-            part: {k: v for k, v in known.items() if told.get(part, {}).get(k) != v}
-            for part, known in now.items()
+            part: {k: v for k, v in entries.items() if reported.get(part, {}).get(k) != v}
+            for part, entries in state.items()
         }
 
-    def know(self, number: int, state: Known) -> None:
-        self.made[number].load_state_dict(state)
-        self._told[number] = state
+    def load_state(self, number: int, state: JudgeState) -> None:
+        """Replace the state of environment `number`."""
+        environment = self.environments[number]
+        if isinstance(environment, StatefulEnvironment):
+            environment.load_state_dict(state)
+        self._reported[number] = state
 
 
-class SplitJudge(ABC):
+class ShardedJudge(ABC):
     """On the loop's side: one environment whose work `size` judges do."""
 
-    def __init__(self, size: int, version: str, known: Known | None) -> None:
-        """`known`: what such an environment knows when it is new; None where it never learns."""
-        self.size, self.version, self.stats, self.known = size, version, JudgeStats(), known
+    def __init__(self, size: int, version: str, state: JudgeState | None) -> None:
+        """`state`: that of a new environment; None where environments never learn."""
+        self.size, self.version, self.stats, self.state = size, version, JudgeStats(), state
 
     def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
-        parts = self.split(submissions)
-        return self.joined(submissions, self.work(parts))
+        shards = self.split(submissions)
+        return self.join(submissions, self.judge_shards(shards))
 
     def split(self, submissions: Sequence[Submission]) -> list[list[Submission]]:
-        """Each judge's part."""
-        parts: list[list[Submission]] = [[] for _ in range(self.size)]
+        """Return each judge's submissions."""
+        shards: list[list[Submission]] = [[] for _ in range(self.size)]
         for submission in submissions:
-            parts[owner(submission.problem, self.size)].append(submission)
-        return parts
+            shards[shard_of(submission.problem, self.size)].append(submission)
+        return shards
 
-    def joined(
-        self, submissions: Sequence[Submission], judged: Iterable[Judged]
+    def join(
+        self, submissions: Sequence[Submission], results: Iterable[ShardResult]
     ) -> list[Judgement]:
-        """What the judges said, in order."""
-        results = [iter(self.taken(each)) for each in judged]
-        return [next(results[owner(s.problem, self.size)]) for s in submissions]
+        """Return the judges' judgements in the order of the submissions."""
+        judgements = [iter(self.take(result)) for result in results]
+        return [next(judgements[shard_of(s.problem, self.size)]) for s in submissions]
 
-    def taken(self, judged: Judged) -> list[Judgement]:
-        """One judge's judgements; what it has spent and learnt is this one's now."""
-        judgements, spent, learnt = judged
-        for name, value in spent.items():
+    def take(self, result: ShardResult) -> list[Judgement]:
+        """Return one judge's judgements, and count what it has spent and learnt."""
+        for name, value in result.spent.items():
             setattr(self.stats, name, getattr(self.stats, name) + value)
-        merge(self.known, learnt)
-        return judgements
+        if self.state is not None:
+            merge(self.state, result.learnt)
+        return result.judgements
 
     @abstractmethod
-    def work(self, parts: list[list[Submission]]) -> Iterable[Judged]:
-        """Each judge's part, judged."""
+    def judge_shards(self, shards: list[list[Submission]]) -> Iterable[ShardResult]:
+        """Have each judge judge its shard."""
 
     @abstractmethod
-    def tell(self, state: Known) -> None:
-        """Have every judge know this and nothing else."""
+    def load_shards(self, state: JudgeState) -> None:
+        """Replace the state of every judge."""
 
-    def state_dict(self) -> Known:
-        """What all judges have learnt; empty where such an environment never learns."""
-        return {part: dict(known) for part, known in (self.known or {}).items()}
+    def state_dict(self) -> JudgeState:
+        """Return the state of all judges; empty where environments never learn."""
+        return {part: dict(entries) for part, entries in (self.state or {}).items()}
 
-    def load_state_dict(self, state: Known) -> None:
-        """Have every judge know this and nothing else."""
-        if self.known is None:
+    def load_state_dict(self, state: JudgeState) -> None:
+        """Replace the state of every judge."""
+        if self.state is None:
             return
-        self.tell(state)
-        self.known = {part: dict(known) for part, known in state.items()}
+        self.load_shards(state)
+        self.state = {part: dict(entries) for part, entries in state.items()}

@@ -1,16 +1,20 @@
-"""The ranks of one node under torchrun: one of them leads, the others do as they are told.
+"""The ranks of one node under torchrun. Rank 0 runs the loop, the others run what it calls.
 
-The main rank alone runs the loop, and so the run folder, the caches on disk, the evaluation's rows
-and the log exist once and nothing can decide differently elsewhere. The others hold the same parts
-and wait: `call` names a part and a method, which all ranks then run together.
+Only rank 0 has the run folder, the caches on disk, the evaluation's rows and the log, so nothing
+can be decided differently elsewhere. The other ranks hold the same parts and wait: `call` names a
+part and a method, which all ranks then run together.
+
+`Torchrun` generates and judges on every rank. `TorchrunRay` (`runtime=ray` under torchrun) leaves
+both to Ray actors that rank 0 calls. Its ranks share the learner only; they gather the weights
+whenever the actors need new ones, whole on rank 0 in the host's memory.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,36 +23,46 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from experiments.distributed.single_process import Item, SingleProcess
+from experiments.distributed.single_process import LocalWorkers
+from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.errors import UserError
+from experiments.policy import loading
 from experiments.policy.fsdp import shard
 from experiments.run_dir.interrupts import held, ignore_ends
+from experiments.runtime import Item
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from experiments.config.schema import RunConfig
-    from experiments.engines.base import Engine
+    from experiments.distributed.ray_cluster import Ray
+    from experiments.engines.weight_sync import WeightSync
+    from experiments.replay.frozen_batches import FrozenBatches
+    from experiments.rollout.environments import Environments
+    from experiments.rollout.rollouts import Rollouts
 
-CALL, VALUE, STOP = "call", "value", "stop"
-START = "start"  # the target that says how each rank's own start went
-WAIT = timedelta(days=1)  # of ranks for the main one, which may be evaluating; torchrun sees deaths
+CALL, VALUE, STOP = "call", "value", "stop"  # kinds of message from rank 0
+START = "start"  # the target that reports how each rank's start went
+TIMEOUT = timedelta(days=1)  # rank 0 may be evaluating; torchrun notices deaths
 
 
-class Ended(Exception):
-    """The main rank has ended the run, wherever this one was in it."""
+class RunEnded(Exception):
+    """Rank 0 has ended the run, wherever this rank was in it."""
 
 
-class Start:
-    """How the start of every rank went; `error` is what this one could not begin for."""
+class StartReport:
+    """How each rank's start went. `error`: why this rank could not start."""
 
-    def __init__(self, ranks: Torchrun) -> None:
-        self.ranks, self.error = ranks, None
+    def __init__(self, ranks: TorchrunRanks) -> None:
+        self.ranks = ranks
+        self.error: str | None = None
 
-    def told(self) -> list[str | None]:
-        """On every rank."""
+    def errors(self) -> list[str | None]:
+        """Gather the errors of all ranks; called on every rank."""
         return self.ranks.gather(self.error)
 
 
-class Torchrun(SingleProcess):
+class TorchrunRanks:
     """The process group of this run; `targets` are the parts that can be called by name."""
 
     sharded = True
@@ -58,135 +72,121 @@ class Torchrun(SingleProcess):
         on_gpu = torch.cuda.is_available()
         if on_gpu:
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=WAIT)
-        # A critic's values are a view; nobody changes them in place.
+        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=TIMEOUT)
+        # A critic's values are a view; nothing changes them in place.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.mesh = init_device_mesh("cuda" if on_gpu else "cpu", (self.size,))
-        self.start = Start(self)
-        self.targets: dict[str, Any] = {START: self.start}
-        self.closing: list[Callable[[], None]] = []  # of parts that have groups among the ranks
+        self.start_report = StartReport(self)
+        self.targets: dict[str, Any] = {START: self.start_report}
+        self.closing: list[Callable[[], None]] = []  # of parts with process groups of their own
         self._broken = False
-        self._others_wait = False  # in the midst of a call, until the main rank has a value
+        # The other ranks are inside a call and wait for a value of rank 0.
+        self._others_wait = False
 
     @property
-    def main(self) -> bool:
+    def is_rank_zero(self) -> bool:
         return self.rank == 0
 
-    def join(self, config: RunConfig) -> None:
-        """On the main rank, before anything else. Raises UserError."""
+    def start_workers(self, config: RunConfig) -> None:
+        """Start other processes, on rank 0, before anything else. Raises UserError."""
 
-    def engines(
-        self, config: RunConfig, model: nn.Module, tokenizer: object
-    ) -> Callable[[nn.Module], Engine]:
-        """Raises UserError, and Ended on a rank whose main one could not begin."""
-        from experiments.engines.factory import open_engines
-
-        if config.engine.name == "vllm":
-            self._meet()
-        return open_engines(config, model, tokenizer, self.closing)
-
-    def _meet(self) -> None:
-        """Go on where all ranks have come this far: vLLM's start is a collective, in which those
-        that could begin would wait for one that could not.
-        """
-        if self.main:
-            self.check_begun()
-            self._tell((VALUE, None))
-        else:
-            self._follow()
-
-    def check_begun(self) -> None:
-        """On the main rank: raises UserError where another could not begin."""
-        for rank, error in enumerate(self.call(START, "told")):
+    def raise_start_errors(self) -> None:
+        """On rank 0: raise UserError if another rank could not start."""
+        for rank, error in enumerate(self.call(START, "errors")):
             if error is not None:
                 raise UserError(f"rank {rank}: {error}")
 
     def shard(self, module: nn.Module) -> None:
         shard(module, self.mesh)
 
+    def engine_copy(self, model: nn.Module) -> nn.Module:
+        return loading.frozen_copy(model)
+
     def share(self, items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
         items = list(items)
         for first in range(0, len(items), self.size):
-            at = first + self.rank
-            yield (items[at], True) if at < len(items) else (items[0], False)
+            index = first + self.rank
+            yield (items[index], True) if index < len(items) else (items[0], False)
 
     def sum(self, tensor: Tensor) -> Tensor:
         dist.all_reduce(tensor)
         return tensor
 
-    def from_main(self, value: Callable[[], Tensor]) -> Tensor:
-        """The main rank's `value` may call the others: until it is there, they do as told."""
-        if not self.main:
-            return self._follow().to(self.mesh.device_type)
+    def broadcast(self, value: Callable[[], Tensor]) -> Tensor:
+        """Rank 0's `value` may call the other ranks: until it returns they run its calls."""
+        if not self.is_rank_zero:
+            return self._run_calls().to(self.mesh.device_type)
         self._others_wait = True
-        found = value()
-        self._tell((VALUE, found.cpu()))
+        tensor = value()
+        self._send((VALUE, tensor.cpu()))
         self._others_wait = False
-        return found
+        return tensor
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, on the main rank; nothing elsewhere."""
-        found = [None] * self.size if self.main else None
-        dist.gather_object(value, found)
-        return found or []
+        """Return every rank's value on rank 0, and an empty list elsewhere."""
+        values = [None] * self.size if self.is_rank_zero else None
+        dist.gather_object(value, values)
+        return values or []
 
     def call(
-        self, target: str, method: str, *given: Any, mine: tuple[Any, ...] | None = None
+        self, target: str, method: str, *args: Any, own_args: tuple[Any, ...] | None = None
     ) -> Any:
-        """All ranks run targets[target].method(*given) → what it gives here.
+        """Run targets[target].method(*args) on all ranks; return what rank 0's returns.
 
-        `mine`: what the main rank's gets instead. An interrupt waits until the ranks have ended it
-        together; after an error that the others did not have, or a second interrupt, there is
-        nothing to call any more, unless they wait for a value, and so for any call.
+        `own_args` replace the arguments on rank 0. An interrupt waits until all ranks have ended
+        the call. An error on rank 0 alone, or a second interrupt, leaves the ranks out of step, and
+        later calls raise RuntimeError. Ranks that wait for a value stay in step.
         """
         if self._broken:
             raise RuntimeError("the ranks are out of step after an error")
-        waited, self._others_wait = self._others_wait, False
+        others_waited, self._others_wait = self._others_wait, False
         with held():
             try:
-                self._tell((CALL, target, method, given))
-                return getattr(self.targets[target], method)(*(given if mine is None else mine))
+                self._send((CALL, target, method, args))
+                return getattr(self.targets[target], method)(
+                    *(args if own_args is None else own_args)
+                )
             except UserError:
-                raise  # of all ranks alike, or while they wait
+                raise  # raised on all ranks alike, or while they wait
             except BaseException:
                 if not self._others_wait:
                     self._broken = True
-                    ignore_ends()  # torchrun's, which would cut the run's last word short
+                    ignore_ends()  # torchrun's signal would cut off the run's last records
                 raise
             finally:
-                self._others_wait = waited
+                self._others_wait = others_waited
 
     def serve(self) -> None:
-        """Do as the main rank says until it ends."""
-        with suppress(Ended):
-            self._follow()
+        """On other ranks: run rank 0's calls until it ends the run."""
+        with suppress(RunEnded):
+            self._run_calls()
 
-    def _follow(self) -> Any:
-        """Do as the main rank says until it gives a value."""
+    def _run_calls(self) -> Any:
+        """Run rank 0's calls until it sends a value; return the value. Raises RunEnded."""
         while True:
             message: list[Any] = [None]
             dist.broadcast_object_list(message, src=0)
             kind, *rest = message[0]
             if kind == STOP:
-                raise Ended
+                raise RunEnded
             if kind == VALUE:
                 return rest[0]
-            target, method, given = rest
+            target, method, args = rest
             try:
-                getattr(self.targets[target], method)(*given)
+                getattr(self.targets[target], method)(*args)
             except UserError:
-                continue  # the main rank has it too, and tells
+                continue  # rank 0 has it too, and reports it
 
     def stop(self) -> None:
-        """End the run on all ranks, or alone where another has gone: how it ended is known."""
-        with suppress(RuntimeError, ValueError):  # ValueError: there is no group any more
+        """End the run on all ranks. Where another has died, how the run ended is known already."""
+        with suppress(RuntimeError, ValueError):  # ValueError: the group has ended
             if not self._broken:
-                self._tell((STOP,))
+                self._send((STOP,))
         self.leave()
 
     def leave(self) -> None:
-        """This process is no rank any more."""
+        """Leave the process group."""
         for close in self.closing:
             with suppress(Exception):  # how the run ended is known
                 close()
@@ -194,5 +194,95 @@ class Torchrun(SingleProcess):
             if dist.is_initialized():
                 dist.destroy_process_group()
 
-    def _tell(self, message: tuple[Any, ...]) -> None:
+    def _send(self, message: tuple[Any, ...]) -> None:
         dist.broadcast_object_list([message], src=0)
+
+
+class Torchrun(TorchrunRanks, LocalWorkers):
+    """`runtime=torchrun`: every rank learns, generates and judges."""
+
+    def engines(
+        self, config: RunConfig, model: nn.Module, tokenizer: PreTrainedTokenizerBase
+    ) -> Callable[[nn.Module], Engine]:
+        """Raises UserError, and RunEnded on a rank when rank 0 could not start."""
+        from experiments.engines.factory import open_engines
+
+        if config.engine.name == "vllm":
+            self._meet()
+        return open_engines(config, model, tokenizer, self.closing)
+
+    def _meet(self) -> None:
+        """Wait until all ranks have come this far.
+
+        vLLM's start is a collective: ranks that enter it would wait for one that could not start.
+        """
+        if self.is_rank_zero:
+            self.raise_start_errors()
+            self._send((VALUE, None))
+        else:
+            self._run_calls()
+
+
+class TorchrunRay(TorchrunRanks):
+    """`runtime=ray` under torchrun: ranks share the learner, Ray actors generate and judge."""
+
+    local_engines = False
+    _cluster: Ray | None = None  # on rank 0, once started
+
+    @property
+    def cluster(self) -> Ray:
+        if self._cluster is None:
+            raise RuntimeError("only rank 0 has Ray actors, once they are started")
+        return self._cluster
+
+    def start_workers(self, config: RunConfig) -> None:
+        from experiments.distributed.ray_cluster import Ray
+
+        for name in [name for name in os.environ if name.startswith("TORCHELASTIC_")]:
+            del os.environ[name]  # or torch takes an actor for one of torchrun's processes
+        self._cluster = Ray(config)
+
+    def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
+        return self.cluster.environments(config)
+
+    def engines(
+        self, config: RunConfig, model: nn.Module, tokenizer: PreTrainedTokenizerBase
+    ) -> Callable[[nn.Module], Engine]:
+        if self.is_rank_zero:
+            return self.cluster.engines(config, model, tokenizer)
+        return NullEngine
+
+    def prefetcher(
+        self, weight_sync: WeightSync, rollouts: Rollouts | FrozenBatches, steps: int
+    ) -> Callable[[int], None]:
+        return self.cluster.prefetcher(weight_sync, rollouts, steps)
+
+    def engine_copy(self, model: nn.Module) -> nn.Module:
+        """Nothing computes with the copy here; other ranks keep only its shapes."""
+        return loading.frozen_copy(model, "cpu" if self.is_rank_zero else "meta")
+
+    def stop(self) -> None:
+        if self._cluster:
+            self._cluster.stop()
+        super().stop()
+
+
+class NullEngine(Engine):
+    """On a rank without an engine: takes part in gathering weights, and keeps none."""
+
+    name = "none"
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def sync(self, model: nn.Module) -> None:
+        self._copy(model)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[Sequence[int]],
+        sampling: Sampling,
+        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
+    ) -> list[list[Completion]]:
+        raise RuntimeError("this rank does not generate")

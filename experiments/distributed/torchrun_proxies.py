@@ -1,7 +1,7 @@
-"""The parts of a run whose work all ranks do: on the main rank they stand for all of them.
+"""Parts of a run whose work all ranks do: on rank 0 they stand for the parts of all ranks.
 
-Prompts go round the ranks in turn; a program goes to the rank that its problem belongs to, so that
-each judge knows what was said of its problems before, and the counters are those of one judge.
+Prompts go round the ranks in turn. Programs are sharded by problem, so every rank's cache stays
+valid and the counters equal those of one judge.
 """
 
 from __future__ import annotations
@@ -12,54 +12,59 @@ from typing import TYPE_CHECKING, Any
 
 from envs.environment import Environment, StatefulEnvironment, Submission
 from envs.problem import Problem
-from experiments.distributed.sharded_judge import Bench, Judged, Known, SplitJudge
-from experiments.distributed.torchrun import Torchrun
+from experiments.distributed.sharded_judge import (
+    JudgeShard,
+    JudgeState,
+    ShardedJudge,
+    ShardResult,
+)
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.sample import PromptedProblem, Sample
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
+    from experiments.distributed.torchrun import Torchrun, TorchrunRanks, TorchrunRay
     from experiments.distributed.worker_parts import WorkerParts
     from experiments.learner.forward import Tokens
 
-Found = tuple[Any, Exception | None]
+Attempt = tuple[Any, Exception | None]  # a rank's result, or its error
 
 
-def guarded(work: Callable[[], Any]) -> Found:
-    """A rank that fails alone says so, instead of leaving the others waiting."""
+def attempt(work: Callable[[], Any]) -> Attempt:
+    """Return a rank's error as a value: if it raised alone, the other ranks would wait."""
     try:
         return work(), None
     except Exception as error:
         return None, error
 
 
-def collected(found: list[Found]) -> list[Any]:
-    """Every rank's result. Raises the first rank's error."""
-    for _, error in found:
+def results_of(attempts: list[Attempt]) -> list[Any]:
+    """Return every rank's result. Raises the first rank's error."""
+    for _, error in attempts:
         if error is not None:
             raise error
-    return [value for value, _ in found]
+    return [value for value, _ in attempts]
 
 
-class Announced:
-    """On the main rank: a part of which every rank has its own; `methods` go to all."""
+class Proxy:
+    """On rank 0: a part that every rank has. Calls of `methods` go to all ranks."""
 
     methods: tuple[str, ...] = ()
 
-    def __init__(self, ranks: Torchrun, key: str, part: Any) -> None:
+    def __init__(self, ranks: TorchrunRanks, key: str, part: Any) -> None:
         self._ranks, self._key, self._part = ranks, key, part
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.methods:
             return getattr(self._part, name)
-        return lambda *given: self._ranks.call(self._key, name, *given)
+        return lambda *args: self._ranks.call(self._key, name, *args)
 
 
-class SyncedEngine(Announced):
-    """An engine that takes the trained weights, for which all ranks have to give their shards."""
+class SyncedEngine(Proxy):
+    """Rank 0's engine; for its sync, all ranks have to give their shards of the weights."""
 
-    def __init__(self, ranks: Torchrun, key: str, engine: Engine, trained: Any) -> None:
+    def __init__(self, ranks: TorchrunRanks, key: str, engine: Engine, trained: nn.Module) -> None:
         super().__init__(ranks, key, engine)
         self._trained = trained
         ranks.targets[key] = self
@@ -68,16 +73,16 @@ class SyncedEngine(Announced):
     def described(self) -> str:
         return f"{self._part.described}; the learner on {self._ranks.size} ranks"
 
-    def sync(self, model: Any) -> None:
-        self._ranks.call(self._key, "take")
+    def sync(self, model: nn.Module) -> None:
+        self._ranks.call(self._key, "take_trained")
 
-    def take(self) -> None:
-        """On every rank: the trained weights, whole."""
+    def take_trained(self) -> None:
+        """On every rank: sync with the trained weights, gathered whole."""
         self._part.sync(self._trained)
 
 
 class ShardedEngine(SyncedEngine):
-    """Each rank's engine writes every so-many-th prompt."""
+    """Every rank's engine: of n ranks, rank i generates for prompts i, i+n, …."""
 
     @property
     def described(self) -> str:
@@ -90,82 +95,89 @@ class ShardedEngine(SyncedEngine):
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[list[Completion]]:
-        given = (list(prompts), [list(of) for of in seeds], sampling)
-        found = collected(self._ranks.call(self._key, "write", *given, mine=(*given, finished)))
-        size = self._ranks.size
-        return [found[i % size][i // size] for i in range(len(prompts))]
+        args = (list(prompts), [list(group) for group in seeds], sampling)
+        attempts = self._ranks.call(self._key, "generate_shard", *args, own_args=(*args, finished))
+        groups, size = results_of(attempts), self._ranks.size
+        return [groups[i % size][i // size] for i in range(len(prompts))]
 
-    def write(
+    def generate_shard(
         self,
         prompts: list[Sequence[int]],
         seeds: list[list[int]],
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
-    ) -> list[Found]:
-        """On every rank: its prompts."""
-        mine = slice(self._ranks.rank, None, self._ranks.size)
+    ) -> list[Attempt]:
+        """On every rank: generate for its prompts."""
         rank, size = self._ranks.rank, self._ranks.size
+        own = slice(rank, None, size)
 
-        def hand_out(written: Sequence[FinishedResponse]) -> None:
-            finished([(rank + prompt * size, number, c) for prompt, number, c in written])
+        def numbered_in_batch(responses: Sequence[FinishedResponse]) -> None:
+            assert finished is not None
+            finished([(rank + prompt * size, number, c) for prompt, number, c in responses])
 
-        work = (prompts[mine], seeds[mine], sampling, hand_out if finished else None)
-        if not work[0]:
-            return self._ranks.gather(guarded(lambda: self._part.rest() or []))
-        return self._ranks.gather(guarded(lambda: self._part.generate(*work)))
+        if not prompts[own]:
+            return self._ranks.gather(attempt(lambda: self._part.rest() or []))
+        callback = numbered_in_batch if finished else None
+        return self._ranks.gather(
+            attempt(lambda: self._part.generate(prompts[own], seeds[own], sampling, callback))
+        )
 
 
-class Judges(Bench):
-    """On every rank: the environments that the main rank asked for, by number."""
+class RankJudges(JudgeShard):
+    """On every rank: its shard of each environment that rank 0 makes."""
 
-    def __init__(self, ranks: Torchrun, make: Callable[[], Environment]) -> None:
+    def __init__(self, ranks: TorchrunRanks, make: Callable[[], Environment]) -> None:
         super().__init__(make)
         self.ranks = ranks
         ranks.targets["judges"] = self
 
-    def work(self, number: int, parts: list[list[Submission]] | None = None) -> list[Found]:
-        """Judge this rank's part of what the main rank hands out."""
+    def judge_shard(
+        self, number: int, shards: list[list[Submission]] | None = None
+    ) -> list[Attempt]:
+        """Judge this rank's shard of what rank 0 scatters."""
         import torch.distributed as dist
 
         own: list[Any] = [None]
-        dist.scatter_object_list(own, parts, src=0)
-        return self.ranks.gather(guarded(lambda: self.judged(number, own[0])))
+        dist.scatter_object_list(own, shards, src=0)
+        return self.ranks.gather(attempt(lambda: self.judge(number, own[0])))
 
 
-class TorchrunJudge(SplitJudge):
-    """On the main rank: one environment whose work all ranks do."""
+class TorchrunJudge(ShardedJudge):
+    """On rank 0: one environment whose work all ranks do."""
 
-    def __init__(self, ranks: Torchrun, judges: Judges) -> None:
+    def __init__(self, ranks: TorchrunRanks, judges: RankJudges) -> None:
         ranks.call("judges", "add")
-        self.ranks, self.number = ranks, len(judges.made) - 1
-        inner = judges.made[-1]
-        known = inner.state_dict() if isinstance(inner, StatefulEnvironment) else None
-        super().__init__(ranks.size, inner.version, known)
+        self.ranks, self.number = ranks, len(judges.environments) - 1
+        own = judges.environments[-1]
+        state = own.state_dict() if isinstance(own, StatefulEnvironment) else None
+        super().__init__(ranks.size, own.version, state)
 
-    def work(self, parts: list[list[Submission]]) -> list[Judged]:
-        return collected(self.ranks.call("judges", "work", self.number, mine=(self.number, parts)))
+    def judge_shards(self, shards: list[list[Submission]]) -> list[ShardResult]:
+        own_args = (self.number, shards)
+        attempts = self.ranks.call("judges", "judge_shard", self.number, own_args=own_args)
+        return results_of(attempts)
 
-    def tell(self, state: Known) -> None:
-        self.ranks.call("judges", "know", self.number, state)
+    def load_shards(self, state: JudgeState) -> None:
+        self.ranks.call("judges", "load_state", self.number, state)
 
 
-class Remembered(Announced):
-    """A part whose state is whole on the main rank alone, and read by each for itself."""
+class StatefulProxy(Proxy):
+    """A part whose state is gathered on rank 0 alone, and loaded by each rank for itself."""
 
-    methods = ("load_from",)
+    methods: tuple[str, ...] = ("load_from",)
 
     def state_dict(self) -> dict[str, Any]:
-        return self._ranks.call(self._key, "state_dict", False, mine=(True,))
+        return self._ranks.call(self._key, "state_dict", False, own_args=(True,))
 
 
-class TorchrunWeightSync(Remembered):
+class TorchrunWeightSync(StatefulProxy):
     """Weights go from every rank's learner to its engine."""
 
     methods = ("follow", "load_from")
 
 
-class TorchrunLearner(Remembered):
-    """Every rank has a shard, and its part of each batch."""
+class TorchrunLearner(StatefulProxy):
+    """Every rank has a shard of the modules, and its part of each batch."""
 
     def logp(self, tokens: Tokens) -> Tensor:
         return self._score("logp", tokens)
@@ -174,39 +186,41 @@ class TorchrunLearner(Remembered):
         return self._score("ref_logp", tokens)
 
     def _score(self, method: str, tokens: Tokens) -> Tensor:
-        """A tensor of one GPU would come to the others as one of that GPU."""
-        return self._ranks.call(self._key, method, tokens.to("cpu"), mine=(tokens,))
+        """Tokens are sent from the CPU: a tensor of one GPU would stay that GPU's elsewhere."""
+        return self._ranks.call(self._key, method, tokens.to("cpu"), own_args=(tokens,))
 
-    def update(self, samples: Sequence[Sample], group_size: int, initial_values: Any) -> dict:
-        light = ([_light(sample) for sample in samples], group_size, None)
-        whole = (samples, group_size, initial_values)
-        return self._ranks.call(self._key, "update", *light, mine=whole)
+    def update(
+        self, samples: Sequence[Sample], group_size: int, initial_values: Any
+    ) -> dict[str, float]:
+        args = ([_trimmed(sample) for sample in samples], group_size, None)
+        own_args = (samples, group_size, initial_values)
+        return self._ranks.call(self._key, "update", *args, own_args=own_args)
 
 
-def spread(ranks: Torchrun, work: WorkerParts) -> WorkerParts:
-    """Register this rank's parts; on the main rank → parts that stand for all ranks'."""
-    ranks.targets |= {"learner": work.learner, "writer": work.writer}
-    model, kind = work.learner.model, ShardedEngine if ranks.writes else SyncedEngine
+def register_parts(ranks: Torchrun | TorchrunRay, parts: WorkerParts) -> WorkerParts:
+    """Register this rank's parts as targets; return parts that stand, on rank 0, for all ranks'."""
+    ranks.targets |= {"learner": parts.learner, "weight_sync": parts.weight_sync}
+    model = parts.learner.model
+    engine_kind = ShardedEngine if ranks.local_engines else SyncedEngine
     engines = {
-        name: kind(ranks, name, engine, model)
+        name: engine_kind(ranks, name, engine, model)
         for name in ("engine", "eval_engine", "reference_engine")
-        if (engine := getattr(work, name)) is not None
+        if (engine := getattr(parts, name)) is not None
     }
-    made = work.environments
-    if ranks.writes:
-        judges = Judges(ranks, made.make)
-        made = replace(made, make=lambda: TorchrunJudge(ranks, judges))
-    return replace(
-        work,
-        learner=TorchrunLearner(ranks, "learner", work.learner),
-        writer=TorchrunWeightSync(ranks, "writer", work.writer),
-        environments=made,
+    environments = parts.environments
+    if ranks.local_engines and environments is not None:
+        judges = RankJudges(ranks, environments.make)
+        environments = replace(environments, make=lambda: TorchrunJudge(ranks, judges))
+    proxies: dict[str, Any] = {
+        "learner": TorchrunLearner(ranks, "learner", parts.learner),
+        "weight_sync": TorchrunWeightSync(ranks, "weight_sync", parts.weight_sync),
         **engines,
-    )
+    }
+    return replace(parts, environments=environments, **proxies)
 
 
-def _light(sample: Sample) -> Sample:
-    """What a learner reads of a sample: no tests, no program."""
+def _trimmed(sample: Sample) -> Sample:
+    """A sample with no more than the learner reads: no tests and no program."""
     name = sample.prompt.problem.name
     prompt = PromptedProblem(Problem(name, "", (), ()), sample.prompt.tokens)
-    return replace(sample, prompt=prompt, judgement=None)
+    return replace(sample, prompt=prompt, judgement=None)  # type: ignore[arg-type]  # not read

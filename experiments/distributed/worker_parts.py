@@ -1,4 +1,4 @@
-"""The parts that do a run's work: one process has one of each, and so has every rank."""
+"""The parts that learn, generate and judge: one process has one of each, and so has every rank."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envs.import_by_name import load_function
-from experiments.distributed.single_process import SINGLE_PROCESS, SingleProcess
 from experiments.engines.base import Engine
 from experiments.engines.factory import written_from
 from experiments.engines.weight_sync import WeightSync
@@ -17,37 +16,39 @@ from experiments.run_dir.budget import Ledger
 
 if TYPE_CHECKING:
     from torch import nn
+    from transformers import PreTrainedTokenizerBase
 
     from experiments.config.schema import RunConfig
+    from experiments.runtime import Runtime
 
 
 @dataclass
 class WorkerParts:
-    """The parts that do a run's work; every rank has its own."""
+    """The parts of one process, or on rank 0 those that stand for all ranks'."""
 
     learner: Learner
-    writer: WeightSync
-    engine: Engine
-    eval_engine: Engine
-    reference_engine: Engine | None  # where the algorithm needs initial values
-    environments: Environments
+    weight_sync: WeightSync
+    engine: Engine  # of the rollout policy
+    eval_engine: Engine  # of the trained policy
+    reference_engine: Engine | None  # of the base, where the algorithm needs initial values
+    environments: Environments | None  # None on ranks without a judge
 
 
-def working_parts(
+def build_worker_parts(
     config: RunConfig,
     model: nn.Module,
-    tokenizer: object,
-    environments: Environments,
-    ranks: SingleProcess = SINGLE_PROCESS,
+    tokenizer: PreTrainedTokenizerBase,
+    environments: Environments | None,
+    runtime: Runtime,
     ledger: Ledger | None = None,
 ) -> WorkerParts:
-    """They begin with the weights of `model`; with several ranks they stand for all of them."""
+    """Build the parts, all with the weights of `model`. Raises UserError."""
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
     policy = loading.policy_of(model, config)
-    trained = written_from(config, model, policy, ranks)
+    trained = written_from(config, model, policy, runtime)
     behaviour = loading.own_copy(trained) if config.train.stale else trained
-    asks = algorithm.needs.initial_value != "none"
-    base = ranks.copy_of(model) if asks and ranks.sharded else None
+    needs_reference = algorithm.needs.initial_value != "none"
+    base = runtime.engine_copy(model) if needs_reference and runtime.sharded else None
     learner = Learner(
         policy,
         tokenizer.pad_token_id,
@@ -57,23 +58,29 @@ def working_parts(
         ledger or Ledger(),
         keep_reference=config.eval.kl_samples > 0,
         seed=config.seed,
-        ranks=ranks,
+        ranks=runtime,
     )
-    engine_of = ranks.engines(config, model, tokenizer)  # after it: ranks hold shards by now
+    engine_of = runtime.engines(config, model, tokenizer)  # after the learner: ranks hold shards
     engine = engine_of(behaviour)
-    work = WorkerParts(
+    reference = base or learner.reference if needs_reference else None
+    parts = WorkerParts(
         learner=learner,
-        writer=WeightSync(engine, policy, config.train, spread=ranks.sharded and ranks.writes),
+        weight_sync=WeightSync(
+            engine, policy, config.train, spread=runtime.sharded and runtime.local_engines
+        ),
         engine=engine,
         eval_engine=engine_of(trained),
-        reference_engine=engine_of(base or learner.reference) if asks else None,
+        reference_engine=None if reference is None else engine_of(reference),
         environments=environments,
     )
-    if not ranks.sharded:
-        return work
-    from experiments.distributed.torchrun_proxies import spread
+    if not runtime.sharded:
+        return parts
+    from experiments.distributed.torchrun import Torchrun, TorchrunRay
+    from experiments.distributed.torchrun_proxies import register_parts
 
-    together = spread(ranks, work)
-    if ranks.main:
-        ranks.check_begun()
-    return together
+    assert isinstance(runtime, Torchrun | TorchrunRay)
+
+    proxies = register_parts(runtime, parts)
+    if runtime.is_rank_zero:
+        runtime.raise_start_errors()
+    return proxies

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from torch import nn
 
     from experiments.config.schema import RunConfig
-    from experiments.distributed.single_process import SingleProcess
+    from experiments.runtime import RankGroup
 
 
 def written_from(
-    config: RunConfig, base: nn.Module, trained: nn.Module, ranks: SingleProcess
+    config: RunConfig, base: nn.Module, trained: nn.Module, ranks: RankGroup
 ) -> nn.Module:
     """The module that an engine writes the trained weights from: a copy where it takes no adapter
     or, of shards, always. vLLM takes an adapter's weights as they are computed, one by one.
     """
     adapter = config.engine.name == "hf" and config.model.adapter != "none"
     if adapter or ranks.sharded:
-        return ranks.copy_of(base)
+        return ranks.engine_copy(base)
     return trained
 
 

@@ -116,7 +116,9 @@ class WeightSync:
 
     def load_from(self, checkpoint: Path) -> None:
         """As it was when that checkpoint was written, after the learner."""
-        state = checkpoints.tensors(checkpoint)["writer"]  # mapped: not to be kept, nor changed
+        state = checkpoints.tensors(checkpoint)[
+            "weight_sync"
+        ]  # mapped: not to be kept, nor changed
         self.load_state_dict(state if self._spread else copy.deepcopy(state))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

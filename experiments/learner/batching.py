@@ -16,8 +16,8 @@ from experiments.seeds import stream
 
 if TYPE_CHECKING:
     from experiments.config.schema import TrainConfig
-    from experiments.distributed.single_process import SingleProcess
     from experiments.learner.forward import Tokens
+    from experiments.runtime import RankGroup
 
 
 def pack(samples: Sequence[Sample], pad: int, device: torch.device) -> Tokens:
@@ -121,7 +121,7 @@ def narrow(batch: Batch, time: int) -> Batch:
 # Which rows of a batch a rank works on, and how what ranks found becomes whole again.
 
 
-def pieces(tokens: Tokens, config: TrainConfig, ranks: SingleProcess) -> Iterator[Tensor]:
+def pieces(tokens: Tokens, config: TrainConfig, ranks: RankGroup) -> Iterator[Tensor]:
     """Rows of each micro-batch, so few that no rank is idle where it need not be."""
     share = -(-len(tokens.mask) // ranks.size)
     if config.micro_tokens is not None:
@@ -130,7 +130,7 @@ def pieces(tokens: Tokens, config: TrainConfig, ranks: SingleProcess) -> Iterato
 
 
 def my_pieces(
-    tokens: Tokens, config: TrainConfig, ranks: SingleProcess
+    tokens: Tokens, config: TrainConfig, ranks: RankGroup
 ) -> Iterator[tuple[Tensor, bool]]:
     """Rows for this rank, and whether they count: see `Alone.share`."""
     return ranks.share(pieces(tokens, config, ranks))
@@ -140,7 +140,7 @@ def by_parts(
     of_rows: Callable[[Tensor, bool], Tensor],
     tokens: Tokens,
     config: TrainConfig,
-    ranks: SingleProcess,
+    ranks: RankGroup,
 ) -> Tensor:
     """What `of_rows` gives for each micro-batch, (rows, time), put together: (batch, time)."""
     found = torch.zeros(tokens.mask.shape, device=tokens.mask.device)

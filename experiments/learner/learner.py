@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
 from experiments.config.schema import TrainConfig
-from experiments.distributed.single_process import SINGLE_PROCESS, SingleProcess
 from experiments.learner.batching import (
     by_parts,
     my_pieces,
@@ -37,6 +36,7 @@ from experiments.rollout.initial_values import InitialValues
 from experiments.run_dir import checkpoints
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.interrupts import held
+from experiments.runtime import SINGLE_RANK, RankGroup
 from experiments.sample import Sample
 
 
@@ -53,7 +53,7 @@ class Learner:
         ledger: Ledger,
         keep_reference: bool = False,
         seed: int = 0,
-        ranks: SingleProcess = SINGLE_PROCESS,
+        ranks: RankGroup = SINGLE_RANK,
     ) -> None:
         """`keep_reference`: also where the loss needs none, to be measured against.
 
@@ -142,7 +142,7 @@ class Learner:
         self.optimiser.zero_grad(set_to_none=True)
         tokens, batch, metrics = self._assemble(samples, group_size)
         if self.algorithm.needs.initial_value != "none":
-            found = self.ranks.from_main(lambda: initial_values.of(samples, batch))
+            found = self.ranks.broadcast(lambda: initial_values.of(samples, batch))
             batch = replace(batch, q0=found)
         steps, kept_rows = [], 0
         with held():

@@ -39,8 +39,7 @@ JOIN_S = 0.2  # how soon to ask again a judge that is to stop
 
 def overlaps(config: RunConfig) -> bool:
     """Whether a run of this process judges while it writes: it may, and has a core for each."""
-    one_core = default_workers() == 1 and not config.sandbox.nodes
-    shared = one_core and pick_device(config.model.device).type == "cpu"
+    shared = default_workers() == 1 and pick_device(config.model.device).type == "cpu"
     return config.runtime.overlap and not shared
 
 

@@ -60,7 +60,7 @@ def tables_of(parts: Parts) -> dict[str, Any]:
 
 def tensors_of(parts: Parts) -> dict[str, Any]:
     """The learner's state and the writer's, which change with each update alone; no copies."""
-    return {"learner": parts.learner.state_dict(), "writer": parts.writer.state_dict()}
+    return {"learner": parts.learner.state_dict(), "weight_sync": parts.weight_sync.state_dict()}
 
 
 def check_base(info: dict[str, Any], base: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ def restore(
     Each rank takes its tensors from the checkpoint itself.
     """
     parts.learner.load_from(checkpoint)
-    parts.writer.load_from(checkpoint)
+    parts.weight_sync.load_from(checkpoint)
     for name, part in _remembering(parts).items():
         held = (tables,) if part is parts.rollouts.replay else ()
         if name in progress["parts"]:  # a judge that never learns may have saved nothing

@@ -20,7 +20,9 @@ class Part:
 
     def asks(self, value):
         """Something of which the main rank has the middle."""
-        return self.ranks.from_main(value) if self.ranks.main else self.ranks.from_main(None)
+        return (
+            self.ranks.broadcast(value) if self.ranks.is_rank_zero else self.ranks.broadcast(None)
+        )
 
     def interrupted(self):
         raise KeyboardInterrupt
@@ -30,7 +32,7 @@ class Part:
 
 
 def asked(ranks, value):
-    return ranks.call("part", "asks", None, mine=(value,))
+    return ranks.call("part", "asks", None, own_args=(value,))
 
 
 def refuse(error):
@@ -40,14 +42,14 @@ def refuse(error):
 def work(rank, size, port, folder):
     ranks = joined(rank, size, port)
     Part(ranks)
-    if not ranks.main:
-        ranks.start.error = "no such model"
+    if not ranks.is_rank_zero:
+        ranks.start_report.error = "no such model"
         ranks.serve()
         ranks.leave()
         os.mknod(f"{folder}/ended")
         return
     with pytest.raises(UserError, match="rank 1: no such model"):
-        ranks.check_begun()
+        ranks.raise_start_errors()
     assert asked(ranks, lambda: torch.ones(2)).tolist() == [1, 1]
     for error in (UserError("the cluster has ended"), OSError(28, "no space")):
         with pytest.raises(type(error)):

@@ -49,10 +49,10 @@ LAGGED, HALF_ONLINE = CASES["grpo at lag 2"], CASES["half online at lag 2"]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    from experiments.distributed.ray_cluster import RayCluster
+    from experiments.distributed.ray_cluster import Ray
 
     given = [*SMALL, "algo=grpo", "runtime=ray", "runtime.judges=2"]
-    cluster = RayCluster(config_of(*given, f"output_dir={tmp_path_factory.mktemp('ray')}"))
+    cluster = Ray(config_of(*given, f"output_dir={tmp_path_factory.mktemp('ray')}"))
     yield cluster
     cluster.stop()
 
@@ -104,7 +104,7 @@ def test_a_run_on_actors_is_that_of_one_process_to_the_bit(
     collect, in_flight = Rollouts.collect, []
 
     def counting(rollouts, step):
-        in_flight.append(len(rollouts.engine._begun))
+        in_flight.append(len(rollouts.engine._prefetched))
         return collect(rollouts, step)
 
     alone = in_one_process(*CASES[case])

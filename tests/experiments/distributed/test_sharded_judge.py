@@ -8,7 +8,7 @@ from envs.environment import Submission
 from envs.judge.judge import Judge
 from envs.problem import Problem, Test
 from envs.sandbox.embedded import EmbeddedSandbox
-from experiments.distributed.sharded_judge import Bench, SplitJudge, owner
+from experiments.distributed.sharded_judge import JudgeShard, ShardedJudge, shard_of
 
 INPUTS = [(i, 1, i + 5) for i in range(5)]
 PROBLEMS = [
@@ -18,22 +18,22 @@ PROBLEMS = [
 PROGRAMS = ("print(int(input()) ** 2)", "print(int(input()))", "print(1)", "no program at all: (")
 
 
-class HereJudge(SplitJudge):
+class LocalJudge(ShardedJudge):
     """Its judges are in this process."""
 
-    def __init__(self, benches):
-        self.benches = benches
-        for bench in benches:
-            bench.add()
-        first = benches[0].made[0]
-        super().__init__(len(benches), first.version, first.state_dict())
+    def __init__(self, workers):
+        self.workers = workers
+        for worker in workers:
+            worker.add()
+        first = workers[0].environments[0]
+        super().__init__(len(workers), first.version, first.state_dict())
 
-    def work(self, parts):
-        return [bench.judged(0, part) for bench, part in zip(self.benches, parts, strict=True)]
+    def judge_shards(self, shards):
+        return [worker.judge(0, shard) for worker, shard in zip(self.workers, shards, strict=True)]
 
-    def tell(self, state):
-        for bench in self.benches:
-            bench.know(0, copy.deepcopy(state))
+    def load_shards(self, state):
+        for worker in self.workers:
+            worker.load_state(0, copy.deepcopy(state))
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def told(judgements):
 
 def test_several_judges_say_and_count_what_one_does(sandbox):
     one = Judge(sandbox)
-    several = HereJudge([Bench(lambda: Judge(sandbox)) for _ in range(3)])
-    assert len({owner(problem, 3) for problem in PROBLEMS}) > 1
+    several = LocalJudge([JudgeShard(lambda: Judge(sandbox)) for _ in range(3)])
+    assert len({shard_of(problem, 3) for problem in PROBLEMS}) > 1
     for batch in batches():
         assert told(several.judge(batch)) == told(one.judge(batch))
         assert timeless(several.stats) == timeless(one.stats)
@@ -69,34 +69,11 @@ def test_several_judges_say_and_count_what_one_does(sandbox):
 
 def test_judges_that_are_told_what_others_knew_go_on_as_they_would_have(sandbox):
     first, second, third = batches()
-    several = HereJudge([Bench(lambda: Judge(sandbox)) for _ in range(2)])
+    several = LocalJudge([JudgeShard(lambda: Judge(sandbox)) for _ in range(2)])
     several.judge(first)
-    others = HereJudge([Bench(lambda: Judge(sandbox)) for _ in range(3)])
+    others = LocalJudge([JudgeShard(lambda: Judge(sandbox)) for _ in range(3)])
     others.load_state_dict(several.state_dict())
     vars(others.stats).update(vars(several.stats))
     for batch in (second, third):
         assert told(others.judge(batch)) == told(several.judge(batch))
     assert timeless(others.stats) == timeless(several.stats)
-
-
-def pieces_of(batch, judges):
-    """Each judge's part in pieces of two, the last ones first; the second judge's stay away."""
-    numbered = list(enumerate(batch))
-    for at in range(judges):
-        own = [item for item in numbered if owner(item[1].problem, judges) == at]
-        cut = [own[i : i + 2] for i in range(0, len(own), 2)]
-        yield own, [] if at == 1 else cut[:0:-1]
-
-
-def test_what_comes_in_pieces_is_judged_and_counted_as_a_whole(sandbox):
-    one, benches = Judge(sandbox), [Bench(lambda: Judge(sandbox)) for _ in range(3)]
-    several = HereJudge(benches)
-    for batch in batches():
-        expected = one.judge(batch)
-        for bench, (own, pieces) in zip(benches, pieces_of(batch, 3), strict=True):
-            for piece in pieces:
-                bench.begin(0, piece)
-            judgements = several.taken(bench.judged_begun(0, own))
-            assert told(judgements) == told([expected[index] for index, _ in own])
-        assert timeless(several.stats) == timeless(one.stats)
-    assert several.state_dict()["failures"] == one.state_dict()["failures"]

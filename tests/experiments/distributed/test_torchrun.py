@@ -113,8 +113,8 @@ def joined(rank, size, port, kind=Torchrun):
 def work(rank, size, port, names, model, folder):
     ranks = joined(rank, size, port)
     for name in names:
-        found = updated(name, model, ranks, ranks.main)
-        if ranks.main:
+        found = updated(name, model, ranks, ranks.is_rank_zero)
+        if ranks.is_rank_zero:
             torch.save(found, f"{folder}/{name}.pt")
         else:  # given, not kept
             assert {*copies(found[2], "average"), *copies(found[2], "earlier")} <= {None}
@@ -205,15 +205,15 @@ def faulty(rank, size, port, model, folder):
     spread = ShardedEngine(ranks, "engine", engine, learner.model)
     ranks.targets |= {
         "learner": learner,
-        "writer": WeightSync(engine, learner.model, TrainConfig()),
+        "weight_sync": WeightSync(engine, learner.model, TrainConfig()),
     }
-    if not ranks.main:
+    if not ranks.is_rank_zero:
         ranks.serve()
         Skips.honest = False
         ranks.serve()
         torch.distributed.destroy_process_group()
         return
-    writer = TorchrunWeightSync(ranks, "writer", ranks.targets["writer"])
+    writer = TorchrunWeightSync(ranks, "weight_sync", ranks.targets["weight_sync"])
     learner = TorchrunLearner(ranks, "learner", learner)
     config = RunConfig(None, engine=EngineConfig(check_samples=16))
     config.task.max_response_tokens = 12
@@ -231,7 +231,7 @@ def faulty(rank, size, port, model, folder):
         writer.check(told)
     except RuntimeError as error:
         found["stale"] = str(error)
-    ranks._tell(("stop",))
+    ranks._send(("stop",))
     writer.follow(2)
     found["lying"] = watch.check(2).warned
     torch.save(found, f"{folder}/faults.pt")

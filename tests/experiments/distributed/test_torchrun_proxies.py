@@ -25,7 +25,7 @@ def written(rank, size, prompts):
     ranks = SimpleNamespace(rank=rank, size=size, targets={}, gather=lambda found: found)
     engine = Told()
     spread = ShardedEngine(ranks, "engine", engine, trained=None)
-    found, error = spread.write(prompts, [[0]] * len(prompts), Sampling(4))
+    found, error = spread.generate_shard(prompts, [[0]] * len(prompts), Sampling(4))
     assert error is None
     return found, engine.asked
 

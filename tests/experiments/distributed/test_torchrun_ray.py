@@ -13,8 +13,8 @@ import torch.multiprocessing as mp
 from algorithms import make
 from experiments.config.schema import ModelConfig, TrainConfig
 from experiments.distributed.single_process import SINGLE_PROCESS
+from experiments.distributed.torchrun import NullEngine, TorchrunRay
 from experiments.distributed.torchrun_proxies import SyncedEngine
-from experiments.distributed.torchrun_ray import NullEngine, TorchrunRay
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
@@ -38,13 +38,13 @@ from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, sampl
 def update_and_sync(rank, size, port, model, samples, folder):
     """One update of the shards; then the engine is to have the weights."""
     ranks = joined(rank, size, port, TorchrunRay)
-    held = ranks.copy_of(model)
+    held = ranks.engine_copy(model)
     made = make("grpo", learning_rate=1e-3)
     learner = Learner(model, 0, made, TrainConfig(warmup_steps=0), 10, Ledger(), ranks=ranks)
-    engine = HFEngine(held, {1}, 0, 64) if ranks.main else NullEngine(held)
+    engine = HFEngine(held, {1}, 0, 64) if ranks.is_rank_zero else NullEngine(held)
     synced = SyncedEngine(ranks, "engine", engine, learner.model)
     learner.update(samples, GROUP, None)
-    if ranks.main:
+    if ranks.is_rank_zero:
         synced.sync(learner.model)
         torch.save((synced.version, synced.described, held.state_dict()), f"{folder}/main.pt")
         ranks.stop()
@@ -82,7 +82,7 @@ def write_and_take(rank, size, port, base, samples, folder):
     """The state that ranks leave, and what they write with when they take one process's."""
     ranks = joined(rank, size, port)
     state = after_two_batches(base, samples, ranks)[1].state_dict()
-    if ranks.main:
+    if ranks.is_rank_zero:
         torch.save(state, f"{folder}/ranks.pt")
     engine, writer, _ = stale_writer(base, ranks)
     theirs, weights = torch.load(f"{folder}/alone.pt")

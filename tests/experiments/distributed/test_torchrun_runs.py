@@ -8,8 +8,8 @@ import subprocess
 import pandas as pd
 import pytest
 
-from experiments.distributed.launch import check_started
 from experiments.errors import UserError
+from experiments.launch import check_launch
 from tests.experiments.compose import config as config_of
 from tests.experiments.distributed.with_torchrun import (
     SMALL,
@@ -39,11 +39,11 @@ HELD = {  # weights beside the policy's, which a checkpoint has whole and a rank
 def test_the_command_and_the_runtime_go_together(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(UserError, match="torchrun --nproc-per-node N"):
-        check_started(config_of("runtime=torchrun"))
+        check_launch(config_of("runtime=torchrun"))
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="add runtime=torchrun, or runtime=ray"):
-        check_started(config_of())
+        check_launch(config_of())
     elsewhere = ("engine=auto", "engine.device=cuda:1", "engine.colocate=false")
     with pytest.raises(UserError, match=r"engine.device=cuda:1: each rank writes on the GPU"):
         config_of("runtime=torchrun", *elsewhere)

@@ -101,7 +101,6 @@ def judging_threads():
         (2, (), True),
         (2, ("runtime.overlap=false",), False),
         (1, (), False),
-        (1, ("sandbox.nodes=auto",), True),
         (1, ("model.device=cuda",), True),
     ],
 )

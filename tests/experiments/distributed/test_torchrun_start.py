@@ -4,7 +4,7 @@ import pytest
 import torch.multiprocessing as mp
 
 from experiments.config.schema import EngineConfig, RunConfig
-from experiments.distributed.torchrun import Ended
+from experiments.distributed.torchrun import RunEnded
 from experiments.engines import factory
 from experiments.errors import UserError
 from tests.experiments.distributed.test_torchrun import free_port, joined
@@ -18,7 +18,7 @@ def begin(rank, size, port, case, folder):
     factory.open_engines = lambda *given: given[-1].append(lambda: closed.append(1) or 1 / 0)
     config = RunConfig(None, engine=EngineConfig(name="vllm"))
     found = "began"
-    if ranks.main:
+    if ranks.is_rank_zero:
         try:
             if case == "the main rank cannot":
                 raise UserError("task.path=/nowhere: no such folder")
@@ -30,11 +30,11 @@ def begin(rank, size, port, case, folder):
     else:
         try:
             if case == "another cannot":
-                ranks.start.error = "no sandbox"
+                ranks.start_report.error = "no sandbox"
             else:
                 ranks.engines(config, None, None)
             ranks.serve()
-        except Ended:
+        except RunEnded:
             found = "ended"
         ranks.leave()
     (folder / str(rank)).write_text(f"{found}; closed {len(closed)}")

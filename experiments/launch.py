@@ -1,4 +1,4 @@
-"""From `runtime` to a run: in this process, as one of torchrun's ranks, or beside Ray's actors."""
+"""Start a run under its `runtime`: in this process, as a rank of torchrun, or with Ray actors."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from experiments.run_dir.interrupts import ignore_ends
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
-    from experiments.distributed.torchrun import Torchrun
+    from experiments.distributed.torchrun import Torchrun, TorchrunRay
     from experiments.trainer import Outcome
 
 
-def speaks() -> bool:
-    """Whether this process is the one that people hear of."""
+def is_rank_zero() -> bool:
+    """Whether this process prints for the run: rank 0, or the only process."""
     return os.environ.get("RANK", "0") == "0"
 
 
-def ranks_started() -> int:
-    """How many torchrun has started; 0: it has not."""
+def torchrun_ranks() -> int:
+    """Return the number of processes that torchrun started; 0: it did not start this one."""
     return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 0
 
 
-def check_started(config: RunConfig) -> None:
-    """Raises UserError where the command and `runtime` do not go together."""
-    ranks = ranks_started()
+def check_launch(config: RunConfig) -> None:
+    """Raise UserError if the command that started this process does not fit `runtime`."""
+    ranks = torchrun_ranks()
     if config.runtime.name == "torchrun" and not ranks:
         raise UserError(
             "runtime=torchrun: torchrun starts such a run: "
             "torchrun --nproc-per-node N run.py runtime=torchrun ..."
         )
     if ranks > int(os.environ.get("LOCAL_WORLD_SIZE", ranks)):
-        raise UserError(f"torchrun with {ranks} processes on several nodes: they are of one node")
+        raise UserError(f"torchrun with {ranks} processes on several nodes: use a single node")
     if ranks and config.runtime.name != "sync" and config.model.device != "auto":
         raise UserError(
             f"model.device={config.model.device} under torchrun: each process takes the GPU that "
@@ -50,67 +50,68 @@ def check_started(config: RunConfig) -> None:
 
 
 def train(config: RunConfig, folder: Path | None = None, label: str = "") -> Outcome | None:
-    """Run it; None on a rank that only did as it was told."""
-    check_started(config)
+    """Run a configuration, or resume the run in `folder`. Returns None on ranks other than 0."""
+    check_launch(config)
     from experiments import trainer
 
     if config.runtime.name == "sync":
         return trainer.train(config, folder, label)
-    if ranks_started() > 1 or config.runtime.name == "torchrun":
-        return _as_rank(config, folder, label)
-    from experiments.distributed.ray_cluster import RayCluster
+    if torchrun_ranks() > 1 or config.runtime.name == "torchrun":
+        return _train_on_rank(config, folder, label)
+    from experiments.distributed.ray_cluster import Ray
 
-    cluster = RayCluster(config)
+    runtime = Ray(config)
     try:
-        return trainer.train(config, folder, label, cluster)
+        return trainer.train(config, folder, label, runtime)
     finally:
-        cluster.stop()
+        runtime.stop()
 
 
-def _as_rank(config: RunConfig, folder: Path | None, label: str) -> Outcome | None:
+def _train_on_rank(config: RunConfig, folder: Path | None, label: str) -> Outcome | None:
     from experiments import trainer
-    from experiments.distributed.torchrun import Torchrun
-    from experiments.distributed.torchrun_ray import TorchrunRay
+    from experiments.distributed.torchrun import Torchrun, TorchrunRay
 
     if int(os.environ["RANK"]):
-        ignore_ends()  # the main rank's business
-    ranks = TorchrunRay() if config.runtime.name == "ray" else Torchrun()
-    if not ranks.main:
-        return _serve(config, ranks)
+        ignore_ends()  # rank 0 handles them
+    runtime: Torchrun | TorchrunRay
+    runtime = TorchrunRay() if config.runtime.name == "ray" else Torchrun()
+    if not runtime.is_rank_zero:
+        _serve(config, runtime)
+        return None
     try:
-        ranks.join(config)
-        return trainer.train(config, folder, label, ranks)
+        runtime.start_workers(config)
+        return trainer.train(config, folder, label, runtime)
     finally:
-        ranks.stop()
+        runtime.stop()
 
 
-def _serve(config: RunConfig, ranks: Torchrun) -> None:
-    """The parts of a run that do its work, and nothing that decides.
+def _serve(config: RunConfig, ranks: Torchrun | TorchrunRay) -> None:
+    """Build this rank's parts and run rank 0's calls of them.
 
-    What it cannot begin for is the main rank's to tell: this one waits to be asked.
+    A rank that cannot start keeps its error for rank 0, which asks every rank and reports.
     """
-    from experiments.distributed.torchrun import Ended
+    from experiments.distributed.torchrun import RunEnded
     from experiments.errors import is_expected, one_line
 
     with ExitStack() as stack:
         try:
             _build(config, ranks, stack)
-        except Ended:
+        except RunEnded:
             ranks.leave()
             return
         except Exception as error:
             if not is_expected(error):
                 traceback.print_exc()
-            ranks.start.error = one_line(error)
+            ranks.start_report.error = one_line(error)
         ranks.serve()
     ranks.leave()
 
 
-def _build(config: RunConfig, ranks: Torchrun, stack: ExitStack) -> None:
+def _build(config: RunConfig, ranks: Torchrun | TorchrunRay, stack: ExitStack) -> None:
     import torch
 
     from experiments.config.resolve_defaults import pick
-    from experiments.distributed.worker_parts import working_parts
+    from experiments.distributed.worker_parts import build_worker_parts
     from experiments.policy import loading
     from experiments.rollout.environments import open_environments
 
@@ -118,5 +119,5 @@ def _build(config: RunConfig, ranks: Torchrun, stack: ExitStack) -> None:
     torch.manual_seed(config.seed)
     config = pick(config, str(loading.pick_device(config.model.device)))
     model, tokenizer = loading.load(config.model)
-    made = stack.enter_context(open_environments(config)) if ranks.writes else None
-    working_parts(config, model, tokenizer, made, ranks)
+    local = stack.enter_context(open_environments(config)) if ranks.local_engines else None
+    build_worker_parts(config, model, tokenizer, local, ranks)
