@@ -18,7 +18,7 @@ from envs.config_parsing import parse_arguments as options_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from analysis.load.evaluations import Stage
+    from analysis.metrics.evaluated_models import EvaluatedModel
     from analysis.stats.differences import Pair
 
 HELP = """\
@@ -63,18 +63,18 @@ def show(a: str, b: str, wish: float) -> None:
     """Print the comparison. Raises RunError where the runs are no two groups of one setting."""
     from rich.console import Console
 
-    from analysis.load.evaluations import ks_of, stages
-    from analysis.metrics.definitions import metrics
+    from analysis.metrics.definitions import reported_metrics
+    from analysis.metrics.evaluated_models import common_ks, evaluated_models
     from analysis.report.caveats import caveats
     from analysis.stats.differences import pairs
     from analysis.stats.power import design_table
 
     groups = [_group(key, where) for key, where in (("a", a), ("b", b))]
-    ks, notes = ks_of([run for group in groups for run in group.runs])
-    ends = [stage for stage in stages(groups, ks) if stage.step > 0]
+    ks, notes = common_ks([run for group in groups for run in group.runs])
+    ends = [stage for stage in evaluated_models(groups, ks) if stage.step > 0]
     if len(ends) < 2:
         raise RunError("a and b: both need an evaluation after training; choose runs further on")
-    found = pairs(ends, [metric.name for metric in metrics(ks)])
+    found = pairs(ends, [metric.name for metric in reported_metrics(ks)])
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, 120)
@@ -99,7 +99,7 @@ def _group(key: str, where: str):  # type: ignore[no-untyped-def]
     return replace(groups[0], label=f"{key} ({groups[0].label})")
 
 
-def table(ends: Sequence[Stage], found: Sequence[Pair]) -> Table:
+def table(ends: Sequence[EvaluatedModel], found: Sequence[Pair]) -> Table:
     """A row per metric: both means, the difference, who improves on whom how often."""
     from rich import box
     from rich.table import Table

@@ -1,7 +1,7 @@
-"""What is reported of a model.
+"""The metrics reported of a model: names, titles, meanings and bounds.
 
-Each metric has one value and one weight per problem (`analysis.metrics.scores`); the reported number is the
-weighted mean over problems, which is what the intervals are of.
+Each metric has one value and one weight per problem (`analysis.metrics.scores`). The reported
+number, for which intervals are given, is the weighted mean over problems.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DISTINCT = f"distinct_of_{DRAWN}"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A reported number: its column name, its heading, and what it means in plain words."""
+    """A reported number: its column name, its heading and its meaning in words."""
 
     name: str
     title: str
@@ -23,7 +23,7 @@ class Metric:
 
 
 def pass_metric(k: int) -> Metric:
-    """pass@k."""
+    """Return the definition of pass@k."""
     meaning = (
         f"Chance that at least one of {k} samples is accepted; unbiased estimate (Chen et al. "
         "2021, eq. 1), mean over problems."
@@ -33,8 +33,8 @@ def pass_metric(k: int) -> Metric:
     return Metric(f"pass@{k}", f"pass@{k}", meaning)
 
 
-def metrics(ks: Sequence[int]) -> tuple[Metric, ...]:
-    """What is reported where these k are asked for."""
+def reported_metrics(ks: Sequence[int]) -> tuple[Metric, ...]:
+    """Return pass@k for these k, then the diversity metrics."""
     return (*map(pass_metric, ks), *DIVERSITY)
 
 
@@ -73,10 +73,10 @@ DIVERSITY = (
         "sampled tokens.",
     ),
 )
-HIGHEST = {"token_entropy": float("inf")}  # of the others it is 1
+UPPER_BOUNDS = {"token_entropy": float("inf")}  # 1 for all others
 TITLES = {metric.name: metric.title for metric in DIVERSITY}
 
 
-def bounds(metric: str) -> tuple[float, float]:
-    """The least and the greatest that the metric can be."""
-    return 0.0, HIGHEST.get(metric, 1.0)
+def metric_bounds(metric: str) -> tuple[float, float]:
+    """Return the least and the greatest possible value of a metric."""
+    return 0.0, UPPER_BOUNDS.get(metric, 1.0)

@@ -1,7 +1,8 @@
-"""How different the programs are that a model writes for one problem.
+"""Diversity of the programs that a model writes for one problem.
 
-The functions take the programs of one problem; `analysis.metrics.scores` asks them problem by problem.
-"Form" is the normal form of `analysis.metrics.normal_form`: two programs are distinct if theirs differ.
+The functions take the programs of one problem; `analysis.metrics.scores` calls them for each.
+A form is a program's normal form (`analysis.metrics.normal_form`). Two programs are distinct if
+their forms differ.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rapidfuzz.distance import Levenshtein
 
 from analysis.pass_at_k import pass_at_k
 
-SHORT = 1024  # characters; tokens of longer programs are not kept
+CACHED_LENGTH = 1024  # characters; tokens of longer programs are not cached
 _TOKEN = re.compile(
     r"""\s++ | \#[^\n]*
       | ("(?:\\.|[^"\\\n]++)*+"? | '(?:\\.|[^'\\\n]++)*+'?
@@ -29,49 +30,49 @@ _TOKEN = re.compile(
 
 
 def program_tokens(program: str) -> tuple[str, ...]:
-    """Names, numbers, strings and operators, without layout and comments; never fails.
+    """Return names, numbers, strings and operators, without layout and comments; never fails.
 
-    A string that is not closed is one token up to its line's end: were it given up, each of its
-    quotes would be tried anew, and a long line of \\" take quadratic time.
+    An unclosed string is one token up to the end of its line. Otherwise each of its quotes would
+    be tried again, and a long line of \\" would take quadratic time.
     """
-    return _known(program) if len(program) <= SHORT else _tokens(program)
+    return _cached_tokens(program) if len(program) <= CACHED_LENGTH else _tokens(program)
 
 
 def _tokens(program: str) -> tuple[str, ...]:
-    # Of blanks and comments the group is empty. A token is held once, whoever has it.
+    # The group is empty for blanks and comments. Interning keeps one copy of each token.
     return tuple(map(intern, filter(None, _TOKEN.findall(program))))
 
 
-_known = lru_cache(maxsize=1 << 17)(_tokens)  # a kilobyte or two each
+_cached_tokens = lru_cache(maxsize=1 << 17)(_tokens)  # one or two kilobytes each
 
 
 def distinct_ratio(forms: Sequence[str]) -> float:
-    """Distinct forms / forms, for at least one accepted program.
+    """Return distinct forms / forms, for at least one accepted program.
 
-    Easy to read and biased: it falls as more samples are accepted even if the model's distribution
-    over right programs stays the same, because the same program can come up more often. Between
-    models with different pass@1, compare `distinct_share`.
+    Biased: it falls as more samples are accepted, even if the model's distribution over right
+    programs stays the same, because programs repeat more often. To compare models with different
+    pass@1, use `distinct_share`.
     """
     return len(set(forms)) / len(forms)
 
 
 def distinct_share(forms: Sequence[str], m: int) -> float:
-    """Expected distinct forms among m accepted programs drawn without replacement, over m.
+    """Return the expected distinct forms among m accepted programs without replacement, over m.
 
     Rarefaction (Hurlbert 1971): E[distinct] = Σ_j 1 - C(c - c_j, m)/C(c, m) for c accepted programs
-    of which c_j have form j. Its expectation does not depend on c, so models that solve the problem
-    more or less often can be compared. In [1/m, 1]. Raises ValueError for fewer than m programs.
+    of which c_j have form j. Its expectation does not depend on c, so models with different
+    acceptance rates can be compared. In [1/m, 1]. Raises ValueError for fewer than m programs.
     """
     counts = Counter(forms).values()
     return sum(pass_at_k(len(forms), count, m) for count in counts) / m
 
 
 def distinct_n(programs: Sequence[str], n: int) -> float | None:
-    """Distinct n-grams of program tokens / all of them, over all samples of a problem.
+    """Return distinct n-grams of program tokens / all n-grams, over all samples of a problem.
 
-    Li et al. 2016 (1510.03055), §5.2, there for dialogue. Right and wrong programs count, names as
-    written. It falls with the number of samples and their length: compare at equal counts. None
-    where no program is n tokens long.
+    Li et al. 2016 (1510.03055), §5.2, there for dialogue. Right and wrong programs count, with names
+    as written. The value falls with the number of samples and their length, so compare at equal
+    counts. None if no program has n tokens.
     """
     grams: set[tuple[str, ...]] = set()
     total = 0
@@ -83,12 +84,12 @@ def distinct_n(programs: Sequence[str], n: int) -> float | None:
 
 
 def mean_edit_distance(forms: Sequence[str], *, max_pairs: int = 60, seed: int = 0) -> float:
-    """Mean over all pairs of accepted programs of the normalised token edit distance, in [0, 1].
+    """Return the mean normalised token edit distance over pairs of accepted programs, in [0, 1].
 
-    Levenshtein distance between the tokens of the two forms / the longer one's length; 0 for equal
-    forms. Over pairs, so its expectation does not depend on how many were accepted. Where the
-    distinct forms make more than `max_pairs` pairs, the mean over unequal pairs is estimated from
-    that many, drawn with `seed`. Needs at least two programs.
+    The distance is Levenshtein's between the tokens of two forms / the longer one's length, and 0
+    for equal forms. As a mean over pairs, its expectation does not depend on the number accepted. If
+    the distinct forms make more than `max_pairs` pairs, the mean over unequal pairs is estimated
+    from that many, drawn with `seed`. Needs at least two programs.
     """
     counts = Counter(forms)
     pairs = list(combinations(sorted(counts), 2))

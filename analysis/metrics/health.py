@@ -1,4 +1,4 @@
-"""What went wrong or odd in a run's training, as numbers with a bound beside each."""
+"""Checks of a run's training: numbers that are flagged beyond a bound."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pandas as pd
 from analysis.load.groups import Group
 from analysis.load.run_folders import Run
 from analysis.metrics.definitions import DISTINCT, DRAWN
-from analysis.metrics.scores import at_step
+from analysis.metrics.scores import scores_at_step
 
-WINDOW = 10  # steps of a mean
+WINDOW = 10  # steps averaged
 
 
 @dataclass(frozen=True)
 class Check:
-    """One number of a run; beyond `bound` (above it, or below where `least`) it is flagged."""
+    """One number of a run, flagged above `bound`, or below it if `flag_below`."""
 
     name: str
     title: str
     meaning: str
     bound: float
-    least: bool = False
+    flag_below: bool = False
 
     def flagged(self, value: float) -> bool:
-        return value < self.bound if self.least else value > self.bound
+        return value < self.bound if self.flag_below else value > self.bound
 
 
 CHECKS = (
@@ -38,7 +38,7 @@ CHECKS = (
         f"Mean reward of the last {WINDOW} steps over the best {WINDOW} steps in a row: far below "
         "1 the training fell back.",
         0.5,
-        least=True,
+        flag_below=True,
     ),
     Check(
         DISTINCT,
@@ -46,7 +46,7 @@ CHECKS = (
         f"How many different programs there are among {DRAWN} right ones; {1 / DRAWN:g} is the "
         "least: always the same program (collapse).",
         1.25 / DRAWN,
-        least=True,
+        flag_below=True,
     ),
     Check(
         "entropy_kept",
@@ -54,7 +54,7 @@ CHECKS = (
         f"Entropy of the model's next tokens, mean of the last {WINDOW} steps over that of the "
         "first: near 0 the model has stopped trying anything else.",
         0.05,
-        least=True,
+        flag_below=True,
     ),
     Check(
         "infra_errors",
@@ -79,48 +79,49 @@ CHECKS = (
 
 
 def health(groups: Sequence[Group], ks: Sequence[int]) -> pd.DataFrame:
-    """health.csv: a row for each run with group, seed and CHECKS, NaN where not recorded."""
+    """Return health.csv: a row per run with group, seed and CHECKS, NaN where not recorded."""
     rows = [
-        {"run": run.name, "group": group.label, "seed": run.seed, **checks(run, tuple(ks))}
+        {"run": run.name, "group": group.label, "seed": run.seed, **run_checks(run, tuple(ks))}
         for group in groups
         for run in group.runs
     ]
     return pd.DataFrame(rows)
 
 
-def checks(run: Run, ks: tuple[int, ...]) -> dict[str, float]:
-    """CHECKS of one run."""
+def run_checks(run: Run, ks: tuple[int, ...]) -> dict[str, float]:
+    """Return the values of CHECKS for one run."""
     last = run.evaluation(run.evaluated_steps[-1]) if run.evaluated_steps else run.evals
-    found = dict.fromkeys((check.name for check in CHECKS), math.nan)
-    if (known := [c for c in ("loss", "grad_norm") if c in run.metrics]) and len(run.metrics):
-        found["nan_steps"] = float(run.metrics[known].astype(float).isna().any(axis=1).sum())
-    found["reward_kept"] = _kept(_numbers(run, "reward_mean"))
-    entropy = _numbers(run, "entropy")
+    values = dict.fromkeys((check.name for check in CHECKS), math.nan)
+    columns = [column for column in ("loss", "grad_norm") if column in run.metrics]
+    if columns and len(run.metrics):
+        values["nan_steps"] = float(run.metrics[columns].astype(float).isna().any(axis=1).sum())
+    values["reward_kept"] = _reward_kept(_recorded(run, "reward_mean"))
+    entropy = _recorded(run, "entropy")
     if len(entropy) >= 2 * WINDOW and entropy.iloc[:WINDOW].mean() > 0:
-        found["entropy_kept"] = float(entropy.tail(WINDOW).mean() / entropy.iloc[:WINDOW].mean())
-    found["infra_errors"] = float((run.evals["verdict"] == "INFRA_ERROR").sum())
-    judge = _numbers(run, "budget/infra_errors")
-    found["infra_errors"] += float(judge.iloc[-1]) if len(judge) else 0.0
+        values["entropy_kept"] = float(entropy.tail(WINDOW).mean() / entropy.iloc[:WINDOW].mean())
+    values["infra_errors"] = float((run.evals["verdict"] == "INFRA_ERROR").sum())
+    judge_failures = _recorded(run, "budget/infra_errors")
+    values["infra_errors"] += float(judge_failures.iloc[-1]) if len(judge_failures) else 0.0
     if not len(last):
-        return found
+        return values
     if run.evaluated_steps[-1] > 0:
-        at_end = at_step(run, run.evaluated_steps[-1], ks).get(DISTINCT)
-        found[DISTINCT] = float(at_end.values.mean()) if at_end else math.nan
+        at_end = scores_at_step(run, run.evaluated_steps[-1], ks).get(DISTINCT)
+        values[DISTINCT] = float(at_end.values.mean()) if at_end else math.nan
     if "truncated" in last:
-        found["truncated"] = float(last["truncated"].astype(float).mean())
-    over = _numbers(run, "mismatch/mean") / _numbers(run, "mismatch/bound")
-    found["mismatch"] = float(over.max()) if len(over) else math.nan
-    return found
+        values["truncated"] = float(last["truncated"].astype(float).mean())
+    ratio = _recorded(run, "mismatch/mean") / _recorded(run, "mismatch/bound")
+    values["mismatch"] = float(ratio.max()) if len(ratio) else math.nan
+    return values
 
 
-def _numbers(run: Run, column: str) -> pd.Series:
-    """The measured values of a column of the run's metrics; empty where there are none."""
+def _recorded(run: Run, column: str) -> pd.Series:
+    """Return the recorded values of a column of the run's metrics, possibly none."""
     if column not in run.metrics:
         return pd.Series(dtype=float)
     return run.metrics[column].astype(float).dropna()
 
 
-def _kept(reward: pd.Series) -> float:
+def _reward_kept(reward: pd.Series) -> float:
     if len(reward) < 2 * WINDOW:
         return math.nan
     smooth = reward.rolling(WINDOW).mean().dropna()

@@ -1,13 +1,13 @@
-"""From evaluation samples to scores: a value and a weight for each problem, metric by metric.
+"""From evaluation samples to scores: a value and a weight per problem, for each metric.
 
-What a metric reports is the weighted mean over problems (`analysis.metrics.definitions`).
+The reported number is the weighted mean over problems (`analysis.metrics.definitions`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,222 +23,28 @@ from analysis.metrics.diversity import (
 )
 from analysis.metrics.normal_form import normal_form
 from analysis.pass_at_k import KS, pass_at_k
-from analysis.stats.intervals import Terms, terms
 
-MANY = 20_000  # samples for which it pays to start processes
-
-
-def judged(samples: pd.DataFrame) -> pd.DataFrame:
-    """The samples that the judge could decide on: INFRA_ERROR leaves the denominator."""
-    lost = samples["verdict"] == "INFRA_ERROR"
-    return samples[~lost] if lost.any() else samples
-
-
-def counts(samples: pd.DataFrame) -> pd.DataFrame:
-    """By problem: n, the samples that were judged, and c, those that were accepted."""
-    samples = judged(samples)
-    codes, problems = pd.factorize(samples["problem"], sort=True)
-    accepted = codes[(samples["verdict"] == "ACCEPTED").to_numpy(bool)]
-    found = {"n": np.bincount(codes), "c": np.bincount(accepted, minlength=len(problems))}
-    return pd.DataFrame(found, index=pd.Index(problems, name="problem"))
-
-
-@memoize
-def counted(run: Run, step: int) -> pd.DataFrame:
-    """`counts` of one evaluation of a run."""
-    return counts(run.evaluation(step))
-
-
-def accepted_share(run: Run, step: int) -> float:
-    """pass@1 at a step: the share of accepted samples, mean over problems; NaN where none was
-    judged."""
-    found = counted(run, step)
-    return float((found["c"] / found["n"]).mean())
-
-
-def pass_values(n: np.ndarray, c: np.ndarray, k: int) -> np.ndarray:
-    """pass@k of each problem with c of n samples accepted; NaN with fewer than k samples."""
-    pairs = zip(n.ravel().tolist(), c.ravel().tolist(), strict=True)
-    found = [pass_at_k(n, c, k) if k <= n else np.nan for n, c in pairs]
-    return np.array(found, float).reshape(n.shape)
-
-
-def pass_scores(found: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, Row]:
-    """pass@k from the `counts` of one evaluation; of problems with at least k judged samples."""
-    n, c = (found[name].to_numpy() for name in ("n", "c"))
-    problems, scores = found.index.to_numpy(object), {}
-    for k in ks:
-        value = pass_values(n, c, k)
-        if (known := ~np.isnan(value)).any():
-            scores[f"pass@{k}"] = Row(problems[known], value[known], np.ones(known.sum()))
-    return scores
-
-
-Values = dict[str, tuple[float, float]]  # metric → its value and weight, of one problem
-Cell = tuple[list[str], list[str]]  # a problem's judged programs, and the accepted ones' forms
-
-
-def _cells(known: pd.DataFrame, texts: dict[str, str]) -> dict[str, Cell]:
-    """Problem → its programs and forms, the problems sorted; what is in `texts` is not held twice.
-
-    An accepted program that this Python cannot parse is left out of the metrics on accepted
-    programs.
-    """
-    right = _by_problem(known[known["verdict"] == "ACCEPTED"], texts)
-    forms = {
-        problem: [form for program in programs if (form := normal_form(program)) is not None]
-        for problem, programs in right.items()
-    }
-    every = _by_problem(known, texts)
-    return {problem: (programs, forms.get(problem, [])) for problem, programs in every.items()}
-
-
-def _values(cell: Cell) -> Values:
-    """`analysis.metrics.definitions.DIVERSITY` but for the entropy, of one problem, as far as defined."""
-    programs, forms = cell
-    found: Values = {}
-    if len(forms) >= DRAWN:
-        found[DISTINCT] = distinct_share(forms, DRAWN), 1
-    if forms:
-        found["distinct_ratio"] = distinct_ratio(forms), len(forms)
-    if len(forms) >= 2:
-        found["edit_distance"] = mean_edit_distance(forms), 1
-    if (share := distinct_n(programs, 2)) is not None:
-        found["distinct_2"] = share, 1
-    return found
-
-
-def _of_cells(cells: list[Cell]) -> list[Values]:
-    return list(map(_values, cells))
-
-
-def _diversity_scores(evaluations: Sequence[pd.DataFrame]) -> list[dict[str, Row]]:
-    """`analysis.metrics.definitions.DIVERSITY` of each evaluation; of problems on which each is defined.
-
-    Of many programs on all cores: a problem's on one of them, since runs write the same programs
-    for it.
-    """
-    known = [judged(samples) for samples in evaluations]
-    texts: dict[str, str] = {}
-    cells = [_cells(samples, texts) for samples in known]
-    jobs: dict[str, list[Cell]] = {}
-    for problem, cell in (item for own in cells for item in own.items()):
-        jobs.setdefault(problem, []).append(cell)
-    found = parallel_map(_of_cells, list(jobs.values()), sum(map(len, known)) >= MANY)
-    of = {problem: iter(values) for problem, values in zip(jobs, found, strict=True)}
-    return [
-        _rows({problem: next(of[problem]) for problem in own}) | _entropy(samples)
-        for own, samples in zip(cells, known, strict=True)
-    ]
-
-
-def _rows(found: Mapping[str, Values]) -> dict[str, Row]:
-    """By metric: the problems that have it."""
-    by_metric: dict[str, dict[str, tuple[float, float]]] = {}
-    for problem, values in found.items():
-        for metric, value in values.items():
-            by_metric.setdefault(metric, {})[problem] = value
-    return {metric: _row(rows) for metric, rows in by_metric.items()}
-
-
-def _by_problem(samples: pd.DataFrame, texts: dict[str, str]) -> dict[str, list[str]]:
-    """Problem → its programs in their order; the problems sorted."""
-    found: dict[str, list[str]] = {}
-    columns = (samples[name].to_numpy(object) for name in ("problem", "program"))
-    for problem, program in zip(*columns, strict=True):  # a series would convert each by itself
-        found.setdefault(problem, []).append(texts.setdefault(program, program))
-    return dict(sorted(found.items()))
-
-
-def _row(rows: Mapping[str, tuple[float, float]]) -> Row:
-    values, weights = np.array(list(rows.values()), float).T
-    return Row(np.array(list(rows), object), values, weights)
-
-
-def _entropy(known: pd.DataFrame) -> dict[str, Row]:
-    """token_entropy, each sample's mean weighted by its tokens; nothing without that column."""
-    if "entropy" not in known:
-        return {}
-    known = known[known["entropy"].notna() & (known["tokens"] > 0)]
-    codes, problems = pd.factorize(known["problem"], sort=True)
-    tokens = known["tokens"].to_numpy(float)
-    nats = np.bincount(codes, known["entropy"].to_numpy(float) * tokens)
-    weights = np.bincount(codes, tokens)
-    row = Row(np.asarray(problems, object), nats / weights, weights)
-    return {"token_entropy": row} if len(known) else {}
-
-
-def scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, Row]:
-    """All of `analysis.metrics.definitions.metrics(ks)` that one evaluation has, by name."""
-    return scores_of_each([samples], ks)[0]
-
-
-def scores_of_each(
-    evaluations: Sequence[pd.DataFrame], ks: Sequence[int] = KS
-) -> list[dict[str, Row]]:
-    """`scores` of several evaluations in one go, for which the cores can share them out."""
-    passed = (pass_scores(counts(samples), ks) for samples in evaluations)
-    return [a | b for a, b in zip(passed, _diversity_scores(evaluations), strict=True)]
-
-
-@memoize
-def evaluations(run: Run, ks: tuple[int, ...]) -> dict[str, Grid]:
-    """pass@1, pass@k and DISTINCT of all evaluations of a run (steps, problems), found once.
-
-    As `scores` has them, in one pass over the run's samples; nothing that takes longer.
-    """
-    steps, known = run.evaluated_steps, judged(run.evals)
-    columns, problems = pd.factorize(known["problem"], sort=True)
-    shape = len(steps), len(problems)
-    cells = np.searchsorted(steps, known["step"].to_numpy()) * len(problems) + columns
-    right = (known["verdict"] == "ACCEPTED").to_numpy(bool)
-    n, c = (np.bincount(of, minlength=shape[0] * shape[1]) for of in (cells, cells[right]))
-    values = {f"pass@{k}": pass_values(n, c, k) for k in sorted({1, *ks})}
-    values[DISTINCT] = _distinct(cells[right], known["program"].to_numpy(object)[right], len(n))
-    return {
-        metric: Grid(tuple(steps), tuple(problems), np.nan_to_num(own), (~np.isnan(own)) * 1.0)
-        for metric, flat in values.items()
-        if not np.isnan(own := flat.reshape(shape)).all()
-    }
-
-
-def _distinct(cells: np.ndarray, programs: np.ndarray, size: int) -> np.ndarray:
-    """`distinct_share` of DRAWN for each of `size` cells, from the cell and the program of each
-    accepted sample; NaN where fewer can be parsed."""
-    number: dict[str, int] = {}
-    forms = [
-        -1 if (form := normal_form(program)) is None else number.setdefault(form, len(number))
-        for program in programs
-    ]
-    form = np.array(forms, dtype=int)
-    parsed = form >= 0
-    both, times = np.unique(cells[parsed] * len(number) + form[parsed], return_counts=True)
-    cell = both // max(1, len(number))
-    total = np.bincount(cell, times, minlength=size).astype(int)
-    enough = total[cell] >= DRAWN
-    cell, times = cell[enough], times[enough]
-    drawn = pass_values(total[cell], times, DRAWN)  # the chance that this form is among DRAWN
-    return np.where(total >= DRAWN, np.bincount(cell, drawn, minlength=size) / DRAWN, np.nan)
-
-
-def at_step(run: Run, step: int, ks: tuple[int, ...]) -> dict[str, Row]:
-    """Of `evaluations` the one at `step`."""
-    place = run.evaluated_steps.index(step)
-    return {
-        metric: row
-        for metric, grid in evaluations(run, ks).items()
-        if len((row := grid.row(place)).values)
-    }
-
-
-# Scores as arrays: seeds × problems for each metric, and several groups' side by side.
+MIN_PARALLEL = 20_000  # samples from which worker processes pay
 
 
 @dataclass(frozen=True)
-class Grid:
-    """One metric of a group: values and weights (seeds, problems), the weight 0 where not defined.
+class ProblemScores:
+    """One metric of one run: values and weights (problems,); `problems` are sorted."""
 
-    `problems` are sorted.
+    problems: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+
+    def mean(self) -> float:
+        """Return the weighted mean over problems."""
+        return float(np.average(self.values, weights=self.weights))
+
+
+@dataclass(frozen=True)
+class ScoreGrid:
+    """One metric of a group: values and weights (seeds, problems), weight 0 where undefined.
+
+    `problems` are sorted. The rows may also be evaluation steps in place of seeds.
     """
 
     seeds: tuple[Hashable, ...]
@@ -247,67 +53,287 @@ class Grid:
     weights: np.ndarray
 
     def measured(self) -> np.ndarray:
-        """The values, NaN where not defined."""
+        """Return the values, NaN where undefined."""
         return np.where(self.weights > 0, self.values, np.nan)
 
-    def terms(self) -> Terms:
-        return terms(self.values, self.weights)
-
-    def row(self, place: int) -> Row:
-        """Of one seed, by its place: the problems on which the metric is defined."""
-        defined = self.weights[place] > 0
+    def row(self, index: int) -> ProblemScores:
+        """Return one seed's scores on the problems for which the metric is defined."""
+        defined = self.weights[index] > 0
         problems = np.array(self.problems, dtype=object)[defined]
-        return Row(problems, self.values[place][defined], self.weights[place][defined])
+        return ProblemScores(problems, self.values[index][defined], self.weights[index][defined])
 
-    def on(self, problems: Collection[str]) -> Grid:
-        """The same on those of its problems that are among these."""
-        kept = [column for column, problem in enumerate(self.problems) if problem in problems]
-        names = tuple(self.problems[column] for column in kept)
-        return Grid(self.seeds, names, self.values[:, kept], self.weights[:, kept])
-
-
-@dataclass(frozen=True)
-class Row:
-    """One metric of one run: values and weights (problems,); `problems` are sorted."""
-
-    problems: np.ndarray
-    values: np.ndarray
-    weights: np.ndarray
-
-    def mean(self) -> float:
-        """The weighted mean over the problems."""
-        return float(np.average(self.values, weights=self.weights))
+    def restrict(self, problems: Collection[str]) -> ScoreGrid:
+        """Return the grid on those of its problems that are among these."""
+        columns = [i for i, problem in enumerate(self.problems) if problem in problems]
+        names = tuple(self.problems[i] for i in columns)
+        return ScoreGrid(self.seeds, names, self.values[:, columns], self.weights[:, columns])
 
 
-def stacked(seeds: Sequence[Any], parts: Sequence[Mapping[str, Row]]) -> dict[str, Grid]:
-    """Metric → its `Grid`, from the rows of each seed, the weight 0 where a seed has none."""
-    rows = [row for part in parts for row in part.values()]
-    problems = np.unique(np.concatenate([row.problems for row in rows])) if rows else np.array([])
-    metrics = sorted(set().union(*parts))
-    both = np.zeros((len(metrics), 2, len(parts), len(problems)))
-    for grid, metric in zip(both, metrics, strict=True):
-        for place, part in enumerate(parts):
-            if (row := part.get(metric)) is not None:
-                grid[:, place, np.searchsorted(problems, row.problems)] = row.values, row.weights
+# Judged and accepted samples, and pass@k.
+
+
+def judged_samples(samples: pd.DataFrame) -> pd.DataFrame:
+    """Return the samples with a verdict; INFRA_ERROR does not count in the denominator."""
+    failed = samples["verdict"] == "INFRA_ERROR"
+    return samples[~failed] if failed.any() else samples
+
+
+def verdict_counts(samples: pd.DataFrame) -> pd.DataFrame:
+    """Return for each problem n, its judged samples, and c, its accepted samples."""
+    samples = judged_samples(samples)
+    codes, problems = pd.factorize(samples["problem"], sort=True)
+    accepted = codes[(samples["verdict"] == "ACCEPTED").to_numpy(bool)]
+    columns = {"n": np.bincount(codes), "c": np.bincount(accepted, minlength=len(problems))}
+    return pd.DataFrame(columns, index=pd.Index(problems, name="problem"))
+
+
+@memoize
+def counts_at_step(run: Run, step: int) -> pd.DataFrame:
+    """Return `verdict_counts` of one evaluation of a run."""
+    return verdict_counts(run.evaluation(step))
+
+
+def accepted_share(run: Run, step: int) -> float:
+    """Return pass@1 at a step: accepted samples / judged ones, mean over problems, or NaN."""
+    counts = counts_at_step(run, step)
+    return float((counts["c"] / counts["n"]).mean())
+
+
+def pass_values(n: np.ndarray, c: np.ndarray, k: int) -> np.ndarray:
+    """Return pass@k of each problem with c of n samples accepted; NaN if n < k."""
+    pairs = zip(n.ravel().tolist(), c.ravel().tolist(), strict=True)
+    values = [pass_at_k(n, c, k) if k <= n else np.nan for n, c in pairs]
+    return np.array(values, float).reshape(n.shape)
+
+
+def pass_scores(counts: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, ProblemScores]:
+    """Return pass@k from `verdict_counts`, on the problems with at least k judged samples."""
+    n, c = (counts[name].to_numpy() for name in ("n", "c"))
+    problems, scores = counts.index.to_numpy(object), {}
+    for k in ks:
+        values = pass_values(n, c, k)
+        if (defined := ~np.isnan(values)).any():
+            ones = np.ones(defined.sum())
+            scores[f"pass@{k}"] = ProblemScores(problems[defined], values[defined], ones)
+    return scores
+
+
+# Diversity, problem by problem.
+
+
+class ProblemPrograms(NamedTuple):
+    """The judged programs of one problem in one evaluation, and the forms of accepted ones."""
+
+    programs: list[str]
+    accepted_forms: list[str]
+
+
+Diversity = dict[str, tuple[float, float]]  # metric → value and weight, of one problem
+
+
+def _programs_by_problem(judged: pd.DataFrame, texts: dict[str, str]) -> dict[str, ProblemPrograms]:
+    """Return problem → its programs and forms, problems sorted; `texts` shares equal strings.
+
+    Accepted programs that this Python cannot parse do not count in the metrics of accepted ones.
+    """
+    accepted = _group_programs(judged[judged["verdict"] == "ACCEPTED"], texts)
+    forms = {
+        problem: [form for program in programs if (form := normal_form(program)) is not None]
+        for problem, programs in accepted.items()
+    }
     return {
-        metric: Grid(tuple(seeds), tuple(problems), *grid)
-        for metric, grid in zip(metrics, both, strict=True)
+        problem: ProblemPrograms(programs, forms.get(problem, []))
+        for problem, programs in _group_programs(judged, texts).items()
     }
 
 
-def together(grids: Sequence[Grid | None]) -> tuple[np.ndarray, np.ndarray]:
-    """Values and weights (grids, seeds, problems) on the seeds and problems of any of them.
+def _group_programs(samples: pd.DataFrame, texts: dict[str, str]) -> dict[str, list[str]]:
+    """Return problem → its programs in order, problems sorted."""
+    grouped: dict[str, list[str]] = {}
+    columns = (samples[name].to_numpy(object) for name in ("problem", "program"))
+    for problem, program in zip(*columns, strict=True):  # a series would convert item by item
+        grouped.setdefault(problem, []).append(texts.setdefault(program, program))
+    return dict(sorted(grouped.items()))
 
-    The weight is 0 where a grid has no such seed or problem; all of a None is 0.
+
+def _diversity(problem: ProblemPrograms) -> Diversity:
+    """Return the metrics in DIVERSITY other than entropy, where they are defined."""
+    programs, forms = problem
+    values: Diversity = {}
+    if len(forms) >= DRAWN:
+        values[DISTINCT] = distinct_share(forms, DRAWN), 1
+    if forms:
+        values["distinct_ratio"] = distinct_ratio(forms), len(forms)
+    if len(forms) >= 2:
+        values["edit_distance"] = mean_edit_distance(forms), 1
+    if (share := distinct_n(programs, 2)) is not None:
+        values["distinct_2"] = share, 1
+    return values
+
+
+def _diversities(problems: list[ProblemPrograms]) -> list[Diversity]:
+    return list(map(_diversity, problems))
+
+
+def _diversity_scores(evaluations: Sequence[pd.DataFrame]) -> list[dict[str, ProblemScores]]:
+    """Return the diversity metrics of each evaluation, on the problems where each is defined.
+
+    Many programs are measured on all cores. All of a problem's programs go to the same core,
+    because runs write the same programs for it.
     """
-    given = [grid for grid in grids if grid is not None]
-    seeds = list(dict.fromkeys(seed for grid in given for seed in grid.seeds))
-    problems = sorted(set().union(*(grid.problems for grid in given)))
-    place = {problem: column for column, problem in enumerate(problems)}
-    both = np.zeros((2, len(grids), len(seeds), len(problems)))
-    for number, grid in enumerate(grids):
+    judged = [judged_samples(samples) for samples in evaluations]
+    texts: dict[str, str] = {}
+    by_evaluation = [_programs_by_problem(samples, texts) for samples in judged]
+    jobs: dict[str, list[ProblemPrograms]] = {}
+    for by_problem in by_evaluation:
+        for problem, programs in by_problem.items():
+            jobs.setdefault(problem, []).append(programs)
+    parallel = sum(map(len, judged)) >= MIN_PARALLEL
+    results = parallel_map(_diversities, list(jobs.values()), parallel)
+    next_values = {problem: iter(values) for problem, values in zip(jobs, results, strict=True)}
+    return [
+        _by_metric({problem: next(next_values[problem]) for problem in by_problem})
+        | _entropy_scores(samples)
+        for by_problem, samples in zip(by_evaluation, judged, strict=True)
+    ]
+
+
+def _by_metric(by_problem: Mapping[str, Diversity]) -> dict[str, ProblemScores]:
+    """Return metric → its scores on the problems that have it."""
+    by_metric: dict[str, dict[str, tuple[float, float]]] = {}
+    for problem, metrics in by_problem.items():
+        for metric, value_and_weight in metrics.items():
+            by_metric.setdefault(metric, {})[problem] = value_and_weight
+    return {metric: _problem_scores(rows) for metric, rows in by_metric.items()}
+
+
+def _problem_scores(rows: Mapping[str, tuple[float, float]]) -> ProblemScores:
+    values, weights = np.array(list(rows.values()), float).T
+    return ProblemScores(np.array(list(rows), object), values, weights)
+
+
+def _entropy_scores(judged: pd.DataFrame) -> dict[str, ProblemScores]:
+    """Return token_entropy, with samples weighted by their tokens; nothing if not recorded."""
+    if "entropy" not in judged:
+        return {}
+    judged = judged[judged["entropy"].notna() & (judged["tokens"] > 0)]
+    codes, problems = pd.factorize(judged["problem"], sort=True)
+    tokens = judged["tokens"].to_numpy(float)
+    nats = np.bincount(codes, judged["entropy"].to_numpy(float) * tokens)
+    weights = np.bincount(codes, tokens)
+    scores = ProblemScores(np.asarray(problems, object), nats / weights, weights)
+    return {"token_entropy": scores} if len(judged) else {}
+
+
+# All metrics of an evaluation, and the cheap ones of all evaluations of a run.
+
+
+def scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, ProblemScores]:
+    """Return those of `reported_metrics(ks)` that one evaluation has, by name."""
+    return scores_of_each([samples], ks)[0]
+
+
+def scores_of_each(
+    evaluations: Sequence[pd.DataFrame], ks: Sequence[int] = KS
+) -> list[dict[str, ProblemScores]]:
+    """Return `scores` of several evaluations, shared out over the cores."""
+    passed = (pass_scores(verdict_counts(samples), ks) for samples in evaluations)
+    return [a | b for a, b in zip(passed, _diversity_scores(evaluations), strict=True)]
+
+
+@memoize
+def scores_by_step(run: Run, ks: tuple[int, ...]) -> dict[str, ScoreGrid]:
+    """Return pass@1, pass@k and DISTINCT of all evaluations of a run (steps, problems).
+
+    Equal to `scores`, but computed in one pass over the run's samples, without slower metrics.
+    """
+    steps, judged = run.evaluated_steps, judged_samples(run.evals)
+    columns, problems = pd.factorize(judged["problem"], sort=True)
+    shape = len(steps), len(problems)
+    cells = np.searchsorted(steps, judged["step"].to_numpy()) * len(problems) + columns
+    accepted = (judged["verdict"] == "ACCEPTED").to_numpy(bool)
+    size = shape[0] * shape[1]
+    n, c = (np.bincount(indices, minlength=size) for indices in (cells, cells[accepted]))
+    by_metric = {f"pass@{k}": pass_values(n, c, k) for k in sorted({1, *ks})}
+    programs = judged["program"].to_numpy(object)[accepted]
+    by_metric[DISTINCT] = _distinct_shares(cells[accepted], programs, len(n))
+    grids = {}
+    for metric, flat in by_metric.items():
+        values = flat.reshape(shape)
+        if not (missing := np.isnan(values)).all():
+            weights = (~missing) * 1.0
+            grids[metric] = ScoreGrid(tuple(steps), tuple(problems), np.nan_to_num(values), weights)
+    return grids
+
+
+def _distinct_shares(cells: np.ndarray, programs: np.ndarray, size: int) -> np.ndarray:
+    """Return `distinct_share` of DRAWN for each of `size` cells.
+
+    `cells` and `programs` have an entry per accepted sample. NaN where fewer than DRAWN programs
+    of a cell can be parsed.
+    """
+    number_of: dict[str, int] = {}
+    numbers = [
+        -1 if (form := normal_form(program)) is None else number_of.setdefault(form, len(number_of))
+        for program in programs
+    ]
+    forms = np.array(numbers, dtype=int)
+    parsed = forms >= 0
+    cells_and_forms = cells[parsed] * len(number_of) + forms[parsed]
+    unique, counts = np.unique(cells_and_forms, return_counts=True)
+    cell = unique // max(1, len(number_of))
+    total = np.bincount(cell, counts, minlength=size).astype(int)
+    enough = total[cell] >= DRAWN
+    cell, counts = cell[enough], counts[enough]
+    drawn = pass_values(total[cell], counts, DRAWN)  # probability that a form is among DRAWN
+    return np.where(total >= DRAWN, np.bincount(cell, drawn, minlength=size) / DRAWN, np.nan)
+
+
+def scores_at_step(run: Run, step: int, ks: tuple[int, ...]) -> dict[str, ProblemScores]:
+    """Return one step of `scores_by_step`."""
+    index = run.evaluated_steps.index(step)
+    return {
+        metric: row
+        for metric, grid in scores_by_step(run, ks).items()
+        if len((row := grid.row(index)).values)
+    }
+
+
+# Scores of several seeds or groups as arrays.
+
+
+def stack_seeds(
+    seeds: Sequence[Hashable], by_seed: Sequence[Mapping[str, ProblemScores]]
+) -> dict[str, ScoreGrid]:
+    """Return metric → `ScoreGrid` from the scores of each seed, weight 0 where it has none."""
+    rows = [row for by_metric in by_seed for row in by_metric.values()]
+    problems = np.unique(np.concatenate([row.problems for row in rows])) if rows else np.array([])
+    metrics = sorted(set().union(*by_seed))
+    arrays = np.zeros((len(metrics), 2, len(by_seed), len(problems)))
+    for values_and_weights, metric in zip(arrays, metrics, strict=True):
+        for seed, by_metric in enumerate(by_seed):
+            if (row := by_metric.get(metric)) is not None:
+                columns = np.searchsorted(problems, row.problems)
+                values_and_weights[:, seed, columns] = row.values, row.weights
+    return {
+        metric: ScoreGrid(tuple(seeds), tuple(problems), values, weights)
+        for metric, (values, weights) in zip(metrics, arrays, strict=True)
+    }
+
+
+def align_grids(grids: Sequence[ScoreGrid | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Return values and weights (grids, seeds, problems) on all seeds and problems of the grids.
+
+    The weight is 0 where a grid lacks a seed or a problem, and everywhere for None.
+    """
+    present = [grid for grid in grids if grid is not None]
+    seeds = list(dict.fromkeys(seed for grid in present for seed in grid.seeds))
+    problems = sorted(set().union(*(grid.problems for grid in present)))
+    column = {problem: i for i, problem in enumerate(problems)}
+    values, weights = np.zeros((2, len(grids), len(seeds), len(problems)))
+    for i, grid in enumerate(grids):
         if grid is not None:
             rows = [seeds.index(seed) for seed in grid.seeds]
-            at = np.ix_(rows, [place[problem] for problem in grid.problems])
-            both[0, number][at], both[1, number][at] = grid.values, grid.weights
-    return both[0], both[1]
+            cells = np.ix_(rows, [column[problem] for problem in grid.problems])
+            values[i][cells], weights[i][cells] = grid.values, grid.weights
+    return values, weights

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from analysis.load.evaluations import Stage
 from analysis.load.groups import Group, as_text, differing_keys, join_names
 from analysis.load.run_folders import Run
 from analysis.metrics.definitions import DISTINCT, TITLES
+from analysis.metrics.evaluated_models import EvaluatedModel
 from analysis.stats.tables import COUNTED, budget
 
 FEW_SEEDS = 5
@@ -17,7 +17,7 @@ FEW_PROBLEMS = 10
 BUDGET_SLACK = 1.1
 
 
-def caveats(groups: Sequence[Group], stages: Sequence[Stage]) -> list[str]:
+def caveats(groups: Sequence[Group], stages: Sequence[EvaluatedModel]) -> list[str]:
     """One sentence or two for each thing that limits what the tables show; most weighty first."""
     found: list[str] = []
     for check in (
@@ -226,7 +226,7 @@ def _told_apart(facts: Sequence[Any]) -> list[str]:
     return sorted(names if len(names) == len(values) else values)
 
 
-def _evaluations(stages: Sequence[Stage]) -> Iterable[str]:
+def _evaluations(stages: Sequence[EvaluatedModel]) -> Iterable[str]:
     problems = {stage.label: _problems(stage) for stage in stages}
     if len(set(problems.values())) > 1:
         sizes = {label: len(names) for label, names in problems.items()}
@@ -244,12 +244,12 @@ def _evaluations(stages: Sequence[Stage]) -> Iterable[str]:
             yield f"{stage.label}: the judge failed on {lost} of {total} samples, left uncounted."
 
 
-def _thin(stages: Sequence[Stage]) -> Iterable[str]:
+def _thin(stages: Sequence[EvaluatedModel]) -> Iterable[str]:
     """Diversity among accepted programs, where few problems have enough of them."""
     for metric in (DISTINCT, "edit_distance"):
         counts = {}
         for stage in stages:
-            per_run = stage.problems_with(metric)
+            per_run = stage.problems_defined(metric)
             if 0 < sum(per_run) < FEW_PROBLEMS * len(per_run):
                 counts[stage.label] = sum(per_run) / len(per_run)
         if counts:
@@ -257,12 +257,12 @@ def _thin(stages: Sequence[Stage]) -> Iterable[str]:
             yield f"{TITLES[metric]} rests on few problems: {shown}; do not build on it."
 
 
-def _problems(stage: Stage) -> frozenset[str]:
+def _problems(stage: EvaluatedModel) -> frozenset[str]:
     return frozenset(name for samples in stage.samples for name in samples["problem"].unique())
 
 
-def _samples(stage: Stage) -> int:
-    return max(stage.sizes)
+def _samples(stage: EvaluatedModel) -> int:
+    return max(stage.sample_counts)
 
 
 def _range(amounts: dict[str, float]) -> str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.load.evaluations import Stage
 from analysis.load.groups import join_names
 from analysis.metrics.definitions import DISTINCT, TITLES
+from analysis.metrics.evaluated_models import EvaluatedModel
 from analysis.report.section import Section
 from analysis.stats.differences import Pair, tier_table
-from analysis.stats.intervals import spread
+from analysis.stats.intervals import spread, terms
 from analysis.stats.power import smallest_difference
 
 MOST_SAID = 4  # statements on who is above whom; power.csv has all
@@ -70,9 +70,9 @@ def _alone(section: Section) -> str:
     return f"Only {end.label} was trained here, so there is nothing to compare it with.{went}"
 
 
-def _mean(stage: Stage, metric: str) -> float:
+def _mean(stage: EvaluatedModel, metric: str) -> float:
     grid = stage.grids.get(metric)
-    return float("nan") if grid is None else float(spread(grid.terms()).mean)
+    return float("nan") if grid is None else float(spread(terms(grid.values, grid.weights)).mean)
 
 
 def _of_metric(section: Section, tiers: pd.DataFrame, metric: str) -> Answer:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.load.run_folders import readable
-from analysis.metrics.definitions import DISTINCT, TITLES, Metric, metrics
+from analysis.metrics.definitions import DISTINCT, TITLES, Metric, reported_metrics
 from analysis.report.headline import headlines, matrix
 from analysis.report.markdown import table as markdown_table
 from analysis.stats.tables import AREA, COUNTED, PHASES
@@ -67,7 +67,7 @@ def with_interval(row: Mapping[str, Any], name: str) -> str:
 
 def measured_metrics(results: pd.DataFrame, ks: Sequence[int]) -> list[Metric]:
     """The metrics that have a value in at least one row."""
-    return [metric for metric in metrics(ks) if results[metric.name].notna().any()]
+    return [metric for metric in reported_metrics(ks) if results[metric.name].notna().any()]
 
 
 def result_cells(results: pd.DataFrame, ks: Sequence[int]) -> Cells:

@@ -23,19 +23,19 @@ def before_after(run_folder: str | Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from analysis.load.evaluations import ks_of, samples_per_problem
-    from analysis.metrics.definitions import metrics
-    from analysis.metrics.scores import scores, stacked
+    from analysis.metrics.definitions import reported_metrics
+    from analysis.metrics.evaluated_models import common_ks, samples_per_problem
+    from analysis.metrics.scores import scores, stack_seeds
     from analysis.stats.tables import grid_interval, named
 
     run = load_run(run_folder)
     if not run.evaluated_steps:
         raise RunError(f"{run.path}: no evaluation was finished, so there is nothing to compare")
     steps = sorted({run.evaluated_steps[0], run.evaluated_steps[-1]})
-    ks, notes = ks_of([run])
-    found = [stacked((run.seed,), [scores(run.evaluation(step), ks)]) for step in steps]
+    ks, notes = common_ks([run])
+    found = [stack_seeds((run.seed,), [scores(run.evaluation(step), ks)]) for step in steps]
     rows = []
-    for metric in metrics(ks):
+    for metric in reported_metrics(ks):
         row: dict[str, object] = {"metric": metric.title}
         for name, grids in zip(("before", "after"), found, strict=False):
             row |= named(grid_interval(grids.get(metric.name), metric.name), name)

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from analysis.load.evaluations import Stage, ks_of, stages
 from analysis.load.groups import Group, group_runs
 from analysis.load.run_folders import Run
-from analysis.metrics.definitions import metrics
-from analysis.metrics.normal_form import prepare
+from analysis.metrics.definitions import reported_metrics
+from analysis.metrics.evaluated_models import EvaluatedModel, common_ks, evaluated_models
+from analysis.metrics.normal_form import precompute_normal_forms
 from analysis.report.caveats import caveats
 from analysis.stats import curves
 from analysis.stats.differences import Pair, pairs
@@ -26,13 +26,13 @@ class Section:
     name: str
     groups: list[Group]
     ks: tuple[int, ...]
-    stages: list[Stage]  # empty where nothing was evaluated yet
+    stages: list[EvaluatedModel]  # empty where nothing was evaluated yet
     notes: list[str]
 
     @cached_property
     def pairs(self) -> list[Pair]:
         """The paired differences of the groups at their ends, in every metric."""
-        return pairs(self.ends, [metric.name for metric in metrics(self.ks)])
+        return pairs(self.ends, [metric.name for metric in reported_metrics(self.ks)])
 
     @cached_property
     def window(self) -> int:
@@ -45,7 +45,7 @@ class Section:
         return curves.reward_curve(self.groups, self.window)
 
     @property
-    def ends(self) -> list[Stage]:
+    def ends(self) -> list[EvaluatedModel]:
         """The stages but the bases."""
         return [stage for stage in self.stages if stage.step > 0]
 
@@ -57,8 +57,10 @@ class Section:
 def section(name: str, runs: Sequence[Run]) -> Section:
     """These runs as one experiment; labels say what differs among them."""
     accepted = (run.evals.loc[run.evals["verdict"] == "ACCEPTED", "program"] for run in runs)
-    prepare(program for own in accepted for program in np.asarray(own.unique(), object))
+    precompute_normal_forms(
+        program for own in accepted for program in np.asarray(own.unique(), object)
+    )
     groups = group_runs(runs)
-    ks, notes = ks_of(runs)
-    rows = stages(groups, ks)
+    ks, notes = common_ks(runs)
+    rows = evaluated_models(groups, ks)
     return Section(name, groups, ks, rows, [*caveats(groups, rows), *notes])

@@ -11,7 +11,7 @@ from analysis.load.compute import memoize
 from analysis.load.groups import Group
 from analysis.load.run_folders import Run
 from analysis.metrics.definitions import DISTINCT
-from analysis.metrics.scores import at_step, stacked
+from analysis.metrics.scores import scores_at_step, stack_seeds
 from analysis.stats.tables import grid_interval, named
 
 # Each axis is the sum of those of its columns that were recorded. What the reference writes for
@@ -46,7 +46,9 @@ def evaluation_curve(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Da
             row = {"label": group.label, "seeds": len(runs)}
             row |= {x: np.mean([spent_at(run, step, x) for run in runs]) for x in X_AXES}
             row["kl_ref"] = np.mean([kl_at(run, step) for run in runs])
-            found = stacked(range(len(runs)), [at_step(run, step, tuple(ks)) for run in runs])
+            found = stack_seeds(
+                range(len(runs)), [scores_at_step(run, step, tuple(ks)) for run in runs]
+            )
             for metric in measured:
                 row |= named(grid_interval(found.get(metric), metric), metric)
             rows.append(row)

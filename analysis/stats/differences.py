@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.load.evaluations import Scored
-from analysis.metrics.definitions import bounds
-from analysis.metrics.scores import together
+from analysis.metrics.definitions import metric_bounds
+from analysis.metrics.evaluated_models import ScoredGroup
+from analysis.metrics.scores import align_grids
 from analysis.stats.intervals import Interval, Spread, probability_of_improvement, spread, terms
 
 COLUMNS = ("a", "b", "metric", "difference", "low", "high", "probability_of_improvement")
@@ -54,7 +54,7 @@ class Pair:
         )
 
 
-def pairs(groups: Sequence[Scored], metrics: Iterable[str]) -> list[Pair]:
+def pairs(groups: Sequence[ScoredGroup], metrics: Iterable[str]) -> list[Pair]:
     """Every two groups once, in their order, for each metric; p-values adjusted within metrics."""
     found = []
     for metric in metrics:
@@ -64,10 +64,10 @@ def pairs(groups: Sequence[Scored], metrics: Iterable[str]) -> list[Pair]:
     return found
 
 
-def _family(groups: Sequence[Scored], metric: str) -> list[Pair]:
+def _family(groups: Sequence[ScoredGroup], metric: str) -> list[Pair]:
     """Every two groups once; each beside all that come after it, in one pass over the arrays."""
     labels = [group.label for group in groups]
-    values, weights = together([group.grids.get(metric) for group in groups])
+    values, weights = align_grids([group.grids.get(metric) for group in groups])
     found = []
     for place in range(len(groups) - 1):
         rest = slice(place + 1, None)
@@ -88,7 +88,7 @@ def _pairs(
     """a beside each of the others: arrays (others, seeds, problems), of values and weights; the
     values of a are the same beside all, (seeds, problems)."""
     found = spread(terms(*of_a) - terms(*of_b))
-    half, most = found.half_width(), bounds(metric)[1]
+    half, most = found.half_width(), metric_bounds(metric)[1]
     low, high = np.maximum(found.mean - half, -most), np.minimum(found.mean + half, most)
     improvement = probability_of_improvement(*(np.where(both, of[0], NAN) for of in (of_a, of_b)))
     seeds, problems = both.any(axis=2).sum(axis=1), both.any(axis=1).sum(axis=1)
@@ -124,7 +124,7 @@ def difference_table(found: Iterable[Pair]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def tier_table(groups: Sequence[Scored], found: Sequence[Pair]) -> pd.DataFrame:
+def tier_table(groups: Sequence[ScoredGroup], found: Sequence[Pair]) -> pd.DataFrame:
     """tiers.csv: label, metric, tier, where 1 has the greatest means; best first.
 
     A group on which the metric was not measured has no row.
@@ -132,7 +132,9 @@ def tier_table(groups: Sequence[Scored], found: Sequence[Pair]) -> pd.DataFrame:
     rows = []
     for metric in dict.fromkeys(one.metric for one in found):
         means = {
-            group.label: float(spread(group.grids[metric].terms()).mean)
+            group.label: float(
+                spread(terms(group.grids[metric].values, group.grids[metric].weights)).mean
+            )
             for group in groups
             if metric in group.grids
         }

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.compute import memoize
-from analysis.load.evaluations import Scored
 from analysis.load.groups import Group
 from analysis.load.run_folders import Run
-from analysis.metrics.scores import Grid, Row, evaluations, stacked
+from analysis.metrics.evaluated_models import ScoredGroup
+from analysis.metrics.scores import ProblemScores, ScoreGrid, scores_by_step, stack_seeds
 from analysis.stats.curves import X_AXES, spent_at
 from analysis.stats.differences import Pair, difference_table, pairs, tier_table
 from analysis.stats.tables import AREA, grid_interval, named
@@ -29,7 +29,7 @@ class AtBudget:
     def __init__(self, group: Group, x: str, budget: float, ks: Sequence[int]) -> None:
         self.label, self.seeds = group.label, tuple(run.seed for run in group.complete)
         parts = [scores_at(run, x, budget, tuple(ks)) for run in group.complete]
-        self.grids = stacked(self.seeds, parts)
+        self.grids = stack_seeds(self.seeds, parts)
 
 
 @memoize
@@ -47,7 +47,7 @@ def common_budget(groups: Sequence[Group], x: str) -> float:
     return float(np.min(ends)) if ends else float("nan")
 
 
-def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> dict[str, Row]:
+def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> dict[str, ProblemScores]:
     """Per-problem scores at `budget`, and AREA: pass@1 averaged over the axis from 0 to there.
 
     A score that is defined at only one of the two evaluations beside the budget is left out. Of
@@ -58,7 +58,7 @@ def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> dict[str,
     share = _share(at[after - 1], at[after], budget)
     places = np.append(at[:after], budget)
     found = {}
-    for metric, grid in evaluations(run, ks).items():
+    for metric, grid in scores_by_step(run, ks).items():
         rows = np.searchsorted(grid.seeds, steps)
         values, weights = grid.values[rows], grid.weights[rows]
         value, weight = (
@@ -74,10 +74,12 @@ def scores_at(run: Run, x: str, budget: float, ks: tuple[int, ...]) -> dict[str,
     return found
 
 
-def _row(grid: Grid, defined: np.ndarray, value: np.ndarray, weight: np.ndarray) -> Row:
+def _row(
+    grid: ScoreGrid, defined: np.ndarray, value: np.ndarray, weight: np.ndarray
+) -> ProblemScores:
     """Of the problems on which it is defined."""
     problems = np.array(grid.problems, dtype=object)[defined]
-    return Row(problems, value[defined], weight[defined])
+    return ProblemScores(problems, value[defined], weight[defined])
 
 
 def _share(before: float, after: float, budget: float) -> float:
@@ -110,7 +112,7 @@ def equal_budget_tables(
     return _first(means), _first(differences)
 
 
-def _means(there: Sequence[Scored], found: Sequence[Pair]) -> pd.DataFrame:
+def _means(there: Sequence[ScoredGroup], found: Sequence[Pair]) -> pd.DataFrame:
     rows = [
         {"label": group.label, "metric": metric}
         | {
@@ -165,7 +167,7 @@ def first_at(run: Run, x: str, threshold: float, ks: Sequence[int] = (1,)) -> fl
 
 
 def _pass(run: Run, step: int, ks: Sequence[int]) -> float:
-    grid = evaluations(run, tuple(ks)).get("pass@1")
+    grid = scores_by_step(run, tuple(ks)).get("pass@1")
     if grid is None:  # the judge failed on everything
         return float("nan")
     values = grid.measured()[grid.seeds.index(step)]

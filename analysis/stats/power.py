@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.compute import memoize
-from analysis.load.evaluations import Stage
+from analysis.metrics.evaluated_models import EvaluatedModel
 from analysis.stats.differences import Pair
 from analysis.stats.intervals import LEVEL, Spread
 
@@ -144,7 +144,9 @@ def _sees(
 WISH = 0.05  # the difference for which the report says what would be needed
 
 
-def design_table(groups: Sequence[Stage], found: Sequence[Pair], wish: float) -> pd.DataFrame:
+def design_table(
+    groups: Sequence[EvaluatedModel], found: Sequence[Pair], wish: float
+) -> pd.DataFrame:
     """power.csv: a row for each pair and metric with an interval.
 
     `separated`: whether the two are, by p-values corrected for all pairs of the metric (Holm);
@@ -159,7 +161,7 @@ def design_table(groups: Sequence[Stage], found: Sequence[Pair], wish: float) ->
     ends = [(by_label[one.a], by_label[one.b]) for one in found]
     parts = [noise_of(one, *two) for one, two in zip(found, ends, strict=True)]
     spreads, noises = Spread.of([one.spread for one in found]), Noise.of(parts)
-    samples = np.array([min(*a.sizes, *b.sizes) for a, b in ends])
+    samples = np.array([min(*a.sample_counts, *b.sample_counts) for a, b in ends])
     columns = {name: [getattr(one, name) for one in found] for name in ("a", "b", "metric")}
     columns["separated"] = [one.apart for one in found]
     columns["smallest_difference"] = smallest_difference(spreads)
@@ -169,7 +171,7 @@ def design_table(groups: Sequence[Stage], found: Sequence[Pair], wish: float) ->
     return pd.DataFrame(columns | {f"{name}_needed": number for name, number in more.items()})
 
 
-def noise_of(one: Pair, a: Stage, b: Stage) -> Noise:
+def noise_of(one: Pair, a: EvaluatedModel, b: EvaluatedModel) -> Noise:
     """The parts of a pair's noise; that of the samples for pass@k only."""
     sampling = float("nan")
     if one.metric.startswith("pass@"):
@@ -178,7 +180,7 @@ def noise_of(one: Pair, a: Stage, b: Stage) -> Noise:
     return noise(one.spread, sampling)
 
 
-def _sampling(mine: Stage, other: Stage, k: int) -> float:
+def _sampling(mine: EvaluatedModel, other: EvaluatedModel, k: int) -> float:
     """Variance from sampling of the mean over the seeds that the other group has too."""
     own = zip(_by_seed(mine, k), mine.seeds, strict=True)
     shared = [variance for variance, seed in own if seed in other.seeds]
@@ -186,7 +188,7 @@ def _sampling(mine: Stage, other: Stage, k: int) -> float:
 
 
 @memoize
-def _by_seed(stage: Stage, k: int) -> list[float]:
+def _by_seed(stage: EvaluatedModel, k: int) -> list[float]:
     """Variance from sampling of each seed's mean over problems; NaN where it is not known."""
     found = []
     for counts in stage.counts:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.load.evaluations import Stage
 from analysis.load.groups import Group
 from analysis.load.run_folders import Run
 from analysis.load.settings import sandbox
-from analysis.metrics.definitions import bounds, metrics
-from analysis.metrics.scores import Grid, accepted_share, pass_scores, stacked
+from analysis.metrics.definitions import metric_bounds, reported_metrics
+from analysis.metrics.evaluated_models import EvaluatedModel
+from analysis.metrics.scores import ScoreGrid, accepted_share, pass_scores, stack_seeds
 from analysis.stats.intervals import Interval, interquartile_mean, interval, performance_profile
 
 COUNTED = {  # of a run's budget, and what people call it
@@ -29,11 +29,11 @@ BUDGET = {name: f"budget/{name}" for name in COUNTED} | {"wall_s": "time/total_s
 AREA = "pass@1, mean so far"  # the area under its curve over the budget spent, over the budget
 
 
-def grid_interval(found: Grid | None, metric: str) -> Interval:
+def grid_interval(found: ScoreGrid | None, metric: str) -> Interval:
     """Mean and interval of a metric's scores; NaN where there are none."""
     if found is None:
         return Interval(float("nan"), float("nan"), float("nan"))
-    return interval(found.values, found.weights, bounds=bounds(metric))
+    return interval(found.values, found.weights, bounds=metric_bounds(metric))
 
 
 def named(found: Interval, name: str) -> dict[str, float]:
@@ -51,7 +51,7 @@ def budget(run: Run) -> dict[str, float]:
     return spent | {"wall_s": spent["wall_s"] - float(last.get("time/evaluate_s", 0.0))}
 
 
-def result_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
+def result_table(all_stages: Iterable[EvaluatedModel]) -> pd.DataFrame:
     """One row per stage: label, seeds, step, problems, samples per problem, and the metrics.
 
     Each metric has its interval in _low and _high, and in _problems the number of problems on which
@@ -62,17 +62,17 @@ def result_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
     return pd.DataFrame([_result_row(stage) for stage in all_stages])
 
 
-def _result_row(stage: Stage) -> dict[str, object]:
+def _result_row(stage: EvaluatedModel) -> dict[str, object]:
     row: dict[str, object] = {
         "label": stage.label,
         "seeds": len(stage.runs),
         "step": stage.step,
         "problems": max(samples["problem"].nunique() for samples in stage.samples),
-        "samples": max(stage.sizes),
+        "samples": max(stage.sample_counts),
     }
-    for metric in metrics(stage.ks):
+    for metric in reported_metrics(stage.ks):
         row |= named(grid_interval(stage.grids.get(metric.name), metric.name), metric.name)
-        row[f"{metric.name}_problems"] = float(np.mean(stage.problems_with(metric.name)))
+        row[f"{metric.name}_problems"] = float(np.mean(stage.problems_defined(metric.name)))
         if metric.name in stage.grids:
             row[f"{metric.name}_iqm"] = interquartile_mean(stage.grids[metric.name].measured())
     if stage.step > 0:
@@ -82,19 +82,19 @@ def _result_row(stage: Stage) -> dict[str, object]:
     return row
 
 
-def profile_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
+def profile_table(all_stages: Iterable[EvaluatedModel]) -> pd.DataFrame:
     """profile.csv: label, above, share: the share of seeds' problems with a pass@1 above that."""
     above = np.arange(20) / 20
     rows = []
     for stage in all_stages:
-        scores = stacked(stage.seeds, [pass_scores(found, (1,)) for found in stage.counts])
+        scores = stack_seeds(stage.seeds, [pass_scores(found, (1,)) for found in stage.counts])
         if "pass@1" in scores:
             shares = performance_profile(scores["pass@1"].measured(), above)
             rows += [(stage.label, *pair) for pair in zip(above, shares, strict=True)]
     return pd.DataFrame(rows, columns=["label", "above", "share"])
 
 
-def gain(stage: Stage) -> float:
+def gain(stage: EvaluatedModel) -> float:
     """pass@1 of the stage over pass@1 of the same runs at step 0; NaN without one above 0."""
     if any(0 not in run.evaluated_steps for run in stage.runs):
         return float("nan")
@@ -127,12 +127,12 @@ def run_table(groups: Sequence[Group]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def pass_at_k_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
+def pass_at_k_table(all_stages: Iterable[EvaluatedModel]) -> pd.DataFrame:
     """Columns label, k, mean, low, high for every k up to the samples that a problem has."""
     rows = []
     for stage in all_stages:
-        at = range(1, max(stage.sizes) + 1)
-        by_metric = stacked(stage.seeds, [pass_scores(found, at) for found in stage.counts])
+        at = range(1, max(stage.sample_counts) + 1)
+        by_metric = stack_seeds(stage.seeds, [pass_scores(found, at) for found in stage.counts])
         for k in at:
             found = grid_interval(by_metric.get(f"pass@{k}"), f"pass@{k}")
             if not np.isnan(found.mean):
@@ -143,7 +143,7 @@ def pass_at_k_table(all_stages: Iterable[Stage]) -> pd.DataFrame:
 # Where models succeed and how they fail: pass@k by difficulty, and shares of verdicts.
 
 
-def difficulty_table(stages: Iterable[Stage]) -> pd.DataFrame:
+def difficulty_table(stages: Iterable[EvaluatedModel]) -> pd.DataFrame:
     """pass@k by the column `difficulty`: label, difficulty, problems, metric, mean, low, high.
 
     Of the stages' ks, the least and the greatest. Difficulties stand in the order of the former
@@ -160,7 +160,7 @@ def difficulty_table(stages: Iterable[Stage]) -> pd.DataFrame:
             here = {problem for problem, name in tier.items() if name == difficulty}
             for k in sorted({stage.ks[0], stage.ks[-1]}):
                 whole = stage.grids.get(f"pass@{k}")
-                found = grid_interval(whole and whole.on(here), f"pass@{k}")
+                found = grid_interval(whole and whole.restrict(here), f"pass@{k}")
                 ends = (found.mean, found.low, found.high)
                 rows.append((stage.label, difficulty or "unknown", len(here), f"pass@{k}", *ends))
     columns = ["label", "difficulty", "problems", "metric", "mean", "low", "high"]
@@ -173,7 +173,7 @@ def difficulty_table(stages: Iterable[Stage]) -> pd.DataFrame:
     return table
 
 
-def verdict_table(stages: Iterable[Stage]) -> pd.DataFrame:
+def verdict_table(stages: Iterable[EvaluatedModel]) -> pd.DataFrame:
     """Share of each verdict among all samples, seeds pooled: a row per label, ACCEPTED first.
 
     INFRA_ERROR is shown here, and nowhere else.

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.run_folders import Run
-from analysis.metrics.normal_form import normal_form, prepare
+from analysis.metrics.normal_form import normal_form, precompute_normal_forms
 from analysis.report.section import Section
 
 MOST_SAMPLES = 150_000  # of a page
@@ -71,7 +71,7 @@ def explorer(section: Section, share: float = 1.0) -> tuple[dict[str, Any], str]
     runs, table = _samples(section)
     table, said = kept(table, int(MOST_SAMPLES * share))
     number, programs = pd.factorize(_programs(runs, table))
-    prepare(programs)
+    precompute_normal_forms(programs)
     form = np.array([normal_form(program) or program.strip() for program in programs], object)
     # As Python's own texts, which are not made anew each time that they are read.
     table["program"] = pd.Series(programs[number], dtype=object)

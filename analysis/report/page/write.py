@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from analysis.load.run_folders import readable
 from analysis.metrics import health
-from analysis.metrics.definitions import metrics
+from analysis.metrics.definitions import reported_metrics
 from analysis.report import latex, render
 from analysis.report.page.figures import files
 from analysis.report.page.svg import swatch
@@ -41,7 +41,7 @@ def write(parts: Sequence[Part], skipped: Sequence[str], out: Path) -> None:
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "sections": [part.context for part in parts],
         "skipped": skipped,
-        "meanings": metrics(sorted({k for part in parts for k in part.ks})),
+        "meanings": reported_metrics(sorted({k for part in parts for k in part.ks})),
         "kl_steps": curves.KL_STEPS,
     }
     (out / "report.html").write_text(page(context), encoding="utf-8")

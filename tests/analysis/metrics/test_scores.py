@@ -5,8 +5,8 @@ import pytest
 
 from analysis.load.run_folders import Run
 from analysis.metrics import scores as scoring
-from analysis.metrics.definitions import metrics
-from analysis.metrics.scores import at_step, scores, scores_of_each
+from analysis.metrics.definitions import reported_metrics
+from analysis.metrics.scores import scores, scores_at_step, scores_of_each
 
 
 def samples(*rows):
@@ -71,7 +71,7 @@ def test_token_entropy_weighs_every_token_once():
 def test_every_metric_that_is_computed_is_described():
     rows = [("p", "ACCEPTED", f"print({i % 3} + 1)", 4, 0.5) for i in range(12)]
     for ks in ((1, 5, 10), (3,)):
-        described = {metric.name for metric in metrics(ks)}
+        described = {metric.name for metric in reported_metrics(ks)}
         assert set(scores(samples(*rows), ks)) == described
 
 
@@ -85,7 +85,7 @@ def test_curves_show_the_same_numbers_as_the_tables():
         parts.append(samples(*rows).assign(step=10 * step))
     run = Run(Path("run"), {}, {}, pd.DataFrame(), pd.concat(parts, ignore_index=True))
     for step, part in zip((0, 10, 20), parts, strict=True):
-        whole, curve = scores(part, (1, 5)), at_step(run, step, (1, 5))
+        whole, curve = scores(part, (1, 5)), scores_at_step(run, step, (1, 5))
         assert set(curve) == {"pass@1", "pass@5", "distinct_of_5"}
         for name, row in curve.items():
             assert list(row.problems) == list(whole[name].problems)
@@ -104,7 +104,7 @@ def test_evaluations_scored_together_on_all_cores_score_as_each_alone(monkeypatc
         samples(*(("q", right, text, 3, 0.1) for text in texts[5:]), ("o", right, "y = 2", 2, 0.1)),
     ]
     alone = [scores(table, (1, 5)) for table in each]
-    monkeypatch.setattr(scoring, "MANY", 1)
+    monkeypatch.setattr(scoring, "MIN_PARALLEL", 1)
     monkeypatch.setattr("analysis.load.compute.cores", lambda: 2)
     together = scores_of_each(each, (1, 5))
     assert len({len(found) for found in together}) > 1

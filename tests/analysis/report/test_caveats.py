@@ -1,14 +1,14 @@
 import pandas as pd
 
-from analysis.load.evaluations import stages
 from analysis.load.groups import group_runs
 from analysis.load.run_folders import load_run
+from analysis.metrics.evaluated_models import evaluated_models
 from analysis.report.caveats import caveats
 
 
 def notes_of(*paths):
     groups = group_runs([load_run(path) for path in paths])
-    return caveats(groups, stages(groups))
+    return caveats(groups, evaluated_models(groups))
 
 
 def test_five_equal_seeds_need_no_caveat_but_how_few_problems_the_base_solves(tmp_path, make_run):

@@ -10,7 +10,7 @@ from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.report.headline import answer, headlines, matrix
 from analysis.report.render import matrices
 from analysis.report.section import section as section_of
-from analysis.stats.intervals import spread
+from analysis.stats.intervals import spread, terms
 from analysis.stats.power import design_table
 
 SMALL = {"problems": 30, "samples": 10, "every": 20}
@@ -53,7 +53,7 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(sec
         for a, b in itertools.combinations(names, 2)
     ]
     (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=pairs, ks=(1,)))
-    mean = float(spread(grid.terms()).mean)
+    mean = float(spread(terms(grid.values, grid.weights)).mean)
     means = [f"{name} ({mean - 0.05 * place:.3f})" for place, name in enumerate(names)]
     rest = f"{', '.join(means[1:-1])} and {means[-1]}"
     assert said.said[0] == f"Highest mean: {means[0]}; then {rest}."

@@ -64,10 +64,10 @@ def test_places_are_safe_and_no_two_alike():
 
 SEVERAL = """\
 import sys
-from analysis import parts, report
-parts.MANY = 1
+from analysis.report import command, sections
+sections.MANY = 1
 if __name__ == "__main__":
-    sys.exit(report.main(sys.argv[1:]))
+    sys.exit(command.main(sys.argv[1:]))
 """
 
 
@@ -89,7 +89,7 @@ def test_ctrl_c_ends_all_of_them_at_once_and_in_a_line(paths, tmp_path):
     (tmp_path / "several.py").write_text(SEVERAL)
     child = subprocess.Popen(
         [sys.executable, tmp_path / "several.py", f"runs={tmp_path}", f"out={tmp_path / 'report'}"],
-        env={**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from analysis.metrics.scores import Grid
+from analysis.metrics.scores import ScoreGrid
 from analysis.stats.differences import difference_table, p_values, pairs, tier_table
 
 
@@ -11,7 +11,7 @@ def grid(values, seeds=(0, 1, 2), problems=None, weights=None):
     values = np.asarray(values, dtype=float)
     problems = problems or tuple(f"p{i:03}" for i in range(values.shape[1]))
     weights = np.ones_like(values) if weights is None else np.asarray(weights, dtype=float)
-    return Grid(tuple(seeds), tuple(problems), values, weights)
+    return ScoreGrid(tuple(seeds), tuple(problems), values, weights)
 
 
 def group(label, values, seeds=(0, 1, 2)):

@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load.evaluations import stages
 from analysis.load.groups import group_runs
 from analysis.load.run_folders import load_run
+from analysis.metrics.evaluated_models import evaluated_models
 from analysis.stats.curves import evaluation_curve
 from analysis.stats.tables import (
     difficulty_table,
@@ -28,7 +28,7 @@ def share(run, step):
 
 
 def test_the_base_stands_once_and_each_group_at_its_end(groups):
-    results = result_table(stages(groups)).set_index("label")
+    results = result_table(evaluated_models(groups)).set_index("label")
     assert list(results.index) == ["base", "ppo", "spo"]
     assert list(results["step"]) == [0, 20, 20]
     assert list(results["seeds"]) == [2, 2, 2]
@@ -45,14 +45,14 @@ def test_the_base_stands_once_and_each_group_at_its_end(groups):
 
 
 def test_pass_at_k_rises_with_k_and_starts_at_the_accepted_share(groups):
-    table = pass_at_k_table(stages(groups))
+    table = pass_at_k_table(evaluated_models(groups))
     for _, curve in table.groupby("label"):
         assert list(curve["k"]) == list(range(1, 21))
         assert curve["mean"].is_monotonic_increasing
 
 
 def test_the_profile_and_the_middle_half_are_of_all_seeds_problems(groups):
-    found = stages(groups)
+    found = evaluated_models(groups)
     profile = profile_table(found)
     spo = profile[profile["label"] == "spo"].set_index("above")["share"]
     values = np.concatenate([part["c"] / part["n"] for part in found[-1].counts])
@@ -63,7 +63,7 @@ def test_the_profile_and_the_middle_half_are_of_all_seeds_problems(groups):
 
 
 def test_the_result_table_has_the_k_that_were_asked_for(groups):
-    assert list(result_table(stages(groups, (2, 4))).filter(regex=r"^pass@\d+$")) == [
+    assert list(result_table(evaluated_models(groups, (2, 4))).filter(regex=r"^pass@\d+$")) == [
         "pass@2",
         "pass@4",
     ]
@@ -93,15 +93,15 @@ def test_tables_without_optional_columns_are_read(tmp_path, make_run):
     metrics = pd.read_parquet(path / "metrics.parquet")
     metrics[["step", "reward_mean"]].to_parquet(path / "metrics.parquet")
     groups = group_runs([load_run(path)])
-    results = result_table(stages(groups))
+    results = result_table(evaluated_models(groups))
     assert results["token_entropy"].isna().all()
     assert results["generated_tokens"].isna().all()
     assert evaluation_curve(groups)["wall_time"].isna().sum() == 2
-    assert not len(difficulty_table(stages(groups)))
+    assert not len(difficulty_table(evaluated_models(groups)))
 
 
 def test_difficulties_stand_from_easy_to_hard_and_average_to_the_whole(groups):
-    found = stages(groups)
+    found = evaluated_models(groups)
     table = difficulty_table(found)
     assert list(table["difficulty"].cat.categories) == ["easy", "medium", "hard"]
     spo = table[(table["label"] == "spo") & (table["metric"] == "pass@1")]
@@ -111,6 +111,6 @@ def test_difficulties_stand_from_easy_to_hard_and_average_to_the_whole(groups):
 
 
 def test_verdict_shares_add_up(groups):
-    table = verdict_table(stages(groups))
+    table = verdict_table(evaluated_models(groups))
     assert table.columns[0] == "ACCEPTED"
     assert np.allclose(table.sum(axis=1), 1)

@@ -1,18 +1,18 @@
 import pytest
 
-from analysis.load.evaluations import bases, ks_of, stages
 from analysis.load.groups import group_runs
 from analysis.load.run_folders import load_run
+from analysis.metrics.evaluated_models import base_models, common_ks, evaluated_models
 
 
 def bases_of(*paths):
-    return bases(group_runs([load_run(path) for path in paths]))
+    return base_models(group_runs([load_run(path) for path in paths]))
 
 
 def test_another_model_has_another_base(tmp_path, make_run):
     a = make_run(tmp_path / "a", "spo", 0)
     b = make_run(tmp_path / "b", "ppo", 0, config={"model.name": "big", "eval.every": 20})
-    found = stages(group_runs([load_run(a), load_run(b)]))
+    found = evaluated_models(group_runs([load_run(a), load_run(b)]))
     assert [stage.label for stage in found] == ["base name=big", "base name=nano", "ppo", "spo"]
 
 
@@ -59,13 +59,13 @@ def test_bases_are_one_where_only_training_differs(tmp_path, make_run):
 
 def test_the_run_says_which_k(tmp_path, make_run):
     run = load_run(make_run(tmp_path, config={"eval.k": [8, 2]}))
-    assert ks_of([run]) == ((2, 8), [])
-    assert ks_of([load_run(make_run(tmp_path / "old"))]) == ((1, 5, 10), [])
+    assert common_ks([run]) == ((2, 8), [])
+    assert common_ks([load_run(make_run(tmp_path / "old"))]) == ((1, 5, 10), [])
 
 
 def test_k_beyond_the_samples_is_left_out_with_a_note(tmp_path, make_run):
     run = load_run(make_run(tmp_path, samples=6, config={"eval.k": [1, 5, 10]}))
-    ks, (note,) = ks_of([run])
+    ks, (note,) = common_ks([run])
     assert ks == (1, 5)
     assert note.startswith("pass@10 is left out: compare/spo-0 asked for it (eval.k) with only 6")
 
@@ -76,9 +76,9 @@ def test_of_different_k_the_common_ones_are_shown(tmp_path, make_run):
         algo: load_run(make_run(tmp_path, algo, config={"eval.k": ks}))
         for algo, ks in asked.items()
     }
-    ks, (note,) = ks_of([runs["spo"], runs["ppo"]])
+    ks, (note,) = common_ks([runs["spo"], runs["ppo"]])
     assert ks == (1, 4)
     assert note == (
         "The runs differ in eval.k; pass@10 and pass@16 are not in all of them and left out."
     )
-    assert ks_of(list(runs.values()))[0] == (1,)
+    assert common_ks(list(runs.values()))[0] == (1,)
