@@ -17,7 +17,7 @@ from pathlib import Path
 from envs.sandbox.base import SandboxError
 from envs.sandbox.docker_client import connect
 from envs.sandbox.image import CAGE, REPOSITORY, image_tag
-from envs.sandbox.inside.confine import STDIO, STREAM_LINKS
+from envs.sandbox.inside.confinement import STDIO, STREAM_LINKS
 from envs.sandbox.python_runtime import base_python, hidden_folders, modules, runtime_files
 
 

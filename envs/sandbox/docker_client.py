@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from envs.sandbox.base import SandboxError
 from envs.sandbox.image import CAGE, image_tag
-from envs.sandbox.inside.confine import STDIO, STDIO_OPTIONS
+from envs.sandbox.inside.confinement import STDIO, STDIO_OPTIONS
 from envs.sandbox.inside.kernel import STACK_BYTES
 from envs.sandbox.python_runtime import DEVICES
 from envs.sandbox.seccomp import container_profile

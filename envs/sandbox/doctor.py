@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from envs.sandbox.base import SandboxError
 from envs.sandbox.docker_client import ANSWER_S, BUILD, connect, reason
 from envs.sandbox.image import REPOSITORY, image_tag
-from envs.sandbox.inside.confine import NAMESPACES
-from envs.sandbox.inside.landlock import CREATE_RULESET
+from envs.sandbox.inside.confinement import CREATE_RULESET, NAMESPACES
 
 if TYPE_CHECKING:
     from docker import DockerClient

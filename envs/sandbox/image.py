@@ -13,7 +13,7 @@ import platform
 import re
 from pathlib import Path
 
-from envs.sandbox.inside.confine import STREAM_LINKS
+from envs.sandbox.inside.confinement import STREAM_LINKS
 from envs.sandbox.python_runtime import base_python, versions
 
 REPOSITORY = "spo-bench-sandbox"

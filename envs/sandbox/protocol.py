@@ -23,11 +23,11 @@ from envs.sandbox.inside.framing import (
     ENDED,
     HEADER,
     INPUT,
+    ONE_SHOT,
     PROGRAM,
     READY,
     RESULT,
     RESUME,
-    SHOT,
     join_body,
     split_body,
 )
@@ -118,7 +118,7 @@ def encode_program(job: Job, kind: int = PROGRAM) -> bytes:
 
 def encode_shot(job: Job) -> bytes:
     """A job's program and its first input."""
-    return encode_program(job, SHOT) + encode_input(job.inputs[0])
+    return encode_program(job, ONE_SHOT) + encode_input(job.inputs[0])
 
 
 def encode_input(text: str) -> bytes:

@@ -1,11 +1,13 @@
-"""What runs inside the cage: standard library only, and handed over as one text.
+"""The fork server that runs inside the sandbox, packed as one text.
 
-No image and no read-only view has to hold these files: `source` packs them into a program for
-`python3 -c`, so that what runs inside is always what stands here.
+Knows the frames to and from the host. Must not know anything outside the standard library: neither
+an image nor a read-only root folder needs to hold these files.
 
-Every page of the process that tests are forked from costs each of them. So that program compiles
-the modules and becomes another, which has them from a pipe: the texts, and all that reading and
-compiling them left in memory, are gone.
+`source` packs the modules into a program for `python3 -c`, so the code that runs inside always
+equals the code here. Every page of the process that tests are forked from costs each test.
+Therefore that program compiles the modules in a child and replaces itself by a new interpreter,
+which reads the compiled code from a pipe. The texts, and the memory that reading and compiling
+them left behind, are gone then.
 """
 
 from __future__ import annotations
@@ -15,23 +17,34 @@ from pathlib import Path
 
 from envs.sandbox.inside.kernel import STACK_BYTES
 
-# -X utf8 for streams, -W ignore since the compiler's warnings would go to nobody.
+__all__ = ["FLAGS", "source"]
+
+# -X utf8 for the streams, -W ignore since nobody reads the compiler's warnings.
 FLAGS = ("-s", "-S", "-P", "-B", "-W", "ignore", "-X", "utf8")
 
 # In the order of their imports.
-_MODULES = ("kernel", "framing", "calls", "stderr_tail", "startup_status", "zygote")
-_MODULES += ("wait_with_limits", "interpreter_shutdown", "program_header", "child", "confine")
-_MODULES += ("run_test", "runner", "interpreter", "server", "landlock", "main")
+_MODULES = (
+    "kernel",
+    "framing",
+    "confinement",
+    "interpreter",
+    "program",
+    "test_process",
+    "zygote",
+    "run_test",
+    "server",
+    "main",
+)
 
 # Only a new process image can have a larger stack.
 _COMPILER = """\
 import marshal, os, resource, sys
-stack, most = resource.RLIMIT_STACK, resource.getrlimit(resource.RLIMIT_STACK)[1]
-wanted = {stack} if most == resource.RLIM_INFINITY else min({stack}, most)
-resource.setrlimit(stack, (wanted, most))
+stack, hard_limit = resource.RLIMIT_STACK, resource.getrlimit(resource.RLIMIT_STACK)[1]
+size = {stack} if hard_limit == resource.RLIM_INFINITY else min({stack}, hard_limit)
+resource.setrlimit(stack, (size, hard_limit))
 source, sink = os.pipe()
-writer = os.fork()
-if writer == 0:
+compiler = os.fork()
+if compiler == 0:
     os.close(source)
     codes = [(name, compile(text, f"<{{name}}>", "exec", optimize=2)) for name, text in {texts!r}]
     with open(sink, "wb") as file:
@@ -39,11 +52,11 @@ if writer == 0:
     os._exit(0)
 os.close(sink)
 os.set_inheritable(source, True)
-loader = ["-c", {loader!r}, sys.argv[-1], str(source), str(writer)]
+loader = ["-c", {loader!r}, sys.argv[-1], str(source), str(compiler)]
 os.execv(sys.executable, [sys.executable, *{flags!r}, *loader])
 """
 
-# The modules leave sys.modules again, since programs should find a plain interpreter.
+# The modules leave sys.modules again, since programs should see a plain interpreter.
 _LOADER = """\
 import marshal, os, sys, types
 with open(int(sys.argv[2]), "rb") as file:
@@ -62,9 +75,9 @@ main()
 
 @functools.cache
 def source() -> str:
-    """The text of the fork server for `python3 FLAGS -c TEXT CONFIG`.
+    """Return the text of the fork server for `python3 FLAGS -c TEXT CONFIG`.
 
-    CONFIG is a JSON object, see `main.py`.
+    CONFIG is a JSON object; see `main.py`.
     """
     folder = Path(__file__).parent
     texts = [(f"{__name__}.{name}", (folder / f"{name}.py").read_text()) for name in _MODULES]

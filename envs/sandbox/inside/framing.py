@@ -1,7 +1,7 @@
 """The frames between host and worker, and the worker's end of the stream.
 
-A frame is a kind (1 byte), a length (4 bytes, big endian) and a payload. Nothing is read ahead, and
-what passes through for one test is wiped, so that no later test process inherits it.
+A frame is a kind (1 byte), a length (4 bytes, big endian) and a payload. Nothing is read ahead.
+Data that pass through for one test are wiped, so that no later test process inherits them.
 """
 
 from __future__ import annotations
@@ -14,30 +14,34 @@ import struct
 import time
 from collections.abc import Iterator
 
+TYPE_CHECKING = False  # `typing` is not loaded inside
+if TYPE_CHECKING:
+    from typing import Any
+
 HEADER = struct.Struct(">BI")
-PROGRAM, INPUT, RESUME, END, SHOT = 1, 2, 3, 4, 5  # host to worker
+PROGRAM, INPUT, RESUME, END, ONE_SHOT = 1, 2, 3, 4, 5  # host to worker
 READY, COMPILED, RESULT, ENDED = 17, 18, 19, 20  # worker to host
 STDERR_TAIL = 2000  # characters
 
-HOLD_S = 0.005  # the longest that a result is held back
+HOLD_S = 0.005  # the longest time that a result is held back
 _HELD_BYTES = 1 << 16
 _CHUNK = 1 << 20
 
 
-def join_body(header: dict, data: bytes = b"") -> bytes:
-    """A body: length of the JSON header (4 bytes), the header, raw bytes."""
+def join_body(header: dict[str, Any], data: bytes = b"") -> bytes:
+    """Return a body: the length of the JSON header (4 bytes), the header, raw bytes."""
     text = json.dumps(header).encode()
     return len(text).to_bytes(4, "big") + text + data
 
 
-def split_body(body: bytes) -> tuple[dict, bytes]:
-    """The inverse of `join_body`."""
+def split_body(body: bytes) -> tuple[dict[str, Any], bytes]:
+    """Invert `join_body`."""
     end = 4 + int.from_bytes(body[:4], "big")
     return json.loads(body[4:end]), body[end:]
 
 
-def report(outcome: str, stderr: str = "") -> dict:
-    """The header of a COMPILED frame: FINISHED, or why the program cannot run."""
+def report(outcome: str, stderr: str = "") -> dict[str, Any]:
+    """Return the header of a COMPILED frame: FINISHED, or why the program cannot run."""
     return {
         "outcome": outcome,
         "stderr": stderr[-STDERR_TAIL:],
@@ -48,7 +52,7 @@ def report(outcome: str, stderr: str = "") -> dict:
 
 
 def patience_s(wall_s: float) -> float:
-    """Seconds after which a test that got no core for its wall limit's worth is given up."""
+    """Return the seconds after which a test is given up that got no core for its wall limit."""
     return max(4 * wall_s, 5.0)
 
 
@@ -60,26 +64,26 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def _zeros(size: int) -> mmap.mmap:
-    """Memory of one's own that costs nothing until it is written to: each program needs it anew."""
+    """Return private memory that costs nothing until it is written to, in each process anew."""
     return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class Channel:
-    """The stream to the host. A process that reads its end exits: nobody waits for it.
+    """The stream to the host. A process that reads its end exits, since nobody waits for it.
 
-    Results of short tests are held back while further inputs are there to be run, so that host,
-    engine and kernel are woken once for several of them.
+    Results of short tests are held back while further inputs are ready to run, so that host,
+    engine and kernel wake up once for several of them.
     """
 
     def __init__(self, source: int, sink: int) -> None:
         self.source, self.sink = source, sink
         self._buffer, self._held = _zeros(_CHUNK), _zeros(_HELD_BYTES)
-        self.held, self._held_since = 0, 0.0  # bytes, and the time of the first of them
+        self.held_bytes, self._held_since = 0, 0.0
         self._poll = select.poll()
         self._poll.register(source, select.POLLIN)
 
     def read(self, length: int) -> bytes:
-        """Exactly `length` bytes."""
+        """Read exactly `length` bytes."""
         parts = []
         while length:
             part = os.read(self.source, min(length, _CHUNK))
@@ -90,19 +94,19 @@ class Channel:
         return b"".join(parts)
 
     def read_header(self) -> tuple[int, int]:
-        """Kind and payload length of the next frame."""
+        """Return kind and payload length of the next frame."""
         late = time.monotonic() - self._held_since > HOLD_S
-        if self.held and (late or not self._poll.poll(0)):
+        if self.held_bytes and (late or not self._poll.poll(0)):
             self.flush()
         return HEADER.unpack(self.read(HEADER.size))
 
     def close(self) -> None:
-        """For a process that shall not be heard."""
+        """Cut this process off the host."""
         os.close(self.source)
         os.close(self.sink)
 
     def skip_to_end(self) -> None:
-        """Drop all frames up to the program's END, and acknowledge that."""
+        """Drop all frames up to the program's END, and acknowledge it."""
         kind = None
         while kind != END:
             kind, length = self.read_header()
@@ -110,17 +114,17 @@ class Channel:
         self.send(ENDED, {})
 
     def skip(self, length: int) -> None:
-        """Drop a payload, of any length, without having room for it and leaving none of it."""
+        """Drop a payload of any length, without memory for it and without a trace of it."""
         for _ in self._pieces(length):
             pass
 
     def read_into(self, file: int, length: int) -> None:
-        """Move a payload of `length` bytes to a file, leaving none of it in memory."""
+        """Move a payload of `length` bytes to a file, and leave none of it in memory."""
         for piece in self._pieces(length):
             write_all(file, piece)
 
     def _pieces(self, length: int) -> Iterator[memoryview]:
-        """The next `length` bytes, in pieces that are wiped once they were used."""
+        """Yield the next `length` bytes in pieces, each of which is wiped after its use."""
         view = memoryview(self._buffer)
         while length:
             count = os.readv(self.source, [view[: min(length, _CHUNK)]])
@@ -130,38 +134,38 @@ class Channel:
             view[:count] = bytes(count)
             length -= count
 
-    def send(self, kind: int, header: dict) -> None:
-        """A frame with a JSON header and no further bytes, at once."""
+    def send(self, kind: int, header: dict[str, Any]) -> None:
+        """Send a frame with a JSON header and no further bytes, at once."""
         self.flush()
         body = join_body(header)
         write_all(self.sink, HEADER.pack(kind, len(body)) + body)
 
-    def send_result(self, header: dict, stdout: int, size: int) -> None:
-        """A RESULT frame, now or soon; its last `size` bytes come from the file `stdout`."""
+    def send_result(self, header: dict[str, Any], stdout: int, size: int) -> None:
+        """Send a RESULT frame, now or soon; its last `size` bytes come from the file `stdout`."""
         body = join_body(header)
         frame = HEADER.pack(RESULT, len(body) + size) + body
-        if self.held + len(frame) + size > _HELD_BYTES:
+        if self.held_bytes + len(frame) + size > _HELD_BYTES:
             self.flush()
         if len(frame) + size > _HELD_BYTES:
             write_all(self.sink, frame)
             self._copy(stdout, size)
             return
-        view, start = memoryview(self._held), self.held + len(frame)
-        view[self.held : start] = frame
-        self.held = start + os.preadv(stdout, [view[start : start + size]], 0)
+        view, start = memoryview(self._held), self.held_bytes + len(frame)
+        view[self.held_bytes : start] = frame
+        self.held_bytes = start + os.preadv(stdout, [view[start : start + size]], 0)
         if start == len(frame):
             self._held_since = time.monotonic()
 
     def flush(self) -> None:
         """Send the results that are held back."""
-        if self.held:
-            view = memoryview(self._held)[: self.held]
+        if self.held_bytes:
+            view = memoryview(self._held)[: self.held_bytes]
             write_all(self.sink, view)
-            view[:] = bytes(self.held)
-            self.held = 0
+            view[:] = bytes(self.held_bytes)
+            self.held_bytes = 0
 
     def _copy(self, file: int, size: int) -> None:
-        """Send a file's bytes, leaving none of them in memory."""
+        """Send a file's bytes, and leave none of them in memory."""
         view, sent = memoryview(self._buffer), 0
         while sent < size:
             count = os.preadv(file, [view[: min(size - sent, _CHUNK)]], sent)

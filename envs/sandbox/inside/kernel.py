@@ -14,68 +14,71 @@ CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 CLONE_PARENT, CLONE_CHILD_SETTID = 0x8000, 0x1000000
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
-_UNWRITABLE, _PROT_WRITE = {b"r--p": 1, b"r-xp": 5}, 2  # as /proc and as mmap(2) has them
-_LARGE_BYTES = 256 << 10
 STACK_BYTES = 256 << 20  # of the main thread: deep recursion through C needs it
-THREAD_STACK_BYTES = 16 << 20  # of a thread that asks for no other
+THREAD_STACK_BYTES = 16 << 20  # of a thread that requests no other size
 
-_CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, oneself
+_READ_ONLY_MAPPINGS = {b"r--p": 1, b"r-xp": 5}  # permissions in /proc → protection in mmap(2)
+_PROT_WRITE = 2
+_LARGE_MAPPING_BYTES = 256 << 10
+_CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, own process
 
 libc = ctypes.CDLL(None, use_errno=True)
-_clone = ctypes.PyDLL(None, use_errno=True).syscall  # which keeps the interpreter's lock
+_clone = ctypes.PyDLL(None, use_errno=True).syscall  # keeps the interpreter's lock
 _X86 = os.uname().machine == "x86_64"
 _CLONE = 56 if _X86 else 220
-_THREAD_ID = 720 if _X86 else 208  # where glibc's struct pthread has the id of its thread
+_THREAD_ID_OFFSET = 720 if _X86 else 208  # of the thread's id in glibc's struct pthread
 
 
-def check(result: int, what: str) -> int:
-    """Raise OSError where a C call returned -1."""
+def check(result: int, call: str) -> int:
+    """Return the result of a C call; raise OSError, naming the call, if it is -1."""
     if result == -1:
         errno = ctypes.get_errno()
-        raise OSError(errno, f"{what}: {os.strerror(errno)}")
+        raise OSError(errno, f"{call}: {os.strerror(errno)}")
     return result
 
 
 def prctl(option: int, argument: object) -> None:
-    """prctl(2) with one argument. Raises OSError."""
+    """Call prctl(2) with one argument. Raises OSError."""
     check(libc.prctl(option, argument, 0, 0, 0), f"prctl {option}")
 
 
 def fork_sibling(*, new_pid_namespace: bool) -> int:
-    """As os.fork, but a child of this process's parent. Raises OSError.
+    """Fork as os.fork does, but make the new process a child of this process's parent.
 
-    So one process can be what others are forked from, and another the one that watches them. What
-    os.fork does besides is left out: it has locks made anew that other threads might hold, of which
-    there are none here, and calls what modules have registered, such as a new seed of `random`.
+    Then one process can be the template of test processes while another watches them. Two steps of
+    os.fork are left out. It recreates locks that other threads might hold, and there are no other
+    threads here. It calls functions that modules registered, such as a new seed of `random`.
+    Raises OSError.
     """
     return check(_clone(*_clone_arguments(new_pid_namespace)), "clone")
 
 
 @functools.cache
-def _clone_arguments(new_pid_namespace: bool) -> tuple:
-    """Of clone(2), for this process's only thread, and for that of all that descend from it.
+def _clone_arguments(new_pid_namespace: bool) -> tuple[object, ...]:
+    """Return the arguments of clone(2) for the only thread of this process and its descendants.
 
-    The C library keeps a thread's id, as the owner of recursive locks. A bare clone leaves the
-    parent's there, which a thread may have: it would pass such locks. So the kernel writes it,
-    but in a library that keeps it elsewhere.
+    The C library keeps a thread's id as the owner of recursive locks. A bare clone leaves the
+    parent's id there. A thread of the program may get that id from the kernel, and would then pass
+    locks that it does not own. So the kernel writes the new id, unless the library keeps the id
+    elsewhere.
     """
     flags = signal.SIGCHLD | CLONE_PARENT | (CLONE_NEWPID if new_pid_namespace else 0)
-    place = _thread.get_ident() + _THREAD_ID
-    if ctypes.c_int.from_address(place).value != _thread.get_native_id():
+    address = _thread.get_ident() + _THREAD_ID_OFFSET
+    if ctypes.c_int.from_address(address).value != _thread.get_native_id():
         return _CLONE, flags, 0, 0, 0, 0
-    own_id = ctypes.c_void_p(place)
+    own_id = ctypes.c_void_p(address)
     last = (own_id, 0) if _X86 else (0, own_id)
     return _CLONE, flags | CLONE_CHILD_SETTID, 0, 0, *last
 
 
 def capability_sets(*kept: int) -> bytes:
-    """The argument of `set_capabilities` that keeps these capabilities and no others."""
+    """Return the argument of `set_capabilities` that keeps these capabilities and no others."""
     mask = sum(1 << number for number in kept)  # all that are kept here are below 32
     return struct.pack("6I", mask, mask, 0, 0, 0, 0)
 
 
 def set_capabilities(sets: bytes) -> None:
-    """capset(2). Raises OSError."""
+    """Call capset(2) on this process. Raises OSError."""
     check(libc.capset(_CAPABILITY_HEADER, sets), "capset")
 
 
@@ -90,29 +93,30 @@ class SeccompFilter:
         self._pointer = ctypes.byref(self._program)
 
     def install(self) -> None:
-        """Confine this process for good. Without instructions, do nothing."""
+        """Confine this process irrevocably; without instructions, do nothing."""
         if self._program.length:
-            call = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._pointer, 0, 0)
-            check(call, "seccomp")
+            result = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._pointer, 0, 0)
+            check(result, "seccomp")
 
 
-def ease_forks(maps: bytes) -> None:
-    """Make this process, whose /proc/self/maps is given, cheaper to fork.
+def make_forks_cheaper(maps: bytes) -> None:
+    """Prepare this process, whose /proc/self/maps is given, for many forks.
 
-    Freed memory goes back to the kernel. And of a mapped file the kernel copies to a child only
-    what it knows of mappings in which some page was written to; else the child faults for each
-    page of the interpreter's code anew. So one byte of each large one is written, as it is. A
-    machine that forbids that has slower forks. Raises OSError.
+    Freed memory goes back to the kernel. For a mapped file, the kernel copies page tables to a
+    child only if some page of the mapping was written to. Otherwise the child faults anew for each
+    page of the interpreter's code. So one byte of each large mapping is overwritten by itself.
+    Where a machine forbids that, forks stay slower. Raises OSError.
     """
     if hasattr(libc, "malloc_trim"):  # glibc
         libc.malloc_trim(0)
     for line in maps.strip().split(b"\n"):
-        place, rights, _, _, inode, *_ = line.split()
-        start, end = (int(number, 16) for number in place.split(b"-"))
-        if inode == b"0" or rights not in _UNWRITABLE or end - start < _LARGE_BYTES:
+        addresses, permissions, _, _, inode, *_ = line.split()
+        start, end = (int(number, 16) for number in addresses.split(b"-"))
+        protection = _READ_ONLY_MAPPINGS.get(permissions)
+        if inode == b"0" or protection is None or end - start < _LARGE_MAPPING_BYTES:
             continue
         size = ctypes.c_size_t(end - start)
-        if libc.mprotect(ctypes.c_void_p(start), size, _UNWRITABLE[rights] | _PROT_WRITE) == 0:
+        if libc.mprotect(ctypes.c_void_p(start), size, protection | _PROT_WRITE) == 0:
             byte = ctypes.c_ubyte.from_address(start)
             byte.value = byte.value
-            check(libc.mprotect(ctypes.c_void_p(start), size, _UNWRITABLE[rights]), "mprotect")
+            check(libc.mprotect(ctypes.c_void_p(start), size, protection), "mprotect")

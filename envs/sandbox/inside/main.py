@@ -1,9 +1,11 @@
-"""Starts the fork server in the form that the host asks for.
+"""Start the fork server in the form that the host requests.
 
-The configuration, a JSON object on the command line: `form` (container, namespaces, landlock or
-none), `worker` (see `server.DEFAULTS`) and, in a container, `cage`: the folder in it that becomes
-the root; elsewhere `binds`: pairs (path outside, path inside) of what the Python runtime needs, and
-`hidden`: folders among them that are not shown where there is a root folder of their own.
+The configuration is a JSON object on the command line:
+- `form`: container, namespaces, landlock or none;
+- `worker`: see `server.DEFAULTS`;
+- `cage` (container): the folder in the container that becomes the root;
+- `binds` (other forms): pairs (path outside, path inside) of files for the Python runtime;
+- `hidden` (namespaces): folders among them that are covered by empty ones.
 """
 
 from __future__ import annotations
@@ -15,23 +17,27 @@ import signal
 import stat
 import sys
 
-from envs.sandbox.inside.confine import (
+from envs.sandbox.inside.confinement import (
     STDIO,
+    LandlockRuleset,
     change_root,
     enter_namespaces,
+    hide_host_name,
     keep_few_capabilities,
-    name_host,
-    spare_user,
+    unused_user,
 )
 from envs.sandbox.inside.kernel import PR_SET_PDEATHSIG, prctl
-from envs.sandbox.inside.landlock import Ruleset
-from envs.sandbox.inside.server import DEFAULTS, Server
+from envs.sandbox.inside.server import MAX_TASKS, Server
 
-OTHER_TASKS = 512  # what a user may start beside the sandbox, where tasks count per user
+TYPE_CHECKING = False  # `typing` is not loaded inside
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+OTHER_TASKS = 512  # that a user may start beside the sandbox, where tasks count per user
 
 
-def main() -> None:
-    """Serve until the host hangs up. Never returns."""
+def main() -> NoReturn:
+    """Serve until the host hangs up."""
     config = json.loads(sys.argv[1])
     forms = {
         "container": serve_in_container,
@@ -42,11 +48,10 @@ def main() -> None:
     forms[config["form"]](config)
 
 
-def serve_in_container(config: dict) -> None:
-    """This process is PID 1 and root of a container that holds it in already.
+def serve_in_container(config: dict[str, Any]) -> NoReturn:
+    """Serve as PID 1 and root of a container that is confined already.
 
-    Its root becomes a folder that has nothing of what engines put into containers: /proc, /sys,
-    terminals.
+    Its root becomes a folder without what engines put into containers: /proc, /sys, terminals.
     """
     server = Server(config["worker"])
     server.count_oom_kills()
@@ -56,14 +61,14 @@ def serve_in_container(config: dict) -> None:
     server.serve()
 
 
-def serve_in_namespaces(config: dict) -> None:
-    """Build the cage, with the server as its PID 1 and this process as its guard outside."""
+def serve_in_namespaces(config: dict[str, Any]) -> NoReturn:
+    """Build the sandbox, with the server as its PID 1 and this process as its guard outside."""
     settings = config["worker"]
     settings["uid"] = settings["gid"] = enter_namespaces()
     settings["pid_namespace"] = True
     fork_guarded()
     os.umask(0o022)
-    name_host()
+    hide_host_name()
     server = Server(settings)  # before the host's /proc goes out of sight
     change_root(config["binds"], config["hidden"])
     server.open_stdio(STDIO)
@@ -71,40 +76,40 @@ def serve_in_namespaces(config: dict) -> None:
     server.serve()
 
 
-def serve_under_landlock(config: dict) -> None:
-    """The weaker form: each test process is held by Landlock, the filter and its limits."""
+def serve_under_landlock(config: dict[str, Any]) -> NoReturn:
+    """Serve in the weaker form: Landlock, the filter and limits hold each test process."""
     readable = [outside for outside, _ in config["binds"]]
-    settings = config["worker"] | spare_identity(readable)
+    settings = config["worker"] | test_identity(readable)
     fork_guarded()
     server = Server(settings)
-    server.ruleset = Ruleset(readable)
+    server.landlock = LandlockRuleset(readable)
     server.serve()
 
 
-def serve_filtered(config: dict) -> None:
-    """The weakest form: the filter and limits only, so that files can be read."""
-    identity = spare_identity([outside for outside, _ in config["binds"]])
+def serve_filtered(config: dict[str, Any]) -> NoReturn:
+    """Serve in the weakest form: the filter and limits only, so that files can be read."""
+    identity = test_identity([outside for outside, _ in config["binds"]])
     if os.getuid() == 0 and "uid" not in identity:
         raise PermissionError("as root it needs a Python runtime that every user may read")
     fork_guarded()
     Server(config["worker"] | identity).serve()
 
 
-def spare_identity(readable: list[str]) -> dict:
-    """Settings that make test processes another user, if possible and if he may read the runtime.
+def test_identity(readable: list[str]) -> dict[str, int]:
+    """Return settings that make test processes another user, if that user may read the runtime.
 
-    Where they have to be this user, all that he runs counts towards RLIMIT_NPROC.
+    Where they have to be this user, all that it runs counts towards RLIMIT_NPROC.
     """
     if os.getuid() == 0 and all(map(open_to_all, readable)):
-        return {"uid": spare_user(), "gid": spare_user()}
-    return {"max_tasks": DEFAULTS["max_tasks"] + OTHER_TASKS + tasks_of_this_user()}
+        return {"uid": unused_user(), "gid": unused_user()}
+    return {"max_tasks": MAX_TASKS + OTHER_TASKS + tasks_of_this_user()}
 
 
 def fork_guarded() -> None:
     """Return in a child; this process stays behind as its guard.
 
-    The guard waits until the child ends or the host hangs up, and leaves nothing. When it is killed
-    itself, the child dies with it.
+    The guard waits until the child ends or the host hangs up, and leaves nothing. If the guard is
+    killed itself, the child dies with it.
     """
     pid = os.fork()
     if pid == 0:
@@ -112,7 +117,7 @@ def fork_guarded() -> None:
         return
     poll = select.poll()
     poll.register(os.pidfd_open(pid), select.POLLIN)
-    poll.register(0, 0)  # POLLHUP alone: what the host says is not for this process
+    poll.register(0, 0)  # POLLHUP alone: the host's messages are not for this process
     poll.poll()
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
@@ -120,7 +125,7 @@ def fork_guarded() -> None:
 
 
 def open_to_all(path: str) -> bool:
-    """True if any user may read this file or folder."""
+    """Return whether any user may read this file or folder."""
     if not os.stat(path).st_mode & stat.S_IROTH:
         return False
     while path != os.path.dirname(path):
@@ -131,7 +136,7 @@ def open_to_all(path: str) -> bool:
 
 
 def tasks_of_this_user() -> int:
-    """Threads of the calling user on this host."""
+    """Return the number of threads of the calling user on this host."""
     count = 0
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:

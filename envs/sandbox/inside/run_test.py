@@ -1,4 +1,4 @@
-"""One test: its process is asked for, watched and reaped, and what became of it is sent.
+"""One test: request its process, wait for it within limits, reap it, and send the result.
 
 Judged are CPU time (of the process and all it left), the peak resident size, the size of its
 output and the exit status. Wall time is a wider net.
@@ -7,26 +7,80 @@ output and the exit status. Wall time is a wider net.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import select
 import signal
 import time
 from collections.abc import Callable
 
-from envs.sandbox.inside.framing import COMPILED, END, ENDED, RESUME, report
-from envs.sandbox.inside.stderr_tail import StderrTail
-from envs.sandbox.inside.wait_with_limits import watch
+from envs.sandbox.inside.framing import (
+    COMPILED,
+    END,
+    ENDED,
+    HOLD_S,
+    RESUME,
+    STDERR_TAIL,
+    patience_s,
+    report,
+)
 from envs.sandbox.inside.zygote import SWEEPER, TEST
 
-COMPILER_SIGNALS = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+TYPE_CHECKING = False  # `typing` is not loaded inside
+if TYPE_CHECKING:
+    from typing import Any
 
-# (what to fork, the files it is given) -> the PID of this process's new child
+    from envs.sandbox.inside.server import Server
+
+COMPILER_SIGNALS = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+RUNNABLE_S = 0.01  # extension of a wall limit that a process reaches while it could run
+STARTUP_POLL_S = 0.05  # how soon to look again while the program has not begun
+STDERR_PAUSE_S = 0.002  # after a read of stderr; what comes meanwhile stays in its pipe
+STDERR_LIMIT_BYTES = 16 << 20  # beyond it a program does nothing but complain
+_TAIL_BYTES = 4 * STDERR_TAIL  # UTF-8 has at most 4 for a character
+_PIPE_BYTES, _READS_AT_A_TIME = 1 << 16, 16
+
+# (kind of process, files for it) -> the PID of this process's new child
 Fork = Callable[[bytes, list[int]], int]
 
 
-def run_tests(server, fork: Fork, limits: dict) -> None:
-    """Run a program on the inputs of all frames up to its END, and acknowledge that.
+class StderrTail:
+    """Standard error of one test: nobody judges it, so it is read as it comes and its end is kept.
 
-    After a test that did not finish, inputs are dropped until the host says what is to be done.
+    It is a pipe, since a file would count towards the limit on output.
+    """
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        os.fchmod(self.reader, 0o666)  # so that another user may open /proc/self/fd/2
+        self.size, self._tail = 0, b""  # bytes received, and the last of them
+
+    def drain(self) -> None:
+        """Read what is there, but return even if a program writes without a pause."""
+        for _ in range(_READS_AT_A_TIME):
+            try:
+                part = os.read(self.reader, _PIPE_BYTES)
+            except BlockingIOError:
+                return
+            self.size += len(part)
+            self._tail = (self._tail + part)[-_TAIL_BYTES:]
+
+    @property
+    def tail(self) -> str:
+        """The last STDERR_TAIL characters."""
+        return self._tail.decode("utf-8", "replace")[-STDERR_TAIL:]
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self.reader)
+        os.close(self.writer)
+
+
+def run_tests(server: Server, fork: Fork, limits: dict[str, Any]) -> None:
+    """Run a program on the inputs of all frames up to its END, and acknowledge it.
+
+    After a test that did not finish, inputs are dropped until the host sends RESUME.
     """
     dropping = False
     while True:
@@ -44,67 +98,139 @@ def run_tests(server, fork: Fork, limits: dict) -> None:
                 server.channel.flush()
 
 
-def run_test(server, fork: Fork, program: list[int], limits: dict, length: int) -> str:
+def run_test(
+    server: Server, fork: Fork, program: list[int], limits: dict[str, Any], length: int
+) -> str:
     """Read an input of `length` bytes, run it, send the result; return the outcome.
 
-    `program`: the file that holds it, for a process that has to compile it first.
+    `program` holds the program's file, for a process that has to compile it first.
     """
     stdin, stdout = server.test_files()
-    errors = StderrTail()
+    stderr = StderrTail()
     server.channel.read_into(stdin, length)
     os.lseek(stdin, 0, os.SEEK_SET)
-    server.stage.reset()
+    server.startup.reset()
     started = time.monotonic()
-    pid = fork(TEST, [*program, stdin, stdout, errors.writer])
-    killed = watch(server, limits, pid, errors)
-    status, cpu, peak = reap(server, fork, pid)
+    pid = fork(TEST, [*program, stdin, stdout, stderr.writer])
+    limit_outcome = wait_within_limits(server, limits, pid, stderr)
+    status, cpu_s, peak_bytes = reap(server, fork, pid)
     ended = time.monotonic()
-    errors.drain()
-    refusal = refused(server, status, killed, errors.tail) if program else None
+    stderr.drain()
+    refusal = refusal_report(server, status, limit_outcome, stderr.tail) if program else None
     if refusal is not None:
         outcome = refusal["outcome"]
         server.channel.send(COMPILED, refusal)
     else:
-        used, since = server.stage.begun or (0.0, started)
-        cpu, size = max(0.0, cpu - used), os.fstat(stdout).st_size
-        outcome = "TIME_LIMIT" if cpu > limits["cpu_s"] else killed
-        outcome = outcome or outcome_of(server, limits, status, peak, size, errors.tail)
-        outcome = outcome if server.stage.begun else "INFRA_ERROR"
+        cpu_before, begun = server.startup.begun or (0.0, started)
+        cpu_s, size = max(0.0, cpu_s - cpu_before), os.fstat(stdout).st_size
+        outcome = "TIME_LIMIT" if cpu_s > limits["cpu_s"] else limit_outcome
+        outcome = outcome or final_outcome(server, limits, status, peak_bytes, size, stderr.tail)
+        outcome = outcome if server.startup.begun else "INFRA_ERROR"
         result = {
             "outcome": outcome,
-            "stderr": errors.tail,
+            "stderr": stderr.tail,
             "exit_code": os.waitstatus_to_exitcode(status),
-            "cpu_s": round(cpu, 6),
-            "wall_s": round(ended - since, 6),
+            "cpu_s": round(cpu_s, 6),
+            "wall_s": round(ended - begun, 6),
         }
         server.channel.send_result(result, stdout, min(size, limits["output_mb"] << 20))
     for file in (stdin, stdout):
         os.close(file)
-    errors.close()
+    stderr.close()
     return outcome
 
 
-def refused(server, status: int, killed: str, text: str) -> dict | None:
-    """Of a process that had to compile its program: the report of why it could not."""
-    if server.stage.begun:
+def wait_within_limits(server: Server, limits: dict[str, Any], pid: int, stderr: StderrTail) -> str:
+    """Wait for the test process to end; kill it at a limit, and return that limit's outcome.
+
+    Returns "" if it ended by itself. Wall time in which the process could have run, but had no
+    core, does not count; it is 0 where the kernel does not report it. A process that could run at
+    its limit gets a little longer. Either it has a core, and its CPU time will decide, or it waits
+    for one. What comes before the program itself, its compilation included, has limits of its own.
+    """
+    process = os.pidfd_open(pid)
+    try:
+        outcome = _wait(server, limits, pid, process, stderr)
+        if outcome:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+        return outcome
+    finally:
+        os.close(process)
+
+
+def _wait(
+    server: Server, limits: dict[str, Any], pid: int, process: int, stderr: StderrTail
+) -> str:
+    channel = server.channel
+    begun: float | None = None  # when the program began
+    cpu_limit, deadline = math.ceil(limits["cpu_s"]) + 1, math.inf
+    wall_end = given_up = math.inf
+    cpu_clock = (~pid << 3) | 2  # the kernel's number for the CPU clock of that process
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    poll.register(stderr.reader, select.POLLIN)
+    poll.register(channel.source, 0)  # POLLHUP alone: the host is gone
+    ignoring_stderr = False  # just read: do not wake up for each of many lines
+    while True:
+        now = time.monotonic()
+        if begun is None and server.startup.begun:
+            cpu_before, begun = server.startup.begun
+            cpu_limit = limits["cpu_s"] + cpu_before
+            wall_end = deadline = begun + limits["wall_s"]
+            given_up = begun + patience_s(limits["wall_s"])
+        if begun is not None and now >= deadline:
+            waited, runnable = server.waits_for_core(process)
+            wall_end = begun + limits["wall_s"] + waited
+            deadline = min(max(wall_end, now + RUNNABLE_S) if runnable else wall_end, given_up)
+        left = deadline - now
+        with contextlib.suppress(OSError):  # the process may have ended just now
+            left = min(left, cpu_limit - time.clock_gettime(cpu_clock))
+        pause = min(left, STDERR_PAUSE_S if ignoring_stderr else left)
+        if not ignoring_stderr and channel.held_bytes:
+            pause = min(left, HOLD_S)
+        pause = pause if begun is not None else min(pause, STARTUP_POLL_S)
+        # Even where none is left: this process may itself have had no core, and be late.
+        events = dict(poll.poll(pause * 1000 + 1 if pause > 0 else 0))
+        if channel.source in events:
+            os._exit(0)
+        if process in events:
+            return ""
+        if left <= 0:
+            return "STARVED" if given_up <= now < wall_end else "TIME_LIMIT"
+        wrote_stderr = stderr.reader in events
+        if wrote_stderr:
+            stderr.drain()
+            if stderr.size > STDERR_LIMIT_BYTES:
+                return "OUTPUT_LIMIT"
+        if ignoring_stderr != wrote_stderr:
+            ignoring_stderr = wrote_stderr
+            poll.modify(stderr.reader, 0 if ignoring_stderr else select.POLLIN)
+        channel.flush()
+
+
+def refusal_report(
+    server: Server, status: int, limit_outcome: str, stderr: str
+) -> dict[str, Any] | None:
+    """Return the report of why a process could not compile its program; None if it could."""
+    if server.startup.begun:
         return None
-    if server.stage.refused:
-        return report(server.stage.refused, text)
-    return crashed(signal.SIGXCPU if killed == "TIME_LIMIT" else os.WTERMSIG(status))
+    if server.startup.refused:
+        return report(server.startup.refused, stderr)
+    return crash_report(signal.SIGXCPU if limit_outcome == "TIME_LIMIT" else os.WTERMSIG(status))
 
 
-def crashed(number: int) -> dict | None:
-    """The report of a compiler that a signal ended, where that is the program's doing."""
+def crash_report(number: int) -> dict[str, Any] | None:
+    """Return the report of a compiler that a signal ended, if the program is to blame."""
     if number not in COMPILER_SIGNALS:
         return None
     outcome = "TIME_LIMIT" if number == signal.SIGXCPU else "RUNTIME_ERROR"
     return report(outcome, f"the compiler ended by signal {int(number)}")
 
 
-def reap(server, fork: Fork, pid: int) -> tuple[int, float, int]:
-    """Collect the test process and all it left: (status, CPU seconds, peak bytes)."""
+def reap(server: Server, fork: Fork, pid: int) -> tuple[int, float, int]:
+    """Collect the test process and all it left; return (status, CPU seconds, peak bytes)."""
     _, status, usage = os.wait4(pid, 0)
-    cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+    cpu_s, peak_kb = usage.ru_utime + usage.ru_stime, usage.ru_maxrss
     # A PID namespace of the test's own is empty by now.
     while server.owns_namespace and not server.config["pid_namespace"]:
         strays = server.strays()
@@ -114,20 +240,25 @@ def reap(server, fork: Fork, pid: int) -> tuple[int, float, int]:
         for stray in strays:
             with contextlib.suppress(ChildProcessError):
                 _, _, usage = os.wait4(stray, 0)
-                cpu += usage.ru_utime + usage.ru_stime
-                peak = max(peak, usage.ru_maxrss)
-    return status, cpu, peak << 10
+                cpu_s += usage.ru_utime + usage.ru_stime
+                peak_kb = max(peak_kb, usage.ru_maxrss)
+    return status, cpu_s, peak_kb << 10
 
 
-def outcome_of(server, limits: dict, status: int, peak: int, written: int, stderr: str) -> str:
-    """Of one that ended by itself: the first that applies. `status` is wait(2)'s."""
+def final_outcome(
+    server: Server, limits: dict[str, Any], status: int, peak_bytes: int, written: int, stderr: str
+) -> str:
+    """Return the first outcome that applies to a process that ended by itself.
+
+    `status` is that of wait(2), `written` the size of its output in bytes.
+    """
     if written > limits["output_mb"] << 20:
         return "OUTPUT_LIMIT"
-    if peak > limits["memory_mb"] << 20:
+    if peak_bytes > limits["memory_mb"] << 20:
         return "MEMORY_LIMIT"
     if status == 0:
         return "FINISHED"
     last_line = stderr.rstrip().rpartition("\n")[2]
-    starved = last_line.startswith("MemoryError")
-    starved = starved or (status == signal.SIGKILL and server.oom_killed())
-    return "MEMORY_LIMIT" if starved else "RUNTIME_ERROR"
+    out_of_memory = last_line.startswith("MemoryError")
+    out_of_memory = out_of_memory or (status == signal.SIGKILL and server.oom_killed())
+    return "MEMORY_LIMIT" if out_of_memory else "RUNTIME_ERROR"

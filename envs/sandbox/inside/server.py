@@ -1,8 +1,8 @@
 """The fork server: holds the channel to the host.
 
-It reads programs, inputs and outputs, and is never forked: what test processes are forked from has
-seen none of them (`zygote.py`). A shot is the first test of a program: one process that compiles
-it and is it. For further tests a runner (`runner.py`) compiles it once and is forked for each.
+It reads programs, inputs and outputs, and is never forked. Test processes are forked from the
+zygote, which has seen none of these. A one-shot test is one process that compiles a program and
+becomes it. For further tests, a runner compiles the program once and is forked for each.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import signal
 import sys
 from functools import partial
 
-from envs.sandbox.inside.confine import STREAMS
+from envs.sandbox.inside.confinement import STREAMS, LandlockRuleset
 from envs.sandbox.inside.framing import (
     COMPILED,
     INPUT,
+    ONE_SHOT,
     PROGRAM,
     READY,
-    SHOT,
     Channel,
     split_body,
     write_all,
@@ -32,188 +32,198 @@ from envs.sandbox.inside.kernel import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
     SeccompFilter,
-    ease_forks,
+    make_forks_cheaper,
     prctl,
 )
-from envs.sandbox.inside.program_header import briefing
-from envs.sandbox.inside.run_test import crashed, run_test, run_tests
-from envs.sandbox.inside.runner import start_process
-from envs.sandbox.inside.startup_status import Stage
-from envs.sandbox.inside.zygote import RUNNER, Forker, serve_forks, socketpair
+from envs.sandbox.inside.program import program_header
+from envs.sandbox.inside.run_test import crash_report, run_test, run_tests
+from envs.sandbox.inside.test_process import StartupStatus
+from envs.sandbox.inside.zygote import (
+    RUNNER,
+    ForkClient,
+    fork_from_zygote,
+    serve_forks,
+    socketpair,
+)
 
-DEFAULTS = {
+TYPE_CHECKING = False  # `typing` is not loaded inside
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+MAX_TASKS = 64
+DEFAULTS: dict[str, Any] = {
     "uid": None,  # the user of test processes; None: the worker's own
     "gid": None,
     "pid_namespace": False,  # a fresh PID namespace per test (needs CAP_SYS_ADMIN)
     "seccomp": "",  # the BPF program, in hexadecimal, that each test process installs
     "packages": "",  # the folder that holds numpy
     "environment": {},  # environment variables of programs
-    "max_tasks": 64,  # RLIMIT_NPROC of a test process; None: not set
+    "max_tasks": MAX_TASKS,  # RLIMIT_NPROC of a test process; None: not set
 }
-
-MOST_REPORT_BYTES = 1 << 16  # of what compiling a program came to
+MAX_REPORT_BYTES = 1 << 16  # of a compilation
 
 
 class Server:
-    """The root process of the cage; the zygote has a copy, of before any program came."""
+    """The root process of the sandbox; the zygote has a copy from before any program came."""
 
-    def __init__(self, config: dict) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
         self.config = {**DEFAULTS, **config}
         self.channel = take_channel()
         # Opened now, since /proc may be out of sight later.
         self.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
-        self.stage = Stage()
-        self.ruleset = None  # of Landlock, where namespaces are refused
-        # Only in a PID namespace of our own are all other processes ours to end.
+        self.startup = StartupStatus()
+        self.landlock: LandlockRuleset | None = None  # where user namespaces are refused
+        # Only in a PID namespace of our own may all other processes be ended.
         self.owns_namespace = os.getpid() == 1
-        self.filter = SeccompFilter(bytes.fromhex(self.config["seccomp"]))
+        self.seccomp = SeccompFilter(bytes.fromhex(self.config["seccomp"]))
         self._stdio: int | None = None
         self._oom_counter, self._oom_kills = -1, 0
-        self.ours: set[int] = {os.getpid()}  # processes that are no test's
-        self.space = 0  # bytes of address space of what programs are compiled in, before that
+        self.own_pids: set[int] = {os.getpid()}  # processes that belong to no test
+        self.base_address_space = 0  # bytes, of a process before it compiles a program
 
     def open_stdio(self, folder: str) -> None:
         """Make the files of the standard streams in a folder, where programs have no /proc.
 
-        Without that, these files have no name, and programs reach them through /proc.
+        Otherwise these files have no name, and programs reach them through /proc.
         """
         self._stdio = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         for file in self.test_files(os.O_CREAT):
             os.fchmod(file, 0o666)
             os.close(file)
 
-    def test_files(self, further: int = 0) -> list[int]:
-        """Empty files for the stdin and stdout of one test; it is the only one now."""
-        return [self._empty(name, further) for name in STREAMS]
+    def test_files(self, extra_flags: int = 0) -> list[int]:
+        """Return empty files for stdin and stdout of one test; one test runs at a time."""
+        return [self._empty_file(name, extra_flags) for name in STREAMS]
 
-    def _unnamed(self) -> int:
-        """The file for programs on their way to who compiles them; nobody else can open it."""
+    def _unnamed_file(self) -> int:
+        """Return the file that passes programs on to new processes; no other can open it."""
         if self._stdio is None:
             return os.memfd_create("program", os.MFD_CLOEXEC)
         flags = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
         return os.open(".", flags, 0o600, dir_fd=self._stdio)
 
-    def _empty(self, name: str, further: int = 0) -> int:
+    def _empty_file(self, name: str, extra_flags: int = 0) -> int:
         if self._stdio is None:
             return os.memfd_create(name, os.MFD_CLOEXEC)
-        flags = os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC | further
+        flags = os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC | extra_flags
         return os.open(name, flags, 0o600, dir_fd=self._stdio)
 
-    def serve(self) -> None:
-        """Run programs until the host closes the channel. Never returns."""
+    def serve(self) -> NoReturn:
+        """Run programs until the host closes the channel."""
         prepare_interpreter(self.config["packages"], self.config["environment"])
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        ease_forks(self._look_up("self/maps"))
+        make_forks_cheaper(self._read_proc("self/maps"))
         self._zygote = self._start_zygote()
-        self._program = self._unnamed()
+        self._program = self._unnamed_file()
         self.channel.send(READY, {"python": sys.version.split()[0]})
         while True:
             kind, length = self.channel.read_header()
-            if kind == SHOT:
-                self._shoot(length)
+            if kind == ONE_SHOT:
+                self._run_one_shot(length)
             elif kind == PROGRAM:
-                self._serve_program(length)
+                self._run_program(length)
             else:
                 raise RuntimeError(f"a frame of kind {kind} where a program was due")
 
-    def _start_zygote(self) -> Forker:
-        ours, theirs = socketpair()
+    def _start_zygote(self) -> ForkClient:
+        own_end, zygote_end = socketpair()
         pid = os.fork()
         if pid == 0:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            ours.close()
+            own_end.close()
             self.channel.close()
-            self.ours.add(os.getpid())
-            self.suffer_first()
-            self.space = self.address_space()
-            serve_forks(theirs, partial(start_process, self, theirs))
-        theirs.close()
-        self.ours.add(pid)
-        return Forker(ours)
+            self.own_pids.add(os.getpid())
+            self.prefer_as_oom_victim()
+            self.base_address_space = self.address_space()
+            serve_forks(zygote_end, partial(fork_from_zygote, self, zygote_end))
+        zygote_end.close()
+        self.own_pids.add(pid)
+        return ForkClient(own_end)
 
-    def _take_program(self, length: int) -> dict:
-        """Have a program's frame in the file for it; return its limits."""
+    def _store_program(self, length: int) -> dict[str, Any]:
+        """Write a program's frame to the file for it; return its limits."""
         limits, source = split_body(self.channel.read(length))
         os.ftruncate(self._program, 0)
         os.lseek(self._program, 0, os.SEEK_SET)
-        write_all(self._program, briefing(limits, source))
+        write_all(self._program, program_header(limits, source))
         return limits
 
-    def _shoot(self, length: int) -> None:
+    def _run_one_shot(self, length: int) -> None:
         """Run a program once, on the input that follows."""
-        limits = self._take_program(length)
+        limits = self._store_program(length)
         kind, length = self.channel.read_header()
         if kind != INPUT:
             raise RuntimeError(f"a frame of kind {kind} where an input was due")
         run_test(self, self._zygote.fork, [self._program], limits, length)
 
-    def _serve_program(self, length: int) -> None:
+    def _run_program(self, length: int) -> None:
         """Run a program on each of the inputs that follow, until its END."""
-        limits = self._take_program(length)
-        end, theirs = socketpair()
-        pid = self._zygote.fork(RUNNER, [self._program, theirs.fileno()])
-        theirs.close()
-        self.ours.add(pid)
+        limits = self._store_program(length)
+        own_end, runner_end = socketpair()
+        pid = self._zygote.fork(RUNNER, [self._program, runner_end.fileno()])
+        runner_end.close()
+        self.own_pids.add(pid)
         self.channel.flush()  # compiling may take its time
-        found = end.recv(MOST_REPORT_BYTES)  # nothing where the compiler crashed
-        told = split_body(found)[0] if found else None
-        if told and told["outcome"] == "FINISHED":
-            self.channel.send(COMPILED, told)
-            run_tests(self, Forker(end).fork, limits)
-        end.close()
+        message = own_end.recv(MAX_REPORT_BYTES)  # empty if the compiler crashed
+        report = split_body(message)[0] if message else None
+        if report and report["outcome"] == "FINISHED":
+            self.channel.send(COMPILED, report)
+            run_tests(self, ForkClient(own_end).fork, limits)
+        own_end.close()
         status = os.waitpid(pid, 0)[1]
-        self.ours.discard(pid)
-        told = told or crashed(os.WTERMSIG(status))
-        if told is None:  # it ended otherwise: the cage itself failed
+        self.own_pids.discard(pid)
+        report = report or crash_report(os.WTERMSIG(status))
+        if report is None:  # it ended otherwise: the sandbox itself failed
             os._exit(1)
-        if told["outcome"] != "FINISHED":
-            self.channel.send(COMPILED, told)
+        if report["outcome"] != "FINISHED":
+            self.channel.send(COMPILED, report)
             self.channel.skip_to_end()
 
     def strays(self) -> set[int]:
-        """Processes that a test has left in the namespace."""
+        """Return the PIDs of processes that a test has left in the namespace."""
         folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.proc)
         try:
-            return {int(name) for name in os.listdir(folder) if name.isdigit()} - self.ours
+            return {int(name) for name in os.listdir(folder) if name.isdigit()} - self.own_pids
         finally:
             os.close(folder)
 
     def address_space(self) -> int:
-        """The calling process's size in bytes."""
-        return int(self._look_up("self/statm").split()[0]) * resource.getpagesize()
+        """Return the calling process's size in bytes."""
+        return int(self._read_proc("self/statm").split()[0]) * resource.getpagesize()
 
     def waits_for_core(self, process: int) -> tuple[float, bool]:
-        """Seconds that a process, given by its pidfd, waited for a core, and whether it could run
-        now: then it runs, or waits in addition to these seconds.
+        """Return (seconds that a process waited for a core, whether it could run now).
 
-        Of its living threads the one that waited longest counts: a sum would let threads that
-        stand in each other's way buy time. 0 where the kernel keeps no such statistics.
+        `process` is a pidfd. A process that could run now runs, or waits in addition to these
+        seconds. Of its living threads the one that waited longest counts: a sum would let threads
+        that block each other buy time. (0, False) where the kernel keeps no such statistics.
         """
         longest, runnable = 0, False
         with contextlib.suppress(OSError):
-            pid = re.search(rb"Pid:\t(\d+)", self._look_up(f"self/fdinfo/{process}"))
-            tasks = os.open(f"{int(pid[1])}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.proc)
+            fields = self._read_proc(f"self/fdinfo/{process}").split()
+            pid = int(fields[fields.index(b"Pid:") + 1])
+            tasks = os.open(f"{pid}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.proc)
             try:
                 for task in os.listdir(tasks):
-                    state = self._look_up(f"{int(pid[1])}/task/{task}/stat").rpartition(b")")[2]
+                    state = self._read_proc(f"{pid}/task/{task}/stat").rpartition(b")")[2]
                     runnable = runnable or state.split()[0] == b"R"
-                    fields = self._look_up(f"{int(pid[1])}/task/{task}/schedstat").split()
-                    longest = max(longest, int(fields[1]))
+                    waited_ns = self._read_proc(f"{pid}/task/{task}/schedstat").split()[1]
+                    longest = max(longest, int(waited_ns))
             finally:
                 os.close(tasks)
         return longest / 1e9, runnable
 
-    def _look_up(self, path: str) -> bytes:
-        """A file of /proc."""
+    def _read_proc(self, path: str) -> bytes:
+        """Read a file of /proc."""
         descriptor = os.open(path, os.O_RDONLY, dir_fd=self.proc)
         try:
             return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
         finally:
             os.close(descriptor)
 
-    def suffer_first(self) -> None:
-        """Make the calling process and its children what the kernel kills when memory is out."""
+    def prefer_as_oom_victim(self) -> None:
+        """Have the kernel kill the calling process or its children first if memory runs out."""
         descriptor = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=self.proc)
         os.write(descriptor, b"1000")
         os.close(descriptor)
@@ -226,15 +236,15 @@ class Server:
                 return
 
     def oom_killed(self) -> bool:
-        """True if the kernel killed here for lack of memory since the last call.
+        """Return True if the kernel killed here for lack of memory since the last call.
 
-        Outside of a container, where the counter would be of the host or of the user's session,
-        nobody but the kernel kills a test process with SIGKILL.
+        Outside of a container the counter would be that of the host or of the user's session.
+        There, nobody but the kernel kills a test process with SIGKILL.
         """
         if self._oom_counter < 0:
             return True
-        found = re.search(rb"oom_kill (\d+)", os.pread(self._oom_counter, 1000, 0))
-        before, self._oom_kills = self._oom_kills, int(found[1]) if found else 0
+        match = re.search(rb"oom_kill (\d+)", os.pread(self._oom_counter, 1000, 0))
+        before, self._oom_kills = self._oom_kills, int(match[1]) if match else 0
         return self._oom_kills > before
 
 

@@ -119,6 +119,6 @@ print(ids)
 
 def test_ids_of_processes_and_threads_say_nothing_where_each_test_has_its_own(sandbox):
     seen = {execution.stdout for _ in range(2) for execution in execute(sandbox, IDS, "", "")}
-    # What cannot be closed without a PID namespace for each test, and is said in docs/reference/judging.md.
+    # It takes a PID namespace for each test to hide them; see docs/reference/judging.md.
     counts_on = sandbox.name == "docker" or sandbox.form == "landlock"
     assert len(seen) == (4 if counts_on else 1)

@@ -7,7 +7,7 @@ import pytest
 
 from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, strongest_form
-from envs.sandbox.inside.interpreter_shutdown import NOTICING
+from envs.sandbox.inside.interpreter import NOTICING
 
 FILE = "out = open(1, 'w')\n"
 LOUD = "class A:\n    def __init__(s, n): s.n = n\n    def __del__(s): print(s.n)\n"

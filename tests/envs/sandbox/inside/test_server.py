@@ -53,7 +53,7 @@ def test_the_zygote_is_hardly_larger_than_a_bare_interpreter(processes):
 
 def test_forks_find_the_interpreters_code_where_it_is(processes):
     """The kernel copies page tables only of mappings that have a page of their own."""
-    ease = "from envs.sandbox.inside.kernel import ease_forks as ease\n"
+    ease = "from envs.sandbox.inside.kernel import make_forks_cheaper as ease\n"
     ease += "ease(open('/proc/self/maps', 'rb').read()); print(open('/proc/self/smaps').read())"
     eased = subprocess.run([sys.executable, "-c", ease], capture_output=True, text=True, check=True)
     if not own_code_kb(eased.stdout):

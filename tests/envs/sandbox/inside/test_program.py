@@ -7,7 +7,7 @@ import pytest
 
 from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, why_not
-from envs.sandbox.inside.program_header import ON_DEMAND, briefing, read_briefing
+from envs.sandbox.inside.program import ON_DEMAND, program_header, read_program_header
 from tests.growth import growth, repeated
 
 LIMITS = {"cpu_s": 1.5, "wall_s": 4.0, "memory_mb": 256, "output_mb": 4, "fn_name": None}
@@ -16,8 +16,8 @@ PAGES = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_minf
 
 def told(text, **limits):
     file = os.memfd_create("program")
-    os.write(file, briefing(LIMITS | limits, text.encode("utf-8", "surrogatepass")))
-    found = read_briefing(file)
+    os.write(file, program_header(LIMITS | limits, text.encode("utf-8", "surrogatepass")))
+    found = read_program_header(file)
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(file)
     return found
@@ -64,7 +64,7 @@ def test_what_a_text_may_do_is_told(text, true):
 @pytest.mark.parametrize("unit", ["a", "_.", "numpy ", "__del", "getatt", "randomrandom", "é\n"])
 def test_a_text_costs_by_its_length(unit):
     """The server reads it, while the programs to come wait."""
-    assert growth(lambda text: briefing(LIMITS, text.encode()), repeated(unit), 1_000_000) < 3
+    assert growth(lambda text: program_header(LIMITS, text.encode()), repeated(unit), 1_000_000) < 3
 
 
 @pytest.mark.parametrize("form", ["namespaces", "landlock"])

@@ -4,30 +4,30 @@ import subprocess
 import sys
 from pathlib import Path
 
-from envs.sandbox.inside.startup_status import Stage
+from envs.sandbox.inside.test_process import StartupStatus
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 WATCH = """
 import os, time
-from envs.sandbox.inside.startup_status import Stage
+from envs.sandbox.inside.test_process import StartupStatus
 
-stage = Stage()
-for _ in range(200):
-    stage.reset()
-    assert stage.begun is None
+startup = StartupStatus()
+for _ in range(60):
+    startup.reset()
+    assert startup.begun is None
     begin = time.monotonic()
     pid = os.fork()
     if pid == 0:
-        stage.begin()
+        startup.begin()
         os._exit(0)
-    while (seen := stage.begun) is None:
+    while (seen := startup.begun) is None:
         pass
     os.waitpid(pid, 0)
     used, since = seen
     assert 0 < used < 60
     assert begin <= since <= time.monotonic()
-    assert stage.refused is None
+    assert startup.refused is None
 print("whole")
 """
 
@@ -39,8 +39,8 @@ def test_whoever_looks_sees_all_or_nothing():
 
 
 def test_a_refusal_names_the_outcome():
-    stage = Stage()
+    startup = StartupStatus()
     for outcome in ("SYNTAX_ERROR", "MEMORY_LIMIT"):
-        stage.reset()
-        stage.refuse(outcome)
-        assert (stage.refused, stage.begun) == (outcome, None)
+        startup.reset()
+        startup.refuse(outcome)
+        assert (startup.refused, startup.begun) == (outcome, None)
