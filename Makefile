@@ -102,9 +102,9 @@ bench-report: $(READY) ## a report of 1,000 runs and of a million evaluation row
 	$(PY) -m experiments.benchmarks.report $(ARGS)
 
 bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start on it
-	$(PY) -m experiments.benchmarks.prepare
+	$(PY) -m experiments.benchmarks.prepare $(ARGS)
 
-bench-judge: $(READY) ## what judging costs, by every way and as training does it (ARGS="--against COMMIT")
+bench-judge: $(READY) ## what judging a program costs, on every backend (ARGS="against=COMMIT")
 	$(PY) -m experiments.benchmarks.judge $(ARGS)
 
 bench-train: $(READY) ## an optimiser step of each algorithm; whole GRPO steps against TRL's (extra peer)
@@ -119,13 +119,13 @@ bench-start: $(READY) ## from the command to the first step
 bench-runtimes: $(READY) ## runtime=ray with batches in flight against runtime=sync, per trained token
 	$(PY) -m experiments.benchmarks.runtimes $(ARGS)
 
-scaling: $(READY) ## docs/results/scaling.md's tables and figure from a model of the loop (ARGS="--runs FOLDER ...": held against runs)
+scaling: $(READY) ## docs/results/scaling.md's tables and figure from a model of the loop 
 	$(PY) -m experiments.benchmarks.scaling $(ARGS)
 
-bench: $(READY) ## every benchmark, and one page of them: bench/report.md (ARGS="--only train memory")
-	$(PY) -m experiments.benchmarks.every $(ARGS)
+bench: $(READY) ## every benchmark, and one page of them: bench/report.md (ARGS="only=train,memory")
+	$(PY) -m experiments.benchmarks $(ARGS)
 
-gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## all that only a GPU can show, nine minutes at most (ARGS=--small: a trial anywhere)
+gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## all that only a GPU can show, nine minutes at most (ARGS=small=true: a trial anywhere)
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.gpu_check $(ARGS)
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay

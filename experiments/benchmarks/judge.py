@@ -1,155 +1,258 @@
-"""What judging costs: a test, by every way to run it, and a program, as training has them judged.
+"""`make bench-judge`: CPU and wall time of judging a program, on every backend.
 
-`make bench-judge`, or `python -m experiments.benchmarks.judge [--rounds N] [--out FOLDER]`. First
-our backends, `docker exec`, a plain subprocess and the floor run the same programs on the same
-inputs, in turn, with one worker and with two; their outputs must agree. Then the judge itself, with
-all its workers, gets what training gives it (`judging/training.py`), on every backend.
-
-`make bench-judge ARGS="--against COMMIT"` runs the second part alone, on this checkout and on that
-commit in turn, and prints the ratio of the two.
+The workloads are those of training. `against=COMMIT` measures this checkout and that commit in
+turn, with the same bytes to judge. It supports commits with this layout of `envs`, from which
+`judge_probe.py` imports.
 """
 
 from __future__ import annotations
 
-import argparse
+import contextlib
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
 import sys
-import time
-from collections.abc import Sequence
-from itertools import product
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+from unittest import mock
 
-from envs.sandbox.base import Job
-from envs.sandbox.docker_client import connect, unavailable
-from experiments.benchmarks.judging import against
-from experiments.benchmarks.judging.meter import Meter
-from experiments.benchmarks.judging.ways import Way, ways
-from experiments.benchmarks.judging.workload import large, small
+from pydantic import PositiveInt
 
-if TYPE_CHECKING:
-    import pandas as pd
+from experiments.benchmarks import common
+from experiments.benchmarks.common import ROOT, Row, ratios, row
+from experiments.errors import UserError
+from experiments.studies.cli import choose
 
-
-def measure(way: Way, jobs: Sequence[Job], repeats: int, meter: Meter) -> tuple[dict, list]:
-    """One measurement: what it cost, and the outputs of each pass."""
-    before, start = meter.read(), time.perf_counter()
-    passes = [way.run(jobs) for _ in range(repeats)]
-    wall, after = time.perf_counter() - start, meter.read()
-    row = {
-        "tests": repeats * sum(len(job.inputs) for job in jobs),
-        "wall_s": wall,
-        "cpu_s": after.all_s - before.all_s,
-        "host_cpu_s": after.host_s - before.host_s,
-        "engine_cpu_s": after.engine_s - before.engine_s,
-    }
-    return row, passes
+BACKENDS = ("namespaces", "landlock", "docker")
+WARM_UPS = 2  # rounds after which a judge can tell programs that will pass
+GOALS_MS = {"wrong, 5 tests": 4.5, "right, 1 test": 4.0}  # CPU time of a program
 
 
-def run(rounds: int, docker: bool) -> pd.DataFrame:
-    """All measurements: a row per round, workload, number of workers, and way."""
-    import pandas as pd
-
-    workloads = {"small": small(), "10 MB": large()}
-    expected: dict[str, list] = {}
-    meter = Meter(connect() if docker else None)
-    opened = {workers: ways(workers, docker) for workers in (1, 2)}
-    contests = list(product(range(rounds), workloads, opened))
-    rows = []
-    try:
-        for contestants in opened.values():
-            for way in contestants.values():
-                way.run(workloads["small"][:1])  # to warm up
-        for number, workload, workers in contests:
-            for name, way in opened[workers].items():
-                row, passes = measure(way, workloads[workload], way.repeats[workload], meter)
-                right = expected.setdefault(workload, passes[0])
-                if any(outputs != right for outputs in passes):
-                    raise RuntimeError(f"{name} gives other outputs than the first way")
-                where = {"round": number, "workload": workload, "workers": workers, "way": name}
-                rows.append(where | row)
-                cost = 1000 * row["cpu_s"] / row["tests"]
-                print(f"round {number}  {workload:5}  {workers}  {name:11}  {cost:7.2f} ms a test")
-    finally:
-        for contestants in opened.values():
-            for way in contestants.values():
-                way.close()
-    return pd.DataFrame(rows)
+@dataclass
+class Options(common.Options):
+    rounds: PositiveInt = 3
+    against: str | None = None  # a commit
+    backends: str | None = None  # of BACKENDS, separated by commas
 
 
-def summarise(table: pd.DataFrame) -> pd.DataFrame:
-    """Per workload, workers and way, medians over rounds.
-
-    The ratios, to the floor and to `docker exec`, are taken within each round, because load on the
-    machine comes and goes between rounds.
-    """
-    keys = ["workload", "workers", "way"]
-    table = table.set_index(["round", *keys])
-    figures = table[["cpu_s", "host_cpu_s", "engine_cpu_s"]].div(table["tests"], axis=0) * 1000
-    figures.columns = ["cpu_ms", "host_cpu_ms", "engine_cpu_ms"]
-    rate = table["tests"] / table["wall_s"] / table.index.get_level_values("workers")
-    figures["tests_per_s_and_worker"] = rate
-    figures["tests_per_cpu_s"] = 1000 / figures["cpu_ms"]
-    cost, rate = figures["cpu_ms"].unstack("way"), rate.unstack("way")
-    figures["cpu_to_floor"] = cost.div(cost["floor"], axis=0).stack()
-    if "docker exec" in cost:
-        figures["exec_cpu_to_it"] = (1 / cost.div(cost["docker exec"], axis=0)).stack()
-        figures["times_exec_rate"] = rate.div(rate["docker exec"], axis=0).stack()
-    return figures.groupby(keys, sort=False).median().reset_index()
+def main(options: Options) -> None:
+    """Measure and write `judge.json`."""
+    backends = choose("backends", options.backends, BACKENDS)
+    rows = measure_judge(options.rounds, options.against, backends)
+    common.finish("judge", rows, options.out, against=options.against or "nothing")
 
 
-def plot(summary: pd.DataFrame, path: Path) -> None:
-    """CPU time per test by way, a panel per workload, a bar per number of workers."""
-    import matplotlib
+READS = (
+    "n = int(input())\nvalues = list(map(int, input().split()))\n",
+    "import sys\nn, *values = map(int, sys.stdin.read().split())\n",
+    "input()\nvalues = [int(word) for word in input().split()]\n",
+)
+CRASH_EVERY = 4  # wrong programs
+CONTEST_PROGRAMS = (
+    "pass",
+    "print(sum(map(int, input().split())))",
+    "print(*sorted(map(int, input().split())))",
+    "import sys\nwords = sys.stdin.read().split()\nprint(len(words), max(words), min(words))",
+    "from collections import Counter\nprint(Counter(input().split()).most_common(3))",
+    "total = 0\nfor part in input().split():\n    total = (total * 31 + int(part)) % 1000003\n"
+    "print(total)",
+    "import math\nvalues = list(map(int, input().split()))\nprint(math.gcd(*values))",
+    "values = list(map(int, input().split()))\nsums = [0]\nfor value in values:\n"
+    "    sums.append(sums[-1] + value)\nprint(max(sums))",
+    "import heapq\nheap = list(map(int, input().split()))\nheapq.heapify(heap)\n"
+    "print([heapq.heappop(heap) for _ in range(20)])",
+    "sieve = [True] * 2000\nfor i in range(2, 45):\n    if sieve[i]:\n"
+    "        sieve[i * i :: i] = [False] * len(sieve[i * i :: i])\nprint(sum(sieve))",
+)
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
-    workloads = summary["workload"].unique()
-    size = (5 * len(workloads), 3.5)
-    figure, axes = plt.subplots(1, len(workloads), figsize=size, squeeze=False)
-    for axis, workload in zip(axes[0], workloads, strict=True):
-        part = summary[summary["workload"] == workload]
-        bars = part.pivot(index="way", columns="workers", values="cpu_ms").reindex(
-            part["way"].unique()
+@dataclass(frozen=True)
+class Workload:
+    """Problems as (input, output) pairs, and (problem, program, right) for each response."""
+
+    name: str
+    problems: list[list[tuple[str, str]]]
+    responses: list[tuple[int, str, bool]]
+
+
+def workloads() -> list[Workload]:
+    """Plain data, made once, so that all checkouts judge the same bytes."""
+    rising = [1 + index % 10 for index in range(32)]  # tests of each problem
+    return [
+        _workload("training", rising, group=8, right_share=0.1),  # early in a run
+        _workload("most pass", rising[:16], group=8, right_share=0.8),  # late in a run
+        _workload("right, 1 test", [1] * 16, group=6, right_share=1.0),
+        _workload("right, 5 tests", [5] * 16, group=3, right_share=1.0),
+        _workload("right, 40 tests", [40] * 16, group=1, right_share=1.0),
+        _workload("wrong, 5 tests", [5] * 16, group=6, right_share=0.0),
+        _passing(),
+    ]
+
+
+def _workload(name: str, tests: Sequence[int], group: int, right_share: float) -> Workload:
+    """`group` short programs for each problem, no two of them alike."""
+    rng, problems, responses = random.Random(name), [], []
+    for index, count in enumerate(tests):
+        problem = _FilteredSum(rng)
+        problems.append([problem.test(rng) for _ in range(count)])
+        for _ in range(group):
+            right = rng.random() < right_share
+            responses.append((index, problem.program(rng, right), right))
+    return Workload(name, problems, responses)
+
+
+def _passing() -> Workload:
+    """Programs as in contests, on 20 lines of 1,000 integers. They define the expected outputs."""
+    rng = random.Random(0)
+    lines = [" ".join(str(rng.randrange(10**6)) for _ in range(1000)) for _ in range(20)]
+    problems = [[(line, _output(program, line)) for line in lines] for program in CONTEST_PROGRAMS]
+    responses = [(index, program, True) for index, program in enumerate(CONTEST_PROGRAMS)]
+    return Workload("passing, 20 large", problems, responses)
+
+
+def _output(program: str, text: str) -> str:
+    output = io.StringIO()
+    with mock.patch("sys.stdin", io.StringIO(text)), contextlib.redirect_stdout(output):
+        exec(program, {"__name__": "__main__"})
+    return output.getvalue()
+
+
+class _FilteredSum:
+    """A problem: map the values with a given remainder, then sum them."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.divisor, self.remainder = rng.randrange(2, 6), rng.randrange(2)
+        self.factor, self.shift = rng.randrange(1, 9), rng.randrange(100)
+
+    def test(self, rng: random.Random) -> tuple[str, str]:
+        values = [rng.randrange(100) for _ in range(rng.randrange(3, 12))] + [self.remainder]
+        counted = [value for value in values if value % self.divisor == self.remainder]
+        total = sum(self.factor * value + self.shift for value in counted)
+        return f"{len(values)}\n{' '.join(map(str, values))}\n", f"{total}\n"
+
+    def program(self, rng: random.Random, right: bool) -> str:
+        """A unique program. Wrong ones print one too many, or crash."""
+        name = f"total_{rng.randrange(10**9)}"
+        crash = not right and rng.randrange(CRASH_EVERY) == 0
+        mapped = "v // (n - n)" if crash else f"{self.factor} * v + {self.shift}"
+        return (
+            f"{READS[0] if crash else rng.choice(READS)}{name} = {0 if right else 1}\n"
+            f"for v in values:\n    if v % {self.divisor} == {self.remainder}:\n"
+            f"        {name} += {mapped}\nprint({name})\n"
         )
-        bars.plot.barh(ax=axis, logx=True, legend=workload == workloads[0])
-        axis.set(xlabel="CPU ms per test (log)", ylabel="", title=f"{workload} tests")
-        axis.invert_yaxis()
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
-def write(out: Path, name: str, table: pd.DataFrame, summary: pd.DataFrame) -> None:
-    """Two files, and the summary on the screen."""
-    out.mkdir(parents=True, exist_ok=True)
-    table.to_csv(out / f"{name}rounds.csv", index=False)
-    summary.to_csv(out / f"{name}summary.csv", index=False)
-    print(f"\n{summary.round(2).to_string(index=False)}\n\nwritten to {out}")
+class ProbeProcess:
+    """`judge_probe` of one backend in a checkout, behind two pipes."""
+
+    def __init__(self, folder: Path, backend: str, workloads: Sequence[Workload]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "experiments.benchmarks.judge_probe", backend],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(folder)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with contextlib.suppress(BrokenPipeError):  # it has already said what is missing
+            self._send([asdict(workload) for workload in workloads])
+        self.unavailable: str | None = self._receive().get("unavailable")
+
+    def measure(self, workload: str) -> dict[str, Any]:
+        """Cost of one pass. Raises RuntimeError if the probe ended."""
+        self._send(workload)
+        return self._receive()
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+
+    def _send(self, value: object) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(value) + "\n")
+        self._process.stdin.flush()
+
+    def _receive(self) -> dict[str, Any]:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the probe ended; its output above says why")
+        return json.loads(line)
 
 
-def main() -> None:
-    """Measure, print, write `rounds.csv`, `summary.csv` and `cpu.png`, and the same of training."""
-    parser = argparse.ArgumentParser(description="Benchmark the ways of judging.")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("bench/judge"))
-    parser.add_argument("--against", metavar="COMMIT", help="compare with that commit's judge")
-    backends = {"nargs": "+", "default": against.BACKENDS, "choices": against.BACKENDS}
-    parser.add_argument("--backends", **backends, help="of the judge")
-    arguments = parser.parse_args()
-    reason = unavailable()
-    if reason:
-        print(f"without the Docker half: {reason}")
-    if arguments.against is None:
-        table = run(arguments.rounds, docker=reason is None)
-        summary = summarise(table)
-        write(arguments.out, "", table, summary)
-        plot(summary, arguments.out / "cpu.png")
-    table = against.run(arguments.rounds, arguments.against, arguments.backends)
-    if table.empty:
-        sys.exit("this machine has none of these backends: make doctor says how to get them")
-    write(arguments.out, "training-", table, against.summarise(table))
+@contextlib.contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """A temporary worktree of the commit, with the probe of this checkout."""
+    probe = Path("experiments", "benchmarks", "judge_probe.py")
+    with tempfile.TemporaryDirectory(prefix="spo-bench-") as temporary:
+        folder = Path(temporary) / "tree"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", str(folder), commit], check=True)
+        try:
+            (folder / probe).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / probe, folder / probe)
+            yield folder
+        finally:
+            subprocess.run([*git, "remove", "--force", str(folder)], check=True)
+
+
+def measure_judge(rounds: int, commit: str | None, backends: Sequence[str]) -> list[Row]:
+    """Cost of a program of each workload, on each backend, at each checkout."""
+    rows, made = [], workloads()
+    with contextlib.ExitStack() as stack:
+        folders = {"now": ROOT}
+        if commit:
+            folders["before"] = stack.enter_context(checkout(commit))
+        for backend in backends:
+            probes = {}
+            for name, folder in folders.items():
+                probe = ProbeProcess(folder, backend, made)
+                stack.callback(probe.close)
+                if probe.unavailable:
+                    print(f"{backend}, {name}: left out: {probe.unavailable}")
+                else:
+                    probes[name] = probe
+            for workload in made:
+                rows += _measure_workload(rounds, backend, workload.name, probes)
+            for probe in probes.values():
+                probe.close()
+    if not rows:
+        raise UserError("this machine has none of these backends; see make doctor")
+    return rows
+
+
+def _measure_workload(
+    rounds: int, backend: str, workload: str, probes: dict[str, ProbeProcess]
+) -> list[Row]:
+    costs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for number in range(-WARM_UPS, rounds):
+        for name in list(probes)[:: 1 if number % 2 else -1]:  # neither is always the first
+            cost = probes[name].measure(workload)
+            if number >= 0:
+                for measure in ("cpu_s", "wall_s"):
+                    costs[name][measure].append(1000 * cost[measure] / cost["programs"])
+    return summarise(f"{backend}: {workload}", GOALS_MS.get(workload), costs)
+
+
+def summarise(case: str, goal: float | None, costs: dict[str, dict[str, list[float]]]) -> list[Row]:
+    """Rows of each checkout's costs, and of the ratios now / before within a round."""
+    rows = []
+    for measure, words in (("cpu_s", "CPU time a program"), ("wall_s", "wall time a program")):
+        for name, values in costs.items():
+            at_most = goal if (measure, name) == ("cpu_s", "now") else None
+            rows.append(row(f"{case}, {name}", words, values[measure], "ms", at_most=at_most))
+        if "before" in costs and "now" in costs:
+            changes = ratios(costs["now"][measure], costs["before"][measure])
+            rows.append(row(f"{case}, now to before", words, changes))
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    common.command(Options, main)

@@ -1,206 +1,160 @@
-"""`make bench-memory`: peak memory and time of a step under each algorithm, against the estimate.
+"""`make bench-memory`: peak memory and time of a step of each algorithm, against the estimate.
 
-Same model, same batch, same lengths; every measurement in a process of its own, whose growth from
-before the model is loaded to its highest mark is what is told (Linux; on a GPU, torch's own mark).
-What does not fit into what is free is left out, with its reason.
+Model, batch and lengths are the same for all. Each measurement is the growth of a process of its
+own, from before the model is loaded to its peak (on a GPU: torch's own). Cases that do not fit into
+free memory are left out.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmarks import rows
-from experiments.benchmarks.rows import Row, row
+import torch
 
+from experiments.benchmarks import common
+from experiments.benchmarks.common import Row, ratios, row, run_process
+from experiments.benchmarks.workload import BatchShape, algorithms, llama_sizes, step_of
+from experiments.config.schema import ModelConfig
+from experiments.learner import memory
+from experiments.learner.memory_check import free_bytes
+from experiments.learner.optimiser import Float32AdamW
+from experiments.policy import loading
+from experiments.run_dir.machine import PeakMemory
+from experiments.studies.cli import choose
+
+ADAPTER, CHECKPOINTS, MICRO_TOKENS = "adapter", "checkpoint_activations", "micro_tokens"
 CASES = (
-    "GRPO without KL",
-    "GRPO",
-    "SPO q0=group",
-    "PPO critic=shared",
-    "PPO critic=separate",
-    "GRPO, adapter",
-    "SPO q0=group, adapter",
-    "PPO critic=separate, adapter",
-    "SPO q0=group, checkpoint_activations",
-    "SPO q0=group, micro_tokens",
+    *("GRPO without KL", "GRPO", "SPO q0=group", "PPO critic=shared", "PPO critic=separate"),
+    *(f"{name}, {ADAPTER}" for name in ("GRPO", "SPO q0=group", "PPO critic=separate")),
+    *(f"SPO q0=group, {CHECKPOINTS}", f"SPO q0=group, {MICRO_TOKENS}"),
 )
-# After a comma: "adapter" is LoRA of the default rank instead of all weights, "micro_tokens" a
-# budget of so few of a batch's tokens.
-MICRO_TOKENS = 0.25
-# name → (Llama's widths or None for the bundled model, prompts, group, prompt and response tokens)
-HEADS = {"num_attention_heads": 12, "num_key_value_heads": 12}
-SHAPES: dict[str, tuple[dict[str, int] | None, tuple[int, int, int, int]]] = {
-    "nano": (None, (16, 8, 48, 48)),
-    "100M": (
-        {
-            "vocab_size": 16384,
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "num_hidden_layers": 9,
-            **HEADS,
-        },
-        (2, 4, 48, 48),
-    ),
-    "500M": (
-        {
-            "vocab_size": 32768,
-            "hidden_size": 1536,
-            "intermediate_size": 6144,
-            "num_hidden_layers": 12,
-            **HEADS,
-        },
-        (1, 4, 32, 32),
-    ),
+MICRO_TOKENS_SHARE = 0.25  # of a batch's tokens
+SHAPES: dict[str, tuple[dict[str, int] | None, BatchShape]] = {  # None: the bundled model
+    "nano": (None, BatchShape(16, 8, 48, 48)),
+    "100M": (llama_sizes(768, 3072, 9, 12, 12, 16384), BatchShape(2, 4, 48, 48)),
+    "500M": (llama_sizes(1536, 6144, 12, 12, 12, 32768), BatchShape(1, 4, 32, 32)),
 }
-WITHIN = 1.25  # measured peak to estimate, either way
+WITHIN = 1.25  # goal of measured peak to estimate, either way
 STEPS = 3
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, write `bench/memory.json`."""
-    options = parse(argv)
-    if options.one:
-        print(json.dumps(measure(*options.one)))
+@dataclass
+class Options(common.Options):
+    shapes: str | None = None  # of SHAPES, separated by commas
+    cases: str | None = None  # of CASES, separated by semicolons
+    child: bool = False  # measure one case in this process
+
+
+def main(options: Options) -> None:
+    """Measure and write `memory.json`."""
+    cases = choose("cases", options.cases, CASES, separator=";")
+    shapes = choose("shapes", options.shapes, list(SHAPES))
+    if options.child:
+        print(json.dumps(measure(shapes[0], cases[0])))
         return
-    found: list[Row] = []
+    rows: list[Row] = []
     left_out: dict[str, str] = {}
-    for shape in options.shapes:
-        measured = {case: alone(shape, case) for case in options.cases}
-        left_out |= {f"{shape}, {case}": m["why"] for case, m in measured.items() if "why" in m}
-        found += rows_of(shape, {case: m for case, m in measured.items() if "why" not in m})
-    rows.show("peak memory and time of a step", found)
-    for case, why in left_out.items():
-        print(f"left out: {case}: {why}")
-    print(f"written to {rows.save('memory', found, options.out, left_out=left_out)}")
+    for shape in shapes:
+        results = {case: _measure_in_child(shape, case) for case in cases}
+        left_out |= {f"{shape}, {c}": r["why"] for c, r in results.items() if "why" in r}
+        rows += rows_of(shape, {c: r for c, r in results.items() if "why" not in r})
+    common.finish("memory", rows, options.out, left_out=left_out)
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--out", type=Path, default=rows.FOLDER)
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    return parser.parse_args(argv)
+def _measure_in_child(shape: str, case: str) -> dict[str, Any]:
+    module = ("-m", "experiments.benchmarks.memory")
+    try:
+        output = run_process((*module, f"shapes={shape}", f"cases={case}", "child=true")).output
+    except subprocess.CalledProcessError as error:
+        return {"why": f"its process ended with {error.returncode}"}
+    print(f"{shape}, {case}: {output.splitlines()[-1]}", file=sys.stderr)
+    return json.loads(output.splitlines()[-1])
 
 
-def alone(shape: str, case: str) -> dict[str, Any]:
-    """One measurement, in a fresh process."""
-    command = [sys.executable, "-m", "experiments.benchmarks.memory", "--one", shape, case]
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        return {"why": f"its process ended with {done.returncode}"}
-    found = json.loads(done.stdout.splitlines()[-1])
-    print(f"{shape}, {case}: {found}", file=sys.stderr)
-    return found
-
-
-def measure(name: str, case: str) -> dict[str, Any]:
-    """Peak growth in MiB, the estimate of it, and seconds a step of the fastest of three."""
-    import torch
-
-    from experiments.benchmarks.training.workload import algorithms, random_samples, step_of
-    from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
-    from experiments.learner import memory
-    from experiments.learner.memory_check import free_bytes
-    from experiments.policy import loading
-    from experiments.run_dir.machine import PeakMemory
-
+def measure(shape_name: str, case: str) -> dict[str, Any]:
+    """Peak growth in MiB, its estimate, and the seconds of a step; {"why"} if it does not fit."""
     torch.set_num_threads(1)
-    widths, (prompts, group, width, length) = SHAPES[name]
-    device = loading.pick_device("auto")
-    model_config = loading.read_config(ModelConfig())
-    if widths is not None:
-        model_config = type(model_config)(**widths, head_dim=None, tie_word_embeddings=True)
-    config = RunConfig(
-        None, model=ModelConfig(), train=TrainConfig(), eval=EvalConfig(kl_samples=0)
+    name, _, variant = case.partition(", ")
+    sizes, batch = SHAPES[shape_name]
+    device, algorithm = loading.pick_device("auto"), algorithms()[name]
+    on_gpu = device.type == "cuda"
+    config = batch.config(
+        adapter="lora" if variant == ADAPTER else "none",
+        checkpoint_activations=variant == CHECKPOINTS,
     )
-    config.train.prompts, config.train.group_size = prompts, group
-    config.task.max_prompt_tokens, config.task.max_response_tokens = width, length
-    case, _, how = case.partition(", ")
-    config.model.adapter = "lora" if how == "adapter" else "none"
-    config.model.checkpoint_activations = how == "checkpoint_activations"
-    if how == "micro_tokens":
-        config.train.micro_tokens = int(MICRO_TOKENS * prompts * (width + group * length))
-    algorithm = algorithms()[case]
+    if variant == MICRO_TOKENS:
+        config.train.micro_tokens = int(MICRO_TOKENS_SHARE * batch.tokens)
+    model_config: Any = loading.read_config(ModelConfig())
+    if sizes:
+        model_config = type(model_config)(**sizes, head_dim=None, tie_word_embeddings=True)
     shape = memory.shape_of(model_config)
-    held = memory.estimate(shape, config, algorithm.needs, device.type == "cuda")
-    foreseen = held.without_writing - held.held.get("the engine's weights", 0)  # there is none
-    if foreseen > 0.9 * free_bytes(device):
-        free = free_bytes(device)
-        return {"why": f"needs {foreseen / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"}
-    _warm_up(config.model.adapter)
-    mark = PeakMemory()
-    key = "memory/gpu0_peak_mb" if device.type == "cuda" else "memory/peak_mb"
-    before = _resident_mb() if device.type == "cpu" else 0.0
+    estimate = memory.estimate(shape, config, algorithm.needs, on_gpu)
+    needed = estimate.without_writing - estimate.held.get("the engine's weights", 0)
+    if needed > 0.9 * (free := free_bytes(device)):
+        return {"why": f"needs {needed / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"}
+    _import_lazily_loaded(variant)
+    clock = time.perf_counter if on_gpu else time.process_time
+    peak, before = PeakMemory(), 0.0 if on_gpu else _resident_mib()
     torch.manual_seed(0)
-    model = loading.random_model(model_config, device, torch.float32)
-    model, pieces = loading.policy_of(model, config), config.train.micro_tokens
-    step = step_of(algorithm, model, 0, copied=False, micro_tokens=pieces)
-    samples = random_samples(shape.vocabulary, prompts, group, width, length)
-    times = []
+    model = loading.policy_of(loading.random_model(model_config, device, torch.float32), config)
+    step = step_of(algorithm, model, 0, copied=False, micro_tokens=config.train.micro_tokens)
+    samples, times = batch.samples(shape.vocabulary), []
     for _ in range(STEPS):
-        begin = time.process_time() if device.type == "cpu" else time.perf_counter()
-        step(samples, group)
-        times.append((time.process_time() if device.type == "cpu" else time.perf_counter()) - begin)
+        start = clock()
+        step(samples, batch.group_size)
+        times.append(clock() - start)
     return {
-        "peak_mb": mark.columns()[key] - before,
-        "estimate_mb": foreseen / 2**20,
+        "peak_mib": peak.columns()["memory/gpu0_peak_mb" if on_gpu else "memory/peak_mb"] - before,
+        "estimate_mib": needed / 2**20,
         "step_s": times[1:],
         "parameters": shape.parameters,
     }
 
 
-def _warm_up(adapter: str) -> None:
-    """What an adapter or a first optimiser's step has imported is no part of a step's memory."""
-    import torch
-
-    if adapter == "lora":
+def _import_lazily_loaded(variant: str) -> None:
+    """Import what an adapter and a first optimiser step would: not part of a step's memory."""
+    if variant == ADAPTER:
         import peft  # noqa: F401
-
-    from experiments.learner.optimiser import Float32AdamW
 
     weight = torch.nn.Parameter(torch.ones(2))
     weight.sum().backward()
     Float32AdamW([([weight], 0.0)], 0.0).step()
 
 
-def _resident_mb() -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError("no VmRSS in /proc/self/status")
+def _resident_mib() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 
 
-def rows_of(shape: str, measured: dict[str, dict[str, Any]]) -> list[Row]:
-    """Peak, estimate, time, and each algorithm's ratio to PPO with a critic of its own."""
-    found = []
-    most = measured.get("PPO critic=separate")
-    for case, m in measured.items():
-        name = f"{shape} ({m['parameters'] / 1e6:.1f} M), {case}"
-        found.append(row(name, "peak memory", [m["peak_mb"]], "MiB"))
-        found.append(row(name, "estimate", [m["estimate_mb"]], "MiB"))
-        error = max(m["peak_mb"] / m["estimate_mb"], m["estimate_mb"] / m["peak_mb"])
-        found.append(row(name, "peak and estimate, larger to smaller", [error], at_most=WITHIN))
-        found.append(row(name, "time of a step", m["step_s"], "s"))
-        whole = measured.get(case.split(", ")[0])
-        if whole is not None and whole is not m:
-            found.append(row(name, "peak to the plain step", [m["peak_mb"] / whole["peak_mb"]]))
-            times = [one / other for one, other in zip(m["step_s"], whole["step_s"], strict=True)]
-            found.append(row(name, "time to the plain step", times))
-        elif most is not None and m is not most:
-            ratio = [m["peak_mb"] / most["peak_mb"]]
+def rows_of(shape: str, results: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+    """Peak, estimate and time; ratios to the plain step of a variant, or to PPO's own critic."""
+    rows = []
+    for case, result in results.items():
+        name = f"{shape} ({result['parameters'] / 1e6:.1f} M), {case}"
+        peak, estimate = result["peak_mib"], result["estimate_mib"]
+        error = max(peak / estimate, estimate / peak)
+        rows.append(row(name, "peak memory", [peak], "MiB"))
+        rows.append(row(name, "estimate", [estimate], "MiB"))
+        rows.append(row(name, "peak and estimate, larger to smaller", [error], at_most=WITHIN))
+        rows.append(row(name, "time of a step", result["step_s"], "s"))
+        plain, largest = results.get(case.split(", ")[0]), results.get("PPO critic=separate")
+        if plain is not None and plain is not result:
+            rows.append(row(name, "peak to the plain step", [peak / plain["peak_mib"]]))
+            times = ratios(result["step_s"], plain["step_s"])
+            rows.append(row(name, "time to the plain step", times))
+        elif largest is not None and largest is not result:
             goal = 1.0 if case.startswith("SPO") else None
-            found.append(row(name, "peak to PPO with its own critic", ratio, at_most=goal))
-    return found
+            ratio = [peak / largest["peak_mib"]]
+            rows.append(row(name, "peak to PPO with its own critic", ratio, at_most=goal))
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    common.command(Options, main)

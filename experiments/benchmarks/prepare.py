@@ -1,30 +1,25 @@
-"""What it costs to prepare a whole data set, and to start a second time.
+"""`make bench-prepare`: time and memory to prepare a large data set, and to start on it again.
 
-`make bench-prepare`, or `python -m experiments.benchmarks.prepare [--rows N] [--out FOLDER]`. Makes
-a synthetic file in TACO's schema and opens it twice, each time in a process of its own, as a run
-would: problems, splits, decontamination, and the prompts in the bundled model's tokens.
+Writes a synthetic file in TACO's schema and opens it twice, each time in a new process, as a run
+does: problems, splits, decontamination, and the prompts in the bundled model's tokens.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
-import sys
+import json
+import random
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from pydantic import PositiveInt
 
-from experiments.benchmarks import synthetic_taco
-from experiments.benchmarks.rows import row, save
+from experiments.benchmarks import common
+from experiments.benchmarks.common import Row, row, run_process
 
-ROOT = Path(__file__).resolve().parents[2]
-_MEASURES = ("open", "prompts", "peak memory")
-_START = """
+OPEN = """
 import sys, time
 import transformers
 from envs.tasks import open_task
@@ -34,54 +29,128 @@ from experiments.rollout.prompts import encode_prompts
 transformers.utils.logging.set_verbosity_error()
 tokenizer = transformers.AutoTokenizer.from_pretrained("assets/nano")
 config = task_config(["task=taco", "task.path=" + sys.argv[1], "task.max_prompt_tokens=4096"])
-begun = time.perf_counter()
+start = time.perf_counter()
 task = open_task(config)
 opened = time.perf_counter()
 prompts, dropped = encode_prompts(task.train, task, tokenizer, config, {})
 encoded = time.perf_counter()
 for index in range(0, len(prompts), max(1, len(prompts) // 200)):
-    assert prompts[index].problem.tests  # as the first batches of a run would read them
-print(len(task.train), opened - begun, encoded - opened)
+    assert prompts[index].problem.tests  # as a run's first batches read them
+print(len(task.train), opened - start, encoded - opened)
 """
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print the table; the synthetic file and its cache are removed."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rows", type=int, default=25_000)
-    options = parser.parse_args(argv)
-    table = Table("start", "problems to train on", "open, s", "prompts, s", "peak memory, MB")
+@dataclass
+class Options(common.Options):
+    rows: PositiveInt = 25_000
+
+
+def main(options: Options) -> None:
+    """Measure and write `prepare.json`."""
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.jsonl"
-        synthetic_taco.write(file, options.rows)
-        size = file.stat().st_size / 2**20
-        found = []
-        for number in ("first", "second"):
-            cells = _start(file, Path(folder) / "cache")
-            table.add_row(number, *cells)
-            for measure, unit, told in zip(_MEASURES, ("s", "s", "MB"), cells[1:], strict=True):
-                found.append(row(f"{number} start", measure, [float(told)], unit))
-        cached = sum(part.stat().st_size for part in Path(folder).rglob("*.arrow")) / 2**20
-    Console().print(f"{options.rows} rows, {size:.0f} MB; prepared {cached:.0f} MB")
-    Console().print(table)
-    print(f"written to {save('prepare', found, rows=options.rows)}")
+        write(file, options.rows)
+        for case in ("first start", "second start"):
+            usage = run_process(("-c", OPEN, str(file)), SPO_BENCH_CACHE=f"{folder}/cache")
+            problems, opened, encoded = usage.output.split()
+            rows.append(row(case, "open", [float(opened)], "s"))
+            rows.append(row(case, "prompts", [float(encoded)], "s"))
+            rows.append(row(case, "peak memory", [usage.peak_mib], "MiB"))
+        sizes = {"file_mib": file.stat().st_size / 2**20, "problems": int(problems)}
+        sizes["prepared_mib"] = sum(f.stat().st_size for f in Path(folder).rglob("*.arrow")) / 2**20
+    common.finish("prepare", rows, options.out, file_rows=options.rows, **sizes)
 
 
-def _start(file: Path, cache: Path) -> tuple[str, ...]:
-    """Open the file as a run would, in a process of its own."""
-    environment = os.environ | {"SPO_BENCH_CACHE": str(cache)}
-    command = [sys.executable, "-c", _START, str(file)]
-    begun = time.perf_counter()
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    out = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"the start failed after {time.perf_counter() - begun:.0f} s")
-    problems, opened, encoded = out.split()
-    return problems, f"{float(opened):.1f}", f"{float(encoded):.1f}", f"{used.ru_maxrss / 1024:.0f}"
+# The synthetic file: rows of about 30 kB with a heavy tail, every eighth malformed in one of the
+# ways of the real one. Its problems have no meaning.
+
+SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ha", "jek", "li", "mo", "nu", "que", "ri", "sta", "ve")
+EMPTY_COLUMNS = (
+    "raw_tags skill_types url Expected_Auxiliary_Space date picture_num Expected_Time_Complexity"
+)
+
+
+def write(out: Path, count: int, seed: int = 0) -> None:
+    """Write `count` rows as JSON lines."""
+    with out.open("w", encoding="utf-8") as file:
+        file.writelines(line + "\n" for line in _lines(count, seed))
+
+
+def _lines(count: int, seed: int) -> Iterator[str]:
+    rng = random.Random(f"synthetic taco/{seed}")
+    words = ["".join(rng.choices(SYLLABLES, k=rng.randint(1, 3))) for _ in range(4000)]
+    for number in range(count):
+        row = _row(rng, words)
+        if number % 8 == 7:
+            malformed = MALFORMED[number // 8 % len(MALFORMED)](row, rng)
+            yield malformed if isinstance(malformed, str) else json.dumps(malformed)
+        else:
+            yield json.dumps(row)
+
+
+def _row(rng: random.Random, words: list[str]) -> dict[str, Any]:
+    tests = [_test(rng) for _ in range(rng.choice((1, 3, 10, 40, 120)))]
+    input_output = {"inputs": [test[0] for test in tests], "outputs": [test[1] for test in tests]}
+    statement = " ".join(rng.choices(words, k=rng.randint(60, 400)))
+    solutions = [
+        f"print(sum(map(int, input().split())) + {i} * 0)\n" for i in range(rng.randint(0, 30))
+    ]
+    return {
+        "question": f"{statement}\n\n-----Examples-----\nInput\n{tests[0][0]}Output\n{tests[0][1]}",
+        "solutions": json.dumps(solutions),
+        "starter_code": "",
+        "input_output": json.dumps(input_output),
+        "difficulty": rng.choice(("EASY", "MEDIUM", "HARD", "UNKNOWN_DIFFICULTY")),
+        "name": None,
+        "source": rng.choice(("codeforces", "codechef", "aizu", "")),
+        "tags": rng.choice(("[]", "['Math']", "['Data structures', 'Sorting']", "[broken")),
+        "time_limit": rng.choice((None, "2 seconds", "1.5 - 3 sec", "2000 ms", "2.0 seconds")),
+        "memory_limit": rng.choice((None, "256 megabytes", "65536 KB", "1.5 GB")),
+        **dict.fromkeys(EMPTY_COLUMNS.replace("_", " ").split(), None),
+    }
+
+
+def _test(rng: random.Random) -> tuple[str, str]:
+    numbers = [rng.randint(-(10**9), 10**9) for _ in range(int(rng.paretovariate(0.55)) % 9000 + 1)]
+    return " ".join(map(str, numbers)) + "\n", f"{sum(numbers)}\n"
+
+
+def _change_tests(
+    row: dict[str, Any], change: Callable[[dict[str, Any]], object]
+) -> dict[str, Any]:
+    tests = json.loads(row["input_output"])
+    change(tests)
+    return row | {"input_output": json.dumps(tests)}
+
+
+MALFORMED: Sequence[Callable[[dict[str, Any], random.Random], dict[str, Any] | str]] = (
+    lambda row, rng: row | {"input_output": ""},
+    lambda row, rng: row | {"input_output": row["input_output"][:-9]},
+    lambda row, rng: row | {"solutions": '["half'},
+    lambda row, rng: row | {"solutions": ""},
+    lambda row, rng: row | {"question": None},
+    lambda row, rng: row | {"question": f"Print any of the answers. {row['question']}"},
+    lambda row, rng: _change_tests(row, lambda tests: tests.update(inputs=[], outputs=[])),
+    lambda row, rng: _change_tests(row, lambda tests: tests["outputs"].append("1")),
+    lambda row, rng: _change_tests(
+        row, lambda tests: tests.update(outputs=[""] * len(tests["inputs"]))
+    ),
+    lambda row, rng: _change_tests(
+        row, lambda tests: tests.update(inputs=[text.split() for text in tests["inputs"]])
+    ),
+    lambda row, rng: _change_tests(
+        row, lambda tests: tests.update(fn_name="f", inputs=[[1, [2]]], outputs=[[3]])
+    ),
+    lambda row, rng: row | {"starter_code": "# write here"},
+    lambda row, rng: (
+        row | {"input_output": f'{{"inputs": [{"7" * 6000}], "outputs": ["{"7" * 6000}"]}}'}
+    ),
+    lambda row, rng: row | {"question": "\ud800 " + row["question"]},
+    lambda row, rng: json.dumps(row)[: rng.randint(1, 400)],
+    lambda row, rng: json.dumps([row["question"]]),
+)
 
 
 if __name__ == "__main__":
-    main()
+    common.command(Options, main)

@@ -1,102 +1,83 @@
-"""`make bench-runtimes`: `runtime=ray` with batches in flight against `runtime=sync`, per token.
+"""`make bench-runtimes`: time per trained token of `runtime=ray` and of `runtime=sync`.
 
-The same runs under both, one after the other in each round, the bundled model on MiniContests: all
-of a run's processes are counted, Ray's own too. What a run of no steps takes, under the same
-runtime in the same round, is taken off, and what is left is divided by the tokens trained on. The
-numbers are those of a small model and small batches: what the actors themselves cost shows most.
+Both run the bundled model on MiniContests, in turn. The time of a run of no steps is subtracted.
+CPU time is that of all processes, Ray's included. A small model and small batches show most of
+what the actors themselves cost.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import subprocess
-import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import pandas as pd
+from pydantic import PositiveInt
 
-from experiments.benchmarks import rows
-from experiments.benchmarks.rows import row
+from experiments.benchmarks import common
+from experiments.benchmarks.common import ratios, row, run_process
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN = (
     *("task=mini", "model=nano", "sandbox=embedded", "sandbox.workers=1", "logger=none"),
     *("eval.every=0", "eval.samples=2", "eval.k=[1]", "eval.kl_samples=0", "task.test_problems=4"),
     *("engine.check_every=0", "train.checkpoint_every=0", "train.prompts=4"),
 )
-CASES = {
-    "GRPO": ("algo=grpo",),
-    "half-online SPO": ("algo=spo", "train.offline_share=0.5"),
-}
-RUNTIMES = {
-    "sync, lag 0": ("runtime=sync",),
-    "ray, lag 10": ("runtime=ray", "train.lag=10"),
-}
-# Where a control group of v1 counts CPU time, or one of v2
-GROUPS = (Path("/sys/fs/cgroup/cpuacct"), Path("/sys/fs/cgroup"))
-ENDS_S = 60  # for what Ray leaves
+CASES = {"GRPO": ("algo=grpo",), "half-online SPO": ("algo=spo", "train.offline_share=0.5")}
+SYNC, RAY = "sync, lag 0", "ray, lag 10"
+RUNTIMES = {SYNC: ("runtime=sync",), RAY: ("runtime=ray", "train.lag=10")}
+CGROUPS = (Path("/sys/fs/cgroup/cpuacct"), Path("/sys/fs/cgroup"))  # version 1, version 2
+RAY_EXIT_S = 60
+IN_GROUP = "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid())); " + (
+    "os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
+)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, write `bench/runtimes.json`."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--out", type=Path, default=rows.FOLDER)
-    options = parser.parse_args(argv)
-    taken: dict[tuple[str, str], list[list[float]]] = {}
-    for turn in range(options.rounds):
-        order = list(RUNTIMES)[:: 1 if turn % 2 else -1]
-        starts = {name: once((*CASES["GRPO"], *RUNTIMES[name], "steps=0"))[0] for name in order}
+@dataclass
+class Options(common.Options):
+    rounds: PositiveInt = 3
+    steps: PositiveInt = 30
+
+
+def main(options: Options) -> None:
+    """Measure and write `runtimes.json`."""
+    costs: dict[tuple[str, str, str], list[float]] = defaultdict(list)  # ms a token
+    for number in range(options.rounds):
+        order = list(RUNTIMES)[:: 1 if number % 2 else -1]
+        starts = {name: _cost((*CASES["GRPO"], *RUNTIMES[name], "steps=0")) for name in order}
         for case, runtime in product(CASES, order):
-            given = (*CASES[case], *RUNTIMES[runtime], f"steps={options.steps}")
-            whole, tokens = once(given)
-            found = [
-                (all_of - s) / tokens for all_of, s in zip(whole, starts[runtime], strict=True)
-            ]
-            taken.setdefault((case, runtime), []).append(found)
-            print(turn + 1, case, runtime, *(f"{1e3 * one:.3f} ms" for one in found), flush=True)
-    found = list(_rows(taken))
-    rows.show(f"{options.steps} steps, for each token trained on", found)
-    print(f"written to {rows.save('runtimes', found, options.out, steps=options.steps)}")
+            run = _cost((*CASES[case], *RUNTIMES[runtime], f"steps={options.steps}"))
+            for measure in ("wall time", "CPU time"):
+                spent = run[measure] - starts[runtime][measure]
+                costs[case, runtime, measure].append(1000 * spent / run["tokens"])
+    rows = []
+    for case, measure in product(CASES, ("wall time", "CPU time")):
+        name, sync, ray = f"{measure} a trained token", *(costs[case, r, measure] for r in RUNTIMES)
+        rows += [row(f"{case}, {SYNC}", name, sync, "ms"), row(f"{case}, {RAY}", name, ray, "ms")]
+        rows.append(row(f"{case}, ray to sync", name, ratios(ray, sync)))
+    common.finish("runtimes", rows, options.out, steps=options.steps)
 
 
-def _rows(taken: dict[tuple[str, str], list[list[float]]]) -> Iterator[rows.Row]:
-    for case in CASES:
-        one, other = (taken[case, runtime] for runtime in RUNTIMES)
-        for at, measure in enumerate(("wall time", "CPU time")):
-            for runtime in RUNTIMES:
-                values = [1e3 * each[at] for each in taken[case, runtime]]
-                yield row(f"{case}, {runtime}", f"{measure} a trained token", values, "ms")
-            ratios = [second[at] / first[at] for first, second in zip(one, other, strict=True)]
-            yield row(f"{case}, ray to sync", f"{measure} a trained token", ratios)
-
-
-def once(given: Sequence[str]) -> tuple[tuple[float, float], int]:
-    """(wall, CPU) seconds of one run, of all its processes, and the tokens that it trained on."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory() as folder, control_group() as group:
-        command = [sys.executable, "run.py", *RUN, *given, f"output_dir={folder}"]
-        inside = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", *command]
-        begin = time.perf_counter()
-        subprocess.run(inside, cwd=ROOT, env=environment, check=True, capture_output=True)
-        wall = time.perf_counter() - begin
-        (table,) = Path(folder).glob("*/*/metrics.parquet")
-        tokens = pd.read_parquet(table).get("budget/trained_tokens", [0])
-        return (wall, cpu_s(group)), int(max(tokens))
+def _cost(overrides: Sequence[str]) -> dict[str, float]:
+    """Wall and CPU seconds of a run, and the tokens it trained on."""
+    with tempfile.TemporaryDirectory() as folder, _control_group() as group:
+        run = ("run.py", *RUN, *overrides, f"output_dir={folder}")
+        usage = run_process(("-c", IN_GROUP, f"{group}/cgroup.procs", *run), OMP_NUM_THREADS="1")
+        (metrics,) = Path(folder).glob("*/*/metrics.parquet")
+        tokens = max(pd.read_parquet(metrics).get("budget/trained_tokens", [0]))
+        return {"wall time": usage.wall_s, "CPU time": _cpu_s(group), "tokens": tokens}
 
 
 @contextmanager
-def control_group() -> Iterator[Path]:
-    """One of its own: Ray has the kernel forget what its workers have used, this one does not."""
-    where = next(each for each in GROUPS if (each / "cgroup.procs").is_file())
-    group = where / f"spo-bench-{os.getpid()}"
+def _control_group() -> Iterator[Path]:
+    """A control group, which counts the CPU time of Ray's workers; the kernel's rusage does not."""
+    parent = next(folder for folder in CGROUPS if (folder / "cgroup.procs").is_file())
+    group = parent / f"spo-bench-{os.getpid()}"
     try:
         group.mkdir()
     except OSError as error:
@@ -104,19 +85,19 @@ def control_group() -> Iterator[Path]:
     try:
         yield group
     finally:
-        until = time.monotonic() + ENDS_S
-        while (group / "cgroup.procs").read_text() and time.monotonic() < until:
+        deadline = time.monotonic() + RAY_EXIT_S
+        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
             time.sleep(0.1)
         group.rmdir()
 
 
-def cpu_s(group: Path) -> float:
-    """Used by all that was ever in it."""
+def _cpu_s(group: Path) -> float:
+    """CPU seconds of all processes that were ever in the group."""
     if (group / "cpuacct.usage").is_file():
         return int((group / "cpuacct.usage").read_text()) / 1e9
-    told = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
-    return int(told["usage_usec"]) / 1e6
+    lines = (group / "cpu.stat").read_text().splitlines()
+    return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
 
 
 if __name__ == "__main__":
-    main()
+    common.command(Options, main)

@@ -1,193 +1,336 @@
-"""`make scaling`: what the model of the loop says of larger worlds, beside what was measured.
+"""`make scaling`: predictions of a model of the training loop for many GPUs.
 
-    python -m experiments.benchmarks.scaling [--runs FOLDER ...] [--page docs/results/scaling.md]
-
-Writes the page's tables, between their markers, and its figure beside it. Without `--runs` the
-table of runs stays as it is: their times are this machine's.
+The model is a discrete-event simulation of what waits for what; it knows nothing of learning. Its
+parts are fitted to published times of verl. The command writes the marked tables of
+docs/results/scaling.md, and the figure beside it.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import simpy
 
-from analysis.report.markdown import table
-from experiments.benchmarks import published
-from experiments.benchmarks.pipeline import Course, Loop, fixed, lognormal, recorded, simulate
+from analysis.report import markdown
+from envs.config_parsing import parse_arguments
 from experiments.errors import UserError
 
-PARTS = ("generate", "judge", "reference", "train", "sync")
-PROGRAM_S = (0.005, 1.0, 10.0)  # CPU of a program; the first is measured here, the others chosen
-BATCHES = 20  # of each way of the ladder; weights go over twice where they do every ten
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 PAGE = Path("docs/results/scaling.md")
-RUNS_HEAD = (
-    "run",
-    "recorded, s a step",
-    "foretold from its first half",
-    "error",
-    "parts of the same steps",
-    "error",
-    "lag 1, one core",
-    "lag 1, two cores",
-)
+Draw = Callable[[np.random.Generator], float]  # → seconds of one service
+Events = Generator[simpy.Event, Any, Any]
+
+
+# The simulation
+
+
+def fixed(seconds: float) -> Draw:
+    return lambda random: seconds
+
+
+NOTHING = fixed(0.0)
+
+
+def lognormal(mean: float, spread: float) -> Draw:
+    """`spread`: standard deviation to mean."""
+    if not spread or not mean:
+        return fixed(mean)
+    variance = np.log1p(spread**2)
+    return lambda random: float(random.lognormal(np.log(mean) - variance / 2, variance**0.5))
 
 
 @dataclass(frozen=True)
-class Run:
-    """A recorded run: wall seconds of each step, by part; `waited` is the loop's for its judge."""
+class Loop:
+    """A training loop. Times are seconds.
 
-    name: str
-    parts: dict[str, np.ndarray]
-    total: np.ndarray  # without evaluation
-    waited: np.ndarray
-    pieces: int
-    overlap: bool
+    A batch consists of `pieces` (a problem's responses, or one response). A piece is generated in
+    one of `writers` slots, then judged by one of `judges`. The learner trains on complete batches.
+    Generation of piece n of all begins once
 
+        n <= (batches that the rollout weights have seen + sync_every + lag) * pieces
 
-def read(folder: Path) -> Run:
-    """Raises UserError where there is no run to read."""
-    import pandas as pd
-    import yaml
-
-    try:
-        table = pd.read_parquet(folder / "metrics.parquet")
-        config = yaml.safe_load((folder / "config.yaml").read_text())
-    except OSError:
-        raise UserError(f"--runs {folder}: no run folder with metrics.parquet") from None
-    if len(table) < 4:
-        raise UserError(f"--runs {folder}: {len(table)} steps; give a run of 4 or more")
-    spent = table.filter(like="time/").diff().iloc[1:].to_numpy()
-    column = dict(zip(table.filter(like="time/").columns, spent.T, strict=True))
-    return Run(
-        name=", ".join([folder.name, *_told(config)]),
-        parts={part: column[f"time/{part}_s"] for part in PARTS},
-        total=column["time/total_s"] - column["time/evaluate_s"],
-        waited=column.get("time/waited_judge_s", column["time/judge_s"]),
-        pieces=config["train"]["prompts"],
-        overlap=config.get("runtime", {}).get("overlap", False),
-    )
-
-
-def _told(config: dict[str, Any]) -> Iterator[str]:
-    """What of a run's settings bears on its time, where it is not the default of a plain run."""
-    for key, plain in (("lag", 0), ("sync_every", 1), ("offline_share", 0.0)):
-        if config["train"].get(key, plain) != plain:
-            yield f"{key}={config['train'][key]}"
-    if config.get("runtime", {}).get("overlap", False):
-        yield "overlap"
-
-
-def loop_of(run: Run, steps: slice, **others: Any) -> Loop:
-    """The loop of one process from the parts that were recorded in `steps`.
-
-    A batch's problems are written one after the other; what a problem takes is its share.
+    With sync_every=1 and lag=0 everything happens in turn. AReaL (arXiv 2505.24298) calls this
+    bound η, verl `staleness_threshold`. During a weight sync the learner waits and no piece begins.
     """
-    part = {name: seconds[steps] for name, seconds in run.parts.items()}
+
+    write: Draw  # a piece, in one slot
+    judge: Draw  # a piece, by one judge
+    train: Draw  # a batch
+    sync: Draw = NOTHING  # the learner's weights into all engines
+    pieces: int = 1  # of a batch
+    writers: int = 1  # engines times pieces that each generates at once
+    judges: int = 1
+    sync_every: int = 1
+    lag: float = 0  # in batches
+    overlap: bool = True  # False: judging begins when the batch is generated
+    in_order: bool = True  # False: a batch takes the pieces that were judged first
+
+
+@dataclass
+class Course:
+    """Results of a simulation."""
+
+    ends: list[float] = field(default_factory=list)  # when each batch was trained and synced
+    lags: list[int] = field(default_factory=list)  # of each trained piece, in batches
+    begun: int = 0  # pieces
+    written: int = 0
+    judged: int = 0
+    trained: int = 0
+
+    @property
+    def step_s(self) -> float:
+        """Seconds a batch, over the later half, when the pipeline is full."""
+        half = len(self.ends) // 2
+        return (self.ends[-1] - self.ends[half - 1]) / (len(self.ends) - half)
+
+
+def simulate(loop: Loop, batches: int, seed: int = 0) -> Course:
+    """Train `batches` (at least two) batches."""
+    simulation = _Simulation(loop, seed)
+    simulation.env.run(until=simulation.env.process(simulation.learner(batches)))
+    return simulation.course
+
+
+class _Simulation:
+    def __init__(self, loop: Loop, seed: int) -> None:
+        self.loop, self.env, self.course = loop, simpy.Environment(), Course()
+        # A random stream for each kind: a change of one part leaves the times of the others.
+        self.random = {
+            kind: np.random.default_rng([seed, number])
+            for number, kind in enumerate(("write", "judge", "train", "sync"))
+        }
+        self.slots = simpy.Resource(self.env, loop.writers)
+        self.judges = simpy.Resource(self.env, loop.judges)
+        self.seen = 0  # batches that the rollout weights have seen
+        self.new_weights, self.no_sync = self.env.event(), self.env.event().succeed()
+        self.written: defaultdict[int, simpy.Event] = defaultdict(self.env.event)
+        self.judged: defaultdict[int, simpy.Event] = defaultdict(self.env.event)
+        self.versions: defaultdict[int, list[int]] = defaultdict(list)  # of a batch's pieces
+        self.pieces: Counter[int] = Counter()  # generated, of each batch
+        self.env.process(self.feeder())
+
+    def serve(self, kind: str, draw: Draw) -> simpy.Event:
+        return self.env.timeout(draw(self.random[kind]))
+
+    def feeder(self) -> Events:
+        """Begin pieces, in order, as slots and the bound allow."""
+        loop, course = self.loop, self.course
+        while True:
+            slot = self.slots.request()
+            yield slot
+            course.begun += 1
+            while course.begun > (self.seen + loop.sync_every + loop.lag) * loop.pieces:
+                yield self.new_weights
+            yield self.no_sync
+            self.env.process(self.piece(1 + (course.begun - 1) // loop.pieces, slot))
+
+    def piece(self, batch: int, slot: Any) -> Events:
+        loop, course, version = self.loop, self.course, self.seen
+        yield self.serve("write", loop.write)
+        course.written += 1
+        self.pieces[batch] += 1
+        if self.pieces[batch] == loop.pieces:
+            self.written[batch].succeed()
+        self.slots.release(slot)
+        if not loop.overlap:
+            yield self.written[batch]
+        with self.judges.request() as judge:
+            yield judge
+            yield self.serve("judge", loop.judge)
+        target = batch if loop.in_order else course.judged // loop.pieces + 1
+        course.judged += 1
+        self.versions[target].append(version)
+        if len(self.versions[target]) == loop.pieces:
+            self.judged[target].succeed()
+
+    def learner(self, batches: int) -> Events:
+        loop, course, env = self.loop, self.course, self.env
+        for batch in range(1, batches + 1):
+            yield self.judged[batch]
+            course.lags += [batch - 1 - version for version in self.versions.pop(batch)]
+            course.trained += loop.pieces
+            yield self.serve("train", loop.train)
+            if batch % loop.sync_every == 0:
+                self.no_sync = env.event()
+                yield self.serve("sync", loop.sync)
+                self.seen = batch
+                self.no_sync.succeed()
+                updated, self.new_weights = self.new_weights, env.event()
+                updated.succeed()
+            course.ends.append(env.now)
+
+
+# Published times, and the model's parts fitted to them. verl
+# (https://verl.readthedocs.io/en/latest/advance/fully_async.html, file
+# recipe/fully_async_policy/README.md at 19997f9): DAPO on Qwen2.5-Math-7B, 512 problems × 16
+# responses a step, H20 GPUs. One step of overlap (docs/advance/one_step_off.md at e55d143): the
+# same model on "2 nodes with 16 H20 GPUs each".
+
+PROBLEMS, RESPONSES = 512, 16  # of a step
+PER_GPU = 4  # problems that a GPU generates at once: all 512 on 128 GPUs
+STEPS = 12  # simulated; the later half counts
+MINIBATCHES = 4  # of a step, in the asynchronous runs; weights are synced after the last
+LADDER_BATCHES = 20
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line of verl's tables: seconds."""
+
+    gpus: int
+    step: float
+    gen: float  # without training: the wait for generation
+    update: float
+    old: float = 0.0  # log-probs before the update; the asynchronous runs need none
+
+    @property
+    def rest(self) -> float:
+        """Sync and what the page does not name; 0 where the parts exceed the step."""
+        return max(0.0, self.step - self.gen - self.old - self.update)
+
+
+COLOCATED = {
+    32: Step(32, 790.10, 357.41, 269.80, 107.71),
+    64: Step(64, 365.28, 150.72, 133.41, 70.26),
+    128: Step(128, 356.30, 177.85, 113.81, 53.92),
+}
+HALVES = {  # half of the GPUs generate, half train; staleness_threshold=0.5, partial rollouts
+    32: Step(32, 294.77, 21.26, 313.81),  # its parts exceed the step
+    64: Step(64, 189.26, 28.46, 156.98),
+    128: Step(128, 150.63, 33.14, 113.16),
+}
+STALENESS = {  # on 128 GPUs: how far generation may run ahead, in steps
+    0.0: Step(128, 231.34, 128.47, 98.77),  # "stream off policy pipeline"
+    0.1: Step(128, 171.30, 58.17, 109.12),
+    0.3: Step(128, 146.11, 38.88, 103.22),
+    0.5: HALVES[128],
+}
+ONE_STEP = {  # overlapped step, generate_sequences on 4 GPUs, training on 12, the rest of the step
+    "FSDP2": (520, 458, 108 + 337, 520 - 45 - 108 - 337),
+    "Megatron": (566, 501, 120 + 347, 566 - 59 - 120 - 347),
+}
+
+
+def step_s(loop: Loop, steps: int = STEPS) -> float:
+    """Seconds for PROBLEMS problems, whatever a batch of `loop` is."""
+    batches = PROBLEMS // loop.pieces
+    return simulate(loop, steps * batches).step_s * batches
+
+
+@cache
+def _write(spread: float, gpus: int = 128) -> Draw:
+    """Seconds of a problem's responses, fitted to verl's `gen` on so many GPUs."""
+    loop = Loop(lognormal(1, spread), NOTHING, NOTHING, pieces=PROBLEMS, writers=PER_GPU * gpus)
+    return lognormal(COLOCATED[gpus].gen / simulate(loop, STEPS).step_s, spread)
+
+
+def colocated(spread: float, gpus: int) -> Loop:
+    """All GPUs generate, then all train."""
+    times = COLOCATED[gpus]
+    train, sync = fixed(times.old + times.update), fixed(times.rest)
+    return Loop(_write(spread), NOTHING, train, sync, pieces=PROBLEMS, writers=PER_GPU * gpus)
+
+
+def streamed(spread: float, times: Step, staleness: float, fitted_on: int = 128) -> Loop:
+    """Half of the GPUs generate, half train on minibatches of the problems judged first."""
     return Loop(
-        recorded(part["generate"] / run.pieces),
-        recorded(part["judge"] / run.pieces),
-        recorded(part["reference"] + part["train"]),
-        recorded(part["sync"]),
-        pieces=run.pieces,
-        overlap=others.pop("overlap", run.overlap),
-        **others,
+        _write(spread, fitted_on),
+        NOTHING,
+        fixed(times.update / MINIBATCHES),
+        fixed(times.rest),
+        pieces=PROBLEMS // MINIBATCHES,
+        writers=PER_GPU * times.gpus // 2,
+        sync_every=MINIBATCHES,
+        lag=staleness * MINIBATCHES,
+        in_order=False,
     )
 
 
-def of_runs(folders: Sequence[Path]) -> str:
-    """Second halves of runs, foretold from the parts of their first halves; and what may come."""
-    rows = []
-    for run in map(read, folders):
-        middle = len(run.total) // 2
-        early, late, real = slice(0, middle), slice(middle, None), run.total[middle:].mean()
-        told = simulate(loop_of(run, early), 200)
-        same = simulate(loop_of(run, late), 200)
-        apart = [
-            simulate(loop_of(run, late, overlap=True, lag=1, cores=n), 200).step_s for n in (1, 2)
-        ]
-        cells = [f"{real:.2f}"]
-        for course in (told, same):
-            cells += [f"{course.step_s:.2f}", f"{error(course.step_s, real)}"]
-        rows.append([run.name, *cells, *(f"{seconds:.2f}" for seconds in apart)])
-        if run.overlap:
-            rows.append(_waited(run, same, late))
-    return table(RUNS_HEAD, rows)
+@cache
+def fitted_spread() -> float:
+    """Spread of lengths, which verl does not publish: fits the run of staleness 0."""
+    times = STALENESS[0.0]
+    spreads = (0.3, 0.35, 0.4, 0.45, 0.5, 0.6)
+    return min(spreads, key=lambda s: abs(step_s(streamed(s, times, 0.0)) - times.step))
 
 
-def _waited(run: Run, course: Course, steps: slice) -> list[str]:
-    """The loop's wait for its judge, beside the simulated one, as a row."""
-    real = run.waited[steps].mean()
-    foretold = course.waited_judged / len(course.ends)
-    apart = f"{foretold - real:+.2f} s"
-    return ["… its wait for the judge", f"{real:.2f}", "", "", f"{foretold:.2f}", apart, "", ""]
+def ladder(spread: float) -> dict[str, tuple[Loop, str]]:
+    """Ways to run the same work on 128 GPUs, and the published speed-up of each."""
+    train, sync = fixed(HALVES[128].update), fixed(HALVES[128].rest)
+    halves = replace(colocated(spread, 128), train=train, sync=sync, writers=PER_GPU * 64)
+    return {
+        "all GPUs write, then all train": (colocated(spread, 128), "1"),
+        "halves, one step of overlap": (replace(halves, lag=1), "1.23 and 1.44 (verl)"),
+        "halves, new weights every ten batches": (
+            replace(halves, sync_every=10),
+            "1.85 (SPO; not confirmed)",
+        ),
+        "halves, fully asynchronous, at most four batches behind": (
+            replace(halves, lag=4, in_order=False),
+            "2.27 and 2.77 (AReaL), 1.93 to 2.68 (verl)",
+        ),
+    }
 
 
-def of_published(spread: float) -> str:
-    """Published seconds a step beside the model's; which were fitted."""
+# The page
+
+
+def published_table(spread: float) -> str:
+    """Published seconds a step, and the model's."""
     rows: list[tuple[str, float, float, str]] = []
-    for gpus, told in published.COLOCATED.items():
-        how = "its mean is fitted" if gpus == 128 else "foretold from 128 GPUs"
-        model = published.step_s(published.colocated(spread, gpus))
-        rows.append((f"verl, {gpus} GPUs, all write, then all train", told.step, model, how))
-    for staleness, told in published.STALENESS.items():
-        how = "its spread is fitted" if not staleness else "foretold"
-        model = published.step_s(published.streamed(spread, told, staleness))
-        rows.append((f"verl, 64 + 64 GPUs, staleness {staleness}", told.step, model, how))
-    for gpus in (32, 64):
-        told = published.HALVES[gpus]
-        model = published.step_s(published.streamed(spread, told, 0.5, of=gpus))
+    for gpus, times in COLOCATED.items():
+        note = "its mean is fitted" if gpus == 128 else "predicted from 128 GPUs"
+        model = step_s(colocated(spread, gpus))
+        rows.append((f"verl, {gpus} GPUs, all write, then all train", times.step, model, note))
+    for staleness, times in STALENESS.items():
+        note = "predicted" if staleness else "its spread is fitted"
+        model = step_s(streamed(spread, times, staleness))
+        rows.append((f"verl, 64 + 64 GPUs, staleness {staleness}", times.step, model, note))
+    notes = {32: "predicted; its published parts exceed the step", 64: "predicted"}
+    for gpus, note in notes.items():
+        model = step_s(streamed(spread, HALVES[gpus], 0.5, fitted_on=gpus))
         name = f"verl, {gpus // 2} + {gpus // 2} GPUs, staleness 0.5"
-        how = "foretold; its published parts exceed the step" if gpus == 32 else "foretold"
-        rows.append((name, told.step, model, how))
-    for engine, one in published.ONE_STEP.items():
-        loop = Loop(fixed(one.write), fixed(0), fixed(one.train), fixed(one.rest), lag=1)
+        rows.append((name, HALVES[gpus].step, model, note))
+    for engine, (step, write, train, rest) in ONE_STEP.items():
+        loop = Loop(fixed(write), NOTHING, fixed(train), fixed(rest), lag=1)
         name = f"verl, one step of overlap, 4 + 12 GPUs, {engine}"
-        rows.append((name, one.overlapped, simulate(loop, 20).step_s, "from its own parts"))
-    return table(
+        rows.append((name, step, simulate(loop, 20).step_s, "from its own parts"))
+    return markdown.table(
         ["", "published, s a step", "the model", "error", ""],
         [
-            [name, f"{real:.0f}", f"{model:.0f}", error(model, real), how]
-            for name, real, model, how in rows
+            [n, f"{step:.0f}", f"{model:.0f}", _error(model, step), how]
+            for n, step, model, how in rows
         ],
     )
 
 
-def of_order(spread: float) -> str:
-    """The same work in four ways, and what others have published of each."""
-    steps = {name: simulate(loop, BATCHES) for name, loop in published.ladder(spread).items()}
-    first = next(iter(steps.values())).step_s
-    said = (
-        "1",
-        "1.23 and 1.44 (verl)",
-        "1.85 (SPO; not confirmed)",
-        "2.27 and 2.77 (AReaL), 1.93 to 2.68 (verl)",
-    )
-    rows = [
-        [
-            name,
-            f"{course.step_s:.0f}",
-            f"{first / course.step_s:.2f}",
-            f"{np.mean(course.lags):.1f}",
-            theirs,
-        ]
-        for (name, course), theirs in zip(steps.items(), said, strict=True)
-    ]
-    return table(["", "s a step", "the model", "lag, mean", "published"], rows)
-
-
-def error(model: float, real: float) -> str:
+def _error(model: float, real: float) -> str:
     return f"{round(100 * (model / real - 1)):+d} %".replace("+0", "0")
 
 
+def order_table(spread: float) -> str:
+    """Speed-ups of the ladder, and published ones."""
+    rows, first = [], None
+    for name, (loop, published) in ladder(spread).items():
+        course = simulate(loop, LADDER_BATCHES)
+        first = first or course.step_s
+        lag = f"{np.mean(course.lags):.1f}"
+        speedup = f"{first / course.step_s:.2f}"
+        rows.append([name, f"{course.step_s:.0f}", speedup, lag, published])
+    return markdown.table(["", "s a step", "the model", "lag, mean", "published"], rows)
+
+
 def draw(spread: float, file: Path) -> None:
-    """Batches an hour against GPUs and judges, and seconds a step against lag."""
+    """Steps an hour against GPUs, judges, and lag."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -197,88 +340,79 @@ def draw(spread: float, file: Path) -> None:
 
     with plt.rc_context(LOOK):
         figure, panels = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
-        _against_gpus(panels[0], spread)
-        _against_judges(panels[1], spread)
-        _against_lag(panels[2])
+        _draw_gpus(panels[0], spread)
+        _draw_judges(panels[1], spread)
+        _draw_lag(panels[2])
+        for axes in panels:
+            axes.set_ylim(0, None)
+            axes.legend()
         figure.savefig(file, metadata={"Date": None})
         plt.close(figure)
 
 
-def _against_gpus(axes: Any, spread: float) -> None:
-    sizes = sorted(published.HALVES)
-    turn = [published.step_s(published.colocated(spread, n)) for n in sizes]
-    halves = {
-        staleness: [
-            published.step_s(published.streamed(spread, published.HALVES[n], staleness))
-            for n in sizes
-        ]
+def _draw_gpus(axes: Axes, spread: float) -> None:
+    sizes = sorted(HALVES)
+    loops = {"all in turn": [colocated(spread, n) for n in sizes]} | {
+        f"halves, staleness {staleness}": [streamed(spread, HALVES[n], staleness) for n in sizes]
         for staleness in (0.0, 0.5)
     }
-    axes.plot(sizes, 3600 / np.array(turn), "o-", label="all in turn")
-    for staleness, seconds in halves.items():
-        axes.plot(sizes, 3600 / np.array(seconds), "s--", label=f"halves, staleness {staleness}")
-    real = [published.COLOCATED[n].step for n in sizes], [published.HALVES[n].step for n in sizes]
-    for seconds, marker in zip(real, "ox", strict=True):
-        axes.plot(sizes, 3600 / np.array(seconds), marker, color="black", markersize=7)
-    axes.set(title="GPUs (black: published)", xlabel="GPUs", ylabel="steps an hour", ylim=(0, None))
+    for style, (label, row) in zip(("o-", "s--", "s--"), loops.items(), strict=True):
+        axes.plot(sizes, [3600 / step_s(loop) for loop in row], style, label=label)
+    for marker, times in (("o", COLOCATED), ("x", HALVES)):
+        rates = [3600 / times[n].step for n in sizes]
+        axes.plot(sizes, rates, marker, color="black", markersize=7)
+    axes.set(title="GPUs (black: published)", xlabel="GPUs", ylabel="steps an hour")
     axes.set_xticks(sizes)
-    axes.legend()
 
 
-def _against_judges(axes: Any, spread: float) -> None:
+def _draw_judges(axes: Axes, spread: float) -> None:
     counts = [1, 4, 16, 64, 256, 1024]
-    base = published.streamed(spread, published.HALVES[128], 0.5)
-    for seconds in PROGRAM_S:
-        judge = lognormal(seconds * published.RESPONSES, 1.0)
-        loops = [replace(base, judge=judge, judges=n) for n in counts]
-        rate = [3600 / published.step_s(loop, 6) for loop in loops]
-        axes.plot(counts, rate, "o-", label=f"{seconds:g} s a program")
-    axes.set(title="Judges, 64 + 64 GPUs", xlabel="cores that judge", xscale="log", ylim=(0, None))
-    axes.legend()
+    loop = streamed(spread, HALVES[128], 0.5)
+    for seconds in (0.005, 1.0, 10.0):  # CPU of a program; the first is measured on MiniContests
+        judge = lognormal(seconds * RESPONSES, 1.0)
+        rates = [3600 / step_s(replace(loop, judge=judge, judges=n), 6) for n in counts]
+        axes.plot(counts, rates, "o-", label=f"{seconds:g} s a program")
+    axes.set(title="Judges, 64 + 64 GPUs", xlabel="cores that judge", xscale="log")
 
 
-def _against_lag(axes: Any) -> None:
+def _draw_lag(axes: Axes) -> None:
     lags = [0, 0.25, 0.5, 1, 2, 4]
-    for spread in (0.2, published.fitted_spread(), 0.8):
-        base = published.streamed(spread, published.HALVES[128], 0)
-        loops = [replace(base, lag=lag * published.MINIBATCHES) for lag in lags]
-        rate = [3600 / published.step_s(loop) for loop in loops]
-        axes.plot(lags, rate, "o-", label=f"spread of lengths {spread:g}")
-    axes.set(title="Lag, 64 + 64 GPUs", xlabel="steps that writing may be ahead", ylim=(0, None))
-    axes.legend()
+    for spread in (0.2, fitted_spread(), 0.8):
+        rates = [3600 / step_s(streamed(spread, HALVES[128], lag)) for lag in lags]
+        axes.plot(lags, rates, "o-", label=f"spread of lengths {spread:g}")
+    axes.set(title="Lag, 64 + 64 GPUs", xlabel="steps that writing may be ahead")
 
 
-def put(page: Path, name: str, text: str) -> None:
-    """Replace what stands between the page's markers of this name."""
+def replace_table(page: Path, name: str, text: str) -> None:
+    """Replace the text between the page's markers of this name. Raises UserError without them."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     before, found, rest = page.read_text().partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise UserError(f"--page {page}: it has no markers <!-- {name} --> and {end}")
+        raise UserError(f"page={page}: it has no markers <!-- {name} --> and {end}")
     page.write_text(before + begin + text + "\n" + end + after)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Simulate, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--runs", nargs="+", type=Path, default=[], metavar="FOLDER")
-    parser.add_argument("--page", type=Path, default=PAGE)
-    options = parser.parse_args(argv)
+@dataclass
+class Options:
+    """The command line."""
+
+    page: Path = PAGE
+
+
+def main(options: Options) -> None:
+    """Simulate, print, and write the page's tables and its figure."""
     if not options.page.is_file():
-        parser.error(f"--page {options.page}: no such file; its marked tables are written anew")
-    spread = published.fitted_spread()
-    tables = {"published": of_published(spread), "order": of_order(spread)}
-    if options.runs:
-        made = f"On {os.cpu_count()} cores; wall seconds, evaluations left out.\n"
-        tables["runs"] = f"{made}\n{of_runs(options.runs)}"
-    for name, text in tables.items():
+        raise UserError(f"page={options.page}: no such file; its marked tables are rewritten")
+    spread = fitted_spread()
+    for name, text in {"published": published_table(spread), "order": order_table(spread)}.items():
         print(text, end="\n\n")
-        put(options.page, name, text)
+        replace_table(options.page, name, text)
     draw(spread, options.page.with_suffix(".svg"))
 
 
 if __name__ == "__main__":
     try:
-        main()
-    except UserError as error:
-        sys.exit(str(error))
+        main(parse_arguments(Options, sys.argv[1:]))
+    except (ValueError, UserError) as error:
+        sys.exit(f"error: {error}")

@@ -13,6 +13,7 @@ from experiments.errors import UserError
 from experiments.run_dir.interrupts import end_at_once
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
@@ -53,3 +54,13 @@ def split(schema: type[T], arguments: Sequence[str]) -> tuple[T, list[str]]:
 def say(text: str) -> None:
     """A line with the time."""
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def choose(key: str, text: str | None, known: Sequence[V], separator: str = ",") -> list[V]:
+    """The listed values in their known order; all if `text` is None. Raises UserError."""
+    if text is None:
+        return list(known)
+    listed = text.split(separator)
+    if unknown := [value for value in listed if value not in map(str, known)]:
+        raise UserError(f"{key}={unknown[0]}: choose from {', '.join(map(str, known))}")
+    return [value for value in known if str(value) in listed]

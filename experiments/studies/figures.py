@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analysis.metrics.definitions import TITLES
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOUR, BASE_COLOUR = "#0072B2", "#444444"
-LOOK = {
+LOOK: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from experiments.benchmarks.training.workload import algorithms, responses, step_of
+from experiments.benchmarks.workload import algorithms, responses, step_of
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.run_dir.machine import PeakMemory

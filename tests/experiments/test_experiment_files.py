@@ -6,13 +6,19 @@ from pathlib import Path
 import pytest
 
 from envs.import_by_name import load_function
-from experiments.benchmarks.fits import shape
+from experiments.benchmarks.workload import llama_sizes
 from experiments.config.resolve_defaults import pick
-from experiments.learner.memory import estimate
+from experiments.learner.memory import estimate, shape_of
 from tests.experiments.compose import config
 
 FILES = sorted((Path(__file__).resolve().parents[2] / "conf" / "experiment").glob("*.yaml"))
 PAPER = [file for file in FILES if file.stem.startswith("paper")]
+
+
+def llama_8b():
+    from transformers import LlamaConfig
+
+    return shape_of(LlamaConfig(**llama_sizes(4096, 14336, 32, 32, 8, 128256)))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -44,9 +50,9 @@ def test_with_an_adapter_the_papers_setting_fits_a_gpu_of_80_gb(file):
     c = pick(config(f"experiment={file.stem}", *alone.split(), "engine.name=hf"), "cuda")
     c.engine.name = "vllm"  # picked on a GPU where it is installed
     needs = load_function(c.algo.core, "algo.core")(c.algo, 1.0).needs
-    with_adapter = estimate(shape("8 B"), c, needs, on_gpu=True).total
+    with_adapter = estimate(llama_8b(), c, needs, on_gpu=True).total
     whole = replace(c, model=replace(c.model, adapter="none"))
-    assert with_adapter < 0.95 * 80e9 < estimate(shape("8 B"), whole, needs, on_gpu=True).total
+    assert with_adapter < 0.95 * 80e9 < estimate(llama_8b(), whole, needs, on_gpu=True).total
 
 
 @pytest.mark.parametrize("file", PAPER, ids=lambda file: file.stem)
@@ -56,7 +62,7 @@ def test_on_a_node_of_eight_it_fits_whole_beside_two_engines(file):
     c = pick(config(f"experiment={file.stem}", *smaller.split(), "engine.name=hf"), "cuda")
     c.runtime.name = "ray"  # which may not be installed here
     needs = load_function(c.algo.core, "algo.core")(c.algo, 1.0).needs
-    assert estimate(shape("8 B"), c, needs, on_gpu=True, ranks=6).total < 0.95 * 80e9
+    assert estimate(llama_8b(), c, needs, on_gpu=True, ranks=6).total < 0.95 * 80e9
 
 
 def test_the_papers_four_runs_differ_in_nothing_but_the_algorithm_and_its_data():

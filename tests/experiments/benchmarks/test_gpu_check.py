@@ -6,18 +6,17 @@ import pytest
 import torch
 
 from experiments.benchmarks import gpu_check
-from experiments.benchmarks.gpu import parts
-from experiments.benchmarks.gpu.sizes import SMALL
+from experiments.benchmarks.gpu_check import Bench, Options, main, make_bench
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_every_part_is_done_or_says_why_not(tmp_path):
-    assert gpu_check.main(["--small", "--out", str(tmp_path)]) == 0
+    assert main(Options(small=True, out=tmp_path)) == 0
     held = json.loads((tmp_path / "gpu.json").read_text())
-    planned = {f"{name} {size}" for name, size in gpu_check.planned()}
+    planned = set(gpu_check.planned())
     assert planned == held["parts"].keys() | held["skipped"].keys()
     assert not held["failed"]
-    assert {key.split()[0] for key in held["skipped"]} == {"tests", "vllm", "compiled"}
+    assert {key.split()[0] for key in held["skipped"]} == {"tests", "vllm"}
     agreed = [row for row in held["parts"]["agree 0.5B"] if row["measure"] == "mean difference"]
     assert [row["met"] for row in agreed] == [True, True]
     learnt = {row["case"].split(",")[0] for row in held["parts"]["learn 8B"]}
@@ -31,30 +30,24 @@ def test_a_part_that_fails_and_one_without_time_are_on_the_page(tmp_path, monkey
     def broken(_):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(parts, "PARTS", {"write": (broken, ("0.5B",)), "agree": (parts.agree, ())})
-    assert gpu_check.main(["--small", "--out", str(tmp_path)]) == 1
-    assert "write 0.5B: RuntimeError: out of memory" in (tmp_path / "gpu.md").read_text()
-    assert gpu_check.main(["--small", "--budget", "1", "--out", str(tmp_path)]) == 0
-    assert "write 0.5B: no time left of 1 s" in (tmp_path / "gpu.md").read_text()
+    parts = {"generate": (broken, ("0.5B",)), "agree": (gpu_check.agree, ())}
+    monkeypatch.setattr(gpu_check, "PARTS", parts)
+    assert main(Options(small=True, out=tmp_path)) == 1
+    assert "generate 0.5B: RuntimeError: out of memory" in (tmp_path / "gpu.md").read_text()
+    assert main(Options(small=True, budget=1, out=tmp_path)) == 0
+    assert "generate 0.5B: no time left of 1 s" in (tmp_path / "gpu.md").read_text()
 
 
 def test_what_does_not_fit_is_made_smaller_then_adapted_then_left_out(tmp_path, monkeypatch):
-    bench = parts.Bench(SMALL["8B"], torch.device("cpu"), tmp_path, 1)
-    algorithm = parts.algorithms()["GRPO"]
-    config = bench.run_config()
-    shape = parts.memory.shape_of(bench.model_config())
-    whole = parts._fitted(bench, config, shape, algorithm)
+    bench = make_bench("8B", True, torch.device("cpu"), tmp_path)
+    algorithm, config = gpu_check.algorithms()["GRPO"], bench.batch.config(dtype="bfloat16")
+    shape = gpu_check.memory.shape_of(bench.model_config)
+    whole = gpu_check.fit_micro_batch(bench, config, shape, algorithm)
     assert config.train.micro_batch == 64
-    monkeypatch.setattr(parts.Bench, "free", lambda _: whole)
-    assert parts._fitted(bench, config, shape, algorithm) < whole
+    monkeypatch.setattr(Bench, "free", lambda _: whole)
+    assert gpu_check.fit_micro_batch(bench, config, shape, algorithm) < whole
     assert config.train.micro_batch < 64
-    monkeypatch.setattr(parts.Bench, "free", lambda _: 1000)
-    rows = parts.learn(bench)
+    monkeypatch.setattr(Bench, "free", lambda _: 1000)
+    rows = gpu_check.learn(bench)
     assert all("does not fit" in row.case for row in rows)
     assert any("LoRA" in row.case for row in rows)
-
-
-def test_another_version_is_said():
-    assert gpu_check.differences({"torch": "2.11.0+cu130", "transformers": "5.19.0"}) == [
-        "torch 2.11.0 here; all else was tested with 2.13.0."
-    ]

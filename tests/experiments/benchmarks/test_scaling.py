@@ -1,90 +1,127 @@
-"""Recorded runs foretold from their parts, the order of published speed-ups, and the page."""
+"""The model of the loop: exact where times are fixed, bounded where drawn; and its page."""
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 import pytest
-import yaml
 
-from experiments.benchmarks import published, scaling
-from experiments.benchmarks.pipeline import simulate
+from experiments.benchmarks import scaling
+from experiments.benchmarks.scaling import Loop, fixed, lognormal, simulate
 from experiments.errors import UserError
 
-SECONDS = {"generate": 2.0, "judge": 1.0, "reference": 0.5, "train": 3.0, "sync": 0.25}
-REST = 0.1  # of a step, in none of the parts
+WRITE, JUDGE, TRAIN, SYNC, PIECES = 1.0, 0.5, 3.0, 0.25, 4
+FIXED = Loop(fixed(WRITE), fixed(JUDGE), fixed(TRAIN), fixed(SYNC), pieces=PIECES)
+DRAWN = Loop(lognormal(1, 1), lognormal(0.5, 2), lognormal(3, 0.5), fixed(0.25), pieces=8, lag=2)
 
 
-def a_run(folder, steps=20, **runtime):
-    """A run whose every step took the same."""
-    whole = sum(SECONDS.values()) + REST
-    rows = []
-    for step in range(1, steps + 1):
-        parts = {f"time/{name}_s": seconds * step for name, seconds in SECONDS.items()}
-        evaluated = 50.0 if step >= 5 else 0.0
-        total = {"time/evaluate_s": evaluated, "time/total_s": whole * step + evaluated}
-        waited = {"time/waited_judge_s": 0.2 * step} if runtime else {}
-        rows.append({"step": step, **parts, **total, **waited})
-    folder.mkdir()
-    pd.DataFrame(rows).to_parquet(folder / "metrics.parquet")
-    config = {"train": {"prompts": 4}, "runtime": {"name": "sync", **runtime}}
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    return folder
+def step_s(**changed):
+    return simulate(replace(FIXED, **changed), 60).step_s
 
 
-def body(table):
-    return [" ".join(line.split()) for line in table.splitlines()[2:]]
+def test_in_turn_a_step_is_the_sum_of_its_parts():
+    whole = PIECES * (WRITE + JUDGE) + TRAIN + SYNC
+    assert step_s(overlap=False) == pytest.approx(whole)
+    assert step_s(overlap=False, writers=2, judges=4) == pytest.approx(2 + JUDGE + TRAIN + SYNC)
 
 
-def test_a_run_in_turn_takes_the_sum_of_its_parts(tmp_path):
-    run = scaling.read(a_run(tmp_path / "run"))
-    assert run.total == pytest.approx([sum(SECONDS.values()) + REST] * 19)  # evaluation left out
-    course = simulate(scaling.loop_of(run, slice(None)), 20)
-    assert course.step_s == pytest.approx(sum(SECONDS.values()))
-    (line,) = body(scaling.of_runs([tmp_path / "run"]))
-    assert line.startswith("| run | 6.85 | 6.75 | -1 % | 6.75 | -1 % |")
+def test_judging_beside_writing_leaves_the_last_piece_or_the_first():
+    assert step_s() == pytest.approx(PIECES * WRITE + JUDGE + TRAIN + SYNC)
+    slow = step_s(judge=fixed(2.0))
+    assert slow == pytest.approx(WRITE + PIECES * 2.0 + TRAIN + SYNC)
 
 
-def test_the_wait_for_a_judge_beside_the_engine_is_foretold(tmp_path):
-    lines = body(scaling.of_runs([a_run(tmp_path / "run", overlap=True)]))
-    assert lines[0].startswith("| run, overlap | 6.85 | ")
-    # Of four pieces, a quarter of a second each, one is judged when the engine is done.
-    assert "| … its wait for the judge | 0.20 | | | 0.25 | +0.05 s | | |" in lines
+@pytest.mark.parametrize("lag", [0, 1, 2, 5])
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"judge": fixed(2.0)}, {"train": fixed(9.0)}, {"writers": 2}, {"in_order": False}],
+)
+def test_with_a_lag_the_slowest_part_sets_the_pace(lag, changed):
+    """Or, where the lag is too small for it, a batch's whole way over the batches under way."""
+    loop = replace(FIXED, sync=fixed(0), lag=lag, **changed)
+    write, judge, train = (draw(None) for draw in (loop.write, loop.judge, loop.train))
+    writing = PIECES / loop.writers * write
+    judging = PIECES * judge
+    way = (writing + judge if write / loop.writers >= judge else write + judging) + train
+    if "writers" in changed:
+        way = writing + 2 * judge + train  # two pieces end together, and there is one judge
+    pace = max(writing, judging, train, way / (1 + lag))
+    assert simulate(loop, 60).step_s == pytest.approx(pace)
 
 
-def test_what_is_no_run_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere: no run folder with metrics\.parquet"):
-        scaling.read(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="short: 3 steps; give a run of 4"):
-        scaling.read(a_run(tmp_path / "short", steps=3))
+def test_rare_syncs_cost_less_the_longer_they_take():
+    often, rare = step_s(sync=fixed(10.0)), step_s(sync=fixed(10.0), sync_every=10)
+    assert often == pytest.approx(4 + JUDGE + TRAIN + 10)
+    # Nine of ten batches are written while others are trained on.
+    assert rare == pytest.approx((10 * 4 + JUDGE + TRAIN + 10) / 10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("in_order", [True, False])
+def test_nothing_is_lost_and_no_bound_is_broken(seed, in_order):
+    loop = replace(DRAWN, in_order=in_order, writers=3, sync_every=2)
+    course = simulate(loop, 40, seed)
+    assert course.trained == 40 * loop.pieces == len(course.lags)
+    assert course.begun >= course.written >= course.judged >= course.trained
+    assert course.begun - course.trained <= (loop.lag + loop.sync_every) * loop.pieces + 1
+    assert min(course.lags) >= 0
+    if in_order:
+        assert max(course.lags) <= loop.lag + loop.sync_every - 1
+    again = simulate(loop, 40, seed)
+    assert (again.ends, again.lags) == (course.ends, course.lags)
+
+
+def test_without_lag_every_batch_is_written_by_the_newest_weights():
+    assert set(simulate(replace(DRAWN, lag=0, writers=3), 20).lags) == {0}
+
+
+@pytest.mark.parametrize("what", ["writers", "judges", "lag"])
+def test_more_of_anything_never_slows_fixed_work(what):
+    found = [step_s(judge=fixed(1.5), **{what: n}) for n in (1, 2, 4, 8)]
+    assert all(more <= less + 1e-9 for less, more in pairwise(found))
+    drawn = [
+        np.mean([simulate(replace(DRAWN, **{what: n}), 60, seed).step_s for seed in range(3)])
+        for n in (1, 4)
+    ]
+    assert drawn[1] <= 1.02 * drawn[0]
+
+
+def test_draws_have_the_mean_and_the_spread_they_were_asked_for():
+    random = np.random.default_rng(0)
+    drawn = [lognormal(5.0, 0.5)(random) for _ in range(20000)]
+    assert np.mean(drawn) == pytest.approx(5.0, rel=0.02)
+    assert np.std(drawn) == pytest.approx(2.5, rel=0.05)
+    assert lognormal(5.0, 0.0)(random) == 5.0
 
 
 def test_the_order_of_the_published_speed_ups_comes_out():
-    ways = published.ladder(0.45).values()
-    turn, one, ten, free = (simulate(loop, scaling.BATCHES).step_s for loop in ways)
+    loops = (loop for loop, _ in scaling.ladder(0.45).values())
+    turn, one, ten, free = (simulate(loop, scaling.LADDER_BATCHES).step_s for loop in loops)
     assert turn > 1.2 * one and one > 1.1 * ten and ten > 1.1 * free
 
 
 def test_the_fit_reproduces_the_step_that_it_was_fitted_to():
-    model = published.step_s(published.colocated(0.45, 128))
-    assert model == pytest.approx(published.COLOCATED[128].step, rel=0.02)
-    model = published.step_s(published.streamed(0.45, published.STALENESS[0.0], 0.0))
-    assert model == pytest.approx(published.STALENESS[0.0].step, rel=0.05)
+    model = scaling.step_s(scaling.colocated(0.45, 128))
+    assert model == pytest.approx(scaling.COLOCATED[128].step, rel=0.02)
+    model = scaling.step_s(scaling.streamed(0.45, scaling.STALENESS[0.0], 0.0))
+    assert model == pytest.approx(scaling.STALENESS[0.0].step, rel=0.05)
 
 
 def test_only_what_stands_between_the_markers_is_replaced(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- order -->\nold\n<!-- end of order -->\nafter\n")
     for _ in range(2):
-        scaling.put(page, "order", "| a |\n| b |")
+        scaling.replace_table(page, "order", "| a |\n| b |")
     found = page.read_text()
     assert found == "before\n<!-- order -->\n| a |\n| b |\n<!-- end of order -->\nafter\n"
     with pytest.raises(UserError, match="no markers <!-- runs -->"):
-        scaling.put(page, "runs", "")
+        scaling.replace_table(page, "runs", "")
 
 
 def test_the_page_of_the_repository_has_the_markers_and_the_figure():
     page = Path(__file__).resolve().parents[3] / scaling.PAGE
     text = page.read_text()
-    for name in ("order", "published", "runs"):
-        assert f"<!-- {name} -->\n| " in text or f"<!-- {name} -->\nOn " in text
+    for name in ("order", "published"):
+        assert f"<!-- {name} -->\n| " in text
     assert f"({page.stem}.svg)" in text and page.with_suffix(".svg").is_file()

@@ -18,7 +18,7 @@ from envs.tasks.storage.rows import load
 from envs.tasks.storage.sources import find
 from envs.tasks.storage.store import prepare
 from envs.tasks.storage.test_limits import Limits
-from experiments.benchmarks.synthetic_taco import write
+from experiments.benchmarks.prepare import write
 from tests.envs.tasks.test_dataset_task import converter_of
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -4,8 +4,8 @@ import json
 import re
 import subprocess
 
-from experiments.benchmarks import every
-from experiments.benchmarks.rows import row, save
+from experiments.benchmarks import __main__ as bench
+from experiments.benchmarks.common import finish, row
 
 
 def single_spaced(page):
@@ -21,9 +21,9 @@ def test_a_row_is_the_median_and_what_it_lies_between():
 
 
 def test_the_page_has_every_bench_with_its_goal_and_says_which_failed(tmp_path):
-    save("train", [row("SPO", "to raw", [0.7, 0.6, 0.9], at_most=0.75)], tmp_path, threads=1)
-    save("memory", [row("nano", "peak", [1234.5], "MiB")], tmp_path, left_out={"8B": "too large"})
-    every.page(tmp_path, {"judge": "ended with 1 after 3 s"})
+    finish("train", [row("SPO", "to raw", [0.7, 0.6, 0.9], at_most=0.75)], tmp_path, threads=1)
+    finish("memory", [row("nano", "peak", [1234.5], "MiB")], tmp_path, left_out={"8B": "too large"})
+    bench.write_page(tmp_path, {"judge": "ended with 1 after 3 s"})
     text = single_spaced(tmp_path / "report.md")
     assert "| SPO | to raw | 0.7 | 0.6 – 0.9 | ≤ 0.75: met |" in text
     assert "| nano | peak | 1,234 MiB | once | |" in text
@@ -37,12 +37,12 @@ def test_the_page_has_every_bench_with_its_goal_and_says_which_failed(tmp_path):
 
 
 def test_the_page_is_made_again_from_what_lies_there(tmp_path):
-    for name in every.NAMES:
-        save(name, [row(name, "time", [1.0], "s")], tmp_path)
+    for name in bench.TITLES:
+        finish(name, [row(name, "time", [1.0], "s")], tmp_path)
     for _ in range(2):
-        every.page(tmp_path, {})
+        bench.write_page(tmp_path, {})
         text = single_spaced(tmp_path / "report.md")
-        assert all(f"| {name} | time | 1 s |" in text for name in every.NAMES)
+        assert all(f"| {name} | time | 1 s |" in text for name in bench.TITLES)
 
 
 def test_one_that_fails_keeps_no_other_from_running(monkeypatch):
@@ -52,6 +52,6 @@ def test_one_that_fails_keeps_no_other_from_running(monkeypatch):
         ran.append(command[-1])
         return subprocess.CompletedProcess(command, 1 if "train" in command[-1] else 0)
 
-    monkeypatch.setattr(every.subprocess, "run", run)
-    assert list(every.run(["train", "memory"])) == ["train"]
+    monkeypatch.setattr(bench.subprocess, "run", run)
+    assert list(bench.run(["train", "memory"])) == ["train"]
     assert ran == ["experiments.benchmarks.train", "experiments.benchmarks.memory"]

@@ -1,0 +1,89 @@
+"""`make bench`: run every benchmark in a process of its own, then write one page of results.
+
+A failed benchmark does not stop the others. `report.md` and `every.json` hold all results of the
+folder; `page=true` writes them again without measuring.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.benchmarks import common
+from experiments.studies.cli import choose
+
+TITLES = {
+    "judge": "Judging",
+    "generate": "Generation",
+    "prepare": "Preparing a data set",
+    "train": "An optimiser step",
+    "memory": "Memory",
+    "report": "A report of many runs",
+    "start": "From the command to the first step",
+    "runtimes": "Ray compared with one process",
+}
+
+
+@dataclass
+class Options(common.Options):
+    only: str | None = None  # names of benchmarks, separated by commas
+    page: bool = False
+
+
+def main(options: Options) -> int:
+    """Return 1 if any benchmark failed."""
+    names = choose("only", options.only, list(TITLES))
+    failed = {} if options.page else run(names)
+    write_page(options.out, failed)
+    print(f"written to {options.out / 'report.md'}")
+    return min(1, len(failed))
+
+
+def run(names: Sequence[str]) -> dict[str, str]:
+    """Run the benchmarks; return the failures as {name: reason}."""
+    failed = {}
+    for name in names:
+        start = time.monotonic()
+        print(f"== {name}", flush=True)
+        command = [sys.executable, "-m", f"experiments.benchmarks.{name}"]
+        status = subprocess.run(command, check=False).returncode
+        if status:
+            failed[name] = f"ended with {status} after {time.monotonic() - start:.0f} s"
+    return failed
+
+
+def write_page(folder: Path, failed: dict[str, str]) -> None:
+    """Write `report.md` and `every.json` from the results in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {name: folder / f"{name}.json" for name in TITLES}
+    results = {name: json.loads(f.read_text()) for name, f in files.items() if f.is_file()}
+    content = {"made": common.made(), "failed": failed, "benches": results}
+    common.write_json(folder / "every.json", content)
+    parts = ["# Benchmarks", *(f"**{name}** {reason}." for name, reason in failed.items())]
+    for name, result in results.items():
+        parts += [f"## {TITLES[name]} (`make bench-{name}`)", _origin(result["made"])]
+        parts.append(common.table(result["rows"]))
+    (folder / "report.md").write_text("\n\n".join(parts) + "\n")
+
+
+def _origin(made: dict[str, Any]) -> str:
+    """Machine, versions and workload on one line."""
+    facts = dict(made)
+    versions = ", ".join(f"{name} {number}" for name, number in facts.pop("versions").items())
+    words = [facts.pop("machine"), f"Python {facts.pop('python')}", versions]
+    words += [f"commit {facts.pop('commit')}", facts.pop("when")]
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            value = "; ".join(f"{case}: {why}" for case, why in value.items()) or "nothing"
+        words.append(f"{key.replace('_', ' ')}: {value}")
+    return "; ".join(words) + "."
+
+
+if __name__ == "__main__":
+    common.command(Options, main)

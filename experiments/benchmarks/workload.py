@@ -1,0 +1,174 @@
+"""The workload of the training benchmarks: the same responses and rewards for every algorithm."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from algorithms.base import Algorithm
+from algorithms.base import Options as AlgorithmOptions
+from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.ppo import PPO, PPOConfig
+from algorithms.spo import SPO, SPOConfig
+from envs.problem import Judgement, Problem, Verdict
+from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.engines.base import Completion, Engine, Sampling
+from experiments.learner.learner import Learner
+from experiments.rollout.initial_values import InitialValues, ReferenceRewards
+from experiments.run_dir.budget import Ledger
+from experiments.sample import Origin, PromptedProblem, Sample
+
+LEARNING_RATE = 1e-7  # hundreds of steps on the same responses keep about the same policy
+
+
+def algorithms() -> dict[str, Algorithm]:
+    """Algorithms by their names in result tables. All options but the rate are defaults."""
+    configs: dict[str, tuple[Callable[[Any, float], Algorithm], AlgorithmOptions]] = {
+        "GRPO without KL": (GRPO, GRPOConfig(kl_coef=0.0)),
+        "GRPO": (GRPO, GRPOConfig()),
+        "SPO q0=group": (SPO, SPOConfig()),
+        "SPO q0=monte_carlo": (SPO, SPOConfig(q0="monte_carlo")),
+        "SPO q0=online": (SPO, SPOConfig(q0="online")),
+        "PPO critic=shared": (PPO, PPOConfig(critic="shared")),
+        "PPO critic=separate": (PPO, PPOConfig()),
+    }
+    for _, config in configs.values():
+        config.learning_rate = LEARNING_RATE
+    return {name: core(config, 1.0) for name, (core, config) in configs.items()}
+
+
+class FreeReference(ReferenceRewards):
+    """Reference rewards at no cost: drawing them is not part of a step."""
+
+    def __init__(self, count: int) -> None:
+        self.rewards = torch.tensor([1.0] + [0.0] * (count - 1), dtype=torch.float64)
+
+    def of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
+        return [self.rewards] * len(prompts)
+
+
+@dataclass
+class Step:
+    """A repeatable optimiser step of one algorithm."""
+
+    learner: Learner
+    initial_values: InitialValues | None
+
+    def __call__(self, samples: Sequence[Sample], group_size: int) -> dict[str, float]:
+        return self.learner.update(samples, group_size, self.initial_values)
+
+
+def step_of(
+    algorithm: Algorithm, model: nn.Module, pad: int, copied: bool = True, **train: Any
+) -> Step:
+    """Make a learner for the model, or for a copy of it, with `train` settings."""
+    trained = copy.deepcopy(model) if copied else model
+    config = TrainConfig(warmup_steps=0, **train)
+    learner = Learner(trained, pad, algorithm, config, 10**6, Ledger())
+    needs, values = algorithm.needs, None
+    if needs.initial_value != "none":
+        assert isinstance(algorithm.config, SPOConfig)
+        reference = FreeReference(algorithm.config.q0_samples)
+        values = InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")
+    return Step(learner, values)
+
+
+def llama_sizes(
+    width: int, inner: int, layers: int, heads: int, key_heads: int, vocabulary: int
+) -> dict[str, int]:
+    """Settings of transformers' LlamaConfig and its kin."""
+    sizes = {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers}
+    sizes |= {"num_attention_heads": heads, "num_key_value_heads": key_heads}
+    return sizes | {"vocab_size": vocabulary}
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """Sizes of a batch of random tokens, all prompts of one length and all responses of another."""
+
+    prompts: int
+    group_size: int
+    prompt_tokens: int
+    response_tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a batch, each prompt counted once."""
+        return self.prompts * (self.prompt_tokens + self.group_size * self.response_tokens)
+
+    def config(self, **model: Any) -> RunConfig:
+        """The configuration of a run with such batches."""
+        config = RunConfig(None, model=ModelConfig(**model), eval=EvalConfig(kl_samples=0))
+        config.train.prompts, config.train.group_size = self.prompts, self.group_size
+        config.task.max_prompt_tokens = self.prompt_tokens
+        config.task.max_response_tokens = self.response_tokens
+        config.engine.batch_size = self.prompts * self.group_size
+        return config
+
+    def samples(self, vocabulary: int) -> list[Sample]:
+        """Responses with the log-probs of uniform tokens; a quarter has the reward 1."""
+        draw = random.Random(0)
+        logps = (-math.log(vocabulary),) * self.response_tokens
+        samples = []
+        for number in range(self.prompts):
+            prompt = [draw.randrange(3, vocabulary) for _ in range(self.prompt_tokens)]
+            for index in range(self.group_size):
+                tokens = tuple(draw.randrange(3, vocabulary) for _ in logps)
+                completion = Completion(tokens, logps, math.log(vocabulary), True, 0)
+                samples.append(_sample(number, prompt, completion, index % 4 == 0))
+        return samples
+
+
+def responses(
+    engine: Engine,
+    prompts: Sequence[Sequence[int]],
+    group_size: int,
+    max_tokens: int,
+    seed: int = 0,
+) -> list[Sample]:
+    """Generate a group for each prompt; a quarter of responses, by `seed`, has the reward 1."""
+    draw = random.Random(seed)
+    seeds = _seeds(len(prompts), group_size, seed)
+    groups = engine.generate(prompts, seeds, Sampling(max_tokens))
+    return [
+        _sample(number, prompt, completion, draw.random() < 0.25)
+        for number, (prompt, group) in enumerate(zip(prompts, groups, strict=True))
+        for completion in group
+    ]
+
+
+def _sample(number: int, prompt: Sequence[int], completion: Completion, right: bool) -> Sample:
+    """A judged response with the reward 1 or 0."""
+    verdict = Verdict.ACCEPTED if right else Verdict.WRONG_ANSWER
+    return Sample(
+        prompt=PromptedProblem(Problem(f"p{number}", "", (), ()), tuple(prompt)),
+        tokens=completion.tokens,
+        logps=completion.logps,
+        judgement=Judgement(verdict, int(right), 1, 1, ""),
+        reward=float(right),
+        truncated=completion.truncated,
+        origin=Origin("policy", "bench", 1, completion.version),
+    )
+
+
+def engine_tokens(
+    engine: Engine,
+    prompts: Sequence[Sequence[int]],
+    group_size: int,
+    sampling: Sampling,
+    seed: int,
+) -> int:
+    """Generate groups and return their number of tokens."""
+    groups = engine.generate(prompts, _seeds(len(prompts), group_size, seed), sampling)
+    return sum(len(completion.tokens) for group in groups for completion in group)
+
+
+def _seeds(prompts: int, group_size: int, seed: int) -> list[list[int]]:
+    return [[seed * 10**6 + row * 1000 + i for i in range(group_size)] for row in range(prompts)]
