@@ -10,12 +10,11 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-import hydra
 import pandas
 import pytest
 
 import run
-from experiments.config.composition import CONF, config_of
+from experiments.config.composition import CONF, compose, config_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -48,9 +47,8 @@ def test_cfg_prints_the_composed_configuration():
 
 
 def test_an_experiment_wins_over_the_defaults_and_the_command_line_over_it():
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        half = hydra.compose("config", ["experiment=half_online", "train.sync_every=5"])
-        quick = hydra.compose("config", ["experiment=quick"])
+    half = config_of(["experiment=half_online", "train.sync_every=5"])
+    quick = config_of(["experiment=quick"])
     assert (half.train.offline_share, half.train.sync_every) == (0.5, 5)
     assert (quick.steps, quick.name) == (60, "quick")
 
@@ -59,6 +57,7 @@ MISTAKES = {
     "unknown top-level key": (["sede=1"], ["unknown key 'sede'", "did you mean 'seed'?"]),
     "unknown key": (["algo.betta=1"], ["unknown key 'algo.betta'", "did you mean 'algo.beta'?"]),
     "another's key": (["algo=grpo", "algo.beta=1"], ["'algo.beta'", "belongs to", "algo=spo"]),
+    "another choice's key": (["engine.colocate=true"], ["engine.colocate", "engine=vllm"]),
     "short for a key": (["train.lr=1"], ["'train.lr'", "did you mean 'algo.learning_rate'?"]),
     "three deep": (["task.reward.hihg=1"], ["did you mean 'task.reward.high'?"]),
     "critic under spo": (["algo=spo", "+algo.critic=separate"], ["algo.critic", "beta"]),
@@ -153,10 +152,17 @@ assert not {"torch", "transformers", "pandas"} & set(sys.modules)
 
 def test_every_key_of_the_fixed_sections_can_be_overridden():
     config = asdict(config_of([]))
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = hydra.compose("config")
+    composed = compose([])
     for section in ("train", "eval", "judge"):
         assert list(composed[section]) == list(config[section])
+
+
+def test_an_option_that_no_file_lists_is_overridden_without_a_plus():
+    files = [CONF / "config.yaml", CONF / "algo" / "grpo.yaml", CONF / "engine" / "auto.yaml"]
+    listed = "".join(file.read_text() for file in files)
+    assert not any(key in listed for key in ("lag:", "memory_share:"))
+    config = config_of(["algo=grpo", "engine=auto", "train.lag=3", "engine.memory_share=0.5"])
+    assert (config.train.lag, config.engine.memory_share) == (3, 0.5)
 
 
 def test_a_mistake_on_the_command_line_leaves_nothing_behind(tmp_path):

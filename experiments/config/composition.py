@@ -14,15 +14,15 @@ import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from envs.config_parsing import did_you_mean
+from experiments.config.class_defaults import CONF, defaults_by_choice, register
 from experiments.config.schema import RunConfig, parse
 from experiments.errors import UserError
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
-UNKNOWN = "Could not override '"  # how Hydra begins when a key is in no file of `conf`
+UNKNOWN = "Could not override '"  # how Hydra's message on an unknown key begins
 
 
 def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
@@ -45,7 +45,7 @@ def is_sweep(arguments: Sequence[str]) -> bool:
 def config_of(overrides: Sequence[str]) -> RunConfig:
     """The checked configuration of one job. Raises UserError."""
     try:
-        return parse(_compose(overrides))
+        return parse(compose(overrides))
     except MissingConfigException as error:
         group, _, name = error.missing_cfg_file.rpartition("/")
         there = ", ".join(error.options or ())
@@ -60,8 +60,10 @@ def config_of(overrides: Sequence[str]) -> RunConfig:
         raise UserError(_first_words(error)) from error
 
 
-def _compose(overrides: Sequence[str]) -> Any:
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+def compose(overrides: Sequence[str], folder: Path = CONF) -> DictConfig:
+    """The configuration of one job as Hydra composes it from `folder`, unchecked."""
+    register()
+    with hydra.initialize_config_dir(str(folder), version_base="1.3"):
         return hydra.compose("config", overrides=list(overrides))
 
 
@@ -93,7 +95,7 @@ def _first_words(error: Exception) -> str:
 def _unknown(key: str, overrides: Sequence[str]) -> str:
     """What to say of a key that this choice of algorithm, task, … does not have."""
     choices = [o for o in overrides if (CONF / o.partition("=")[0]).is_dir()]
-    known = list(leaves(OmegaConf.to_container(_compose(choices))))
+    known = list(leaves(OmegaConf.to_container(compose(choices))))
     group, _, rest = key.partition(".")
     elsewhere = [f"{group}={name}" for name, keys in _options(group) if rest in keys]
     if elsewhere and key not in known:
@@ -112,6 +114,8 @@ def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 def _options(group: str) -> Iterator[tuple[str, set[str]]]:
     """Each choice of a group, with its keys."""
+    defaults = dict(defaults_by_choice(group))
     for file in sorted((CONF / group).glob("*.yaml")):
         values = OmegaConf.to_container(OmegaConf.load(file))
-        yield file.stem, set(leaves(values.get(group, values)))
+        own = values.get(group, values)
+        yield file.stem, set(leaves(defaults.get(file.stem, {}) | own))

@@ -46,6 +46,13 @@ FolderName = Annotated[
     AfterValidator(_one_folder),
 ]
 
+VLLM = ("auto", "vllm")  # the engines that may be vLLM
+
+
+def _of(choices: tuple[str, ...], default: Any) -> Any:
+    """A field that exists only under these choices of its group."""
+    return field(default=default, metadata={"choices": choices})
+
 
 @dataclass
 class ModelConfig:
@@ -74,10 +81,11 @@ class EngineConfig:
     name: Literal["hf", "vllm", "auto"] = "hf"  # auto: vllm on a GPU where it is installed
     batch_size: PositiveInt = 256  # responses written at once
     # vllm: auto is the learner's | cuda:N, one of its own
-    device: Annotated[str, Field(pattern=r"^(auto|cuda:\d+)$")] = "auto"
-    colocate: bool = False  # vllm on the learner's GPU sleeps while the learner works
+    device: Annotated[str, Field(pattern=r"^(auto|cuda:\d+)$")] = _of(VLLM, "auto")
+    # vllm on the learner's GPU sleeps while the learner works
+    colocate: bool = _of(VLLM, False)
     # vllm: of its GPU's memory, weights and cache of keys and values
-    memory_share: Annotated[float, Field(gt=0, lt=1)] = 0.4
+    memory_share: Annotated[float, Field(gt=0, lt=1)] = _of(VLLM, 0.4)
     # steps from one check against the learner to the next; 0: none
     check_every: NonNegativeInt = 10
     check_samples: PositiveInt = 16  # fresh responses in a check
@@ -93,19 +101,21 @@ class RuntimeConfig:
     name: Literal["sync", "torchrun", "ray"] = "sync"
     # sync: what is written is judged while the rest is written, where there is a core for each;
     # changes time, not results
-    overlap: bool = True
+    overlap: bool = _of(("sync",), True)
     # ray: a cluster that `ray start` began, HOST:PORT or auto; null: one of this run's own
-    address: str | None = None
-    engines: PositiveInt = 1  # ray: actors that write, each with a GPU where the model is on one
-    judges: PositiveInt = 1  # ray: actors that judge, each with a sandbox of sandbox.workers
+    address: str | None = _of(("ray",), None)
+    # ray: actors that write, each with a GPU where the model is on one
+    engines: PositiveInt = _of(("ray",), 1)
+    # ray: actors that judge, each with a sandbox of sandbox.workers
+    judges: PositiveInt = _of(("ray",), 1)
 
 
 @dataclass
 class WandbConfig:
-    """Weights & Biases."""
+    """Weights & Biases; conf/logger/wandb.yaml holds the defaults."""
 
-    project: str = "spo-bench"
-    entity: str | None = None  # user or team; null: your own
+    project: str
+    entity: str | None  # user or team; null: your own
 
 
 @dataclass

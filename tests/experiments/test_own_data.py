@@ -4,18 +4,16 @@ import importlib
 import json
 import shutil
 import sys
-from pathlib import Path
 
-import hydra
 import pandas
 import pytest
 
 from envs import prepare
 from envs.tasks import open_task, task_cli
+from experiments.config.composition import CONF, compose
 from experiments.config.schema import parse
 from experiments.trainer import train
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
 MODULE = """
 from envs.problem import Problem, Test
 
@@ -55,8 +53,7 @@ def test_it_is_prepared_trained_on_and_evaluated(fours, capsys):
     given = "model=nano steps=1 eval.samples=2 eval.k=[1] train.prompts=2 train.group_size=2"
     more = "task.test_problems=2 task.max_response_tokens=24 train.offline_share=0.5"
     overrides = ["task=fours", *given.split(), *more.split(), "sandbox=embedded"]
-    with hydra.initialize_config_dir(str(fours / "conf"), version_base="1.3"):
-        composed = hydra.compose("config", [*overrides, f"output_dir={fours}/out"])
+    composed = compose([*overrides, f"output_dir={fours}/out"], fours / "conf")
     outcome = train(parse(composed))
     folder = outcome.folder
     assert outcome.status == "finished" and folder.parent.name == "fours"

@@ -8,12 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-import hydra
 import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM
 
-from experiments.config.schema import parse
+from tests.experiments.compose import config
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
@@ -33,9 +32,7 @@ SMALL = [
 
 
 def config_of(output_dir, *overrides):
-    with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        composed = hydra.compose("config", [*SMALL, f"output_dir={output_dir}", *overrides])
-    return parse(composed)
+    return config(*SMALL, f"output_dir={output_dir}", *overrides)
 
 
 def run(output_dir, *overrides):

@@ -3,16 +3,11 @@
 import subprocess
 import sys
 
-import hydra
 import pytest
 
-from experiments.config import dependencies, parse
+from experiments.config import dependencies
 from experiments.errors import UserError
-
-
-def parsed(*overrides):
-    with hydra.initialize(config_path="../../../conf", version_base="1.3"):
-        return parse(hydra.compose("config", overrides))
+from tests.experiments.compose import config as parsed
 
 
 @pytest.mark.parametrize("found", [None, "0.33.0"])

@@ -1,11 +1,10 @@
 """The real vLLM against our loop and the learner: tokens, log-probs, distributions, syncs."""
 
-import hydra
 import pytest
 import torch
 
 from experiments.config.dependencies import RELEASE, installed
-from experiments.config.schema import EngineConfig, ModelConfig, RunConfig, parse
+from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
 from experiments.engines import vllm
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
@@ -15,6 +14,7 @@ from experiments.evaluation import logprob_check
 from experiments.learner.forward import Tokens, score
 from experiments.policy import loading
 from experiments.policy.weights import weights_changed
+from tests.experiments.compose import config
 
 pytestmark = [
     pytest.mark.vllm,
@@ -24,8 +24,7 @@ COUNT = 20_000
 
 
 def config_of(*overrides):
-    with hydra.initialize(config_path="../../../conf", version_base="1.3"):
-        return parse(hydra.compose("config", ["engine=vllm", *overrides]))
+    return config("engine=vllm", *overrides)
 
 
 @pytest.fixture(scope="module")
