@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -86,9 +87,9 @@ def _algorithm_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
     """The options of each algorithm's core. A core that cannot be loaded is left to `parse`."""
     for file in sorted((CONF / "algo").glob("*.yaml")):
         core = re.search(r"^core: *(\S+)", file.read_text(), re.MULTILINE)
-        try:
-            options = getattr(load_function(core.group(1), "algo.core"), "Config", None) if core else None
-        except ValueError:
+        if core is None:
             continue
-        if is_dataclass(options):
-            yield file.stem, asdict(options())
+        with suppress(ValueError):
+            options = getattr(load_function(core.group(1), "algo.core"), "Config", None)
+            if is_dataclass(options):
+                yield file.stem, asdict(options())

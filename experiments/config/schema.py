@@ -46,12 +46,10 @@ FolderName = Annotated[
     AfterValidator(_one_folder),
 ]
 
-VLLM = ("auto", "vllm")  # the engines that may be vLLM
-
-
-def _of(choices: tuple[str, ...], default: Any) -> Any:
-    """A field that exists only under these choices of its group."""
-    return field(default=default, metadata={"choices": choices})
+# Fields that exist only under some choices of their group
+VLLM_ONLY = {"choices": ("auto", "vllm")}
+RAY_ONLY = {"choices": ("ray",)}
+SYNC_ONLY = {"choices": ("sync",)}
 
 
 @dataclass
@@ -81,11 +79,13 @@ class EngineConfig:
     name: Literal["hf", "vllm", "auto"] = "hf"  # auto: vllm on a GPU where it is installed
     batch_size: PositiveInt = 256  # responses written at once
     # vllm: auto is the learner's | cuda:N, one of its own
-    device: Annotated[str, Field(pattern=r"^(auto|cuda:\d+)$")] = _of(VLLM, "auto")
+    device: Annotated[str, Field(pattern=r"^(auto|cuda:\d+)$")] = field(
+        default="auto", metadata=VLLM_ONLY
+    )
     # vllm on the learner's GPU sleeps while the learner works
-    colocate: bool = _of(VLLM, False)
+    colocate: bool = field(default=False, metadata=VLLM_ONLY)
     # vllm: of its GPU's memory, weights and cache of keys and values
-    memory_share: Annotated[float, Field(gt=0, lt=1)] = _of(VLLM, 0.4)
+    memory_share: Annotated[float, Field(gt=0, lt=1)] = field(default=0.4, metadata=VLLM_ONLY)
     # steps from one check against the learner to the next; 0: none
     check_every: NonNegativeInt = 10
     check_samples: PositiveInt = 16  # fresh responses in a check
@@ -101,13 +101,13 @@ class RuntimeConfig:
     name: Literal["sync", "torchrun", "ray"] = "sync"
     # sync: what is written is judged while the rest is written, where there is a core for each;
     # changes time, not results
-    overlap: bool = _of(("sync",), True)
+    overlap: bool = field(default=True, metadata=SYNC_ONLY)
     # ray: a cluster that `ray start` began, HOST:PORT or auto; null: one of this run's own
-    address: str | None = _of(("ray",), None)
+    address: str | None = field(default=None, metadata=RAY_ONLY)
     # ray: actors that write, each with a GPU where the model is on one
-    engines: PositiveInt = _of(("ray",), 1)
+    engines: PositiveInt = field(default=1, metadata=RAY_ONLY)
     # ray: actors that judge, each with a sandbox of sandbox.workers
-    judges: PositiveInt = _of(("ray",), 1)
+    judges: PositiveInt = field(default=1, metadata=RAY_ONLY)
 
 
 @dataclass
@@ -193,9 +193,8 @@ class ReplayConfig:
 
     own: bool = True  # this run's responses, from the batch after theirs on
     from_runs: list[str] = field(default_factory=list)  # folders, kept with train.keep_samples
-    files: list[str] = field(
-        default_factory=list
-    )  # JSON lines of programs; docs/reference/replay.md
+    # JSON lines of programs; docs/reference/replay.md
+    files: list[str] = field(default_factory=list)
     capacity: PositiveInt = 100_000  # samples; the oldest make way
     # optimiser steps since weights of this run wrote one; null: any
     max_age: NonNegativeInt | None = None
