@@ -1,4 +1,4 @@
-"""SPO's own optimum, by frozen and by fresh data, under an exact and a noisy initial value."""
+"""SPO's optimum from frozen and from fresh data, with an exact and with a noisy initial value."""
 
 import math
 
@@ -48,49 +48,51 @@ def test_a_policy_gradient_on_the_same_data_misses_the_optimum(world):
     assert total_variation(table.detach(), world["optimum"]) > 0.05
 
 
-def on_policy_optimum(p, q0, *, start=None, steps=4000):
-    """Where on-policy SPO ends, in exact expectation → (8,) probabilities.
+BANDIT_BETA, SUCCESS_RATE = 0.1, 0.05
 
-    One prompt, one token: four successes share p under π_ref, four failures the rest.
+
+def on_policy_optimum(q0, start=None, *, steps):
+    """Probabilities (n, 8) at which on-policy SPO ends, in exact expectation, for q0 (n,).
+
+    One prompt, one token: four successes share SUCCESS_RATE under π_ref, four failures the rest.
+    `start` (n, 8) are the first logits; None: π_ref's. The n runs share nothing but the loop.
     """
-    beta = 0.1
+    p = SUCCESS_RATE
     ref_logp = torch.tensor([p / 4] * 4 + [(1 - p) / 4] * 4, dtype=torch.float64).log()
     rewards = torch.tensor([1.0] * 4 + [0.0] * 4, dtype=torch.float64)
-    logits = (ref_logp if start is None else start).clone().requires_grad_(True)
+    start = ref_logp.expand(len(q0), 8) if start is None else start
+    logits = start.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([logits], lr=0.02)
     for _ in range(steps):
         logp = logits.log_softmax(-1)
-        log_q = (q0 + beta * (logp - ref_logp) - 1) / beta
-        losses = success_cross_entropy(log_q, (rewards - 1) / beta, SPOConfig().slope_bound)
+        log_q = (q0.unsqueeze(-1) + BANDIT_BETA * (logp - ref_logp) - 1) / BANDIT_BETA
+        log_p = (rewards - 1) / BANDIT_BETA
+        losses = success_cross_entropy(log_q, log_p, SPOConfig().slope_bound)
         optimiser.zero_grad()
         (logp.detach().exp() * losses).sum().backward()
         optimiser.step()
     return logits.detach().softmax(-1)
 
 
-@pytest.mark.parametrize("solved", [1, 2, 3])
-def test_a_noisy_initial_value_puts_no_ceiling_on_success(solved):
-    """p = .05 and `solved` of 16 reference responses: p̂ is above p, the optimum has mass .999.
+def test_a_noisy_initial_value_puts_no_ceiling_on_success():
+    """p = .05 and 1, 2 or 3 of 16 reference responses solve: p̂ > p, the optimum has mass .999.
 
-    Before the loss was mended a success stopped at S = (1 − Q̂_0)/β: .80, .40 and .27.
+    Before the loss was corrected a success stopped at S = (1 − Q̂_0)/β: .80, .40 and .27.
     """
-    rewards = torch.tensor([1.0] * solved + [0.0] * (16 - solved), dtype=torch.float64)
-    mass = on_policy_optimum(0.05, soft_value(rewards, 0.1).item())[:4].sum()
-    assert mass > 0.95
+    rewards = (torch.arange(16) < torch.tensor([[1], [2], [3]])).double()
+    mass = on_policy_optimum(soft_value(rewards, BANDIT_BETA), steps=4000)[:, :4].sum(-1)
+    assert (mass > 0.95).all()
 
 
-@pytest.mark.parametrize("start", ["reference", "failures", "one success"])
-def test_an_exact_initial_value_has_one_optimum_wherever_training_starts(start):
-    """The success has no slope above its target, so the rest must hold it: π_θ is normalised."""
-    p, beta = 0.05, 0.1
-    starts = {
-        "reference": None,
-        "failures": torch.tensor([-4.0] * 4 + [2.0, 1.0, 0.0, 0.0], dtype=torch.float64),
-        "one success": torch.tensor([6.0] + [0.0] * 7, dtype=torch.float64),
-    }
-    q0 = 1 + beta * math.log((1 - p) * math.exp(-1 / beta) + p)
-    found = on_policy_optimum(p, q0, start=starts[start], steps=12_000)
-    failures = torch.full((4,), (1 - p) / 4, dtype=torch.float64)
-    weights = torch.cat([torch.full_like(failures, p / 4 * math.exp(1 / beta)), failures])
+def test_an_exact_initial_value_has_one_optimum_wherever_training_starts():
+    """A success has no slope above its target, so the failures must hold it: π_θ is normalised."""
+    p, beta = SUCCESS_RATE, BANDIT_BETA
+    reference = [math.log(p / 4)] * 4 + [math.log((1 - p) / 4)] * 4
+    failures = [-4.0] * 4 + [2.0, 1.0, 0.0, 0.0]
+    one_success = [6.0] + [0.0] * 7
+    starts = torch.tensor([reference, failures, one_success], dtype=torch.float64)
+    q0 = torch.tensor(1 + beta * math.log((1 - p) * math.exp(-1 / beta) + p), dtype=torch.float64)
+    final = on_policy_optimum(q0.expand(3), starts, steps=12_000)
+    weights = torch.tensor([p / 4 * math.exp(1 / beta)] * 4 + [(1 - p) / 4] * 4).double()
     optimum = weights / weights.sum()
-    assert 0.5 * (found - optimum).abs().sum() < 5e-3
+    assert (0.5 * (final - optimum).abs().sum(-1) < 5e-3).all()
