@@ -72,7 +72,7 @@ CHECKS = (
         "mismatch",
         "log-prob mismatch, × bound",
         "Greatest mean difference between the log-probs of what writes responses and of what "
-        "learns from them, as a multiple of the run's own bound (engine.check_bound).",
+        "learns from them, as a multiple of the run's own bound (engine.logprob_check_bound).",
         1.0,
     ),
 )

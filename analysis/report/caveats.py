@@ -86,10 +86,10 @@ def _engines(groups: Sequence[Group]) -> Iterable[str]:
                 f"{group.label}: the ratio is corrected for what wrote the responses "
                 f"(train.correction={kind})."
             )
-        if (whose := group.settings.get("train.behaviour", "told")) != "told":
+        if (whose := group.settings.get("train.missing_logprobs", "reject")) != "reject":
             yield (
                 f"{group.label}: where nobody told a response's log-probs, its ratio takes others "
-                f"(train.behaviour={whose}), so the policy did not learn from who wrote it."
+                f"(train.missing_logprobs={whose}), so the policy did not learn from who wrote it."
             )
 
 

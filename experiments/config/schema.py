@@ -87,9 +87,11 @@ class EngineConfig:
     # vllm: of its GPU's memory, weights and cache of keys and values
     memory_share: Annotated[float, Field(gt=0, lt=1)] = field(default=0.4, metadata=VLLM_ONLY)
     # steps from one check against the learner to the next; 0: none
-    check_every: NonNegativeInt = 10
-    check_samples: PositiveInt = 16  # fresh responses in a check
-    check_bound: PositiveFloat | None = None  # nats; null: 0.001 in float32, 0.02 in bfloat16
+    logprob_check_every: NonNegativeInt = 10
+    logprob_check_samples: PositiveInt = 16  # fresh responses in a check
+    logprob_check_bound: PositiveFloat | None = (
+        None  # nats; null: 0.001 in float32, 0.02 in bfloat16
+    )
 
 
 @dataclass
@@ -148,8 +150,9 @@ class TrainConfig:
     # of its weights; null: algorithms/tensors.py says which
     correction_low: NonNegativeFloat | None = None
     correction_high: PositiveFloat | None = None
-    # log-probs of responses whose writer told none; told: what has a ratio refuses them
-    behaviour: Literal["told", "reference", "recomputed"] = "told"
+    # behaviour log-probs of responses that have none. reject: losses with a ratio reject such
+    # responses; reference, recomputed: the reference's or the current policy's log-probs
+    missing_logprobs: Literal["reject", "reference", "recomputed"] = "reject"
     # groups whose rewards are all equal make way for further problems', and count in the budget
     resample_zero_variance: bool = False
     # responses cut at max_response_tokens

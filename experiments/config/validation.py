@@ -35,7 +35,7 @@ def check(config: RunConfig, needs: Needs) -> None:
 def takes_unknown(config: RunConfig, needs: Needs) -> bool:
     """Whether it may learn from responses whose writer told no log-probs."""
     with_ratio = needs.behaviour and needs.max_lag is None
-    return needs.off_policy or (with_ratio and config.train.behaviour != "told")
+    return needs.off_policy or (with_ratio and config.train.missing_logprobs != "reject")
 
 
 def _check_torchrun(c: RunConfig) -> None:
@@ -253,7 +253,7 @@ def _check_ratio(c: RunConfig, needs: Needs) -> None:
             "only from what its own policy wrote, and the data set's programs lack even their "
             "writer's log-probs; use 0, or one that `python -m algorithms` says learns from anyone"
             + (
-                "; train.behaviour=reference or =recomputed pretends who wrote them"
+                "; train.missing_logprobs=reference or =recomputed pretends who wrote them"
                 if with_ratio
                 else ""
             )

@@ -71,7 +71,7 @@ def mismatch(
 
 
 class LogprobCheck:
-    """Checks at the first step, and at the first fresh weights `engine.check_every` steps later."""
+    """Checks at the first step, and at the first fresh weights `engine.logprob_check_every` steps later."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class LogprobCheck:
         prompts: Sequence[PromptedProblem],
     ) -> None:
         self.engine, self.learner, self.prompts = engine, learner, prompts
-        self.every, self.samples = config.engine.check_every, config.engine.check_samples
-        self.bound = config.engine.check_bound or BOUNDS[config.model.dtype]
+        self.every, self.samples = config.engine.logprob_check_every, config.engine.logprob_check_samples
+        self.bound = config.engine.logprob_check_bound or BOUNDS[config.model.dtype]
         self.sampling = Sampling(config.task.max_response_tokens, config.train.temperature)
         self.seed = config.seed
         self._last: int | None = None

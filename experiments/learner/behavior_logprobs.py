@@ -26,14 +26,14 @@ def who_wrote(
 ) -> tuple[dict[str, Tensor | None], dict[str, float]]:
     """The batch's fields on who wrote it, (batch, time) each, and metrics of their correction.
 
-    Where no writer told its log-probs they are 0, or `train.behaviour` says whose to take: the
-    policy's or the reference's, which `logp` and `ref_logp` tell.
+    Where no writer told its log-probs they are 0, or `train.missing_logprobs` says whose to take:
+    the policy's or the reference's, which `logp` and `ref_logp` tell.
     """
     mask, kind = tokens.mask, config.correction
     told = pad_rows([sample.logps or () for sample in samples], mask)
     unknown = torch.tensor([[sample.logps is None] for sample in samples], device=mask.device)
-    if unknown.any() and config.behaviour != "told":
-        taken = logp(tokens) if config.behaviour == "recomputed" else ref_logp(tokens)
+    if unknown.any() and config.missing_logprobs != "reject":
+        taken = logp(tokens) if config.missing_logprobs == "recomputed" else ref_logp(tokens)
         told, unknown = torch.where(unknown, taken, told), unknown & False
     fields = {"behaviour_logp": told, "correction": None, "rollout_logp": told}
     if kind == "none":

@@ -66,7 +66,7 @@ class Learner:
         # Whether the critic learns apart from the policy; has done so before a batch's only step.
         self.critic_alone = needs.critic == "separate" and needs.critic_apart
         self.critic_is_ahead = False
-        keep_reference |= needs.reference or config.behaviour == "reference"
+        keep_reference |= needs.reference or config.missing_logprobs == "reference"
         self.reference = self._copied(reference_of(model)) if keep_reference else None
         self.critic = self.value_head = None
         if needs.critic == "separate":

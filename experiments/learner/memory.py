@@ -148,7 +148,7 @@ def estimate(
     held["AdamW's moments"] = 8 * trained + 4 * tensors  # and a count for each
     if size < 4:
         held["float32 copies"] = 4 * copied
-    if needs.reference or config.eval.kl_samples or config.train.behaviour == "reference":
+    if needs.reference or config.eval.kl_samples or config.train.missing_logprobs == "reference":
         held["reference"] = backbone
     if needs.average is not None:
         exact = 4 * sum(moved) if size < 4 else 0

@@ -115,9 +115,9 @@ class ProgramFile:
         if row.get("logprobs") is None and self.needs_logps:
             raise UserError(
                 f"{where} has no logprobs, and this algorithm takes the ratio to who wrote a "
-                "response; give them, or choose train.behaviour=reference or =recomputed where "
-                "there is a ratio, or an algorithm that `python -m algorithms` says learns from "
-                "anyone"
+                "response; give them, or choose train.missing_logprobs=reference or =recomputed "
+                "where there is a ratio, or an algorithm that `python -m algorithms` says learns "
+                "from anyone"
             )
         return row
 

@@ -52,7 +52,7 @@ def test_two_passes_are_the_same_bits_and_write_and_judge_nothing(recorded, tmp_
 
 
 def frozen(recorded):
-    return ["experiment=frozen", f"replay.from_runs=[{recorded}]", "engine.check_every=0"]
+    return ["experiment=frozen", f"replay.from_runs=[{recorded}]", "engine.logprob_check_every=0"]
 
 
 def weights(folder):

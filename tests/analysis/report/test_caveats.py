@@ -135,7 +135,7 @@ def test_samples_of_others_are_told(tmp_path, make_run):
 
 
 def test_a_corrected_ratio_is_told(tmp_path, make_run):
-    config = {"train.correction": "truncated", "train.behaviour": "reference"}
+    config = {"train.correction": "truncated", "train.missing_logprobs": "reference"}
     notes = notes_of(make_run(tmp_path, "ppo", 0, config=config), make_run(tmp_path, "spo", 0))
     for word, setting in (("corrected", "train.correction=truncated"), ("log-probs", "=reference")):
         told = [note for note in notes if word in note]

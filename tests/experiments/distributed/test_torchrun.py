@@ -215,7 +215,7 @@ def faulty(rank, size, port, model, folder):
         return
     writer = TorchrunWeightSync(ranks, "weight_sync", ranks.targets["weight_sync"])
     learner = TorchrunLearner(ranks, "learner", learner)
-    config = RunConfig(None, engine=EngineConfig(check_samples=16))
+    config = RunConfig(None, engine=EngineConfig(logprob_check_samples=16))
     config.task.max_response_tokens = 12
     prompts = list(dict.fromkeys(sample.prompt for sample in samples))
     watch, found = LogprobCheck(config, spread, learner, prompts), {}

@@ -20,7 +20,7 @@ pytestmark = [
 def written(ranks, output_dir, *overrides):
     """The run's folder, and what it said."""
     given = [*SMALL, "engine=vllm", "steps=4", "train.keep_samples=true", *overrides]
-    given += [f"output_dir={output_dir}", "engine.check_every=1"]
+    given += [f"output_dir={output_dir}", "engine.logprob_check_every=1"]
     run = begin(ranks, *given, stderr=subprocess.PIPE, text=True)
     said = run.communicate()[1]
     assert run.returncode == 0, said

@@ -26,8 +26,8 @@ MISTAKES = {
     "device": (["engine.device=gpu"], ["engine.device='gpu'", "auto|cuda"]),
     "two GPUs": (["engine.device=cuda:1"], ["engine.colocate=true", "engine.device=auto"]),
     "share": (["engine.memory_share=1.5"], ["engine.memory_share=1.5", "below 1"]),
-    "bound": (["engine.check_bound=0"], ["engine.check_bound=0", "above 0"]),
-    "samples": (["engine.check_samples=0"], ["engine.check_samples=0", "at least 1"]),
+    "bound": (["engine.logprob_check_bound=0"], ["engine.logprob_check_bound=0", "above 0"]),
+    "samples": (["engine.logprob_check_samples=0"], ["engine.logprob_check_samples=0", "at least 1"]),
 }
 
 

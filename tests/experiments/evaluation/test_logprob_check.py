@@ -49,7 +49,7 @@ class Unheated(HFEngine):
 def monitor(model, engine, reference=None, **options):
     config = RunConfig(
         algo=None,
-        engine=EngineConfig(**{"check_samples": 32} | options),
+        engine=EngineConfig(**{"logprob_check_samples": 32} | options),
         train=TrainConfig(temperature=0.7),
     )
     config.task.max_response_tokens = 12
@@ -109,19 +109,19 @@ def test_the_bound_decides(tiny):
         tiny.lm_head.weight.mul_(1.02)
     mean = monitor(tiny, engine).check(1).mean
     for bound, warned in ((mean / 2, True), (mean * 2, False)):
-        watch = monitor(tiny, engine, check_bound=bound)
+        watch = monitor(tiny, engine, logprob_check_bound=bound)
         assert watch.verdict(watch.check(1)).startswith("WARNING") == warned
 
 
 def test_checks_wait_for_fresh_weights_and_for_their_turn(tiny):
-    watch = monitor(tiny, HFEngine(tiny, {1}, 0, 64), check_every=4, check_samples=1)
+    watch = monitor(tiny, HFEngine(tiny, {1}, 0, 64), logprob_check_every=4, logprob_check_samples=1)
     made = []
     for step in range(1, 16):
         if watch.due(step, policy_lag=(step - 1) % 3):
             watch.check(step)
             made.append(step)
     assert made == [1, 7, 13]  # fresh at 1, 4, 7, …
-    assert not monitor(tiny, None, check_every=0).due(1, 0)
+    assert not monitor(tiny, None, logprob_check_every=0).due(1, 0)
 
 
 def moved(model, by):
@@ -166,7 +166,7 @@ def test_an_ignored_adapter_is_found(tiny):
 
 def test_without_learning_the_mismatch_stays_flat(tiny):
     own = frozen_copy(tiny)
-    watch = monitor(tiny, HFEngine(own, {1}, 0, 64), check_every=1)
+    watch = monitor(tiny, HFEngine(own, {1}, 0, 64), logprob_check_every=1)
     means = []
     for step in range(1, 7):
         copy_weights(tiny, into=own)

@@ -75,15 +75,16 @@ def test_what_the_policy_differs_by_from_its_writer_is_measured(tiny):
     assert metrics["kl_writer"] == pytest.approx(far * (UP * 0.5 - UP + 1) / 12, abs=1e-4)
 
 
-@pytest.mark.parametrize("behaviour", ["reference", "recomputed"])
-def test_log_probs_that_nobody_told_are_taken_from_whom_one_asks(tiny, behaviour):
+@pytest.mark.parametrize("missing_logprobs", ["reference", "recomputed"])
+def test_log_probs_that_nobody_told_are_taken_from_whom_one_asks(tiny, missing_logprobs):
     samples = samples_from(tiny, REWARDS)
-    learner = learner_of(tiny, ALGORITHMS["grpo"], behaviour=behaviour, correction="decoupled")
+    options = {"missing_logprobs": missing_logprobs, "correction": "decoupled"}
+    learner = learner_of(tiny, ALGORITHMS["grpo"], **options)
     learner.update(samples, GROUP, None)
     samples[1] = replace(samples[1], logps=None)
     tokens, batch, _ = learner._assemble(samples, GROUP)
-    model = {"reference": learner.ref_logp, "recomputed": learner.logp}[behaviour](tokens)
+    model = {"reference": learner.ref_logp, "recomputed": learner.logp}[missing_logprobs](tokens)
     assert torch.equal(batch.rollout_logp[1], model[1])
-    assert (batch.correction[1][batch.mask[1]] == 1).all() == (behaviour == "recomputed")
+    assert (batch.correction[1][batch.mask[1]] == 1).all() == (missing_logprobs == "recomputed")
     told = torch.tensor(samples[0].logps)
     assert torch.equal(batch.rollout_logp[0, : len(told)], told)
