@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.run_dir.interrupts import end_at_once
+from experiments.run_dir.interrupts import exit_on_interrupt
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -25,7 +25,7 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 
 def main() -> None:
-    end_at_once()  # before the imports that take a while
+    exit_on_interrupt()  # before the imports that take a while
     gc.disable()  # until they are done, since they leave next to nothing to collect
     arguments = sys.argv[1:]
     if any(argument.startswith("resume=") for argument in arguments):

@@ -48,12 +48,12 @@ class Parts:
     weight_sync: WeightSync  # the behaviour policy: its engine, and which weights it holds
     eval_engine: Engine  # the trained weights
     tokenizer: object
-    sandbox: Environments  # its sandbox, by name and strength
+    environments: Environments
     rollouts: Rollouts | FrozenBatches
     prefetch: Callable[[int], None]  # begins a batch, and those after it, where that can be
-    kept: SampleLog | None
-    shaping: RewardShaping  # of the rewards that a batch is learned from
-    monitor: LogprobCheck  # of the behaviour policy's engine against the learner
+    sample_log: SampleLog | None
+    reward_shaping: RewardShaping  # of the rewards that a batch is learned from
+    logprob_check: LogprobCheck  # of the behaviour policy's engine against the learner
     judge: Environment  # of training responses; the budget counts its work
     eval_judge: Environment
     eval_prompts: Sequence[PromptedProblem]
@@ -62,7 +62,7 @@ class Parts:
     settings: dict[str, Any]  # the configuration as plain values
     problems: str  # where they come from and what was left out, in a line
 
-    def read_judge(self) -> None:
+    def count_judging(self) -> None:
         """Take the judge's counters into the ledger."""
         spent, counts = [self.judge.stats, *self.rollouts.charged], self.ledger.counts
         if self.initial_values:
@@ -130,12 +130,14 @@ def build(
             weight_sync=work.weight_sync,
             eval_engine=work.eval_engine,
             tokenizer=tokenizer,
-            sandbox=environments,
+            environments=environments,
             rollouts=rollouts,
             prefetch=runtime.prefetcher(work.weight_sync, rollouts, config.steps),
-            kept=SampleLog(records.folder, judge.version) if config.train.keep_samples else None,
-            shaping=RewardShaping(config.task.reward, config.seed),
-            monitor=LogprobCheck(config, engine, learner, train),
+            sample_log=SampleLog(records.folder, judge.version)
+            if config.train.keep_samples
+            else None,
+            reward_shaping=RewardShaping(config.task.reward, config.seed),
+            logprob_check=LogprobCheck(config, engine, learner, train),
             judge=judge,
             eval_judge=eval_judge,
             eval_prompts=eval_prompts,

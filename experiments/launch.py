@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.errors import UserError
-from experiments.run_dir.interrupts import ignore_ends
+from experiments.run_dir.interrupts import ignore_interrupts
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
@@ -72,7 +72,7 @@ def _train_on_rank(config: RunConfig, folder: Path | None, label: str) -> Outcom
     from experiments.distributed.torchrun import Torchrun, TorchrunRay
 
     if int(os.environ["RANK"]):
-        ignore_ends()  # rank 0 handles them
+        ignore_interrupts()  # rank 0 handles them
     runtime: Torchrun | TorchrunRay
     runtime = TorchrunRay() if config.runtime.name == "ray" else Torchrun()
     if not runtime.is_rank_zero:

@@ -28,7 +28,7 @@ from experiments.engines.base import Completion, Engine, FinishedResponse, Sampl
 from experiments.errors import UserError
 from experiments.policy import loading
 from experiments.policy.fsdp import shard
-from experiments.run_dir.interrupts import held, ignore_ends
+from experiments.run_dir.interrupts import defer_interrupts, ignore_interrupts
 from experiments.runtime import Item
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class TorchrunRanks:
         if self._broken:
             raise RuntimeError("the ranks are out of step after an error")
         others_waited, self._others_wait = self._others_wait, False
-        with held():
+        with defer_interrupts():
             try:
                 self._send((CALL, target, method, args))
                 return getattr(self.targets[target], method)(
@@ -152,7 +152,7 @@ class TorchrunRanks:
             except BaseException:
                 if not self._others_wait:
                     self._broken = True
-                    ignore_ends()  # torchrun's signal would cut off the run's last records
+                    ignore_interrupts()  # torchrun's signal would cut off the run's last records
                 raise
             finally:
                 self._others_wait = others_waited

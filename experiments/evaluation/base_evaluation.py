@@ -25,18 +25,17 @@ from envs.problem import Verdict
 from experiments.build import Parts
 from experiments.config.schema import RunConfig
 from experiments.evaluation.evaluate import evaluate
-from experiments.run_dir.records import Records
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("algorithms", "envs", "experiments")
 
 
 def evaluate_base(
-    config: RunConfig, parts: Parts, records: Records, progress: Callable[[int], None]
+    config: RunConfig, parts: Parts, info: dict[str, Any], progress: Callable[[int], None]
 ) -> tuple[list[dict[str, Any]], Path | None]:
     """The rows of step 0, and the file they were read from if they were not made here."""
-    begin, judge = time.monotonic(), parts.sandbox.make()
-    file = _file(config, parts, judge, records.info)
+    begin, judge = time.monotonic(), parts.environments.make()
+    file = _file(config, parts, judge, info)
     known = _read(file)
     if known:
         parts.ledger.charge("evaluate", known["seconds"] - (time.monotonic() - begin))

@@ -122,7 +122,7 @@ class LogprobCheck:
             base = self.learner.ref_logp(tokens)[tokens.mask].cpu()
         return mismatch(torch.tensor(told), scored, self.bound, base)
 
-    def verdict(self, found: Mismatch) -> str:
+    def summary(self, found: Mismatch) -> str:
         """A line for the log: a warning where the mean difference is above the bound."""
         text = (
             f"log-probs of the {self.engine.name} engine against the learner's: mean difference "

@@ -35,7 +35,7 @@ from experiments.policy.weights import weights_are, weights_changed, weights_ver
 from experiments.rollout.initial_values import InitialValues
 from experiments.run_dir import checkpoints
 from experiments.run_dir.budget import Ledger
-from experiments.run_dir.interrupts import held
+from experiments.run_dir.interrupts import defer_interrupts
 from experiments.runtime import SINGLE_RANK, RankGroup
 from experiments.sample import Sample
 
@@ -145,7 +145,7 @@ class Learner:
             found = self.ranks.broadcast(lambda: initial_values.of(samples, batch))
             batch = replace(batch, q0=found)
         steps, kept_rows = [], 0
-        with held():
+        with defer_interrupts():
             for rows, part in self._mini_batches(tokens, batch):
                 if steps:
                     self.optimiser.zero_grad(set_to_none=True)

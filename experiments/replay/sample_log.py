@@ -15,7 +15,7 @@ import pyarrow as pa
 from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig
 from experiments.errors import UserError, one_line
-from experiments.run_dir.atomic_files import read_arrow, whole, write_arrow
+from experiments.run_dir.atomic_files import atomic_write, read_arrow, write_arrow
 from experiments.sample import Origin, PromptedProblem, Sample, pay
 
 FOLDER = "samples"
@@ -31,7 +31,7 @@ class SampleLog:
 
     def write(self, step: int, samples: Sequence[Sample]) -> None:
         """One batch, in the order in which it is trained on; also one with nothing in it."""
-        with whole(_part(self.folder, step)) as file:
+        with atomic_write(_part(self.folder, step)) as file:
             write_arrow(table_of(samples, step, self.judge_version), file)
 
 

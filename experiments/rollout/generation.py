@@ -24,7 +24,7 @@ from experiments.config.schema import RunConfig
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.policy.loading import pick_device
 from experiments.run_dir.budget import Ledger
-from experiments.run_dir.interrupts import held
+from experiments.run_dir.interrupts import defer_interrupts
 from experiments.sample import (
     Origin,
     PromptedProblem,
@@ -132,7 +132,7 @@ class JudgingThread:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with held():  # an interrupt waits, or the judge would be left with a sandbox that is closed
+        with defer_interrupts():  # an interrupt waits, or the judge would be left with a sandbox that is closed
             self._stopped = kind is not None
             self._pieces.put(None)
             while self._thread.is_alive():

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, after a power cut too, and a folder that one process has."""
+"""Files that are whole or absent, even after a power cut, and the lock of a folder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from experiments.errors import UserError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BEFORE = "-before"  # .NAME-before is what was called NAME, while another takes its place
+BEFORE = "-before"  # .NAME-before is the former NAME, while another takes its place
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A file to write that replaces `path` when it is whole; until then readers pass over it."""
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield a hidden file to write, which replaces `path` at the end of the block."""
     unfinished = path.with_name(f".{path.name}")
     try:
         yield unfinished
@@ -30,13 +30,13 @@ def whole(path: Path) -> Iterator[Path]:
         raise
 
 
-def named(path: Path) -> Path:
-    """What a hidden one, which another was about to replace, is called again."""
+def final_name(path: Path) -> Path:
+    """Return the path whose name a hidden file or folder takes, or had before."""
     return path.with_name(path.name.removeprefix(".").removesuffix(BEFORE))
 
 
 def sync(path: Path) -> None:
-    """Onto the disk, so that a file is whole after a power cut too."""
+    """Flush a file to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -45,7 +45,7 @@ def sync(path: Path) -> None:
 
 
 def write_arrow(table: pa.Table, path: Path) -> None:
-    """The table as an Arrow file, which `read_arrow` maps into memory."""
+    """Write a table as an Arrow file, which `read_arrow` maps into memory."""
     import pyarrow as pa
 
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -53,7 +53,7 @@ def write_arrow(table: pa.Table, path: Path) -> None:
 
 
 def read_arrow(path: Path) -> pa.Table:
-    """An Arrow file, mapped into memory. Raises OSError or ArrowInvalid."""
+    """Map an Arrow file into memory. Raises OSError or ArrowInvalid."""
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as source:
@@ -61,7 +61,10 @@ def read_arrow(path: Path) -> pa.Table:
 
 
 def lock(folder: Path) -> int:
-    """An open handle of the folder, which no other process has locked; its end unlocks it."""
+    """Lock a folder for this process; return the handle whose closing unlocks it.
+
+    Raises UserError if another process has locked it.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM end a run cleanly: as KeyboardInterrupt, and never in half an optimiser step.
+"""Ctrl-C and SIGTERM end a run cleanly: as KeyboardInterrupt, and never inside an optimiser step.
 
-Until the run proper begins they end the process at once: there is nothing to save.
+Until the run proper starts they end the process at once, since there is nothing to save.
 """
 
 from __future__ import annotations
@@ -11,57 +11,58 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+INTERRUPTED = 130  # exit status
 PR_SET_PDEATHSIG = 1
-_state = {"held": 0, "waiting": False}
+_state = {"deferring": 0, "pending": False}  # blocks that defer; whether an interrupt waits
 
 
-def end_at_once() -> None:
-    """Until `catch`: exit status 130, and no traceback through whatever is being imported."""
-    _handle(lambda *_: os._exit(130))
+def exit_on_interrupt() -> None:
+    """Until `raise_interrupts`: end the process, without a traceback through running imports."""
+    _handle(lambda *_: os._exit(INTERRUPTED))
 
 
-def catch() -> None:
-    """From now on either signal is a KeyboardInterrupt."""
-    _handle(_arrived)
+def raise_interrupts() -> None:
+    """From now on raise KeyboardInterrupt for either signal."""
+    _handle(_interrupt)
 
 
-def end_with_parent() -> None:
-    """From now on the end of the parent process, whatever it is, is a SIGTERM."""
+def terminate_with_parent() -> None:
+    """Have the kernel send SIGTERM to this process when its parent ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def ignore_ends() -> None:
-    """From now on neither signal does anything."""
-    for sent in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(sent, signal.SIG_IGN)
+def ignore_interrupts() -> None:
+    """From now on ignore both signals."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _handle(handler: Callable[..., None]) -> None:
-    """A signal that the parent process has switched off stays so, e.g. for background jobs."""
-    for sent in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(sent) is not signal.SIG_IGN:
-            signal.signal(sent, handler)
+    """Keep a signal ignored that the parent process ignores, e.g. for background jobs."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @contextmanager
-def held() -> Iterator[None]:
-    """An interrupt waits for the end of the block: weights half way through a step are no weights.
+def defer_interrupts() -> Iterator[None]:
+    """Raise an interrupt at the end of the block: half an optimiser step leaves no usable weights.
 
-    A second one does not wait.
+    A second interrupt is raised at once.
     """
-    _state["held"] += 1
+    _state["deferring"] += 1
     try:
         yield
     finally:
-        _state["held"] -= 1
-    if _state["waiting"] and not _state["held"]:
-        _state["waiting"] = False
+        _state["deferring"] -= 1
+    if _state["pending"] and not _state["deferring"]:
+        _state["pending"] = False
         raise KeyboardInterrupt
 
 
-def _arrived(*_: object) -> None:
-    if _state["held"] and not _state["waiting"]:
-        _state["waiting"] = True
+def _interrupt(*_: object) -> None:
+    if _state["deferring"] and not _state["pending"]:
+        _state["pending"] = True
         return
-    _state["waiting"] = False
+    _state["pending"] = False
     raise KeyboardInterrupt

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from experiments.run_dir.interrupts import end_at_once, end_with_parent
+from experiments.run_dir.interrupts import exit_on_interrupt, terminate_with_parent
 
 STOP = "stop"  # in the sweep's folder: no further job is to begin
 
@@ -56,10 +56,10 @@ def job(folder: Path, number: int, at_once: int) -> Iterator[bool]:
     """
     cores = len(os.sched_getaffinity(0))
     os.environ["SPO_BENCH_CORES"] = str(max(1, cores // at_once) if at_once > 0 else 1)
-    end_at_once()
+    exit_on_interrupt()
     with suppress(PermissionError):  # it leads a session since the job before
         os.setsid()
-    end_with_parent()
+    terminate_with_parent()
     sweep = os.getppid()
     mark = folder / f"{number}.pid"
     mark.write_text(str(os.getpid()))
@@ -69,4 +69,4 @@ def job(folder: Path, number: int, at_once: int) -> Iterator[bool]:
         mark.unlink(missing_ok=True)
         if os.getppid() != sweep:  # it was killed, and nobody would ever end this process
             os._exit(130)
-        end_at_once()
+        exit_on_interrupt()

@@ -30,7 +30,7 @@ from omegaconf import OmegaConf
 
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError, one_line
-from experiments.run_dir.atomic_files import BEFORE, lock, named, sync, whole
+from experiments.run_dir.atomic_files import BEFORE, atomic_write, final_name, lock, sync
 from experiments.run_dir.machine import hardware
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Records:
         taken: Path | None = None,
     ) -> None:
         """A new folder; or `folder`, of a run that goes on after its first `recorded` rows from
-        `taken`, which is called `named(taken)` from then on.
+        `taken`, which is called `final_name(taken)` from then on.
 
         Raises UserError where that run is still going on, or lacks rows.
         """
@@ -85,7 +85,7 @@ class Records:
         try:
             if folder:
                 self._go_on(recorded, taken)
-            with whole(self.folder / "config.yaml") as file:
+            with atomic_write(self.folder / "config.yaml") as file:
                 file.write_text(OmegaConf.to_yaml(asdict(config)))
             self.describe()
             self._evals.mkdir(exist_ok=True)
@@ -103,13 +103,13 @@ class Records:
         again = {"resumed": [*before.get("resumed", []), {"step": recorded, **now}]}
         ended = {key: self.info[key] for key in ("status", "error", "ended", "pid")}
         self.info = before | ended | again
-        with whole(self.folder / "metrics.jsonl") as file:
+        with atomic_write(self.folder / "metrics.jsonl") as file:
             file.write_text("".join(json.dumps(row) + "\n" for row in self.metrics))
         for part in self._evals.glob("step-*.parquet"):
             if int(part.stem.removeprefix("step-")) > recorded:
                 part.unlink()
         for hidden in self.folder.glob("checkpoints/.*"):
-            place = named(hidden)
+            place = final_name(hidden)
             if hidden.name.endswith(BEFORE) and (hidden == taken or not place.exists()):
                 shutil.rmtree(place, ignore_errors=True)  # damaged, or it would have been taken
                 hidden.replace(place)  # killed between the two renames of `checkpoint`
@@ -127,7 +127,7 @@ class Records:
     def describe(self, **facts: Any) -> None:
         """Add facts to run.json."""
         self.info |= facts
-        with whole(self.folder / "run.json") as file:
+        with atomic_write(self.folder / "run.json") as file:
             file.write_text(_as_json(self.info, " " * RESERVED))
 
     def step(self, row: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ class Records:
         last_word = {"status": status, "error": error, "ended": _now()}
         path = self.folder / "run.json"
         try:
-            with whole(path) as file:
+            with atomic_write(path) as file:
                 file.write_text(_as_json(self.info | last_word))
         except OSError:
             with path.open("r+b") as file:
@@ -232,7 +232,7 @@ def _as_json(info: dict[str, Any], blanks: str = "") -> str:
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:
-    with whole(path) as file:
+    with atomic_write(path) as file:
         table.to_parquet(file, index=False)
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from envs.config_parsing import parse_arguments as options_of
 from experiments.errors import UserError
-from experiments.run_dir.interrupts import end_at_once
+from experiments.run_dir.interrupts import exit_on_interrupt
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -23,7 +23,7 @@ def command(arguments: Sequence[str], told: str, act: Callable[[Sequence[str]], 
     if not arguments or any(argument in ("-h", "--help", "help") for argument in arguments):
         print(told)
         return 0
-    end_at_once()
+    exit_on_interrupt()
     try:
         return act(arguments)
     except UserError as error:

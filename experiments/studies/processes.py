@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.run_dir.interrupts import end_with_parent
+from experiments.run_dir.interrupts import terminate_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,7 +30,7 @@ def start(overrides: Sequence[str], log: Path) -> subprocess.Popen:
             stderr=subprocess.STDOUT,
             env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             start_new_session=True,
-            preexec_fn=end_with_parent,
+            preexec_fn=terminate_with_parent,
         )
 
 

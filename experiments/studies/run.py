@@ -19,7 +19,7 @@ from pydantic import PositiveInt
 
 from analysis.load.compute import cores
 from experiments.errors import UserError
-from experiments.run_dir.interrupts import catch
+from experiments.run_dir.interrupts import raise_interrupts
 from experiments.studies.cli import FAILED, command, say, split
 
 HELP = """\
@@ -76,7 +76,7 @@ def _run(arguments: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     held = _lock(folder)
     runner.look()
-    catch()
+    raise_interrupts()
     _announce(runner)
     if options.plan:
         return 0

@@ -22,7 +22,7 @@ from pydantic import PositiveInt
 
 from analysis.load.compute import cores
 from experiments.errors import UserError
-from experiments.run_dir.interrupts import catch
+from experiments.run_dir.interrupts import raise_interrupts
 from experiments.studies.cli import FAILED, command, say, split
 from experiments.studies.jobs import End, Job
 from experiments.studies.search_space import Range, read, suggest
@@ -190,7 +190,7 @@ def _tune(arguments: Sequence[str]) -> int:
     (folder / "locks" / arm).mkdir(parents=True, exist_ok=True)
     held = lock(folder / "locks" / arm)
     tuner = Tuner(study, arm, trials, given, folder / "trials.sqlite")
-    catch()
+    raise_interrupts()
     jobs = tuner.begin(read(config.algo.name), options.jobs)
     runner = Runner(jobs, options.jobs, say)
 

@@ -238,13 +238,13 @@ def test_an_interrupted_run_ends_cleanly_and_is_readable(sent, tmp_path):
 def test_a_run_that_fails_keeps_its_weights_and_says_why(tmp_path, monkeypatch):
     from experiments import trainer
 
-    def broken(step, *_):
+    def broken(self, step):
         if step:
             raise ZeroDivisionError("a bug")
-        return evaluate(step, *_)
+        return evaluate(self, step)
 
-    evaluate = trainer._evaluate
-    monkeypatch.setattr(trainer, "_evaluate", broken)
+    evaluate = trainer.Trainer.evaluate
+    monkeypatch.setattr(trainer.Trainer, "evaluate", broken)
     outcome = trainer.train(config_of(tmp_path, "algo=grpo"))
     assert (outcome.status, outcome.expected) == ("failed", False)
     trace = outcome.folder / "traceback.txt"

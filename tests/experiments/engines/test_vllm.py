@@ -261,7 +261,7 @@ def test_the_monitor_is_quiet_where_all_is_right(host, policy, prompts):
     found = watch.check(1)
     assert found.max < 1e-4
     assert found.beyond == 0
-    assert "WARNING" not in watch.verdict(found)
+    assert "WARNING" not in watch.summary(found)
 
 
 def test_the_monitor_catches_a_sync_left_out(host, policy, prompts, monkeypatch):
@@ -273,7 +273,7 @@ def test_the_monitor_catches_a_sync_left_out(host, policy, prompts, monkeypatch)
     engine.sync(policy)
     found = watch.check(1)
     assert found.mean > 0.1
-    assert watch.verdict(found).startswith("WARNING: log-probs of the vllm engine")
+    assert watch.summary(found).startswith("WARNING: log-probs of the vllm engine")
 
 
 def test_the_monitor_catches_raw_log_probs(host, policy, prompts, monkeypatch):
@@ -284,4 +284,4 @@ def test_the_monitor_catches_raw_log_probs(host, policy, prompts, monkeypatch):
     monkeypatch.setattr(runner.sampler.topk_topp_sampler, "logprobs_mode", "raw_logprobs")
     found = watch.check(1)
     assert found.mean > 0.01
-    assert "WARNING" in watch.verdict(found)
+    assert "WARNING" in watch.summary(found)

@@ -69,7 +69,7 @@ def test_figures_are_those_of_the_difference():
 def test_a_nan_is_beyond_the_bound_and_warned_of(tiny):
     found = mismatch(torch.tensor([-1.0, float("nan")]), torch.tensor([-1.0, -1.0]), 0.2)
     assert found.beyond == 0.5
-    verdict = monitor(tiny, HFEngine(tiny, {1}, 0, 64)).verdict(found)
+    verdict = monitor(tiny, HFEngine(tiny, {1}, 0, 64)).summary(found)
     assert verdict.startswith("WARNING")
 
 
@@ -81,7 +81,7 @@ def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
     assert set(found.metrics()) == {
         f"mismatch/{name}" for name in ("mean", "max", "kl", "beyond", "bound", "to_base")
     }
-    assert "WARNING" not in watch.verdict(found)
+    assert "WARNING" not in watch.summary(found)
 
 
 def test_a_sync_left_out_is_caught(tiny):
@@ -93,14 +93,14 @@ def test_a_sync_left_out_is_caught(tiny):
     found = watch.check(1)
     assert found.mean > 0.01
     assert found.beyond > 0.5
-    assert watch.verdict(found).startswith("WARNING: log-probs of the hf engine")
+    assert watch.summary(found).startswith("WARNING: log-probs of the hf engine")
     engine.sync(tiny)
-    assert "WARNING" not in watch.verdict(watch.check(2))
+    assert "WARNING" not in watch.summary(watch.check(2))
 
 
 def test_a_temperature_that_is_not_applied_is_caught(tiny):
     watch = monitor(tiny, Unheated(tiny, {1}, 0, 64))
-    assert watch.verdict(watch.check(1)).startswith("WARNING")
+    assert watch.summary(watch.check(1)).startswith("WARNING")
 
 
 def test_the_bound_decides(tiny):
@@ -110,7 +110,7 @@ def test_the_bound_decides(tiny):
     mean = monitor(tiny, engine).check(1).mean
     for bound, warned in ((mean / 2, True), (mean * 2, False)):
         watch = monitor(tiny, engine, logprob_check_bound=bound)
-        assert watch.verdict(watch.check(1)).startswith("WARNING") == warned
+        assert watch.summary(watch.check(1)).startswith("WARNING") == warned
 
 
 def test_checks_wait_for_fresh_weights_and_for_their_turn(tiny):
@@ -140,7 +140,7 @@ def test_an_engine_that_writes_with_the_base_is_found_below_the_bound_too(tiny):
         found = watch.check(1)
         assert found.mean < found.bound  # alone it would have passed
         assert found.warned is warned
-        assert watch.verdict(found).startswith("WARNING") is warned
+        assert watch.summary(found).startswith("WARNING") is warned
     assert found.to_base > 10 * found.mean  # nearer to the trained weights
 
 

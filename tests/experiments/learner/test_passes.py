@@ -6,7 +6,7 @@ import torch
 import algorithms
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
-from algorithms.squared_regression import SquaredRegressionOptions, SquaredRegression
+from algorithms.squared_regression import SquaredRegression, SquaredRegressionOptions
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 BY_GROUP = {

@@ -17,7 +17,7 @@ from experiments.engines.base import Completion, Engine, Sampling
 from experiments.rollout import generation
 from experiments.rollout.generation import Responder
 from experiments.run_dir.budget import Ledger
-from experiments.run_dir.interrupts import catch
+from experiments.run_dir.interrupts import raise_interrupts
 from experiments.sample import Origin, PromptedProblem
 from tests.experiments.compose import config
 
@@ -169,7 +169,7 @@ def test_a_judge_that_fails_ends_it_with_its_own_error():
 
 def test_an_interrupt_in_mid_batch_comes_out_once_the_judge_has_let_go(sandbox):
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    catch()
+    raise_interrupts()
     try:
         of = []
 

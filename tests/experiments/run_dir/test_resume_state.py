@@ -29,7 +29,7 @@ def test_restored_parts_hang_on_no_file(tiny, tmp_path):
     for step in (1, 2, 3):
         learner.update(samples, GROUP, None)
         writer.follow(step)
-    tensors = {"learner": learner.state_dict(), "writer": writer.state_dict()}
+    tensors = {"learner": learner.state_dict(), "weight_sync": writer.state_dict()}
     checkpoints.write(tmp_path, {"step": 3, "tensors": tensors}, {})
     again, behind = parts(tiny)
     again.load_from(tmp_path)
