@@ -89,9 +89,8 @@ class EngineConfig:
     # steps from one check against the learner to the next; 0: none
     logprob_check_every: NonNegativeInt = 10
     logprob_check_samples: PositiveInt = 16  # fresh responses in a check
-    logprob_check_bound: PositiveFloat | None = (
-        None  # nats; null: 0.001 in float32, 0.02 in bfloat16
-    )
+    # nats; null: 0.001 in float32, 0.02 in bfloat16
+    logprob_check_bound: PositiveFloat | None = None
 
 
 @dataclass

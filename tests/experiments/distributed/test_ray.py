@@ -32,7 +32,8 @@ SMALL = [
         "train.checkpoint_every=1",
         "algo.learning_rate=1e-3",
     ),
-    *("engine.logprob_check_every=2", "engine.logprob_check_samples=2", "sandbox=embedded", "sandbox.workers=1"),
+    *("engine.logprob_check_every=2", "engine.logprob_check_samples=2"),
+    *("sandbox=embedded", "sandbox.workers=1"),
     *("task.train_problems=6", "task.test_problems=2", "task.validation_problems=2"),
 ]
 CASES = {

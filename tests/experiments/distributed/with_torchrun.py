@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[3]
 SMALL = [
     *("eval.every=0", "eval.samples=2", "eval.k=[1]", "eval.kl_samples=1"),
     *("train.prompts=4", "train.group_size=4", "train.checkpoint_every=2"),
-    *("engine.logprob_check_every=3", "engine.logprob_check_samples=3", "sandbox=embedded", "sandbox.workers=1"),
+    *("engine.logprob_check_every=3", "engine.logprob_check_samples=3"),
+    *("sandbox=embedded", "sandbox.workers=1"),
     *("task.train_problems=6", "task.test_problems=3", "task.validation_problems=2"),
     "algo.learning_rate=1e-3",
 ]

@@ -27,7 +27,7 @@ MISTAKES = {
     "two GPUs": (["engine.device=cuda:1"], ["engine.colocate=true", "engine.device=auto"]),
     "share": (["engine.memory_share=1.5"], ["engine.memory_share=1.5", "below 1"]),
     "bound": (["engine.logprob_check_bound=0"], ["engine.logprob_check_bound=0", "above 0"]),
-    "samples": (["engine.logprob_check_samples=0"], ["engine.logprob_check_samples=0", "at least 1"]),
+    "samples": (["engine.logprob_check_samples=0"], ["logprob_check_samples=0", "at least 1"]),
 }
 
 

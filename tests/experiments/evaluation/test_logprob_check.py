@@ -114,7 +114,8 @@ def test_the_bound_decides(tiny):
 
 
 def test_checks_wait_for_fresh_weights_and_for_their_turn(tiny):
-    watch = monitor(tiny, HFEngine(tiny, {1}, 0, 64), logprob_check_every=4, logprob_check_samples=1)
+    options = {"logprob_check_every": 4, "logprob_check_samples": 1}
+    watch = monitor(tiny, HFEngine(tiny, {1}, 0, 64), **options)
     made = []
     for step in range(1, 16):
         if watch.due(step, policy_lag=(step - 1) % 3):

@@ -97,5 +97,5 @@ def test_a_line_that_is_wrong_is_named(mistake, file_of):
 
 
 def test_what_needs_log_probs_refuses_a_line_without(file_of):
-    with pytest.raises(UserError, match=r"line 1 has no logprobs.*train\.missing_logprobs=reference"):
+    with pytest.raises(UserError, match=r"line 1 has no logprobs.*missing_logprobs=reference"):
         file_of(line(program=RIGHT), needs_logps=True)
