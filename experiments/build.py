@@ -64,9 +64,9 @@ class Parts:
 
     def count_judging(self) -> None:
         """Take the judge's counters into the ledger."""
-        spent, counts = [self.judge.stats, *self.rollouts.charged], self.ledger.counts
+        spent, counts = [self.judge.stats, *self.rollouts.judging_stats], self.ledger.counts
         if self.initial_values:
-            spent.append(self.initial_values.reference.charged)
+            spent.append(self.initial_values.reference.judging_stats)
         counts.judged_programs = sum(stats.programs_judged for stats in spent)
         counts.judged_tests = sum(stats.tests_run for stats in spent)
         counts.infra_errors = sum(stats.infra_errors for stats in spent)

@@ -110,14 +110,14 @@ def _serve(config: RunConfig, ranks: Torchrun | TorchrunRay) -> None:
 def _build(config: RunConfig, ranks: Torchrun | TorchrunRay, stack: ExitStack) -> None:
     import torch
 
-    from experiments.config.resolve_defaults import pick
+    from experiments.config.resolve_defaults import resolve_defaults
     from experiments.distributed.worker_parts import build_worker_parts
     from experiments.policy import loading
     from experiments.rollout.environments import open_environments
 
     torch.set_num_threads(config.model.threads)
     torch.manual_seed(config.seed)
-    config = pick(config, str(loading.pick_device(config.model.device)))
+    config = resolve_defaults(config, str(loading.pick_device(config.model.device)))
     model, tokenizer = loading.load(config.model)
     local = stack.enter_context(open_environments(config)) if ranks.local_engines else None
     build_worker_parts(config, model, tokenizer, local, ranks)

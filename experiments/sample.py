@@ -74,7 +74,7 @@ def judge_completions(
     judgements = judge.judge(
         [Submission(p.problem, text) for p, text in zip(prompts, texts, strict=True)]
     )
-    return pay_completions(prompts, completions, judgements, config, origin)
+    return rewarded_samples(prompts, completions, judgements, config, origin)
 
 
 def texts_of(completions: Sequence[Completion], tokenizer: object) -> list[str]:
@@ -83,7 +83,7 @@ def texts_of(completions: Sequence[Completion], tokenizer: object) -> list[str]:
     return tokenizer.batch_decode(tokens, skip_special_tokens=True)
 
 
-def pay_completions(
+def rewarded_samples(
     prompts: Sequence[PromptedProblem],
     completions: Sequence[Completion],
     judgements: Sequence[Judgement],
@@ -97,7 +97,7 @@ def pay_completions(
             c.tokens,
             c.logps,
             judgement,
-            pay(judgement, config, len(c.tokens)),
+            compute_reward(judgement, config, len(c.tokens)),
             c.truncated,
             replace(origin, version=c.version),
         )
@@ -105,7 +105,7 @@ def pay_completions(
     ]
 
 
-def pay(judgement: Judgement, config: RewardConfig, tokens: int) -> float | None:
+def compute_reward(judgement: Judgement, config: RewardConfig, tokens: int) -> float | None:
     """The reward of a response of `tokens`, or None where the judge failed: that is no reward."""
     if judgement.verdict is Verdict.INFRA_ERROR:
         return None

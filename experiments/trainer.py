@@ -20,7 +20,12 @@ from typing import Any
 import torch
 
 from experiments.build import Parts, build
-from experiments.config.resolve_defaults import dropped, in_a_line, pick, without_its_share
+from experiments.config.resolve_defaults import (
+    describe_dropped,
+    missing_share_warning,
+    resolve_defaults,
+    summary,
+)
 from experiments.config.resume import check_same
 from experiments.config.schema import RunConfig
 from experiments.distributed.single_process import SINGLE_PROCESS
@@ -73,7 +78,7 @@ def train(
     torch.set_num_threads(config.model.threads)
     torch.manual_seed(config.seed)
     device = str(loading.pick_device(config.model.device))
-    requested, config = config, pick(config, device)
+    requested, config = config, resolve_defaults(config, device)
     display = Display(config.steps, label)
     checkpoint = checkpoints.latest(folder, display.say) if folder else None
     state = ResumeState(**checkpoint["resume_state"]) if checkpoint else ResumeState()
@@ -86,7 +91,7 @@ def train(
                 "more"
             )
     records = Records(config, folder, state.recorded, checkpoint["folder"] if checkpoint else None)
-    sample_log.cut(records.folder, state.step)
+    sample_log.truncate(records.folder, state.step)
     try:
         with build(config, records, runtime) as parts, display:
             _describe(requested, config, device, parts, records, display)
@@ -121,11 +126,11 @@ def _describe(
     display: Display,
 ) -> None:
     """Print what the run was resolved to."""
-    display.say(in_a_line(config, device))
-    if replaced := dropped(requested, config):
+    display.say(summary(config, device))
+    if replaced := describe_dropped(requested, config):
         display.say(replaced)
     needs = parts.learner.algorithm.needs
-    if warning := without_its_share(config, needs, records.info["train_problems"]):
+    if warning := missing_share_warning(config, needs, records.info["train_problems"]):
         display.say(warning)
     display.say(f"problems: {parts.problems}")
     display.say(f"sandbox: {parts.environments.name} ({parts.environments.strength})")
@@ -180,7 +185,7 @@ class Trainer:
             self.measure(step, row, begin)
             if every and step % every == 0 and step < steps:
                 self.save(f"step-{step}")
-        self.records.describe(**self.parts.rollouts.described)
+        self.records.describe(**self.parts.rollouts.description)
 
     def train_step(self, step: int) -> Row:
         """Generate a batch, judge it and learn from it; return its metrics."""
@@ -190,7 +195,7 @@ class Trainer:
             row |= self.check_logprobs(step)
         if parts.initial_values:
             steps_left = self.config.steps - step + 1
-            parts.initial_values.reference.look_ahead(parts.rollouts.coming, steps_left)
+            parts.initial_values.reference.prefetch(parts.rollouts.upcoming_prompts, steps_left)
         parts.prefetch(step)
         samples = parts.rollouts.collect(step)
         parts.weight_sync.check(samples)
@@ -212,7 +217,7 @@ class Trainer:
         """Take the optimiser steps of a batch; return their metrics."""
         train, counts = self.config.train, self.ledger.counts
         with self.ledger.phase("train"):
-            shaped = self.parts.reward_shaping.shaped(samples, step)
+            shaped = self.parts.reward_shaping.shape(samples, step)
             metrics = self.learner.update(shaped, train.group_size, self.parts.initial_values)
         counts.trained_tokens += sum(len(sample.tokens) for sample in samples) * train.epochs
         counts.optimiser_steps = weights_version(self.learner.model)

@@ -21,7 +21,7 @@ from envs.tasks.task_cli import task_config
 from experiments.benchmarks import common
 from experiments.benchmarks.common import ratios, row
 from experiments.benchmarks.workload import engine_tokens
-from experiments.config.dependencies import RELEASE, installed
+from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
@@ -59,10 +59,10 @@ def main(options: Options) -> None:
     encoded, _ = encode_prompts(problems.train, problems, tokenizer, task, {})
     eos = loading.end_tokens(model, tokenizer)
     engines: dict[str, Engine] = {"ours": HFEngine(model, eos, tokenizer.pad_token_id, 4096)}
-    if installed() == RELEASE:
+    if vllm_version() == VLLM_RELEASE:
         engines["vLLM"] = VLLMEngine(Host(config, model), model, eos)
     else:
-        print(f"no vLLM {RELEASE} here; `make test-vllm` builds one")
+        print(f"no vLLM {VLLM_RELEASE} here; `make test-vllm` builds one")
     measure(options, engines, [prompt.tokens for prompt in encoded])
 
 

@@ -31,7 +31,7 @@ from experiments.benchmarks.workload import (
     llama_sizes,
     step_of,
 )
-from experiments.config.dependencies import RELEASE, installed
+from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
@@ -233,8 +233,8 @@ def _agree(bench: Bench, model: nn.Module, engine: Engine, name: str) -> list[Ro
 
 def vllm(bench: Bench) -> list[Row]:
     """vLLM colocated: tokens a second, agreement, weight sync, memory freed by its sleep."""
-    if (version := installed()) != RELEASE:
-        raise SkippedError(f"vLLM {RELEASE} is needed, here is {version or 'none'}")
+    if (version := vllm_version()) != VLLM_RELEASE:
+        raise SkippedError(f"vLLM {VLLM_RELEASE} is needed, here is {version or 'none'}")
     if bench.device.type != "cuda":
         raise SkippedError("no GPU here; `make test-vllm` tests vLLM without one")
     from experiments.engines.vllm import Host, VLLMEngine

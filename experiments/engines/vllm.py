@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.config.dependencies import RELEASE, check_installed
+from experiments.config.dependencies import VLLM_RELEASE, check_vllm
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.errors import UserError
 from experiments.policy.weights import plain_weights, weights_version
@@ -57,7 +57,7 @@ class Host:
     def _start(self, config: RunConfig, model: nn.Module) -> object:
         from experiments.policy.loading import locate
 
-        check_installed()
+        check_vllm()
         from vllm import LLM
 
         try:
@@ -184,7 +184,7 @@ class VLLMEngine(Engine):
 
     @property
     def described(self) -> str:
-        return f"{self.name} {RELEASE}"
+        return f"{self.name} {VLLM_RELEASE}"
 
     def sync(self, model: nn.Module) -> None:
         self._copy(model)

@@ -142,7 +142,7 @@ class Learner:
         self.optimiser.zero_grad(set_to_none=True)
         tokens, batch, metrics = self._assemble(samples, group_size)
         if self.algorithm.needs.initial_value != "none":
-            found = self.ranks.broadcast(lambda: initial_values.of(samples, batch))
+            found = self.ranks.broadcast(lambda: initial_values.compute(samples, batch))
             batch = replace(batch, q0=found)
         steps, kept_rows = [], 0
         with defer_interrupts():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.base import Needs
 from algorithms.tensors import LOGITS_PER_CHUNK
-from experiments.rollout.initial_values import AHEAD
+from experiments.rollout.initial_values import PREFETCHED_BATCHES
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
@@ -282,7 +282,7 @@ def _write(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> int:
     problems = getattr(config.task, f"{config.eval.split}_problems")
     requests = max(train.prompts * train.group_size, problems * config.eval.samples)
     if needs.initial_value != "none":
-        requests = max(requests, AHEAD * train.prompts * config.algo.q0_samples)
+        requests = max(requests, PREFETCHED_BATCHES * train.prompts * config.algo.q0_samples)
     rows = min(config.engine.batch_size, requests)
     slots = rows * (config.task.max_prompt_tokens + config.task.max_response_tokens)
     cache = slots * 2 * shape.key * (size if on_gpu else 4) * shape.layers

@@ -11,7 +11,7 @@ import torch
 from omegaconf import OmegaConf
 
 from algorithms.base import Needs
-from experiments.config.resolve_defaults import dtype_on
+from experiments.config.resolve_defaults import default_dtype
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.learner.memory import (
@@ -121,7 +121,7 @@ def _smaller_models(shape: Shape, device: torch.device) -> list[tuple[ModelConfi
             continue
         model = ModelConfig(**held)
         if model.dtype == "auto":
-            model = replace(model, dtype=dtype_on(device.type))
+            model = replace(model, dtype=default_dtype(device.type))
         try:
             found.append((model, shape_of(loading.read_config(model))))
         except UserError:

@@ -35,7 +35,7 @@ class Source(Protocol):
     digest: str  # another one where it holds others
     left_out: Counter[str]  # why samples are not used → how many, so far
 
-    def of(self, prompt: PromptedProblem) -> list[Sample]:
+    def samples_for(self, prompt: PromptedProblem) -> list[Sample]:
         """Those to one problem."""
         ...
 
@@ -134,7 +134,7 @@ class ReplayBuffer:
         taken = [(turn, at) for at, level in enumerate(levels) for turn in range(len(level))]
         return [levels[at][turn] for turn, at in sorted(taken)[:count]]
 
-    def take_in(self, samples: Sequence[Sample], step: int) -> None:
+    def add_batch(self, samples: Sequence[Sample], step: int) -> None:
         """A batch is about to be trained on: count what it uses, and hold what is new in it."""
         used = [s.replayed for s in samples if s.replayed is not None]
         self._uses += np.isin(self._ids, used)  # some may have made way since they were drawn
@@ -158,7 +158,7 @@ class ReplayBuffer:
             return
         self._seen[prompt.problem.name] = None
         for source in self.sources:
-            self._add(source.of(prompt), 0)
+            self._add(source.samples_for(prompt), 0)
 
     def _add(self, samples: Sequence[Sample], step: int) -> None:
         if not samples:

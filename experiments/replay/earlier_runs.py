@@ -38,30 +38,32 @@ class EarlierRun:
         """Name of each problem that it has responses to → how many."""
         return {name: len(rows) for name, rows in self._rows.items()}
 
-    def refused(self, prompt: PromptedProblem) -> str | None:
+    def rejection_reason(self, prompt: PromptedProblem) -> str | None:
         """Why none of its responses to a problem can be used; None where some can."""
         rows = self._table.take(self._rows[prompt.problem.name]).to_pylist()
-        whys = [why_other(row, prompt, self.judge_version) for row in rows]
+        whys = [mismatch_reason(row, prompt, self.judge_version) for row in rows]
         return None if None in whys else whys[0]
 
-    def of(self, prompt: PromptedProblem) -> list[Sample]:
+    def samples_for(self, prompt: PromptedProblem) -> list[Sample]:
         """Those to one problem, in the order in which they were written."""
         rows = self._table.take(self._rows.get(prompt.problem.name, np.empty(0, np.int64)))
-        whys = [why_other(row, prompt, self.judge_version) for row in rows.to_pylist()]
+        whys = [mismatch_reason(row, prompt, self.judge_version) for row in rows.to_pylist()]
         self.left_out += Counter(why for why in whys if why)
         same = rows.filter(pa.array([why is None for why in whys], pa.bool_()))
         samples = samples_of(same, [prompt] * len(same), self.reward)
-        return [as_another_runs(sample) for sample in samples]
+        return [with_run_origin(sample) for sample in samples]
 
 
-def as_another_runs(sample: Sample) -> Sample:
+def with_run_origin(sample: Sample) -> Sample:
     """To the run that reads it, what a run's own policy wrote is another run's."""
     if sample.origin.source != "policy":
         return sample
     return replace(sample, origin=replace(sample.origin, source="run"))
 
 
-def why_other(row: Mapping[str, object], prompt: PromptedProblem, judge_version: str) -> str | None:
+def mismatch_reason(
+    row: Mapping[str, object], prompt: PromptedProblem, judge_version: str
+) -> str | None:
     """Why a recorded sample says nothing of this problem as it is now; None where it does."""
     if row["problem_hash"] != prompt.problem.hash:
         return "the problem has other tests"

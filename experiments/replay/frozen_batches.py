@@ -14,7 +14,7 @@ from envs.environment import JudgeStats
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.replay import sample_log
-from experiments.replay.earlier_runs import as_another_runs, why_other
+from experiments.replay.earlier_runs import mismatch_reason, with_run_origin
 from experiments.replay.judgement_cache import JudgingCosts
 from experiments.replay.sample_log import samples_of
 from experiments.sample import PromptedProblem, Sample
@@ -31,11 +31,11 @@ class FrozenBatches:
         prompts: Sequence[PromptedProblem],
         judge_version: str,
         charges: JudgingCosts,
-        takes_unknown: bool,
+        accepts_missing_logprobs: bool,
     ) -> None:
-        """`takes_unknown`: the algorithm learns from responses without log-probs as well."""
+        """`accepts_missing_logprobs`: the algorithm learns from responses without log-probs as well."""
         self.config, self.judge_version, self.charges = config, judge_version, charges
-        self.takes_unknown = takes_unknown
+        self.accepts_missing_logprobs = accepts_missing_logprobs
         self.run = Path(config.replay.from_runs[0])
         self.digest = sample_log.digest(self.run)
         numbers = sample_log.steps(self.run)
@@ -58,19 +58,19 @@ class FrozenBatches:
         names = table["problem"].to_pylist()
         prompts = [self._prompts[name] for name in names]
         for row, prompt in zip(table.to_pylist(), prompts, strict=True):
-            if why := why_other(row, prompt, self.judge_version):
+            if why := mismatch_reason(row, prompt, self.judge_version):
                 self._refuse(f"batch {step}, {row['problem']}: {why}")
-            if row["logps"] is None and not self.takes_unknown:
+            if row["logps"] is None and not self.accepts_missing_logprobs:
                 self._refuse(
                     f"batch {step} has responses without their writer's log-probs, which "
                     f"algo={self.config.algo.name} does not learn from"
                 )
         samples = samples_of(table, prompts, self.config.task.reward)
-        samples = [as_another_runs(sample) for sample in samples]
+        samples = [with_run_origin(sample) for sample in samples]
         self.charges.charge(samples)
         return samples
 
-    def coming(self, batches: int) -> list[PromptedProblem]:
+    def upcoming_prompts(self, batches: int) -> list[PromptedProblem]:
         """The prompts of the next batches."""
         steps = range(self._step + 1, min(self._step + batches, self.config.steps) + 1)
         tables = [sample_log.read(self.run, step) for step in steps]
@@ -78,12 +78,12 @@ class FrozenBatches:
         return [self._prompts[name] for name in dict.fromkeys(names)]
 
     @property
-    def charged(self) -> list[JudgeStats]:
+    def judging_stats(self) -> list[JudgeStats]:
         """What judging the batches has cost."""
         return [self.charges.stats]
 
     @property
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """For run.json."""
         return {"frozen": {"run": str(self.run), "digest": self.digest}}
 

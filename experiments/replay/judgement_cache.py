@@ -23,11 +23,11 @@ class JudgementCache:
     def __init__(self, folder: Path, judge: Environment, ledger: Ledger) -> None:
         self.folder, self.judge, self.ledger = folder / judge.version, judge, ledger
 
-    def of(self, problem: Problem, responses: Mapping[str, str]) -> dict[str, Judgement]:
+    def judge(self, problem: Problem, responses: Mapping[str, str]) -> dict[str, Judgement]:
         """What the judge says of each response; the keys, programs, name them on disk."""
-        return self.ask(problem, responses)()
+        return self.submit(problem, responses)()
 
-    def ask(
+    def submit(
         self, problem: Problem, responses: Mapping[str, str]
     ) -> Callable[[], dict[str, Judgement]]:
         """Begin with it, where the judge works in other processes → what waits, and says it."""

@@ -19,7 +19,7 @@ from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from experiments.replay.judgement_cache import JudgementCache
 from experiments.run_dir.budget import Ledger
-from experiments.sample import Origin, PromptedProblem, Sample, pay
+from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
 from experiments.seeds import stream
 
 REMEMBERED = 1024  # problems whose programs stay in memory; others are read from disk again
@@ -48,11 +48,11 @@ class OfflinePrograms:
         format_response: Callable[[str], str],
         ledger: Ledger,
     ) -> None:
-        self.judged, self.tokenizer = JudgementCache(folder, judge, ledger), tokenizer
+        self.judgements, self.tokenizer = JudgementCache(folder, judge, ledger), tokenizer
         self.reward, self.max_tokens, self.per_problem = reward, max_tokens, per_problem
         self.format_response, self.ledger = format_response, ledger
         self.counts: Counter[str] = Counter()  # of programs: used, and why others are not
-        self.charged = JudgeStats()  # what judging them has cost, in this run or another
+        self.judging_stats = JudgeStats()  # what judging them has cost, in this run or another
         self._pool: OrderedDict[str, list[_Program]] = OrderedDict()
         self._asked: dict[str, Callable[[], list[_Program]]] = {}  # what the judge has begun with
         self._counted: set[str] = set()
@@ -61,14 +61,18 @@ class OfflinePrograms:
     def state_dict(self) -> dict[str, Any]:
         """What this run was charged, and for which problems; judgements are on disk."""
         problems = sorted(self._counted)
-        return {"counts": dict(self.counts), "charged": asdict(self.charged), "problems": problems}
+        return {
+            "counts": dict(self.counts),
+            "charged": asdict(self.judging_stats),
+            "problems": problems,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Back to what `state_dict` held."""
         self.counts, self._counted = Counter(state["counts"]), set(state["problems"])
-        self.charged = JudgeStats(**state["charged"])
+        self.judging_stats = JudgeStats(**state["charged"])
 
-    def foresee(self, prompt: PromptedProblem) -> None:
+    def prefetch(self, prompt: PromptedProblem) -> None:
         """The prompt comes soon: have its programs judged, where that goes on meanwhile."""
         name = prompt.problem.name
         if name not in self._pool and name not in self._asked:
@@ -105,13 +109,13 @@ class OfflinePrograms:
         failed = sum(judgement.verdict is Verdict.INFRA_ERROR for judgement in judgements)
         self.counts += counts + Counter(used=len(judgements) - failed)
         self.ledger.counts.offline_programs += len(judgements)
-        self.charged.infra_errors += failed
-        self.charged.programs_judged += len(judgements)
-        self.charged.tests_run += sum(judgement.run for judgement in judgements)
-        self.charged.cpu_s += sum(judgement.cpu_s for judgement in judgements)
+        self.judging_stats.infra_errors += failed
+        self.judging_stats.programs_judged += len(judgements)
+        self.judging_stats.tests_run += sum(judgement.run for judgement in judgements)
+        self.judging_stats.cpu_s += sum(judgement.cpu_s for judgement in judgements)
 
     def _pay(self, program: _Program) -> float | None:
-        return pay(program.judgement, self.reward, len(program.tokens))
+        return compute_reward(program.judgement, self.reward, len(program.tokens))
 
     def _of(self, problem: Problem) -> list[_Program]:
         if problem.name not in self._pool:
@@ -127,7 +131,7 @@ class OfflinePrograms:
         chosen: dict[str, tuple[int, ...]] = {}
         for kind in (problem.solutions, problem.incorrect_solutions):
             chosen |= self._choose(problem, kind, counts)
-        answer = self.judged.ask(problem, {p: self.format_response(p) for p in chosen})
+        answer = self.judgements.submit(problem, {p: self.format_response(p) for p in chosen})
 
         def read() -> list[_Program]:
             judgements = answer()

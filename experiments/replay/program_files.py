@@ -18,7 +18,7 @@ from envs.problem import Verdict
 from envs.reward import RewardConfig
 from experiments.errors import UserError
 from experiments.replay.judgement_cache import JudgementCache
-from experiments.sample import Origin, PromptedProblem, Sample, pay
+from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
 
 KINDS = ("program", "response", "tokens")  # of which a line has one
 
@@ -29,7 +29,7 @@ class ProgramFile:
     def __init__(
         self,
         path: Path,
-        judged: JudgementCache,
+        judgements: JudgementCache,
         tokenizer: object,
         reward: RewardConfig,
         max_tokens: int,
@@ -40,7 +40,12 @@ class ProgramFile:
 
         Raises UserError, which names the line, where one is not what it should be.
         """
-        self.path, self.judged, self.tokenizer, self.reward = path, judged, tokenizer, reward
+        self.path, self.judgements, self.tokenizer, self.reward = (
+            path,
+            judgements,
+            tokenizer,
+            reward,
+        )
         self.max_tokens, self.format_response = max_tokens, format_response
         self.needs_logps = needs_logps
         self.left_out: Counter[str] = Counter()
@@ -62,7 +67,7 @@ class ProgramFile:
         """Name of each problem that it has programs for → how many."""
         return {name: len(lines) for name, lines in self._lines.items()}
 
-    def of(self, prompt: PromptedProblem) -> list[Sample]:
+    def samples_for(self, prompt: PromptedProblem) -> list[Sample]:
         """Those of one problem, in the order of their lines."""
         found = []
         for row in self._rows(prompt.problem.name):
@@ -74,7 +79,7 @@ class ProgramFile:
             else:
                 found.append((row, tokens, None if logps is None else tuple(map(float, logps))))
         texts = [self._text(row, tokens) for row, tokens, _ in found]
-        judgements = self.judged.of(prompt.problem, {_key(text): text for text in texts})
+        judgements = self.judgements.judge(prompt.problem, {_key(text): text for text in texts})
         samples = []
         for (_, tokens, logps), text in zip(found, texts, strict=True):
             judgement = judgements[_key(text)]
@@ -84,7 +89,7 @@ class ProgramFile:
             program = (extract_program(text) or text) if judgement.program else ""
             judgement = replace(judgement, program=program)
             origin = Origin("file", self.path.name)
-            paid = pay(judgement, self.reward, len(tokens))
+            paid = compute_reward(judgement, self.reward, len(tokens))
             samples.append(Sample(prompt, tokens, logps, judgement, paid, False, origin))
         return samples
 

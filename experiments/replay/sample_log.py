@@ -16,7 +16,7 @@ from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig
 from experiments.errors import UserError, one_line
 from experiments.run_dir.atomic_files import atomic_write, read_arrow, write_arrow
-from experiments.sample import Origin, PromptedProblem, Sample, pay
+from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
 
 FOLDER = "samples"
 
@@ -35,7 +35,7 @@ class SampleLog:
             write_arrow(table_of(samples, step, self.judge_version), file)
 
 
-def cut(run: Path, after: int) -> None:
+def truncate(run: Path, after: int) -> None:
     """Only the first `after` batches stay."""
     for part in (run / FOLDER).glob("step-*.arrow"):
         if _step(part) > after:
@@ -172,7 +172,7 @@ def samples_of(
 def _sample(row: dict[str, object], prompt: PromptedProblem, reward: RewardConfig) -> Sample:
     judgement = judgement_of(row)
     try:
-        paid = pay(judgement, reward, len(row["tokens"]))
+        paid = compute_reward(judgement, reward, len(row["tokens"]))
     except ValueError as error:
         where = f"{row['run'] or row['source']}, a response to {row['problem']}"
         raise UserError(f"replay: {where}: {error}") from error

@@ -11,7 +11,7 @@ from algorithms.base import Needs
 from envs.environment import Environment
 from envs.tasks.task import Task
 from experiments.config.schema import RunConfig
-from experiments.config.validation import takes_unknown
+from experiments.config.validation import accepts_missing_logprobs
 from experiments.engines.base import Engine
 from experiments.errors import UserError
 from experiments.replay.buffer import ReplayBuffer
@@ -44,7 +44,7 @@ def open_batches(
     for other in config.replay.from_runs:
         _check_alike(Path(other), config, same)
     if config.replay.frozen:
-        unknown = takes_unknown(config, needs)
+        unknown = accepts_missing_logprobs(config, needs)
         return FrozenBatches(config, prompts, judge.version, JudgingCosts(ledger), unknown)
     offline = _offline_pool(config, task, tokenizer, environments, ledger)
     replay = None
@@ -95,12 +95,12 @@ def _sources(
             reward,
             config.task.max_response_tokens,
             task.response,
-            needs_logps=not takes_unknown(config, needs),
+            needs_logps=not accepts_missing_logprobs(config, needs),
         )
         for file in config.replay.files
     ]
     for source in sources:
-        check_fits(source, prompts)
+        check_source(source, prompts)
     return sources
 
 
@@ -123,7 +123,7 @@ def _check_alike(run: Path, config: RunConfig, keys: Sequence[str]) -> None:
             )
 
 
-def check_fits(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:
+def check_source(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:
     """Count the samples of problems that this run has not.
 
     Raises UserError where nothing in the source is of use: at the first problem that both have.
@@ -136,7 +136,7 @@ def check_fits(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProbl
     known = next((prompt for prompt in prompts if prompt.problem.name in there), None)
     if known is None:
         raise UserError(f"{source}: none of its problems is in this run's train split")
-    if isinstance(source, EarlierRun) and (why := source.refused(known)):
+    if isinstance(source, EarlierRun) and (why := source.rejection_reason(known)):
         raise UserError(f"{source}: {known.problem.name}: {why}")
 
 

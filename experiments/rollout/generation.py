@@ -30,7 +30,7 @@ from experiments.sample import (
     PromptedProblem,
     Sample,
     judge_completions,
-    pay_completions,
+    rewarded_samples,
     texts_of,
 )
 
@@ -92,7 +92,7 @@ class Responder:
                 judgements = thread.judgements(flat)
         if self.ledger:
             self.ledger.work("judge", thread.busy_s)
-        return flat, pay_completions(owners, flat, judgements, self.reward, origin)
+        return flat, rewarded_samples(owners, flat, judgements, self.reward, origin)
 
     def _phase(self, name: str) -> AbstractContextManager[None]:
         return self.ledger.phase(name) if self.ledger else nullcontext()
@@ -132,7 +132,9 @@ class JudgingThread:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with defer_interrupts():  # an interrupt waits, or the judge would be left with a sandbox that is closed
+        with (
+            defer_interrupts()
+        ):  # an interrupt waits, or the judge would be left with a sandbox that is closed
             self._stopped = kind is not None
             self._pieces.put(None)
             while self._thread.is_alive():

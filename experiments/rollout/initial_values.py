@@ -33,7 +33,9 @@ from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for
 
-AHEAD = 16  # batches whose prompts are answered at once: each time an engine takes other weights
+PREFETCHED_BATCHES = (
+    16  # batches whose prompts are answered at once: each time an engine takes other weights
+)
 
 
 class ReferenceRewards:
@@ -56,7 +58,7 @@ class ReferenceRewards:
         self.engine, self.judge, self.tokenizer = engine, judge, tokenizer
         self.reward, self.sampling, self.samples, self.seed = reward, sampling, samples, seed
         self.ledger, self.overlap = ledger, overlap
-        self.charged = JudgeStats()  # what judging them has cost, in this run or another
+        self.judging_stats = JudgeStats()  # what judging them has cost, in this run or another
         # Two engines draw different responses from the same seeds.
         drawn = (weights, engine.name, asdict(sampling), seed)
         key = (*drawn, reward.identity, judge.version)
@@ -68,21 +70,21 @@ class ReferenceRewards:
 
     def state_dict(self) -> dict[str, Any]:
         """What this run was charged; the rewards themselves are on disk."""
-        return {"charged": asdict(self.charged), "prompts": sorted(self._charged)}
+        return {"charged": asdict(self.judging_stats), "prompts": sorted(self._charged)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Back to what `state_dict` held."""
-        self.charged, self._charged = JudgeStats(**state["charged"]), set(state["prompts"])
+        self.judging_stats, self._charged = JudgeStats(**state["charged"]), set(state["prompts"])
 
-    def look_ahead(self, coming: Callable[[int], Sequence[PromptedProblem]], left: int) -> None:
+    def prefetch(self, coming: Callable[[int], Sequence[PromptedProblem]], left: int) -> None:
         """Before a batch: where its prompts are not known, draw for the next batches at once.
 
         coming(n): the prompts of the next n batches; left: how many batches there will be.
         """
         if self._missing(coming(1)):
-            self._draw(self._missing(coming(min(AHEAD, left))))
+            self._draw(self._missing(coming(min(PREFETCHED_BATCHES, left))))
 
-    def of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
+    def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
         """(samples,) rewards of each prompt in float64, charged when first asked for.
 
         Fewer where the judge itself failed on some; where it failed on all, the lowest reward.
@@ -103,10 +105,10 @@ class ReferenceRewards:
         programs = {r["program"]: r for r in responses if r["program"]}.values()
         self.ledger.counts.reference_tokens += sum(r["tokens"] for r in responses)
         self.ledger.counts.reference_programs += len(programs)
-        self.charged.programs_judged += len(programs)
-        self.charged.tests_run += sum(r["tests"] for r in programs)
-        self.charged.cpu_s += sum(r["cpu_s"] for r in programs)
-        self.charged.infra_errors += sum(r["reward"] is None for r in programs)
+        self.judging_stats.programs_judged += len(programs)
+        self.judging_stats.tests_run += sum(r["tests"] for r in programs)
+        self.judging_stats.cpu_s += sum(r["cpu_s"] for r in programs)
+        self.judging_stats.infra_errors += sum(r["reward"] is None for r in programs)
 
     def _missing(self, prompts: Sequence[PromptedProblem]) -> dict[str, PromptedProblem]:
         keys = {_key(prompt): prompt for prompt in prompts}
@@ -198,14 +200,14 @@ class InitialValues:
             self._recent[problem].extend(pairs)
         self.reference.load_state_dict(state["reference"])
 
-    def of(self, samples: Sequence[Sample], batch: Batch) -> Tensor:
+    def compute(self, samples: Sequence[Sample], batch: Batch) -> Tensor:
         """(batch,) one value for each sample, equal within a group.
 
         Online values take earlier steps' responses only, so that no response has a part in the
         value that it is compared with.
         """
         prompts = {sample.prompt.problem.name: sample.prompt for sample in samples}
-        known = self.reference.of(list(prompts.values()))
+        known = self.reference.rewards_of(list(prompts.values()))
         values = {
             name: self._estimate(name, rewards)
             for name, rewards in zip(prompts, known, strict=True)

@@ -24,7 +24,7 @@ class RewardShaping:
     seed: int
     shortest: dict[str, int] = field(default_factory=dict)  # problem → tokens, EOS included
 
-    def shaped(self, samples: Sequence[Sample], step: int) -> Sequence[Sample]:
+    def shape(self, samples: Sequence[Sample], step: int) -> Sequence[Sample]:
         """The batch of `step` with the rewards that it is learned from.
 
         Lengths are compared with those of the batches before, as its authors do. People's programs

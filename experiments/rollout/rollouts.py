@@ -71,15 +71,13 @@ class Rollouts:
         while len(self._drawn) < count:
             self._drawn.append(self.prompts[next(self._order)])
 
-    def coming(self, batches: int) -> list[PromptedProblem]:
+    def upcoming_prompts(self, batches: int) -> list[PromptedProblem]:
         """The prompts of the next batches, which stay to be collected."""
         count = batches * self.config.train.prompts
         self._draw(count)
         return list(itertools.islice(self._drawn, count))
 
-    def planned(
-        self, batch: int, step: int
-    ) -> tuple[list[PromptedProblem], list[list[int]]] | None:
+    def plan(self, batch: int, step: int) -> tuple[list[PromptedProblem], list[list[int]]] | None:
         """The prompts of a batch and its responses' seeds, `step` being the next to be collected.
 
         None where batches before it decide on them: groups that make way, samples that are used
@@ -91,14 +89,14 @@ class Rollouts:
         self._beside[batch] = [self._offline(prompt, batch) for prompt in prompts]
         return prompts, self._seeds(batch, self._missing(self._beside[batch]), 0)
 
-    def foresee(self, batch: int, step: int) -> None:
+    def prefetch(self, batch: int, step: int) -> None:
         """Have the data set's programs to a batch's prompts judged meanwhile, where that can be."""
         if self.offline is not None:
             for prompt in self._prompts_of(batch, step):
-                self.offline.foresee(prompt)
+                self.offline.prefetch(prompt)
 
     def _prompts_of(self, batch: int, step: int) -> list[PromptedProblem]:
-        return self.coming(batch - step + 1)[(batch - step) * self.config.train.prompts :]
+        return self.upcoming_prompts(batch - step + 1)[(batch - step) * self.config.train.prompts :]
 
     def _missing(self, others: list[list[Sample]]) -> list[int]:
         """How many responses are to be written beside these."""
@@ -123,17 +121,17 @@ class Rollouts:
                 groups += self._groups(further, step, row * train.prompts)
         samples = [sample for group in groups for sample in group]
         if self._replays(step + 1):
-            self.replay.take_in(samples, step)
+            self.replay.add_batch(samples, step)
         return samples
 
     @property
-    def charged(self) -> list[JudgeStats]:
+    def judging_stats(self) -> list[JudgeStats]:
         """What judging others' programs has cost."""
-        offline = [] if self.offline is None else [self.offline.charged]
+        offline = [] if self.offline is None else [self.offline.judging_stats]
         return offline if self.replay is None else [*offline, self.replay.charges.stats]
 
     @property
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """What became of others' samples, for run.json."""
         found: dict[str, Any] = {}
         if self.offline is not None:

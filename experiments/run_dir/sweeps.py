@@ -29,10 +29,10 @@ def new_folder(output_dir: str) -> Path:
 
 def begun(config: RunConfig) -> Path | None:
     """The last run folder of just this configuration, whatever became of it."""
-    from experiments.config.resolve_defaults import pick
+    from experiments.config.resolve_defaults import resolve_defaults
     from experiments.policy.loading import pick_device
 
-    picked = pick(config, str(pick_device(config.model.device)))
+    picked = resolve_defaults(config, str(pick_device(config.model.device)))
     wanted = OmegaConf.to_yaml(asdict(picked))
     found = [
         file.parent

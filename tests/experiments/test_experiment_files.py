@@ -7,7 +7,7 @@ import pytest
 
 from envs.import_by_name import load_function
 from experiments.benchmarks.workload import llama_sizes
-from experiments.config.resolve_defaults import pick
+from experiments.config.resolve_defaults import resolve_defaults
 from experiments.learner.memory import estimate, shape_of
 from tests.experiments.compose import config
 
@@ -47,7 +47,9 @@ def test_the_papers_setting(file):
 def test_with_an_adapter_the_papers_setting_fits_a_gpu_of_80_gb(file):
     alone = "model.adapter=lora train.micro_batch=1"
     assert f"80 GB: the same with {alone}" in file.read_text()
-    c = pick(config(f"experiment={file.stem}", *alone.split(), "engine.name=hf"), "cuda")
+    c = resolve_defaults(
+        config(f"experiment={file.stem}", *alone.split(), "engine.name=hf"), "cuda"
+    )
     c.engine.name = "vllm"  # picked on a GPU where it is installed
     needs = load_function(c.algo.core, "algo.core")(c.algo, 1.0).needs
     with_adapter = estimate(llama_8b(), c, needs, on_gpu=True).total
@@ -59,7 +61,9 @@ def test_with_an_adapter_the_papers_setting_fits_a_gpu_of_80_gb(file):
 def test_on_a_node_of_eight_it_fits_whole_beside_two_engines(file):
     smaller = "model.checkpoint_activations=true train.micro_batch=1"
     assert smaller in file.read_text()
-    c = pick(config(f"experiment={file.stem}", *smaller.split(), "engine.name=hf"), "cuda")
+    c = resolve_defaults(
+        config(f"experiment={file.stem}", *smaller.split(), "engine.name=hf"), "cuda"
+    )
     c.runtime.name = "ray"  # which may not be installed here
     needs = load_function(c.algo.core, "algo.core")(c.algo, 1.0).needs
     assert estimate(llama_8b(), c, needs, on_gpu=True, ranks=6).total < 0.95 * 80e9

@@ -86,10 +86,10 @@ def test_a_folder_without_its_configuration_is_refused(recorded, tmp_path):
     assert "no config.yaml; give the whole folder" in outcome.error
 
 
-def open_recorded(recorded, *overrides, prompts=(), takes_unknown=True):
+def open_recorded(recorded, *overrides, prompts=(), accepts_missing_logprobs=True):
     given = ("experiment=frozen", f"replay.from_runs=[{recorded}]", *overrides)
     config = config_of(*FEW, *given)
-    return FrozenBatches(config, prompts, "judge", JudgingCosts(Ledger()), takes_unknown)
+    return FrozenBatches(config, prompts, "judge", JudgingCosts(Ledger()), accepts_missing_logprobs)
 
 
 def test_what_does_not_fit_is_refused_in_a_line(recorded):

@@ -8,14 +8,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.config.dependencies import RELEASE, installed
+from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.replay import sample_log
 
 pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.vllm,
-    pytest.mark.skipif(installed() != RELEASE, reason=f"vLLM {RELEASE} is not installed"),
+    pytest.mark.skipif(
+        vllm_version() != VLLM_RELEASE, reason=f"vLLM {VLLM_RELEASE} is not installed"
+    ),
 ]
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,14 +6,16 @@ import subprocess
 import pandas as pd
 import pytest
 
-from experiments.config.dependencies import RELEASE, installed
+from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.replay import sample_log
 from tests.experiments.distributed.with_torchrun import SMALL, assert_alike, begin, metrics
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.vllm,
-    pytest.mark.skipif(installed() != RELEASE, reason=f"vLLM {RELEASE} is not installed"),
+    pytest.mark.skipif(
+        vllm_version() != VLLM_RELEASE, reason=f"vLLM {VLLM_RELEASE} is not installed"
+    ),
 ]
 
 

@@ -12,13 +12,13 @@ from tests.experiments.compose import config as parsed
 
 @pytest.mark.parametrize("found", [None, "0.33.0"])
 def test_a_missing_or_wrong_vllm_says_what_to_install(found, monkeypatch):
-    monkeypatch.setattr(dependencies, "installed", lambda: found)
+    monkeypatch.setattr(dependencies, "vllm_version", lambda: found)
     with pytest.raises(UserError) as raised:
         parsed("engine=vllm")
     text = str(raised.value)
     assert "\n" not in text
     assert f"vLLM {found} is installed" in text if found else "vLLM is not installed" in text
-    assert f"pip install vllm=={dependencies.RELEASE}" in text
+    assert f"pip install vllm=={dependencies.VLLM_RELEASE}" in text
     assert parsed("engine=hf").engine.name == "hf"
 
 
@@ -33,7 +33,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_names_the_key_and_what_would_be_right(mistake, monkeypatch):
-    monkeypatch.setattr(dependencies, "installed", lambda: dependencies.RELEASE)
+    monkeypatch.setattr(dependencies, "vllm_version", lambda: dependencies.VLLM_RELEASE)
     overrides, words = MISTAKES[mistake]
     with pytest.raises(UserError) as raised:
         parsed("engine=vllm", *overrides)
@@ -41,7 +41,7 @@ def test_a_mistake_names_the_key_and_what_would_be_right(mistake, monkeypatch):
 
 
 def test_what_is_right_passes(monkeypatch):
-    monkeypatch.setattr(dependencies, "installed", lambda: dependencies.RELEASE)
+    monkeypatch.setattr(dependencies, "vllm_version", lambda: dependencies.VLLM_RELEASE)
     parsed("engine=vllm")
     parsed("engine=vllm", "engine.colocate=false", "engine.device=cuda:1")
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from experiments.config.dependencies import RELEASE, installed
+from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
 from experiments.engines import vllm
 from experiments.engines.base import Sampling
@@ -18,7 +18,9 @@ from tests.experiments.compose import config
 
 pytestmark = [
     pytest.mark.vllm,
-    pytest.mark.skipif(installed() != RELEASE, reason=f"vLLM {RELEASE} is not installed"),
+    pytest.mark.skipif(
+        vllm_version() != VLLM_RELEASE, reason=f"vLLM {VLLM_RELEASE} is not installed"
+    ),
 ]
 COUNT = 20_000
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.config.dependencies import RELEASE, installed
+from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = [
     pytest.mark.vllm,
-    pytest.mark.skipif(installed() != RELEASE, reason=f"vLLM {RELEASE} is not installed"),
+    pytest.mark.skipif(
+        vllm_version() != VLLM_RELEASE, reason=f"vLLM {VLLM_RELEASE} is not installed"
+    ),
 ]
 
 
@@ -66,7 +68,7 @@ def test_lag_and_mismatch_are_in_the_run_folder(folder):
     assert checked.max() < 1e-4
     assert metrics["mismatch/beyond"].dropna().tolist() == [0, 0, 0]
     facts = json.loads((folder / "run.json").read_text())
-    assert facts["engine"] == f"vllm {RELEASE}"
+    assert facts["engine"] == f"vllm {VLLM_RELEASE}"
 
 
 def test_the_report_copes_without_entropies(folder, tmp_path):

@@ -37,7 +37,7 @@ from experiments.learner.memory import (
 )
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.lora import adapted
-from experiments.rollout.initial_values import AHEAD
+from experiments.rollout.initial_values import PREFETCHED_BATCHES
 from experiments.run_dir.budget import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
@@ -275,7 +275,7 @@ def test_what_grows_with_what(tiny):
     few.task.test_problems, few.algo = 1, SPOConfig(q0="monte_carlo", q0_samples=4)
     drawn = SPO(few.algo, 1.0).needs  # 2 × 4 reference responses, for many batches at once
     written = [estimate(shape, few, n, on_gpu=False).phases[WRITING] for n in (needs, drawn)]
-    assert written[1] == AHEAD * 2 * 4 / 20 * written[0]
+    assert written[1] == PREFETCHED_BATCHES * 2 * 4 / 20 * written[0]
     apart, together = (
         estimate(shape, run_config(), algorithm.needs, on_gpu=False).phases[ACTIVATIONS]
         for algorithm in (ALGORITHMS["ppo-separate"], DRO(DROOptions(), 1.0))

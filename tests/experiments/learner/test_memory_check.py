@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaConfig
 
 from algorithms.spo import SPO, SPOConfig
-from experiments.config.resolve_defaults import pick
+from experiments.config.resolve_defaults import resolve_defaults
 from experiments.errors import UserError
 from experiments.learner import memory_check
 from experiments.learner.memory import GIB, estimate, shape_of
@@ -40,7 +40,7 @@ def llama_8b(tmp_path_factory):
 
 
 def config_of(*overrides):
-    return pick(config(*overrides), "cpu")
+    return resolve_defaults(config(*overrides), "cpu")
 
 
 def test_eight_billion_parameters_do_not_fit_and_the_line_says_why(llama_8b):

@@ -24,7 +24,7 @@ class Others:
     def __init__(self, *samples):
         self.samples, self.left_out = samples, Counter()
 
-    def of(self, asked):
+    def samples_for(self, asked):
         return [s for s in self.samples if s.prompt == asked]
 
 
@@ -42,7 +42,7 @@ def tokens(samples):
 
 
 def filled(store, count=4, of=P, **given):
-    store.take_in([sample(of, token, **given) for token in range(count)], 1)
+    store.add_batch([sample(of, token, **given) for token in range(count)], 1)
     return store
 
 
@@ -56,7 +56,7 @@ def test_a_draw_repeats_nothing_and_counts_what_is_missing(store_of):
 
 def test_a_draw_is_what_was_taken_in_and_says_that_it_is_replayed(store_of):
     store, written = store_of(), sample(P, 7, 0.0, version=3, step=5)
-    store.take_in([written], 5)
+    store.add_batch([written], 5)
     (drawn,) = store.draw(P, 1, 0)
     assert (written.fresh, drawn.fresh, drawn.offline) == (True, False, False)
     assert vars_of(drawn) == vars_of(written)
@@ -79,7 +79,7 @@ def test_recent_ones_come_first(store_of):
 
 def test_balanced_draws_take_as_many_of_each_reward(store_of):
     store = store_of(sampling="balanced")
-    store.take_in([sample(P, token, float(token == 5)) for token in range(6)], 1)
+    store.add_batch([sample(P, token, float(token == 5)) for token in range(6)], 1)
     for seed in range(20):
         assert 5 in tokens(store.draw(P, 2, seed))
     assert len(store.draw(P, 6, 0)) == 6  # and where one runs out, the others go on
@@ -88,9 +88,9 @@ def test_balanced_draws_take_as_many_of_each_reward(store_of):
 def test_only_what_was_written_for_the_batch_is_taken_in(store_of):
     store = filled(store_of())
     replayed, theirs = store.draw(P, 2, 0), sample(P, 9, source="dataset", logps=None)
-    store.take_in([*replayed, theirs], 2)
+    store.add_batch([*replayed, theirs], 2)
     assert len(store) == 4
-    assert store_of(own=False).take_in([sample(P, 1)], 1) is None
+    assert store_of(own=False).add_batch([sample(P, 1)], 1) is None
     assert len(filled(store_of(own=False))) == 0
 
 
@@ -98,7 +98,7 @@ def test_too_old_ones_go_and_are_counted(store_of):
     version = [0]
     store = store_of(Others(sample(P, 9, source="run")), now=lambda: version[0], max_age=2)
     for version[0] in range(4):
-        store.take_in([sample(P, version[0], version=version[0])], version[0])
+        store.add_batch([sample(P, version[0], version=version[0])], version[0])
     assert sorted(tokens(store.draw(P, 9, 0))) == [1, 2, 3, 9]  # others' have no age
     assert store.metrics()["replay/too_old"] == 1
 
@@ -107,7 +107,7 @@ def test_used_up_ones_go_and_are_counted(store_of):
     store = filled(store_of(max_uses=2), 2)
     for _ in range(2):
         assert len(store) == 2
-        store.take_in(store.draw(P, 2, 0), 2)
+        store.add_batch(store.draw(P, 2, 0), 2)
     assert (len(store), store.metrics()["replay/used_up"]) == (0, 2)
 
 
@@ -120,7 +120,7 @@ def test_what_is_drawn_but_not_trained_on_is_not_used(store_of):
 def test_beyond_its_capacity_the_oldest_go(store_of):
     store = store_of(capacity=3)
     for token in range(5):
-        store.take_in([sample(P, token)], token)
+        store.add_batch([sample(P, token)], token)
     assert sorted(tokens(store.draw(P, 9, 0))) == [2, 3, 4]
     assert store.metrics()["replay/beyond_capacity"] == 2
 
@@ -130,7 +130,7 @@ def test_what_made_way_between_its_draw_and_its_use_counts_for_no_other(store_of
     store = filled(store_of(others, capacity=4, max_uses=1))
     drawn = store.draw(P, 4, 0)
     assert tokens(store.draw(Q, 0, 0)) == []  # its samples push out those that were drawn
-    store.take_in(drawn, 2)
+    store.add_batch(drawn, 2)
     assert (len(store), store.metrics()["replay/used_up"]) == (4, 0)
     assert store.metrics()["replay/beyond_capacity"] == 4
 
@@ -139,11 +139,11 @@ def test_others_programs_are_charged_once_when_they_are_first_used(store_of):
     same = [sample(P, 1, source="run", program="print(1)"), sample(P, 2, source="file", program="")]
     store = store_of(Others(*same, sample(P, 3, source="run", program="print(1)")))
     for _ in range(2):
-        store.take_in(store.draw(P, 9, 0), 1)
+        store.add_batch(store.draw(P, 9, 0), 1)
     assert store.charges.ledger.counts.replayed_programs == 1
     assert store.charges.stats.tests_run == 1
-    store.take_in([sample(P, 4)], 2)
-    store.take_in(store.draw(P, 9, 0), 3)  # its own were charged when they were judged
+    store.add_batch([sample(P, 4)], 2)
+    store.add_batch(store.draw(P, 9, 0), 3)  # its own were charged when they were judged
     assert store.charges.ledger.counts.replayed_programs == 1
 
 
@@ -151,7 +151,7 @@ def test_it_goes_on_as_if_it_had_never_stopped(store_of, tmp_path):
     def step(store, number):
         fresh = [sample(P, 10 * number + i, version=number) for i in range(8)]
         used = [*store.draw(P, 5, number), *store.draw(Q, 2, number)]
-        store.take_in([*fresh, *used], number)
+        store.add_batch([*fresh, *used], number)
         return tokens(used)
 
     others = Others(*(sample(Q, 200 + i, source="run") for i in range(3)))

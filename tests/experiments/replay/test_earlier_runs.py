@@ -9,7 +9,7 @@ from experiments.errors import UserError
 from experiments.replay import sample_log
 from experiments.replay.earlier_runs import EarlierRun
 from experiments.replay.sample_log import samples_of
-from experiments.rollout.batch_sources import check_fits
+from experiments.rollout.batch_sources import check_source
 from tests.experiments.rollout.stored import prompt, sample
 
 P, Q = prompt("p"), prompt("q")
@@ -36,36 +36,38 @@ def test_what_is_read_is_what_was_written(run):
 def test_an_earlier_run_gives_what_its_policy_wrote_once_each(run):
     earlier = EarlierRun(run, "judge 1", RewardConfig())
     assert earlier.problems.keys() == {"p", "q"}
-    found = earlier.of(P)
+    found = earlier.samples_for(P)
     assert [s.tokens[0] for s in found] == [1, 2, 4]
     assert {(s.origin.source, s.origin.run) for s in found} == {("run", "run-a")}
-    assert earlier.of(prompt("r")) == []
+    assert earlier.samples_for(prompt("r")) == []
     assert not earlier.left_out
 
 
 def test_it_pays_by_its_own_reward(run):
-    found = EarlierRun(run, "judge 1", RewardConfig(low=-1.0, high=2.0)).of(P)
+    found = EarlierRun(run, "judge 1", RewardConfig(low=-1.0, high=2.0)).samples_for(P)
     assert [s.reward for s in found] == [2.0, -1.0, 2.0]
 
 
 def test_what_its_reward_hangs_on_must_be_as_it_was(run):
-    assert EarlierRun(run, "judge 2", RewardConfig()).refused(P) == "judged by another judge"
+    assert (
+        EarlierRun(run, "judge 2", RewardConfig()).rejection_reason(P) == "judged by another judge"
+    )
     other = replace(P, tokens=(1, 2, 3))
     earlier = EarlierRun(run, "judge 1", RewardConfig())
-    assert "another prompt" in earlier.refused(other)
-    assert earlier.of(other) == []
+    assert "another prompt" in earlier.rejection_reason(other)
+    assert earlier.samples_for(other) == []
     assert sum(earlier.left_out.values()) == 3
-    assert earlier.refused(P) is None
+    assert earlier.rejection_reason(P) is None
     tests = replace(P, problem=replace(P.problem, time_limit_s=9.0))
-    assert earlier.refused(tests) == "the problem has other tests"
+    assert earlier.rejection_reason(tests) == "the problem has other tests"
 
 
 def test_batches_after_a_checkpoint_are_cut(run):
     before = sample_log.digest(run)
-    sample_log.cut(run, 1)
+    sample_log.truncate(run, 1)
     assert sample_log.steps(run) == [1]
     assert sample_log.digest(run) != before
-    sample_log.cut(run / "nowhere", 0)
+    sample_log.truncate(run / "nowhere", 0)
 
 
 def test_the_digest_is_of_what_stands_there_and_a_cut_batch_is_named(run):
@@ -81,7 +83,7 @@ def test_the_digest_is_of_what_stands_there_and_a_cut_batch_is_named(run):
 
 def test_problems_that_this_run_has_not_are_counted_and_only_they_are_an_error(run):
     earlier = EarlierRun(run, "judge 1", RewardConfig())
-    check_fits(earlier, [P])
+    check_source(earlier, [P])
     assert list(earlier.left_out.values()) == [earlier.problems["q"]]
     with pytest.raises(UserError, match="none of its problems is in this run's train split"):
-        check_fits(earlier, [prompt("r")])
+        check_source(earlier, [prompt("r")])

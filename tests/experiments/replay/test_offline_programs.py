@@ -100,7 +100,7 @@ def test_a_program_is_judged_once_and_charged_in_every_run(judge, pool_of):
     before = judge.stats.submissions
     first = pool_of()
     samples = first.draw(prompted(), 8, 0)
-    assert first.ledger.counts.offline_programs == first.charged.programs_judged == 0
+    assert first.ledger.counts.offline_programs == first.judging_stats.programs_judged == 0
     first.charge(prompted())
     judged = judge.stats.submissions
     assert judged == before + 4
@@ -109,12 +109,12 @@ def test_a_program_is_judged_once_and_charged_in_every_run(judge, pool_of):
     second.charge(prompted())
     assert judge.stats.submissions == judged
     assert [pool.ledger.counts.offline_programs for pool in (first, second)] == [4, 4]
-    assert first.charged == second.charged
-    assert first.charged.programs_judged == 4 and first.charged.cpu_s > 0
-    assert first.charged.tests_run == 6  # the wrong ones stop at their first test
+    assert first.judging_stats == second.judging_stats
+    assert first.judging_stats.programs_judged == 4 and first.judging_stats.cpu_s > 0
+    assert first.judging_stats.tests_run == 6  # the wrong ones stop at their first test
     second.draw(prompted(), 8, 1)
     second.charge(prompted())
-    assert second.charged == first.charged
+    assert second.judging_stats == first.judging_stats
 
 
 class Elsewhere(Judge):
@@ -129,17 +129,17 @@ def test_what_is_foreseen_is_judged_at_once_and_drawn_and_charged_as_ever(judge,
     elsewhere = Elsewhere(judge.sandbox)
     pool = pool_of(judge=elsewhere)
     for _ in range(2):
-        pool.foresee(prompted())
+        pool.prefetch(prompted())
         assert elsewhere.stats.submissions == 4
     assert not list(tmp_path.glob("*/*.json"))
     samples = pool.draw(prompted(), 8, 0)
-    pool.foresee(prompted())
+    pool.prefetch(prompted())
     pool.charge(prompted())
     assert elsewhere.stats.submissions == 4
     other = pool_of()
     assert other.draw(prompted(), 8, 0) == samples
     other.charge(prompted())
-    assert (other.charged, other.counts) == (pool.charged, pool.counts)
+    assert (other.judging_stats, other.counts) == (pool.judging_stats, pool.counts)
 
 
 def test_a_program_from_disk_is_paid_as_when_it_was_judged(judge, pool_of):

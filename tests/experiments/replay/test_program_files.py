@@ -47,7 +47,7 @@ def test_programs_responses_and_tokens_are_judged_and_paid(file_of, nano):
     rows = [line(program=RIGHT), line(response=WRONG), line(tokens=ids, logprobs=told)]
     file = file_of(*rows, line(problem="another", program=RIGHT))
     assert file.problems.keys() == {"double", "another"}
-    samples = file.of(DOUBLE)
+    samples = file.samples_for(DOUBLE)
     assert [s.reward for s in samples] == [1.0, 0.0, 1.0]
     assert [s.offline for s in samples] == [True, True, False]
     assert samples[2].tokens == tuple(ids)
@@ -58,15 +58,15 @@ def test_programs_responses_and_tokens_are_judged_and_paid(file_of, nano):
 
 
 def test_they_are_judged_once_for_all_runs(file_of, judge):
-    first = file_of(line(program=RIGHT)).of(DOUBLE)
+    first = file_of(line(program=RIGHT)).samples_for(DOUBLE)
     before = judge.stats.submissions
-    assert file_of(line(program=RIGHT)).of(DOUBLE) == first
+    assert file_of(line(program=RIGHT)).samples_for(DOUBLE) == first
     assert judge.stats.submissions == before
 
 
 def test_what_cannot_be_used_is_left_out_and_counted(file_of):
     file = file_of(line(program=RIGHT), line(response=RIGHT, logprobs=[-1.0]), max_tokens=12)
-    assert file.of(DOUBLE) == []
+    assert file.samples_for(DOUBLE) == []
     assert sum(file.left_out.values()) == 2
 
 

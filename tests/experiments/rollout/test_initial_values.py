@@ -20,7 +20,7 @@ REFERENCE = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
 class FixedRewards:
     """One reference response of four is right, whatever the prompt."""
 
-    def of(self, prompts):
+    def rewards_of(self, prompts):
         return [REFERENCE] * len(prompts)
 
 
@@ -57,16 +57,16 @@ def test_without_online_the_monte_carlo_value_stands():
     values = initial_values(online=False)
     rewards = [1.0, 0.0]
     for _ in range(3):
-        got = values.of(samples(rewards), batch(rewards, [0.0, 0.0]))
+        got = values.compute(samples(rewards), batch(rewards, [0.0, 0.0]))
         assert got.tolist() == pytest.approx([MONTE_CARLO] * 2)
 
 
 def test_online_pools_earlier_responses_with_the_references():
     values = initial_values(online=True)
     rewards = [1.0, 0.0, 0.0]
-    first = values.of(samples(rewards), batch(rewards, [0.0] * 3))
+    first = values.compute(samples(rewards), batch(rewards, [0.0] * 3))
     assert first.tolist() == pytest.approx([MONTE_CARLO] * 3)
-    second = values.of(samples([0.0] * 3), batch([0.0] * 3, [0.0] * 3))
+    second = values.compute(samples([0.0] * 3), batch([0.0] * 3, [0.0] * 3))
     pooled = torch.tensor([*REFERENCE, *rewards])
     assert second.tolist() == pytest.approx([float(soft_value(pooled, BETA))] * 3)
 
@@ -74,7 +74,7 @@ def test_online_pools_earlier_responses_with_the_references():
 def test_responses_are_weighted_by_reference_over_writer():
     values = initial_values(online=True)
     rewards, weights = [1.0, 0.0], [math.log(3.0), 0.0]
-    values.of(samples(rewards), batch(rewards, weights))
+    values.compute(samples(rewards), batch(rewards, weights))
     total = 3 + math.exp(1 / BETA) + 3 * math.exp(1 / BETA) + 1
     expected = BETA * math.log(total / 6)
-    assert values.of(samples([0.0]), batch([0.0], [0.0])).item() == pytest.approx(expected)
+    assert values.compute(samples([0.0]), batch([0.0], [0.0])).item() == pytest.approx(expected)

@@ -9,7 +9,7 @@ from envs.judge.judge import JudgeStats
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from experiments.engines.base import Completion, Sampling
-from experiments.rollout.initial_values import AHEAD, ReferenceRewards
+from experiments.rollout.initial_values import PREFETCHED_BATCHES, ReferenceRewards
 from experiments.run_dir.budget import Ledger
 from experiments.sample import PromptedProblem
 
@@ -56,7 +56,7 @@ class Digits:
 PROMPTS = [PromptedProblem(Problem(f"p{i}", f"{i}", (), ()), (2, 3 + i)) for i in range(40)]
 
 
-def rewards_of(folder, samples=8, seed=0, broken=()):
+def reference_rewards(folder, samples=8, seed=0, broken=()):
     return ReferenceRewards(
         folder,
         WeightSync(),
@@ -73,22 +73,22 @@ def rewards_of(folder, samples=8, seed=0, broken=()):
 
 
 def spent(reference):
-    return reference.ledger.counts, reference.charged
+    return reference.ledger.counts, reference.judging_stats
 
 
 def test_what_another_run_left_is_read_and_charged_all_the_same(tmp_path):
-    cold = rewards_of(tmp_path)
-    first = cold.of(PROMPTS[:3])
-    warm = rewards_of(tmp_path)
-    again = warm.of(PROMPTS[:3])
+    cold = reference_rewards(tmp_path)
+    first = cold.rewards_of(PROMPTS[:3])
+    warm = reference_rewards(tmp_path)
+    again = warm.rewards_of(PROMPTS[:3])
     assert warm.engine.calls == []
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert spent(cold) == spent(warm)
 
 
 def test_programs_tests_and_cpu_are_charged_once_for_equal_programs(tmp_path):
-    reference = rewards_of(tmp_path)
-    reference.of(PROMPTS[:1])
+    reference = reference_rewards(tmp_path)
+    reference.rewards_of(PROMPTS[:1])
     digits = {r["tests"] for r in next(iter(reference._known.values()))} - {0}
     counts, charged = spent(reference)
     assert charged == JudgeStats(
@@ -96,16 +96,16 @@ def test_programs_tests_and_cpu_are_charged_once_for_equal_programs(tmp_path):
     )
     assert counts.reference_programs == len(digits) < 8
     assert counts.reference_tokens == 16
-    reference.of(PROMPTS[:1])
+    reference.rewards_of(PROMPTS[:1])
     assert charged.programs_judged == len(digits)  # a prompt that comes again costs nothing
 
 
 def test_few_responses_are_the_first_of_many(tmp_path):
-    many = rewards_of(tmp_path / "a", samples=12).of(PROMPTS[:5])
-    few = rewards_of(tmp_path / "b", samples=4)
-    started = few.of(PROMPTS[:5])
-    more = rewards_of(tmp_path / "b", samples=12)
-    grown = more.of(PROMPTS[:5])
+    many = reference_rewards(tmp_path / "a", samples=12).rewards_of(PROMPTS[:5])
+    few = reference_rewards(tmp_path / "b", samples=4)
+    started = few.rewards_of(PROMPTS[:5])
+    more = reference_rewards(tmp_path / "b", samples=12)
+    grown = more.rewards_of(PROMPTS[:5])
     assert more.engine.calls == [[8] * 5]
     for whole, part, joined in zip(many, started, grown, strict=True):
         assert torch.equal(whole, joined)
@@ -113,42 +113,42 @@ def test_few_responses_are_the_first_of_many(tmp_path):
 
 
 def test_each_seed_has_its_own(tmp_path):
-    one, other = rewards_of(tmp_path, seed=0), rewards_of(tmp_path, seed=1)
+    one, other = reference_rewards(tmp_path, seed=0), reference_rewards(tmp_path, seed=1)
     assert one.path != other.path
-    pairs = zip(one.of(PROMPTS), other.of(PROMPTS), strict=True)
+    pairs = zip(one.rewards_of(PROMPTS), other.rewards_of(PROMPTS), strict=True)
     assert any(not torch.equal(a, b) for a, b in pairs)
 
 
 def test_what_the_judge_failed_on_is_left_out_and_not_kept_for_others(tmp_path):
-    reference = rewards_of(tmp_path, broken=(7,))
-    found = reference.of(PROMPTS)
+    reference = reference_rewards(tmp_path, broken=(7,))
+    found = reference.rewards_of(PROMPTS)
     failed = [p for p, rewards in zip(PROMPTS, found, strict=True) if len(rewards) < 8]
     assert 0 < len(failed) < len(PROMPTS)
     kept = {json.loads(line)["problem"] for line in reference.path.read_text().split("\n") if line}
     assert kept == {p.problem.name for p in PROMPTS} - {p.problem.name for p in failed}
-    assert reference.charged.infra_errors >= len(failed)
+    assert reference.judging_stats.infra_errors >= len(failed)
 
 
 def test_many_batches_are_drawn_at_once_and_charged_when_they_come(tmp_path):
-    reference = rewards_of(tmp_path)
+    reference = reference_rewards(tmp_path)
     asked = []
 
     def coming(batches):
         asked.append(batches)
         return PROMPTS[: 2 * batches]
 
-    reference.look_ahead(coming, left=100)
-    assert reference.engine.calls == [[8] * 2 * AHEAD]
+    reference.prefetch(coming, left=100)
+    assert reference.engine.calls == [[8] * 2 * PREFETCHED_BATCHES]
     assert reference.ledger.counts.reference_tokens == 0
-    reference.look_ahead(coming, left=100)
-    reference.of(PROMPTS[:4])
+    reference.prefetch(coming, left=100)
+    reference.rewards_of(PROMPTS[:4])
     assert len(reference.engine.calls) == 1
     assert reference.ledger.counts.reference_tokens == 4 * 16
-    assert max(asked) == AHEAD
+    assert max(asked) == PREFETCHED_BATCHES
 
 
 @pytest.mark.parametrize("left", [1, 3])
 def test_nothing_is_drawn_beyond_the_last_batch(tmp_path, left):
-    reference = rewards_of(tmp_path)
-    reference.look_ahead(lambda batches: PROMPTS[: 2 * batches], left)
+    reference = reference_rewards(tmp_path)
+    reference.prefetch(lambda batches: PROMPTS[: 2 * batches], left)
     assert reference.engine.calls == [[8] * 2 * left]

@@ -29,18 +29,18 @@ def rewards(samples):
 
 def test_without_either_a_batch_is_the_batch():
     batch = [sample(P, 0), sample(P, 1, 0.0)]
-    assert shaping().shaped(batch, 1) is batch
+    assert shaping().shape(batch, 1) is batch
 
 
 def test_noise_has_its_size_and_is_another_in_each_step_and_run_and_the_same_again():
     batch = [sample(P, token, token % 2) for token in range(4000)]
-    one = rewards(shaping(dither=0.05).shaped(batch, 1))
+    one = rewards(shaping(dither=0.05).shape(batch, 1))
     noise = [paid - s.reward for paid, s in zip(one, batch, strict=True)]
     assert statistics.fmean(noise) == pytest.approx(0, abs=4 * 0.05 / 4000**0.5)
     assert statistics.pstdev(noise) == pytest.approx(0.05, rel=0.05)
-    assert one == rewards(shaping(dither=0.05).shaped(batch, 1))
-    assert one != rewards(shaping(dither=0.05).shaped(batch, 2))
-    assert one != rewards(shaping(seed=1, dither=0.05).shaped(batch, 1))
+    assert one == rewards(shaping(dither=0.05).shape(batch, 1))
+    assert one != rewards(shaping(dither=0.05).shape(batch, 2))
+    assert one != rewards(shaping(seed=1, dither=0.05).shape(batch, 1))
     assert rewards(batch)[:2] == [0, 1]  # what is recorded stays
 
 
@@ -49,7 +49,7 @@ def test_grpo_scales_the_noise_of_a_group_without_a_spread_up_to_one():
     case, lengths, _ = raw()
     grpo = algorithms.make("grpo", kl_coef=0.0)
     still = gradient(grpo, case, lengths, torch.zeros(12))
-    dithered = shaping(dither=1e-3).shaped([sample(P, i, 0.0) for i in range(12)], 1)
+    dithered = shaping(dither=1e-3).shape([sample(P, i, 0.0) for i in range(12)], 1)
     noisy = gradient(grpo, case, lengths, torch.tensor(rewards(dithered), dtype=torch.float64))
     apart = algorithms.make("dr_grpo")
     small = gradient(apart, case, lengths, torch.tensor(rewards(dithered), dtype=torch.float64))
@@ -61,23 +61,23 @@ def test_grpo_scales_the_noise_of_a_group_without_a_spread_up_to_one():
 def test_an_answer_is_held_against_the_batches_before_it():
     kept = shaping(conciseness=1.0)
     first = [of_length(20), of_length(10), of_length(5, 0.0), of_length(4, logps=None)]
-    assert rewards(kept.shaped(first, 1)) == [1.0, 1.0, 0.0, 1.0]  # nothing came before
+    assert rewards(kept.shape(first, 1)) == [1.0, 1.0, 0.0, 1.0]  # nothing came before
     second = [of_length(5), of_length(10), of_length(20), of_length(20, 0.0), of_length(5, to=Q)]
-    paid = rewards(kept.shaped(second, 2))
+    paid = rewards(kept.shape(second, 2))
     assert paid == pytest.approx([1 + 0.5**0.5, 1.0, 0.3, -1.0, 1.0])
     assert kept.state_dict() == {"shortest": {"p": 5, "q": 5}}
 
 
 def test_a_weight_scales_it_and_an_accepted_answer_stays_above_a_failed_one():
     kept = shaping(conciseness=0.5)
-    kept.shaped([of_length(10)], 1)
-    long, failed = rewards(kept.shaped([of_length(1000), of_length(1, 0.0)], 2))
+    kept.shape([of_length(10)], 1)
+    long, failed = rewards(kept.shape([of_length(1000), of_length(1, 0.0)], 2))
     assert (long, failed) == pytest.approx((0.65, 0.0))
 
 
 def test_it_goes_on_from_what_it_remembered():
     kept, after = shaping(conciseness=1.0), shaping(conciseness=1.0)
-    kept.shaped([of_length(10)], 1)
+    kept.shape([of_length(10)], 1)
     after.load_state_dict(kept.state_dict())
     batch = [of_length(7), of_length(30)]
-    assert rewards(after.shaped(batch, 2)) == rewards(kept.shaped(batch, 2))
+    assert rewards(after.shape(batch, 2)) == rewards(kept.shape(batch, 2))

@@ -92,7 +92,7 @@ def test_a_planned_batch_is_what_the_engine_is_asked_for_when_its_turn_comes(mon
     drawn, planned = planning(), {}
     for step in range(1, 8):
         for batch in range(step, step + 3):
-            prompts, seeds = drawn.planned(batch, step)
+            prompts, seeds = drawn.plan(batch, step)
             asked = ([prompt.tokens for prompt in prompts], seeds)
             assert planned.setdefault(batch, asked) == asked
         drawn.collect(step)
@@ -105,7 +105,7 @@ class Pool:
     def __init__(self):
         self.foreseen, self.charged = [], []
 
-    def foresee(self, prompt):
+    def prefetch(self, prompt):
         self.foreseen.append(prompt.problem.name)
 
     def draw(self, prompt, count, *seed):
@@ -125,8 +125,8 @@ def test_a_planned_batch_leaves_room_for_the_programs_beside_it(monkeypatch):
     drawn.offline = pool = Pool()
     for step in range(1, 8):
         for batch in range(max(planned, default=0) + 1, step + 3):
-            drawn.foresee(batch, step)
-            planned[batch] = drawn.planned(batch, step)
+            drawn.prefetch(batch, step)
+            planned[batch] = drawn.plan(batch, step)
             of_batch = [prompt.problem.name for prompt in planned[batch][0]]
             assert pool.foreseen[-2:] == of_batch
         samples = drawn.collect(step)
@@ -139,7 +139,7 @@ def test_a_planned_batch_leaves_room_for_the_programs_beside_it(monkeypatch):
 
 
 def test_a_batch_that_hangs_on_those_before_is_not_planned():
-    assert planning("train.resample_zero_variance=true").planned(2, 1) is None
+    assert planning("train.resample_zero_variance=true").plan(2, 1) is None
     used_again = planning()
     used_again.replay = object()
-    assert used_again.planned(2, 1) is None
+    assert used_again.plan(2, 1) is None

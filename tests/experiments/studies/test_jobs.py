@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from experiments.config.resolve_defaults import pick
+from experiments.config.resolve_defaults import resolve_defaults
 from experiments.policy.loading import pick_device
 from experiments.run_dir.records import Records
 from experiments.studies.jobs import (
@@ -98,7 +98,7 @@ def test_a_run_is_found_by_its_configuration_and_how_it_ended(tmp_path):
     sft = study_jobs(f"output_dir={tmp_path}")[0]
     config = config_with_seed(sft.overrides, sft.seed)
     assert end_of(config).status == "not begun"
-    records = Records(pick(config, str(pick_device(config.model.device))))
+    records = Records(resolve_defaults(config, str(pick_device(config.model.device))))
     assert (end_of(config).status, end_of(config).folder) == ("running", records.folder)
     records.describe(pass_at={10: 0.5, 1: 0.25})
     records.finish("finished")
