@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from experiments.evaluation.logprob_check import LogprobCheck
 from experiments.learner.learner import Learner
 from experiments.learner.memory_check import check_memory
 from experiments.policy import loading
-from experiments.policy.weights import weights_version
 from experiments.replay.frozen_batches import FrozenBatches
 from experiments.replay.sample_log import SampleLog
 from experiments.rollout.batch_sources import open_batches
@@ -84,12 +82,12 @@ def build(
         memory=check_memory(config, algorithm.needs, runtime.size if runtime.sharded else 0)
     )
     task = _open_task(config)
-    model, tokenizer = loading.load(config.model)
-    weights = loading.fingerprint(model)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    base, tokenizer = loading.load(config.model)
+    weights = loading.fingerprint(base.model)
+    parameters = sum(parameter.numel() for parameter in base.model.parameters())
     with runtime.environments(config) as environments:
         ledger = Ledger()
-        work = build_worker_parts(config, model, tokenizer, environments, runtime, ledger)
+        work = build_worker_parts(config, base, tokenizer, environments, runtime, ledger)
         learner, environments = work.learner, work.environments
         judge, eval_judge = environments.make(), environments.make()
         train = _prompts(task.train, "train", task, tokenizer, config)
@@ -111,7 +109,7 @@ def build(
         )
         records.problems(_asked(eval_prompts, task))
         engine = work.engine
-        records.describe(engine=engine.described)
+        records.describe(engine=engine.description)
         rollouts = open_batches(
             config,
             task,
@@ -123,7 +121,7 @@ def build(
             ledger,
             records.folder.name,
             algorithm.needs,
-            partial(weights_version, learner.model),
+            lambda: learner.policy.version,
         )
         yield Parts(
             learner=learner,

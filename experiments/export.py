@@ -42,7 +42,7 @@ def export(run: Path, out: Path | None = None) -> Path:
     merged = loading.frozen_copy(base)
     copy_weights(policy, into=merged)
     out = out or run / "exported"
-    merged.save_pretrained(out)
+    merged.model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     return out
 

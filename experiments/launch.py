@@ -118,6 +118,6 @@ def _build(config: RunConfig, ranks: Torchrun | TorchrunRay, stack: ExitStack) -
     torch.set_num_threads(config.model.threads)
     torch.manual_seed(config.seed)
     config = resolve_defaults(config, str(loading.pick_device(config.model.device)))
-    model, tokenizer = loading.load(config.model)
+    base, tokenizer = loading.load(config.model)
     local = stack.enter_context(open_environments(config)) if ranks.local_engines else None
-    build_worker_parts(config, model, tokenizer, local, ranks)
+    build_worker_parts(config, base, tokenizer, local, ranks)

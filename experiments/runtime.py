@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
     from experiments.engines.base import Engine
     from experiments.engines.weight_sync import WeightSync
+    from experiments.policy.policy import Policy
     from experiments.replay.frozen_batches import FrozenBatches
     from experiments.rollout.environments import Environments
     from experiments.rollout.rollouts import Rollouts
@@ -33,10 +34,16 @@ class RankGroup(Protocol):
     @property
     def is_rank_zero(self) -> bool: ...
 
-    def shard(self, module: nn.Module) -> None:
-        """Keep only this rank's shard of the module's parameters."""
+    def shard(self, policy: Policy, critic: nn.Module | None = None) -> None:
+        """Keep only this rank's shard of a policy's weights, and of the critic's around it.
 
-    def engine_copy(self, model: nn.Module) -> nn.Module:
+        A policy that is sharded already stays as it is.
+        """
+
+    def shard_head(self, head: nn.Module) -> None:
+        """Keep only this rank's shard of a value head's weights."""
+
+    def engine_copy(self, policy: Policy) -> Policy:
         """Return a copy with whole weights for an engine, where engines need one."""
 
     def share(self, items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
@@ -62,9 +69,9 @@ class Runtime(RankGroup, Protocol):
         """Open the judges of a run; they close with the block. Raises UserError."""
 
     def engines(
-        self, config: RunConfig, model: nn.Module, tokenizer: PreTrainedTokenizerBase
-    ) -> Callable[[nn.Module], Engine]:
-        """Return a factory of engines for modules shaped like `model`. Raises UserError."""
+        self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
+    ) -> Callable[[Policy], Engine]:
+        """Return a factory of engines for policies shaped like `policy`. Raises UserError."""
 
     def prefetcher(
         self, weight_sync: WeightSync, rollouts: Rollouts | FrozenBatches, steps: int
@@ -82,13 +89,16 @@ class SingleRank:
     sharded = False
     is_rank_zero = True
 
-    def shard(self, module: nn.Module) -> None:
-        """Leave the module whole."""
+    def shard(self, policy: Policy, critic: nn.Module | None = None) -> None:
+        """Leave the weights whole."""
 
-    def engine_copy(self, model: nn.Module) -> nn.Module:
+    def shard_head(self, head: nn.Module) -> None:
+        """Leave the weights whole."""
+
+    def engine_copy(self, policy: Policy) -> Policy:
         from experiments.policy import loading
 
-        return loading.frozen_copy(model)
+        return loading.frozen_copy(policy)
 
     def share(self, items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
         return ((item, True) for item in items)

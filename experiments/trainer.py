@@ -34,7 +34,6 @@ from experiments.evaluation.base_evaluation import evaluate_base
 from experiments.evaluation.divergence import kl_to_base
 from experiments.evaluation.evaluate import evaluate, pass_at_each
 from experiments.policy import loading
-from experiments.policy.weights import weights_version
 from experiments.replay import sample_log
 from experiments.rollout.reward_shaping import sample_metrics
 from experiments.run_dir import checkpoints
@@ -201,7 +200,7 @@ class Trainer:
         parts.weight_sync.check(samples)
         if parts.sample_log:
             parts.sample_log.write(step, samples)
-        row |= sample_metrics(samples, weights_version(self.learner.model))
+        row |= sample_metrics(samples, self.learner.policy.version)
         row |= parts.rollouts.metrics()
         row["generated_tokens"] = self.ledger.counts.generated_tokens - generated_before
         with defer_interrupts():  # an interrupt waits for whole weights
@@ -220,7 +219,7 @@ class Trainer:
             shaped = self.parts.reward_shaping.shape(samples, step)
             metrics = self.learner.update(shaped, train.group_size, self.parts.initial_values)
         counts.trained_tokens += sum(len(sample.tokens) for sample in samples) * train.epochs
-        counts.optimiser_steps = weights_version(self.learner.model)
+        counts.optimiser_steps = self.learner.policy.version
         return metrics
 
     def measure(self, step: int, row: Row, begin: float) -> None:
@@ -232,7 +231,7 @@ class Trainer:
         due = step == self.config.steps or bool(every and step % every == 0)
         if due:
             with self.ledger.phase("sync"):
-                self.parts.eval_engine.sync(self.learner.model)
+                self.parts.eval_engine.sync(self.learner.policy)
         row |= self.kl_metrics(step) if due else {"eval/kl_ref": float("nan")}
         self.parts.count_judging()
         row |= self.ledger.columns()
@@ -313,11 +312,11 @@ class Trainer:
         if not whole and checkpoints.is_whole(self.records.folder / "checkpoints" / name):
             return
         with defer_interrupts(), self.records.checkpoint(name, self.learner.batches) as folder:
-            if parts.eval_engine.model is not self.learner.model:
-                parts.eval_engine.sync(self.learner.model)
+            if parts.eval_engine.policy is not self.learner.policy:
+                parts.eval_engine.sync(self.learner.policy)
             tensors = tensors_of(parts)
             weights = tensors["learner"]["modules"]["model"]
-            loading.save(self.learner.model, parts.eval_engine.model, weights, folder)
+            loading.save(self.learner.policy, parts.eval_engine.policy, weights, folder)
             parts.tokenizer.save_pretrained(folder)
             if whole:
                 checkpoint = {

@@ -53,14 +53,14 @@ def main(options: Options) -> None:
         model=ModelConfig(path=options.model, dtype=options.dtype),
         engine=EngineConfig(batch_size=options.prompts * options.responses),
     )
-    model, tokenizer = loading.load(config.model)
+    policy, tokenizer = loading.load(config.model)
     task.chat = bool(tokenizer.chat_template)
     problems = open_task(task)
     encoded, _ = encode_prompts(problems.train, problems, tokenizer, task, {})
-    eos = loading.end_tokens(model, tokenizer)
-    engines: dict[str, Engine] = {"ours": HFEngine(model, eos, tokenizer.pad_token_id, 4096)}
+    eos = loading.end_tokens(policy.model, tokenizer)
+    engines: dict[str, Engine] = {"ours": HFEngine(policy, eos, tokenizer.pad_token_id, 4096)}
     if vllm_version() == VLLM_RELEASE:
-        engines["vLLM"] = VLLMEngine(Host(config, model), model, eos)
+        engines["vLLM"] = VLLMEngine(Host(config, policy), policy, eos)
     else:
         print(f"no vLLM {VLLM_RELEASE} here; `make test-vllm` builds one")
     measure(options, engines, [prompt.tokens for prompt in encoded])

@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from pydantic import PositiveFloat
-from torch import nn
 
 from algorithms.base import Algorithm
 from experiments.benchmarks import common
@@ -41,7 +40,7 @@ from experiments.learner.forward import Tokens
 from experiments.learner.memory_check import free_bytes
 from experiments.policy import loading
 from experiments.policy.lora import adapted
-from experiments.policy.weights import weights_changed
+from experiments.policy.policy import Policy
 from experiments.run_dir.machine import PeakMemory
 
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
@@ -81,10 +80,10 @@ class Bench:
     folder: Path  # for what a part must put on disk
     rounds: int
 
-    def model(self) -> nn.Module:
+    def policy(self) -> Policy:
         """The same random bfloat16 weights each time."""
         torch.manual_seed(0)
-        return loading.random_model(self.model_config, self.device, torch.bfloat16)
+        return Policy(loading.random_model(self.model_config, self.device, torch.bfloat16))
 
     def prompts(self) -> list[list[int]]:
         shape = (self.batch.prompts, self.batch.prompt_tokens)
@@ -126,7 +125,7 @@ def run_tests(bench: Bench) -> list[Row]:
 
 def generate(bench: Bench) -> list[Row]:
     """Tokens a second of our loop. No response ends early."""
-    engine = HFEngine(bench.model(), set(), PAD, bench.batch.prompts * bench.batch.group_size)
+    engine = HFEngine(bench.policy(), set(), PAD, bench.batch.prompts * bench.batch.group_size)
     return [row("our loop, bfloat16", "generation", _rates(bench, engine), "tokens/s")]
 
 
@@ -179,11 +178,11 @@ def _learn(
     bench: Bench, case: str, algorithm: Algorithm, config: RunConfig, needed: int
 ) -> list[Row]:
     """Time, tokens a second, MFU, and peak memory against the estimate."""
-    peak, batch, model = PeakMemory(), bench.batch, bench.model()
+    peak, batch, policy = PeakMemory(), bench.batch, bench.policy()
     lora, micro_batch = config.model.adapter == "lora", config.train.micro_batch
     if lora:
-        model = adapted(model, config.model, 0)
-    step = step_of(algorithm, model, PAD, copied=False, micro_batch=micro_batch)
+        policy = adapted(policy, config.model, 0)
+    step = step_of(algorithm, policy, PAD, copied=False, micro_batch=micro_batch)
     samples, tokens = batch.samples(bench.model_config.vocab_size), batch.tokens
     times = bench.times(lambda: step(samples, batch.group_size))
     case = f"{case}, micro-batch {micro_batch}"
@@ -198,7 +197,7 @@ def _learn(
         # Operations a parameter and token, forward and backward; an adapter's base has no weight
         # gradients. Passes without gradient are not counted.
         operations = 4 if lora else 6
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = sum(parameter.numel() for parameter in policy.model.parameters())
         used = [operations * parameters * tokens / seconds / flops for seconds in times]
         rows.append(row(case, "MFU", used))
     peak_mib = peak.columns()[f"memory/gpu{bench.device.index or 0}_peak_mb"]
@@ -208,16 +207,16 @@ def _learn(
 
 def agree(bench: Bench) -> list[Row]:
     """Our loop's log-probs against the learner's, in bfloat16."""
-    model = bench.model()
-    return _agree(bench, model, HFEngine(model, {EOS}, PAD, 4096), "our loop")
+    policy = bench.policy()
+    return _agree(bench, policy, HFEngine(policy, {EOS}, PAD, 4096), "our loop")
 
 
-def _agree(bench: Bench, model: nn.Module, engine: Engine, name: str) -> list[Row]:
+def _agree(bench: Bench, policy: Policy, engine: Engine, name: str) -> list[Row]:
     rows, bound, prompts = [], BOUNDS["bfloat16"], bench.prompts()
     seeds = [[10 * number + i for i in range(2)] for number in range(len(prompts))]
     for temperature in (1.0, 0.7):
         algorithm = algorithms()["GRPO without KL"]
-        step = step_of(algorithm, model, PAD, copied=False, temperature=temperature)
+        step = step_of(algorithm, policy, PAD, copied=False, temperature=temperature)
         groups = engine.generate(prompts, seeds, Sampling(bench.batch.response_tokens, temperature))
         numbered = [(number, c) for number, group in enumerate(groups) for c in group]
         numbers, tokens = [number for number, _ in numbered], [c.tokens for _, c in numbered]
@@ -239,23 +238,23 @@ def vllm(bench: Bench) -> list[Row]:
         raise SkippedError("no GPU here; `make test-vllm` tests vLLM without one")
     from experiments.engines.vllm import Host, VLLMEngine
 
-    model = bench.model()
+    policy = bench.policy()
     bench.model_config.save_pretrained(bench.folder)  # only the shape: the weights are ours
     config = bench.batch.config(dtype="bfloat16", path=str(bench.folder))
     config.engine.name, config.engine.colocate = "vllm", True
-    engine = VLLMEngine(Host(config, model), model, {EOS})
+    engine = VLLMEngine(Host(config, policy), policy, {EOS})
     rows = [row("vLLM, colocated", "generation until EOS", _rates(bench, engine), "tokens/s")]
     asleep = bench.free()
-    rows += _agree(bench, model, engine, "vLLM")
+    rows += _agree(bench, policy, engine, "vLLM")
     with torch.no_grad():
-        for parameter in model.parameters():
+        for parameter in policy.model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1 * parameter.std())
-    weights_changed(model)
-    seconds = bench.timed(lambda: engine.sync(model))
+    policy.version += 1
+    seconds = bench.timed(lambda: engine.sync(policy))
     freed = (asleep - bench.free()) / 2**20
     rows.append(row("vLLM, colocated", "weight sync, wake-up included", [seconds], "s"))
     rows.append(row("vLLM, asleep", "more GPU memory free", [freed], "MiB"))
-    return rows + _agree(bench, model, engine, "vLLM with other weights")
+    return rows + _agree(bench, policy, engine, "vLLM with other weights")
 
 
 # name → (part, its sizes); the most important first, should time run out

@@ -26,6 +26,7 @@ from experiments.learner import memory
 from experiments.learner.memory_check import free_bytes
 from experiments.learner.optimiser import Float32AdamW
 from experiments.policy import loading
+from experiments.policy.policy import Policy
 from experiments.run_dir.machine import PeakMemory
 from experiments.studies.cli import choose
 
@@ -103,8 +104,9 @@ def measure(shape_name: str, case: str) -> dict[str, Any]:
     clock = time.perf_counter if on_gpu else time.process_time
     peak, before = PeakMemory(), 0.0 if on_gpu else _resident_mib()
     torch.manual_seed(0)
-    model = loading.policy_of(loading.random_model(model_config, device, torch.float32), config)
-    step = step_of(algorithm, model, 0, copied=False, micro_tokens=config.train.micro_tokens)
+    base = Policy(loading.random_model(model_config, device, torch.float32))
+    policy = loading.trained_policy(base, config)
+    step = step_of(algorithm, policy, 0, copied=False, micro_tokens=config.train.micro_tokens)
     samples, times = batch.samples(shape.vocabulary), []
     for _ in range(STEPS):
         start = clock()

@@ -77,8 +77,9 @@ class Clock:
 def main(options: Options) -> None:
     """Measure and write `train.json`."""
     torch.set_num_threads(1)
-    model, tokenizer = loading.load(ModelConfig())
-    engine = HFEngine(model, loading.end_tokens(model, tokenizer), tokenizer.pad_token_id, 4096)
+    base, tokenizer = loading.load(ModelConfig())
+    eos = loading.end_tokens(base.model, tokenizer)
+    engine = HFEngine(base, eos, tokenizer.pad_token_id, 4096)
     config = task_config(["task=mini"])
     max_tokens = config.max_response_tokens
     assert max_tokens
@@ -106,12 +107,12 @@ def measure_steps(
     options: Options, engine: HFEngine, prompts: Sequence[Sequence[int]], max_tokens: int
 ) -> list[Row]:
     """One optimiser step of each algorithm and of the raw pass, in turn."""
-    clock, model, pad = Clock(), engine.model, engine.pad
+    clock, policy, pad = Clock(), engine.policy, engine.pad
     samples = responses(engine, prompts, options.group, max_tokens)
     steps: dict[str, Callable[[Sequence[Sample], int], object]] = {
-        name: step_of(algorithm, model, pad) for name, algorithm in algorithms().items()
+        name: step_of(algorithm, policy, pad) for name, algorithm in algorithms().items()
     }
-    steps["raw"] = Raw(model, pad)
+    steps["raw"] = Raw(policy.model, pad)
     for _ in range(options.rounds + 1):
         for name, step in steps.items():
             with clock.timed(name):
@@ -171,8 +172,8 @@ def measure_whole(
 ) -> list[Row]:
     """Steps of GRPO from prompts to weights, ours ahead of each of TRL's."""
     clock, seeds = Clock(), iter(range(10**6))
-    step = step_of(algorithms()["GRPO"], engine.model, engine.pad)
-    sampler = HFEngine(step.learner.model, set(engine.eos.tolist()), engine.pad, 4096)
+    step = step_of(algorithms()["GRPO"], engine.policy, engine.pad)
+    sampler = HFEngine(step.learner.policy, set(engine.eos.tolist()), engine.pad, 4096)
 
     def ours() -> None:
         with clock.timed(OURS):

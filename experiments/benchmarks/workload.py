@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from algorithms.base import Algorithm
 from algorithms.base import Options as AlgorithmOptions
@@ -21,6 +21,7 @@ from envs.problem import Judgement, Problem, Verdict
 from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.base import Completion, Engine, Sampling
 from experiments.learner.learner import Learner
+from experiments.policy.policy import Policy
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
 from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
@@ -66,10 +67,10 @@ class Step:
 
 
 def step_of(
-    algorithm: Algorithm, model: nn.Module, pad: int, copied: bool = True, **train: Any
+    algorithm: Algorithm, policy: Policy, pad: int, copied: bool = True, **train: Any
 ) -> Step:
-    """Make a learner for the model, or for a copy of it, with `train` settings."""
-    trained = copy.deepcopy(model) if copied else model
+    """Make a learner for the policy, or for a copy of it, with `train` settings."""
+    trained = Policy(copy.deepcopy(policy.model)) if copied else policy
     config = TrainConfig(warmup_steps=0, **train)
     learner = Learner(trained, pad, algorithm, config, 10**6, Ledger())
     needs, values = algorithm.needs, None

@@ -43,10 +43,10 @@ class EngineActor:
         from experiments.policy import loading
 
         torch.set_num_threads(config.model.threads)
-        model, self._tokenizer = loading.load(config.model)
-        self._engine = open_engines(config, model, self._tokenizer)(model)
+        policy, self._tokenizer = loading.load(config.model)
+        self._engine = open_engines(config, policy, self._tokenizer)(policy)
         self._version: int | None = None  # of the weights that the engine holds
-        return self._engine.described
+        return self._engine.description
 
     def generate(
         self,
@@ -63,7 +63,7 @@ class EngineActor:
         differently then, even where none is taken, and both processes must give the same bits.
         """
         begin = time.monotonic()
-        self._engine.model.requires_grad_(trained)
+        self._engine.policy.model.requires_grad_(trained)
         if version != self._version:
             self._load(version, weights)
         groups = self._engine.generate(prompts, seeds, sampling)
@@ -73,9 +73,9 @@ class EngineActor:
     def _load(self, version: int, weights: Sequence[np.ndarray]) -> None:
         import torch
 
-        from experiments.policy.weights import as_module
+        from experiments.policy.weights import PlainWeights
 
-        parameters = list(self._engine.model.parameters())
+        parameters = list(self._engine.policy.model.parameters())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the object store's memory is read-only
             tensors = [
@@ -83,7 +83,7 @@ class EngineActor:
                 for parameter, value in zip(parameters, weights, strict=True)
             ]
         self._version = None  # weights that are half loaded have no version
-        self._engine.sync(as_module(tensors, version))
+        self._engine.sync(PlainWeights(tensors, version))
         self._version = version
 
     def _texts(self, group: Sequence[Completion]) -> list[str]:

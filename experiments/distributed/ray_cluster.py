@@ -21,12 +21,12 @@ from experiments.errors import UserError
 from experiments.runtime import SingleRank
 
 if TYPE_CHECKING:
-    from torch import nn
     from transformers import PreTrainedTokenizerBase
 
     from experiments.config.schema import RunConfig
     from experiments.engines.base import Engine
     from experiments.engines.weight_sync import WeightSync
+    from experiments.policy.policy import Policy
     from experiments.replay.frozen_batches import FrozenBatches
     from experiments.rollout.environments import Environments
     from experiments.rollout.rollouts import Rollouts
@@ -97,17 +97,17 @@ class Ray(SingleRank):
         return open_ray_environments(self._judges, config)
 
     def engines(
-        self, config: RunConfig, model: nn.Module, tokenizer: PreTrainedTokenizerBase
-    ) -> Callable[[nn.Module], Engine]:
-        """Return a factory of engines for modules shaped like `model`; all share the actors."""
+        self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
+    ) -> Callable[[Policy], Engine]:
+        """Return a factory of engines for policies shaped like `policy`; all share the actors."""
         from experiments.distributed.ray_engine import RayEngine, WeightStore
 
         pool, store = self._engines, WeightStore()
         # An actor has a GPU of its own, so there is nothing to colocate with.
         actor_config = replace(config, engine=replace(config.engine, colocate=False))
         pool.prepare = lambda actor, finished: [actor.open.remote(actor_config)]
-        name, described = config.engine.name, pool.call_all("open", actor_config)[0]
-        return lambda module: RayEngine(pool, name, described, store, module)
+        name, description = config.engine.name, pool.call_all("open", actor_config)[0]
+        return lambda policy: RayEngine(pool, name, description, store, policy)
 
     def prefetcher(
         self, weight_sync: WeightSync, rollouts: Rollouts | FrozenBatches, steps: int

@@ -19,12 +19,10 @@ import ray
 from experiments.distributed.ray_actor_pool import ActorPool, Call
 from experiments.distributed.ray_judge import RayJudge
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
-from experiments.policy.weights import plain_weights, weights_version
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from experiments.engines.weight_sync import WeightSync
+    from experiments.policy.policy import Policy, WeightSource
     from experiments.rollout.rollouts import Rollouts
     from experiments.sample import PromptedProblem
 
@@ -37,13 +35,13 @@ class WeightStore:
     def __init__(self) -> None:
         self._refs: OrderedDict[int, Any] = OrderedDict()
 
-    def put(self, model: nn.Module) -> tuple[int, Any]:
-        """Return the version of a model and a reference to its tensors, as bytes."""
-        version = weights_version(model)
+    def put(self, weights: WeightSource) -> tuple[int, Any]:
+        """Return the version of the weights and a reference to their tensors, as bytes."""
+        version = weights.version
         if version not in self._refs:
             import torch
 
-            tensors = (value.cpu().contiguous().view(-1) for _, value in plain_weights(model))
+            tensors = (value.cpu().contiguous().view(-1) for value in weights.plain_weights())
             self._refs[version] = ray.put([t.view(torch.uint8).numpy() for t in tensors])
         self._refs.move_to_end(version)
         while len(self._refs) > MAX_VERSIONS:  # calls under way keep their own reference
@@ -55,20 +53,20 @@ class RayEngine(Engine):
     """An engine over n actors; actor i generates for prompts i, i+n, …."""
 
     def __init__(
-        self, pool: ActorPool, name: str, description: str, store: WeightStore, model: nn.Module
+        self, pool: ActorPool, name: str, description: str, store: WeightStore, policy: Policy
     ) -> None:
-        """`model` holds the weights to generate with, in this process."""
+        """`policy` holds the weights to generate with, in this process."""
         self.pool, self.name, self._description = pool, name, description
-        self.store, self.model = store, model
+        self.store, self.policy = store, policy
         self._prefetched: dict[tuple, list[Call]] = {}
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         return f"{self._description}, in {len(self.pool.actors)} of Ray's actors"
 
-    def sync(self, model: nn.Module) -> None:
+    def sync(self, weights: WeightSource) -> None:
         """Take weights; the actors load them from the object store at their next call."""
-        self._copy(model)
+        self._copy(weights)
 
     def generate(
         self,
@@ -78,7 +76,9 @@ class RayEngine(Engine):
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[list[Completion]]:
         key = _key(self.version, prompts, seeds)
-        calls = self._prefetched.pop(key, None) or self._start(self.model, prompts, seeds, sampling)
+        calls = self._prefetched.pop(key, None) or self._start(
+            self.policy, prompts, seeds, sampling
+        )
         size = len(calls)
         groups: list[list[Completion]] = [[] for _ in prompts]
         for first, call in enumerate(calls):
@@ -95,33 +95,33 @@ class RayEngine(Engine):
 
     def prefetch(
         self,
-        model: nn.Module,
+        weights: WeightSource,
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
     ) -> list[Call]:
-        """Start generating with the weights of `model`; a later `generate` takes the result."""
-        calls = self._start(model, prompts, seeds, sampling)
-        self._prefetched[_key(weights_version(model), prompts, seeds)] = calls
+        """Start generating with these weights; a later `generate` takes the result."""
+        calls = self._start(weights, prompts, seeds, sampling)
+        self._prefetched[_key(weights.version, prompts, seeds)] = calls
         return calls
 
     def _start(
         self,
-        model: nn.Module,
+        weights: WeightSource,
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
     ) -> list[Call]:
         size = min(len(self.pool.actors), len(prompts))
-        trained = next(self.model.parameters()).requires_grad
+        trained = next(self.policy.model.parameters()).requires_grad
         with self.pool.translating_errors():
-            version, weights = self.store.put(model)
+            version, reference = self.store.put(weights)
         return [
             self.pool.call(
                 index,
                 "generate",
                 version,
-                weights,
+                reference,
                 trained,
                 prompts[index::size],
                 seeds[index::size],
@@ -162,7 +162,7 @@ class Prefetcher:
             self._last_started = batch
 
     def _start(
-        self, weights: nn.Module, prompts: list[PromptedProblem], seeds: list[list[int]]
+        self, weights: WeightSource, prompts: list[PromptedProblem], seeds: list[list[int]]
     ) -> None:
         engine, judge, sampling = self.rollouts.engine, self.rollouts.judge, self.rollouts.sampling
         assert isinstance(engine, RayEngine) and isinstance(judge, RayJudge)

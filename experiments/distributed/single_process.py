@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from experiments.runtime import SingleRank
 
 if TYPE_CHECKING:
-    from torch import nn
     from transformers import PreTrainedTokenizerBase
 
     from experiments.config.schema import RunConfig
     from experiments.engines.base import Engine
     from experiments.engines.weight_sync import WeightSync
+    from experiments.policy.policy import Policy
     from experiments.replay.frozen_batches import FrozenBatches
     from experiments.rollout.environments import Environments
     from experiments.rollout.rollouts import Rollouts
@@ -31,11 +31,11 @@ class LocalWorkers:
         return open_environments(config)
 
     def engines(
-        self, config: RunConfig, model: nn.Module, tokenizer: PreTrainedTokenizerBase
-    ) -> Callable[[nn.Module], Engine]:
+        self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
+    ) -> Callable[[Policy], Engine]:
         from experiments.engines.factory import open_engines
 
-        return open_engines(config, model, tokenizer)
+        return open_engines(config, policy, tokenizer)
 
     def prefetcher(
         self, weight_sync: WeightSync, rollouts: Rollouts | FrozenBatches, steps: int

@@ -27,7 +27,7 @@ from experiments.distributed.single_process import LocalWorkers
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.errors import UserError
 from experiments.policy import loading
-from experiments.policy.fsdp import shard
+from experiments.policy.fsdp import shard, shard_units
 from experiments.run_dir.interrupts import defer_interrupts, ignore_interrupts
 from experiments.runtime import Item
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
     from experiments.distributed.ray_cluster import Ray
     from experiments.engines.weight_sync import WeightSync
+    from experiments.policy.policy import Policy, WeightSource
     from experiments.replay.frozen_batches import FrozenBatches
     from experiments.rollout.environments import Environments
     from experiments.rollout.rollouts import Rollouts
@@ -97,11 +98,14 @@ class TorchrunRanks:
             if error is not None:
                 raise UserError(f"rank {rank}: {error}")
 
-    def shard(self, module: nn.Module) -> None:
-        shard(module, self.mesh)
+    def shard(self, policy: Policy, critic: nn.Module | None = None) -> None:
+        shard(policy, self.mesh, critic)
 
-    def engine_copy(self, model: nn.Module) -> nn.Module:
-        return loading.frozen_copy(model)
+    def shard_head(self, head: nn.Module) -> None:
+        shard_units([head], self.mesh)
+
+    def engine_copy(self, policy: Policy) -> Policy:
+        return loading.frozen_copy(policy)
 
     def share(self, items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
         items = list(items)
@@ -202,14 +206,14 @@ class Torchrun(TorchrunRanks, LocalWorkers):
     """`runtime=torchrun`: every rank learns, generates and judges."""
 
     def engines(
-        self, config: RunConfig, model: nn.Module, tokenizer: PreTrainedTokenizerBase
-    ) -> Callable[[nn.Module], Engine]:
+        self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
+    ) -> Callable[[Policy], Engine]:
         """Raises UserError, and RunEnded on a rank when rank 0 could not start."""
         from experiments.engines.factory import open_engines
 
         if config.engine.name == "vllm":
             self._meet()
-        return open_engines(config, model, tokenizer, self.closing)
+        return open_engines(config, policy, tokenizer, self.closing)
 
     def _meet(self) -> None:
         """Wait until all ranks have come this far.
@@ -246,10 +250,10 @@ class TorchrunRay(TorchrunRanks):
         return self.cluster.environments(config)
 
     def engines(
-        self, config: RunConfig, model: nn.Module, tokenizer: PreTrainedTokenizerBase
-    ) -> Callable[[nn.Module], Engine]:
+        self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
+    ) -> Callable[[Policy], Engine]:
         if self.is_rank_zero:
-            return self.cluster.engines(config, model, tokenizer)
+            return self.cluster.engines(config, policy, tokenizer)
         return NullEngine
 
     def prefetcher(
@@ -257,9 +261,9 @@ class TorchrunRay(TorchrunRanks):
     ) -> Callable[[int], None]:
         return self.cluster.prefetcher(weight_sync, rollouts, steps)
 
-    def engine_copy(self, model: nn.Module) -> nn.Module:
+    def engine_copy(self, policy: Policy) -> Policy:
         """Nothing computes with the copy here; other ranks keep only its shapes."""
-        return loading.frozen_copy(model, "cpu" if self.is_rank_zero else "meta")
+        return loading.frozen_copy(policy, "cpu" if self.is_rank_zero else "meta")
 
     def stop(self) -> None:
         if self._cluster:
@@ -272,11 +276,11 @@ class NullEngine(Engine):
 
     name = "none"
 
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
 
-    def sync(self, model: nn.Module) -> None:
-        self._copy(model)
+    def sync(self, weights: WeightSource) -> None:
+        self._copy(weights)
 
     def generate(
         self,

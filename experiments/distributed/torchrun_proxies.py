@@ -22,11 +22,12 @@ from experiments.engines.base import Completion, Engine, FinishedResponse, Sampl
 from experiments.sample import PromptedProblem, Sample
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from experiments.distributed.torchrun import Torchrun, TorchrunRanks, TorchrunRay
     from experiments.distributed.worker_parts import WorkerParts
     from experiments.learner.forward import Tokens
+    from experiments.policy.policy import Policy, WeightSource
 
 Attempt = tuple[Any, Exception | None]  # a rank's result, or its error
 
@@ -64,16 +65,16 @@ class Proxy:
 class SyncedEngine(Proxy):
     """Rank 0's engine; for its sync, all ranks have to give their shards of the weights."""
 
-    def __init__(self, ranks: TorchrunRanks, key: str, engine: Engine, trained: nn.Module) -> None:
+    def __init__(self, ranks: TorchrunRanks, key: str, engine: Engine, trained: Policy) -> None:
         super().__init__(ranks, key, engine)
         self._trained = trained
         ranks.targets[key] = self
 
     @property
-    def described(self) -> str:
-        return f"{self._part.described}; the learner on {self._ranks.size} ranks"
+    def description(self) -> str:
+        return f"{self._part.description}; the learner on {self._ranks.size} ranks"
 
-    def sync(self, model: nn.Module) -> None:
+    def sync(self, weights: WeightSource) -> None:
         self._ranks.call(self._key, "take_trained")
 
     def take_trained(self) -> None:
@@ -85,8 +86,8 @@ class ShardedEngine(SyncedEngine):
     """Every rank's engine: of n ranks, rank i generates for prompts i, i+n, …."""
 
     @property
-    def described(self) -> str:
-        return f"{self._part.described}, on {self._ranks.size} ranks"
+    def description(self) -> str:
+        return f"{self._part.description}, on {self._ranks.size} ranks"
 
     def generate(
         self,
@@ -116,7 +117,7 @@ class ShardedEngine(SyncedEngine):
             finished([(rank + prompt * size, number, c) for prompt, number, c in responses])
 
         if not prompts[own]:
-            return self._ranks.gather(attempt(lambda: self._part.rest() or []))
+            return self._ranks.gather(attempt(lambda: self._part.release_memory() or []))
         callback = numbered_in_batch if finished else None
         return self._ranks.gather(
             attempt(lambda: self._part.generate(prompts[own], seeds[own], sampling, callback))
@@ -200,10 +201,10 @@ class TorchrunLearner(StatefulProxy):
 def register_parts(ranks: Torchrun | TorchrunRay, parts: WorkerParts) -> WorkerParts:
     """Register this rank's parts as targets; return parts that stand, on rank 0, for all ranks'."""
     ranks.targets |= {"learner": parts.learner, "weight_sync": parts.weight_sync}
-    model = parts.learner.model
+    policy = parts.learner.policy
     engine_kind = ShardedEngine if ranks.local_engines else SyncedEngine
     engines = {
-        name: engine_kind(ranks, name, engine, model)
+        name: engine_kind(ranks, name, engine, policy)
         for name in ("engine", "eval_engine", "reference_engine")
         if (engine := getattr(parts, name)) is not None
     }

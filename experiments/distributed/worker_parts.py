@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from envs.import_by_name import load_function
 from experiments.engines.base import Engine
-from experiments.engines.factory import written_from
+from experiments.engines.factory import generation_policy
 from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
 from experiments.policy import loading
@@ -15,10 +15,10 @@ from experiments.rollout.environments import Environments
 from experiments.run_dir.budget import Ledger
 
 if TYPE_CHECKING:
-    from torch import nn
     from transformers import PreTrainedTokenizerBase
 
     from experiments.config.schema import RunConfig
+    from experiments.policy.policy import Policy
     from experiments.runtime import Runtime
 
 
@@ -36,19 +36,19 @@ class WorkerParts:
 
 def build_worker_parts(
     config: RunConfig,
-    model: nn.Module,
+    base: Policy,
     tokenizer: PreTrainedTokenizerBase,
     environments: Environments | None,
     runtime: Runtime,
     ledger: Ledger | None = None,
 ) -> WorkerParts:
-    """Build the parts, all with the weights of `model`. Raises UserError."""
+    """Build the parts, all with the weights of `base`. Raises UserError."""
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
-    policy = loading.policy_of(model, config)
-    trained = written_from(config, model, policy, runtime)
+    policy = loading.trained_policy(base, config)
+    trained = generation_policy(config, base, policy, runtime)
     behaviour = loading.own_copy(trained) if config.train.stale else trained
     needs_reference = algorithm.needs.initial_value != "none"
-    base = runtime.engine_copy(model) if needs_reference and runtime.sharded else None
+    initial = runtime.engine_copy(base) if needs_reference and runtime.sharded else None
     learner = Learner(
         policy,
         tokenizer.pad_token_id,
@@ -60,13 +60,13 @@ def build_worker_parts(
         seed=config.seed,
         ranks=runtime,
     )
-    engine_of = runtime.engines(config, model, tokenizer)  # after the learner: ranks hold shards
+    engine_of = runtime.engines(config, base, tokenizer)  # after the learner: ranks hold shards
     engine = engine_of(behaviour)
-    reference = base or learner.reference if needs_reference else None
+    reference = initial or learner.reference if needs_reference else None
     parts = WorkerParts(
         learner=learner,
         weight_sync=WeightSync(
-            engine, policy, config.train, spread=runtime.sharded and runtime.local_engines
+            engine, policy, config.train, sharded=runtime.sharded and runtime.local_engines
         ),
         engine=engine,
         eval_engine=engine_of(trained),

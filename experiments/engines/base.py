@@ -1,4 +1,4 @@
-"""What an engine is: prompts as token ids in, sampled responses with their log-probs out."""
+"""The interface of an engine: prompts as token ids in, sampled responses and log-probs out."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experiments.policy.weights import copy_weights, weights_version
+from experiments.policy.weights import copy_weights
 
 if TYPE_CHECKING:
-    from torch import nn
+    from experiments.policy.policy import Policy, WeightSource
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn. Training takes top_p 1: the learner's log-probs know no cut."""
+    """How tokens are drawn. Training uses top_p 1: the learner's log-probs have no cut-off."""
 
     max_tokens: int
     temperature: float = 1.0  # 0: the most probable token
@@ -28,29 +28,29 @@ class Completion:
 
     tokens: tuple[int, ...]
     logps: tuple[float, ...]  # of the distribution that was sampled from
-    entropy: float  # its mean entropy over the response's tokens, in nats; NaN: not told
+    entropy: float  # its mean entropy over the response's tokens, in nats; NaN: unknown
     truncated: bool  # max_tokens came before EOS
-    version: int  # optimiser steps that the weights which wrote it had seen
+    version: int  # of the weights that generated it
 
 
-# (prompt, response to it, as they were asked for; what was written)
+# (index of the prompt, index of the response to it, the response)
 FinishedResponse = tuple[int, int, Completion]
 
 
 class Engine(ABC):
-    """Writes responses with the weights of `model`."""
+    """Generates responses with the weights of `policy`."""
 
     name: str
-    model: nn.Module
+    policy: Policy
 
     @property
     def version(self) -> int:
-        """Of the weights that it writes with: optimiser steps they have seen."""
-        return weights_version(self.model)
+        """The version of the weights that it generates with."""
+        return self.policy.version
 
     @property
-    def described(self) -> str:
-        """For people: the name, and the release of what is behind it."""
+    def description(self) -> str:
+        """The name and the release of the library behind it, for run.json."""
         return self.name
 
     @abstractmethod
@@ -61,20 +61,20 @@ class Engine(ABC):
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[list[Completion]]:
-        """len(seeds[i]) responses to prompts[i], each drawn from the random stream of its seed.
+        """Return len(seeds[i]) responses to prompts[i], each from the random stream of its seed.
 
-        `finished` is given each response once, soon after it ended, while others are written: the
-        model is not to be used in it.
+        `finished` receives each response once, soon after it ended, while others are generated. It
+        must not use the model.
         """
 
     @abstractmethod
-    def sync(self, model: nn.Module) -> None:
-        """Take over the weights of `model`, and their version."""
+    def sync(self, weights: WeightSource) -> None:
+        """Take over these weights and their version."""
 
-    def rest(self) -> None:  # noqa: B027  most hold nothing meanwhile
-        """Synced, but there is nothing to write: let go of what is only for writing."""
+    def release_memory(self) -> None:  # noqa: B027  most engines hold nothing between calls
+        """Release generation-only memory, e.g. the KV cache, until the next call."""
 
-    def _copy(self, model: nn.Module) -> None:
-        """Bring the engine's own module, where it has one, to the plain weights of `model`."""
-        if model is not self.model:
-            copy_weights(model, into=self.model)
+    def _copy(self, weights: WeightSource) -> None:
+        """Copy the weights into the engine's policy, unless they are that policy."""
+        if weights is not self.policy:
+            copy_weights(weights, into=self.policy)

@@ -1,4 +1,4 @@
-"""From `engine.name` to engines: one for each policy that writes."""
+"""Make the engines that `engine.name` selects, one for each policy that generates."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from experiments.engines.base import Engine
 from experiments.policy import loading
 
 if TYPE_CHECKING:
-    from torch import nn
+    from transformers import PreTrainedTokenizerBase
 
     from experiments.config.schema import RunConfig
+    from experiments.policy.policy import Policy
     from experiments.runtime import RankGroup
 
 
-def written_from(
-    config: RunConfig, base: nn.Module, trained: nn.Module, ranks: RankGroup
-) -> nn.Module:
-    """The module that an engine writes the trained weights from: a copy where it takes no adapter
-    or, of shards, always. vLLM takes an adapter's weights as they are computed, one by one.
+def generation_policy(config: RunConfig, base: Policy, trained: Policy, ranks: RankGroup) -> Policy:
+    """Return the policy that an engine of the trained weights generates with.
+
+    It is a copy if the engine takes no adapter, and always if the trained weights are sharded.
+    vLLM takes an adapted policy's weights one by one, as they are computed.
     """
     adapter = config.engine.name == "hf" and config.model.adapter != "none"
     if adapter or ranks.sharded:
@@ -29,24 +30,25 @@ def written_from(
 
 def open_engines(
     config: RunConfig,
-    model: nn.Module,
-    tokenizer: object,
+    policy: Policy,
+    tokenizer: PreTrainedTokenizerBase,
     closing: list[Callable[[], None]] | None = None,
-) -> Callable[[nn.Module], Engine]:
-    """What makes an engine of a module shaped as `model`; all that share one vLLM share it here.
+) -> Callable[[Policy], Engine]:
+    """Return a function that makes an engine of a policy shaped like `policy`.
 
-    `closing` is given what is to be called at the end, before process groups are ended. UserError
-    where vLLM is missing, of another release, or does not fit.
+    All vLLM engines made by it share one instance. Functions to call at the end, before process
+    groups are destroyed, are appended to `closing`. Raises UserError if vLLM is missing, of another
+    release, or does not fit.
     """
-    ends = loading.end_tokens(model, tokenizer)
+    ends = loading.end_tokens(policy.model, tokenizer)
     if config.engine.name == "vllm":
         from experiments.engines.vllm import Host, VLLMEngine
 
-        host = Host(config, model)
+        host = Host(config, policy)
         if closing is not None:
             closing.append(host.close)
-        return lambda weights: VLLMEngine(host, weights, ends)
+        return lambda policy: VLLMEngine(host, policy, ends)
     from experiments.engines.hf import HFEngine
 
     pad, batch_size = tokenizer.pad_token_id, config.engine.batch_size
-    return lambda weights: HFEngine(weights, ends, pad, batch_size)
+    return lambda policy: HFEngine(policy, ends, pad, batch_size)

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.engines.kv_cache import OwnKeys, SharedKeys, keys_for
+from experiments.policy.policy import Policy, WeightSource
 
 CANDIDATES = (16, 256)  # tokens that are looked at for the nucleus first
 COMPACT_BELOW = 0.75  # what has ended is dropped once this share or less is still being written
@@ -151,17 +152,17 @@ def uniforms(seeds: Sequence[int], steps: int) -> Tensor:
 
 
 class HFEngine(Engine):
-    """Samples from `model`, which it shares with its owner or, if `own_copy`, copies at sync."""
+    """Samples from `policy`, which it shares with its owner or brings up to date at each sync."""
 
     name = "hf"
 
-    def __init__(self, model: nn.Module, eos: set[int], pad: int, batch_size: int) -> None:
-        self.model = model
-        self.eos = torch.tensor(sorted(eos), device=model.device)
+    def __init__(self, policy: Policy, eos: set[int], pad: int, batch_size: int) -> None:
+        self.policy, self.model = policy, policy.model
+        self.eos = torch.tensor(sorted(eos), device=policy.device)
         self.pad, self.batch_size = pad, batch_size
 
-    def sync(self, model: nn.Module) -> None:
-        self._copy(model)
+    def sync(self, weights: WeightSource) -> None:
+        self._copy(weights)
 
     @torch.inference_mode()
     def generate(

@@ -17,17 +17,18 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.config.dependencies import VLLM_RELEASE, check_vllm
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.errors import UserError
-from experiments.policy.weights import plain_weights, weights_version
+from experiments.policy.weights import plain_weights
 
 if TYPE_CHECKING:
-    from torch import nn
+    import torch
 
     from experiments.config.schema import RunConfig
+    from experiments.policy.policy import Policy, WeightSource
 
 CPU_CACHE_BYTES = 2**30  # keys and values; without a GPU vLLM is for tests and small models
 
@@ -39,10 +40,10 @@ class Host:
     `engine.colocate` it sleeps (weights in host memory, no keys and values) while nobody writes.
     """
 
-    def __init__(self, config: RunConfig, model: nn.Module) -> None:
-        self.colocate = config.engine.colocate and model.device.type == "cuda"
+    def __init__(self, config: RunConfig, policy: Policy) -> None:
+        self.colocate = config.engine.colocate and policy.device.type == "cuda"
         self.asleep = False
-        self._holds: tuple[nn.Module, int] | None = None
+        self._holds: tuple[Policy, int] | None = None
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in place means in this process
         if "LOCAL_RANK" in os.environ:  # each is the first of its own; all would write one file
             root = Path(os.environ.get("VLLM_CACHE_ROOT", "~/.cache/vllm")).expanduser()
@@ -52,9 +53,9 @@ class Host:
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.llm = self._start(config, model)
+            self.llm = self._start(config, policy.device)
 
-    def _start(self, config: RunConfig, model: nn.Module) -> object:
+    def _start(self, config: RunConfig, device: torch.device) -> Any:
         from experiments.policy.loading import locate
 
         check_vllm()
@@ -77,24 +78,24 @@ class Host:
                 enable_chunked_prefill=False,
                 seed=config.seed,
                 enable_sleep_mode=self.colocate,
-                **_platform(config, model),
+                **_platform(config, device),
             )
         except (ValueError, RuntimeError) as error:
-            raise UserError(_no_start(error, config, model.device.type)) from error
+            raise UserError(_no_start(error, config, device.type)) from error
 
     @property
     def version(self) -> int:
         """Of the weights that it holds."""
         return self._holds[1]
 
-    def load(self, model: nn.Module) -> None:
-        """Take over the weights of `model`, in place, unless they are the ones it holds."""
-        now = (model, weights_version(model))
-        if self._holds is not None and self._holds[0] is model and self._holds[1] == now[1]:
+    def load(self, policy: Policy) -> None:
+        """Take over the policy's weights, in place, unless it holds this version of them."""
+        now = (policy, policy.version)
+        if self._holds is not None and self._holds[0] is policy and self._holds[1] == now[1]:
             return
         self._wake()
-        self._holds = None  # half-loaded weights are nobody's
-        weights = plain_weights(model, remove_duplicate=False)
+        self._holds = None  # half-loaded weights belong to no policy
+        weights = plain_weights(policy, remove_duplicate=False)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM kept the prefix cache of the weights before")
@@ -120,7 +121,7 @@ class Host:
             self.llm.llm_engine.abort_request(ids, internal=True)  # nobody waits for the rest
             raise
         finally:
-            self.rest()
+            self.release_memory()
 
     def close(self) -> None:
         """Also of the process groups that vLLM made: its own ending would look for them too late.
@@ -137,19 +138,19 @@ class Host:
             self.llm.wake_up()
             self.asleep = False
 
-    def rest(self) -> None:
-        """Sleep, where it does so while nobody writes."""
+    def release_memory(self) -> None:
+        """Put the instance to sleep, if it shares the GPU (`engine.colocate`)."""
         if self.colocate and not self.asleep:
             self.llm.sleep(level=1)
             self.asleep = True
 
 
-def _platform(config: RunConfig, model: nn.Module) -> dict[str, object]:
-    """vLLM's arguments that depend on the device."""
-    if model.device.type == "cpu":
+def _platform(config: RunConfig, device: torch.device) -> dict[str, Any]:
+    """Return vLLM's arguments that depend on the device."""
+    if device.type == "cpu":
         return {"enforce_eager": True, "kv_cache_memory_bytes": CPU_CACHE_BYTES}
     own = config.engine.device
-    index = (model.device.index or 0) if own == "auto" else int(own.removeprefix("cuda:"))
+    index = (device.index or 0) if own == "auto" else int(own.removeprefix("cuda:"))
     return {"device_ids": [index], "gpu_memory_utilization": config.engine.memory_share}
 
 
@@ -175,23 +176,23 @@ def _no_start(error: Exception, config: RunConfig, device: str) -> str:
 
 
 class VLLMEngine(Engine):
-    """Writes with the weights of `model`, which it shares with its owner or copies at sync."""
+    """Generates with the weights of `policy`, which it shares with its owner or copies at sync."""
 
     name = "vllm"
 
-    def __init__(self, host: Host, model: nn.Module, eos: set[int]) -> None:
-        self.host, self.model, self.eos = host, model, eos
+    def __init__(self, host: Host, policy: Policy, eos: set[int]) -> None:
+        self.host, self.policy, self.eos = host, policy, eos
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         return f"{self.name} {VLLM_RELEASE}"
 
-    def sync(self, model: nn.Module) -> None:
-        self._copy(model)
-        self.host.load(self.model)
+    def sync(self, weights: WeightSource) -> None:
+        self._copy(weights)
+        self.host.load(self.policy)
 
-    def rest(self) -> None:
-        self.host.rest()
+    def release_memory(self) -> None:
+        self.host.release_memory()
 
     def generate(
         self,
@@ -200,7 +201,7 @@ class VLLMEngine(Engine):
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[list[Completion]]:
-        self.host.load(self.model)
+        self.host.load(self.policy)
         asked = [(prompt, number) for prompt, of in enumerate(seeds) for number in range(len(of))]
         params = [self._params(seed, sampling) for of in seeds for seed in of]
         results: list[list[Completion | None]] = [[None] * len(of) for of in seeds]

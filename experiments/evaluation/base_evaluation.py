@@ -59,7 +59,7 @@ def _file(config: RunConfig, parts: Parts, judge: Environment, info: dict[str, A
     e, m = config.eval, config.model
     decided_by = {
         "weights": info["weights"],
-        "engine": (parts.eval_engine.described, config.engine.batch_size),
+        "engine": (parts.eval_engine.description, config.engine.batch_size),
         "prompts": prompts.hexdigest(),
         "sampling": (e.samples, e.temperature, e.top_p, config.task.max_response_tokens),
         "seed": config.seed,

@@ -1,8 +1,8 @@
 """Scoring responses with a model: hidden states, log-probs and values at response tokens.
 
-A prompt is read once, however many responses it has: its keys and values are computed with
-gradient, handed out to the rows of its group, and the responses attend to them. At eight short
-responses to a long prompt that is several times fewer tokens than one row for each.
+A prompt is read once, however many responses it has. Its keys and values are computed with
+gradient, and all its responses attend to them. For eight short responses to a long prompt that is
+several times fewer tokens than one row for each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from experiments.policy.activation_checkpointing import (
     prompt_cache,
     response_cache,
 )
-from experiments.policy.fsdp import is_sharded
+from experiments.policy.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class Tokens:
         )
 
     def to(self, device: torch.device | str) -> Tokens:
-        """The same there; itself where it is there already."""
+        """Return the tokens on that device; themselves if they are there already."""
         if self.mask.device == torch.device(device):
             return self
         return Tokens(**{name: value.to(device) for name, value in vars(self).items()})
 
     def rows(self, index: Tensor) -> Tokens:
-        """These rows, with only their prompts, and no wider than they need."""
+        """Return these rows with only their prompts, and without padding that none of them needs."""
         used, prompt_of = self.prompt_of[index].unique(return_inverse=True)
         mask = self.mask[index]
         time = int(mask.sum(-1).max())
@@ -81,40 +81,42 @@ class Tokens:
         )
 
 
-def response_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
-    """Last hidden states at the positions that predict the response's tokens.
+def response_hidden(policy: Policy, tokens: Tokens) -> Tensor:
+    """Return the last hidden states at the positions that predict the response's tokens.
 
     (batch, time, width): position t has read the prompt and the response's first t tokens. Prompts
     hold at least two tokens: the last one is read together with the response.
     """
-    if can_pack(model):
-        return spread(packed_hidden(model, tokens), tokens.mask)
-    return _padded_hidden(model, tokens)
+    if can_pack(policy):
+        return spread(packed_hidden(policy, tokens), tokens.mask)
+    return _padded_hidden(policy, tokens)
 
 
-def token_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
-    """`response_hidden` at the responses' tokens alone, (tokens, width), row after row."""
-    if can_pack(model):
-        return packed_hidden(model, tokens)
-    return _padded_hidden(model, tokens)[tokens.mask]
+def token_hidden(policy: Policy, tokens: Tokens) -> Tensor:
+    """Return `response_hidden` at the responses' tokens alone, (tokens, width), row after row."""
+    if can_pack(policy):
+        return packed_hidden(policy, tokens)
+    return _padded_hidden(policy, tokens)[tokens.mask]
 
 
-def spread(found: Tensor, mask: Tensor) -> Tensor:
-    """What each true entry of the mask has, (tokens, …) → (batch, time, …), 0 at the others."""
-    blank = found.new_zeros(mask.numel(), *found.shape[1:])
+def spread(values: Tensor, mask: Tensor) -> Tensor:
+    """Put values at the true entries of the mask, (tokens, …) → (batch, time, …), 0 elsewhere."""
+    blank = values.new_zeros(mask.numel(), *values.shape[1:])
     places = mask.flatten().nonzero().squeeze(1)
-    return blank.index_copy(0, places, found).unflatten(0, mask.shape)
+    return blank.index_copy(0, places, values).unflatten(0, mask.shape)
 
 
-def _padded_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
-    if is_checkpointed(model):
+def _padded_hidden(policy: Policy, tokens: Tokens) -> Tensor:
+    model = policy.model
+    if is_checkpointed(policy):
         with checkpointed(model):
-            return _response_hidden(model, tokens, prompt_cache(model))
-    return _response_hidden(model, tokens, DynamicCache(config=model.config))
+            return _read_padded(policy, tokens, prompt_cache(model))
+    return _read_padded(policy, tokens, DynamicCache(config=model.config))
 
 
-def _response_hidden(model: nn.Module, tokens: Tokens, cache: Cache) -> Tensor:
-    backbone = model.base_model
+def _read_padded(policy: Policy, tokens: Tokens, cache: Cache) -> Tensor:
+    """Read padded prompts, then the responses over the prompts' cache → (batch, time, width)."""
+    backbone = policy.model.base_model
     shared_mask = tokens.prompt_mask[:, :-1]
     shared_positions = (shared_mask.cumsum(-1) - 1).clamp(min=0)
     read = backbone(
@@ -131,7 +133,7 @@ def _response_hidden(model: nn.Module, tokens: Tokens, cache: Cache) -> Tensor:
     last = tokens.prompts[tokens.prompt_of, -1:]
     time = tokens.responses.shape[1]
     first_position = tokens.prompt_mask.sum(-1)[tokens.prompt_of].unsqueeze(-1) - 1
-    fed = torch.ones_like(tokens.mask)  # right padding comes after all that reads it
+    fed = torch.ones_like(tokens.mask)  # no real token attends to the right padding after it
     output = backbone(
         input_ids=torch.cat([last, tokens.responses[:, :-1]], 1),
         attention_mask=torch.cat([shared_mask[tokens.prompt_of], fed], 1).long(),
@@ -139,26 +141,26 @@ def _response_hidden(model: nn.Module, tokens: Tokens, cache: Cache) -> Tensor:
         past_key_values=cache,
         use_cache=True,
     )
-    if is_sharded(model) and torch.is_grad_enabled():
-        # A layer's gradients are added up over the ranks once what it returned has one; only its
-        # keys and values are used of the prompts, so this gives it one.
+    if policy.sharded and torch.is_grad_enabled():
+        # FSDP sums a layer's gradients over the ranks once the layer's output has a gradient. Of
+        # the prompts only keys and values are used, so this term gives their output one.
         return output.last_hidden_state + 0 * read.last_hidden_state.sum()
     return output.last_hidden_state
 
 
 def score(
-    model: nn.Module,
+    policy: Policy,
     tokens: Tokens,
     temperature: float,
     value_head: nn.Module | None = None,
     entropy: Entropy = "value",
 ) -> PolicyOutput:
-    """Log-probs of the responses' tokens and entropies, (batch, time), 0 at padding.
+    """Return log-probs of the responses' tokens and entropies, (batch, time), 0 at padding.
 
     With `value_head` (a shared critic) also the values of the states before each token, likewise.
     """
-    hidden = token_hidden(model, tokens)
-    head = model.get_output_embeddings()
+    hidden = token_hidden(policy, tokens)
+    head = policy.model.get_output_embeddings()
     chosen = tokens.responses[tokens.mask]
     logp, entropies = chosen_logp(hidden, head, chosen, temperature, entropy)
     return PolicyOutput(
@@ -169,30 +171,31 @@ def score(
 
 
 def values_of(head: nn.Module, hidden: Tensor, mask: Tensor) -> Tensor:
-    """A scalar head's values of the tokens' hidden states, (tokens, width) → (batch, time)."""
+    """Return a scalar head's values of hidden states, (tokens, width) → (batch, time)."""
     return spread(head(hidden.float()).squeeze(-1), mask)
 
 
 class Critic(nn.Module):
     """A backbone of its own with a scalar head that starts at zero."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, backbone: Policy) -> None:
         super().__init__()
-        self.model = model
-        self.head = scalar_head(model)
+        self.backbone = backbone
+        self.model = backbone.model  # registers its parameters as the critic's
+        self.head = scalar_head(backbone)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Values of the states before each response token, (batch, time), 0 at padding."""
-        return values_of(self.head, token_hidden(self.model, tokens), tokens.mask)
+        """Return values of the states before each response token, (batch, time), 0 at padding."""
+        return values_of(self.head, token_hidden(self.backbone, tokens), tokens.mask)
 
 
-def scalar_head(model: nn.Module) -> nn.Linear:
-    """hidden → value, zero at the start so that the first returns are not fought.
+def scalar_head(backbone: Policy) -> nn.Linear:
+    """Return a head hidden → value, zero at the start so that the first returns are not fought.
 
-    In float32 whatever the model's precision: bfloat16 tells 0.500 from 0.504 and nothing between.
+    It is float32 at any model precision: bfloat16 has no number between 0.500 and 0.504.
     """
-    width = model.config.get_text_config().hidden_size
-    head = nn.Linear(width, 1, device=model.device, dtype=torch.float32)
+    width = backbone.model.config.get_text_config().hidden_size
+    head = nn.Linear(width, 1, device=backbone.device, dtype=torch.float32)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     return head

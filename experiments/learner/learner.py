@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,12 @@ from experiments.learner.batching import (
 from experiments.learner.behavior_logprobs import who_wrote
 from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
 from experiments.learner.metrics import common_metrics, whole_step
-from experiments.learner.optimiser import Float32AdamW, groups_of, learning_rate_factor
-from experiments.policy.fsdp import gathered, is_sharded, optimiser_part, whole, whole_tree
-from experiments.policy.loading import critic_of, own_copy, reference_of
-from experiments.policy.lora import is_adapted, load_trained, trained_state
-from experiments.policy.weight_copies import MovingAverage, PastPolicies
-from experiments.policy.weights import weights_are, weights_changed, weights_version
+from experiments.learner.optimiser import Float32AdamW, learning_rate_factor, parameter_groups
+from experiments.policy.fsdp import optimiser_part, whole, whole_tree
+from experiments.policy.loading import critic_backbone, own_copy, reference_of
+from experiments.policy.lora import load_trained, trained_state
+from experiments.policy.past_policies import MovingAverage, PastPolicies
+from experiments.policy.policy import Policy
 from experiments.rollout.initial_values import InitialValues
 from experiments.run_dir import checkpoints
 from experiments.run_dir.budget import Ledger
@@ -45,7 +45,7 @@ class Learner:
 
     def __init__(
         self,
-        model: nn.Module,
+        policy: Policy,
         pad: int,
         algorithm: Algorithm,
         config: TrainConfig,
@@ -60,40 +60,53 @@ class Learner:
         `seed`: of the order in which a batch's groups come where it is used several times.
         `ranks`: who shares the work, each with a shard of all modules.
         """
-        self.model, self.pad, self.algorithm, self.config = model, pad, algorithm, config
+        self.policy, self.model = policy, policy.model
+        self.pad, self.algorithm, self.config = pad, algorithm, config
         self.ledger, self.seed, self.ranks = ledger, seed, ranks
         needs = algorithm.needs
         # Whether the critic learns apart from the policy; has done so before a batch's only step.
         self.critic_alone = needs.critic == "separate" and needs.critic_apart
         self.critic_is_ahead = False
         keep_reference |= needs.reference or config.missing_logprobs == "reference"
-        self.reference = self._copied(reference_of(model)) if keep_reference else None
-        self.critic = self.value_head = None
+        self.reference = self._sharded_early(reference_of(policy)) if keep_reference else None
+        self.critic: Critic | None = None
+        self.value_head: nn.Linear | None = None
         if needs.critic == "separate":
-            self.critic = self._copied(Critic(critic_of(model)))
+            self.critic = Critic(critic_backbone(policy))
+            if policy.adapter is None:
+                ranks.shard(self.critic.backbone, self.critic)
         elif needs.critic == "shared":
-            self.value_head = scalar_head(model)
-        average = None if needs.average is None else self._copied(own_copy(model))
-        self.earlier = PastPolicies(lambda: self._copied(own_copy(model)), needs)
-        copies = (self.reference, average, *self.earlier.models().values())
-        for module in (*copies, *self._trained().values()):
-            if module is not None and not is_sharded(module):
-                ranks.shard(module)
-        groups = groups_of(algorithm.config, model, self.critic or self.value_head)
+            self.value_head = scalar_head(policy)
+        average = None if needs.average is None else self._sharded_early(own_copy(policy))
+        self.past = PastPolicies(lambda: self._sharded_early(own_copy(policy)), needs)
+        self._shard([self.reference, average, *self.past.policies().values(), policy])
+        groups = parameter_groups(algorithm.config, policy, self.critic, self.value_head)
         self.optimiser = Float32AdamW(groups, config.weight_decay)
-        self.average = average and MovingAverage(average, model, needs.average)
+        self.average: MovingAverage | None = None
+        if average is not None and needs.average is not None:
+            self.average = MovingAverage(average, policy, needs.average)
         self.rates = [rate for _, rate in groups]
         self.factor = learning_rate_factor(config, steps)
         self.batches = 0
 
-    def _copied(self, module: nn.Module) -> nn.Module:
-        """At once as this rank's part, so that no two copies are whole at a time.
+    def _sharded_early(self, copied: Policy) -> Policy:
+        """Shard a copy at once, so that no two copies are whole at a time.
 
-        What adapters share is one set of weights as long as nobody has shards of it.
+        Adapted policies share one set of base weights only as long as none of them is sharded.
         """
-        if not is_adapted(self.model):
-            self.ranks.shard(module)
-        return module
+        if self.policy.adapter is None:
+            self.ranks.shard(copied)
+        return copied
+
+    def _shard(self, policies: Iterable[Policy | None]) -> None:
+        """Shard all modules that are not sharded yet."""
+        for policy in policies:
+            if policy is not None:
+                self.ranks.shard(policy)
+        if self.critic is not None:
+            self.ranks.shard(self.critic.backbone, self.critic)
+        if self.value_head is not None:
+            self.ranks.shard_head(self.value_head)
 
     def state_dict(self, keep: bool = True) -> dict[str, Any]:
         """All that training has changed; the tensors are the learner's own, shards made whole.
@@ -101,9 +114,12 @@ class Learner:
         All ranks have to ask; one that is not to `keep` them gives its shards and gets None.
         """
         modules = {name: trained_state(module) for name, module in self._trained().items()}
-        counts = {"batches": self.batches, "version": weights_version(self.model)}
-        held = {"earlier": self.earlier, "average": self.average}
-        copies = {name: of.state_dict() for name, of in held.items() if of}
+        counts = {"batches": self.batches, "version": self.policy.version}
+        copies: dict[str, Any] = {}
+        if self.past:
+            copies["earlier"] = self.past.state_dict()
+        if self.average:
+            copies["average"] = self.average.state_dict()
         state = {"modules": modules, "optimiser": self.optimiser.state_dict(), **copies, **counts}
         return whole_tree(state, keep)
 
@@ -118,9 +134,9 @@ class Learner:
         self.optimiser.load_state_dict(optimiser_part(state["optimiser"], self.optimiser))
         if self.average:
             self.average.load_state_dict(state["average"])
-        self.earlier.load_state_dict(state.get("earlier", {}))
+        self.past.load_state_dict(state.get("earlier", {}))
         self.batches = state["batches"]
-        weights_are(self.model, state["version"])
+        self.policy.version = state["version"]
 
     def _trained(self) -> dict[str, nn.Module]:
         modules = {"model": self.model, "critic": self.critic, "value_head": self.value_head}
@@ -172,16 +188,16 @@ class Learner:
         for rows in orders(batch, self.config, self.seed, self.batches):
             cut = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
             if anew and not (in_passing := self._in_passing(tokens.rows(rows), cut)):
-                cut = replace(cut, policy_logp=self._before_step(self.model, tokens, rows))
+                cut = replace(cut, policy_logp=self._before_step(self.policy, tokens, rows))
             if self.average:
-                proximal = self._before_step(self.average.model, tokens, rows)
+                proximal = self._before_step(self.average.policy, tokens, rows)
                 cut = replace(cut, proximal_logp=proximal)
             yield rows, self.algorithm.prepare(cut) if anew and not in_passing else cut
 
-    def _before_step(self, model: nn.Module, tokens: Tokens, rows: Tensor) -> Tensor:
-        """Log-probs of these rows, (rows, time) as the whole batch is wide."""
-        found = self._frozen(model, tokens.rows(rows))
-        return nn.functional.pad(found, (0, tokens.mask.shape[1] - found.shape[1]))
+    def _before_step(self, policy: Policy, tokens: Tokens, rows: Tensor) -> Tensor:
+        """Return log-probs of these rows, (rows, time) with the whole batch's width."""
+        logp = self._frozen(policy, tokens.rows(rows))
+        return nn.functional.pad(logp, (0, tokens.mask.shape[1] - logp.shape[1]))
 
     def _in_passing(self, tokens: Tokens, batch: Batch) -> bool:
         """Whether a step can prepare each micro-batch from the pass that it learns from.
@@ -202,8 +218,8 @@ class Learner:
         tokens = pack(samples, self.pad, device)
         needs = self.algorithm.needs
         written, metrics = who_wrote(samples, tokens, self.config, self.logp, self.ref_logp)
-        reference = self.earlier.reference(self.model, self.batches)
-        precedent = self.earlier.precedent(self.batches)
+        reference = self.past.reference(self.policy, self.batches)
+        precedent = self.past.precedent(self.batches)
         truncated = torch.tensor([sample.truncated for sample in samples], device=device)
         batch = Batch(
             mask=tokens.mask,
@@ -216,9 +232,9 @@ class Learner:
             **written,
             ref_logp=self.ref_logp(tokens, reference) if needs.reference else None,
             start_logp=self.logp(tokens) if needs.start else None,
-            precedent_logp=precedent and self.ref_logp(tokens, precedent),
+            precedent_logp=None if precedent is None else self.ref_logp(tokens, precedent),
         )
-        self.earlier.remember(self.model)
+        self.past.remember(self.policy)
         if needs.critic != "none":
             once = self.config.minibatches == self.config.epochs == 1 and bool(batch.keep.all())
             self.critic_is_ahead = once and self.critic_alone
@@ -228,20 +244,27 @@ class Learner:
 
     def logp(self, tokens: Tokens) -> Tensor:
         """The policy's log-probs at the training temperature, (batch, time), without gradient."""
-        return self._frozen(self.model, tokens)
+        return self._frozen(self.policy, tokens)
 
-    def ref_logp(self, tokens: Tokens, model: nn.Module | None = None) -> Tensor:
-        """The reference's log-probs at the training temperature, (batch, time), or a `model`'s."""
+    def ref_logp(self, tokens: Tokens, policy: Policy | None = None) -> Tensor:
+        """Return the reference's log-probs at the training temperature, (batch, time).
+
+        `policy`: another policy that stands in for the run's reference.
+        """
+        reference = self.reference if policy is None else policy
+        if reference is None:
+            raise RuntimeError("this learner keeps no reference policy")
         with self.ledger.phase("reference"):
-            return self._frozen(self.reference if model is None else model, tokens)
+            return self._frozen(reference, tokens)
 
     @torch.no_grad()
-    def _frozen(self, model: nn.Module, tokens: Tokens) -> Tensor:
-        tokens = tokens.to(self.model.device)  # another rank's come from the host's memory
+    def _frozen(self, policy: Policy, tokens: Tokens) -> Tensor:
+        """Return a policy's log-probs, (batch, time), without gradient."""
+        tokens = tokens.to(self.model.device)  # from another rank they come in host memory
 
         def logp(rows: Tensor, _: bool) -> Tensor:
-            given = (tokens.rows(rows), self.config.temperature, None, "none")
-            return gathered(model, score, *given).logp
+            part = tokens.rows(rows)
+            return policy.run(score, part, self.config.temperature, entropy="none").logp
 
         return by_parts(logp, tokens, self.config, self.ranks)
 
@@ -251,7 +274,7 @@ class Learner:
             part = tokens.rows(rows)
             if self.critic is not None:
                 return self.critic(part)
-            hidden = gathered(self.model, token_hidden, part)
+            hidden = self.policy.run(token_hidden, part)
             return values_of(self.value_head, hidden, part.mask)
 
         return by_parts(values, tokens, self.config, self.ranks)
@@ -292,8 +315,8 @@ class Learner:
                 self._critic_backward(values, batch, mine)
                 values = values.detach()
         entropy = "graph" if self.algorithm.needs.entropy_graph else "value"
-        heads = (self.config.temperature, self.value_head, entropy)
-        output = gathered(self.model, score, tokens, *heads)
+        temperature = self.config.temperature
+        output = self.policy.run(score, tokens, temperature, self.value_head, entropy)
         return output if self.critic is None else replace(output, values=values)
 
     def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
@@ -330,7 +353,7 @@ class Learner:
             for parameter in self.optimiser.param_groups[0]["params"]:
                 parameter.grad = None  # the policy stays as it is
         self.optimiser.step()
-        weights_changed(self.model)
+        self.policy.version += 1
         if self.average:
-            self.average.follow(self.model)
+            self.average.follow(self.policy)
         return result

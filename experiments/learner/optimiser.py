@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from experiments.policy.lora import rate_of, trained
+from experiments.policy.lora import rate_factor, trained
 
 if TYPE_CHECKING:
     from algorithms.base import Options
     from experiments.config.schema import TrainConfig
+    from experiments.learner.forward import Critic
+    from experiments.policy.policy import Policy
 
 
 class Float32AdamW(torch.optim.AdamW):
@@ -71,14 +73,15 @@ class Float32AdamW(torch.optim.AdamW):
         return result
 
 
-def groups_of(
-    options: Options, policy: nn.Module, critic: nn.Module | None
+def parameter_groups(
+    options: Options, policy: Policy, critic: Critic | None, value_head: nn.Module | None
 ) -> list[tuple[list[nn.Parameter], float]]:
-    """The parameters that are trained and their learning rates: the policy's, the critic's."""
-    groups = [(trained(policy), options.learning_rate * rate_of(policy))]
+    """Return the trained parameters and the learning rate of the policy, and of any critic."""
+    groups = [(trained(policy.model), options.learning_rate * rate_factor(policy))]
     if critic is not None:
-        rate = rate_of(getattr(critic, "model", critic))  # a head alone has no adapter
-        groups.append((trained(critic), options.critic_rate * rate))
+        groups.append((trained(critic), options.critic_rate * rate_factor(critic.backbone)))
+    elif value_head is not None:
+        groups.append((trained(value_head), options.critic_rate))
     return groups
 
 

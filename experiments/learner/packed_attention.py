@@ -22,7 +22,7 @@ from transformers.modeling_utils import AttentionInterface
 
 from experiments.policy.activation_checkpointing import checkpointed, is_checkpointed
 from experiments.policy.attention_override import Attending, takes_attention
-from experiments.policy.fsdp import is_sharded
+from experiments.policy.policy import Policy
 
 if TYPE_CHECKING:
     from experiments.learner.forward import Tokens
@@ -31,12 +31,12 @@ NAME = "spo_bench_packed"  # no mask is registered for it: the model is to make 
 PAIRS_PER_CHUNK = 2**24  # of tokens that are compared at a time: 16 MiB
 
 
-def can_pack(model: nn.Module) -> bool:
-    """Whether the model takes our attention, and its weights are whole.
+def can_pack(policy: Policy) -> bool:
+    """Whether the model takes our attention and its weights are not sharded.
 
-    Shards keep to padded rows: what FSDP waits for in the backward pass is arranged there.
+    Sharded policies use padded rows, where FSDP's backward pass gets the gradients it waits for.
     """
-    return takes_attention(model) and not is_sharded(model)
+    return takes_attention(policy.model) and not policy.sharded
 
 
 class Block:
@@ -133,11 +133,12 @@ def _attend(
 AttentionInterface.register(NAME, _attend)
 
 
-def packed_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
-    """Last hidden states at the positions that predict the responses' tokens, (tokens, width).
+def packed_hidden(policy: Policy, tokens: Tokens) -> Tensor:
+    """Return last hidden states at the positions that predict response tokens, (tokens, width).
 
-    In the order of `tokens.mask`'s true entries. The model is one that `can_pack`.
+    In the order of `tokens.mask`'s true entries, for a policy that `can_pack`.
     """
+    model = policy.model
     before_last = tokens.prompt_mask[:, :-1]
     lengths = before_last.sum(-1, keepdim=True)
     steps = torch.arange(before_last.shape[1], device=lengths.device)
@@ -152,7 +153,7 @@ def packed_hidden(model: nn.Module, tokens: Tokens) -> Tensor:
         (responses, responses.pack(fed), responses.pack(positions)),
     )
     attending = Attending(model.config, NAME)
-    again = checkpointed(model, attending) if is_checkpointed(model) else nullcontext()
+    again = checkpointed(model, attending) if is_checkpointed(policy) else nullcontext()
     with attending, again:
         for block, ids, at in passes:
             output = model.base_model(

@@ -19,13 +19,15 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, Dynam
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from experiments.errors import UserError
+from experiments.policy.policy import Policy
 
 
-def checkpoint_activations(model: nn.Module) -> None:
-    """From now on the model, and copies of it, keep no activations inside their blocks.
+def checkpoint_activations(policy: Policy) -> None:
+    """Let the policy, and copies made of it, keep no activations inside their blocks.
 
-    Raises UserError where the model's blocks cannot be run again.
+    Raises UserError if the model's blocks cannot be run again.
     """
+    model = policy.model
     kinds = {type(layer) for layer in DynamicCache(config=model.config).layers} - {DynamicLayer}
     reason = f"its cache has layers of {', '.join(sorted(kind.__name__ for kind in kinds))}"
     if not _blocks(model):
@@ -35,12 +37,12 @@ def checkpoint_activations(model: nn.Module) -> None:
             f"model.checkpoint_activations=true: model.path={model.config.name_or_path} cannot: "
             f"{reason}; use false, and train.micro_batch or train.micro_tokens for less memory"
         )
-    model._checkpointed = True
+    policy.checkpoint_activations = True
 
 
-def is_checkpointed(model: nn.Module) -> bool:
-    """Whether a forward pass that is going on now is to keep no activations."""
-    return torch.is_grad_enabled() and getattr(model, "_checkpointed", False)
+def is_checkpointed(policy: Policy) -> bool:
+    """Whether a forward pass is to keep no activations inside the blocks."""
+    return torch.is_grad_enabled() and policy.checkpoint_activations
 
 
 @contextmanager

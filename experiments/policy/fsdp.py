@@ -1,16 +1,15 @@
 """FSDP2 shards of the modules that a learner holds (torch.distributed.fsdp.fully_shard).
 
-Each decoder layer is a unit that gathers its weights while it works, so is a critic's head, and the
-rest of a module is another.
-Gradients are added up over the ranks, not averaged: a loss's contributions add up to the batch's.
-What leaves the learner (state, weights for an engine) is whole, so that it can be loaded anywhere.
+Each decoder layer is a unit that gathers its weights while it computes. A critic's head is another,
+and so is the rest of a module. Gradients are summed over the ranks, not averaged, because a loss's
+contributions add up to the batch's. State and weights leave the learner as full tensors, so that
+they can be loaded anywhere.
 """
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +18,14 @@ from torch.utils import _pytree
 
 from algorithms.base import PolicyOutput
 
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from experiments.policy.policy import Policy
+
 Result = TypeVar("Result")
 
-# FSDP looks for the tensors whose gradients it waits for in what a forward returns.
+# FSDP looks in a forward's result for the tensors whose gradients it has to wait for.
 _pytree.register_pytree_node(
     PolicyOutput,
     lambda output: ([output.logp, output.entropy, output.values], None),
@@ -29,54 +33,55 @@ _pytree.register_pytree_node(
 )
 
 
-def shard(module: nn.Module, mesh: Any) -> None:
-    """Keep this rank's part of the module's weights, in place."""
-    from torch.distributed.fsdp import (
-        MixedPrecisionPolicy,
-        fully_shard,
-        register_fsdp_forward_method,
-    )
+class GatheringRoot(nn.Module):
+    """FSDP's root of a policy: it gathers the weights outside the layers around any function."""
 
-    backbone = getattr(getattr(module, "model", module), "base_model", None)
-    head = [module.head] if hasattr(module, "head") else []  # a critic's: a unit has one precision
-    precision = MixedPrecisionPolicy(reduce_dtype=torch.float32)  # where ranks' gradients add up
-    for unit in (*getattr(backbone, "layers", ()), *head, module):
-        fully_shard(unit, mesh=mesh, reshard_after_forward=True, mp_policy=precision)
-        unit.set_gradient_divide_factor(1.0)
-        unit.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it adds
-    for part in (module, getattr(module, "model", module)):  # a critic's forward asks its model
-        part._sharded = True
-    module._gathered = types.MethodType(_called, module)
-    register_fsdp_forward_method(module, "_gathered")
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+        return function(*args, **kwargs)
 
 
-def _called(module: nn.Module, function: Callable[..., Result], *given: Any) -> Result:
-    return function(module, *given)
+def shard(policy: Policy, mesh: DeviceMesh, critic: nn.Module | None = None) -> None:
+    """Keep this rank's part of the policy's weights, in place; a sharded one stays as it is.
 
-
-def is_sharded(module: nn.Module) -> bool:
-    return getattr(module, "_sharded", False)
-
-
-def gathered(module: nn.Module, function: Callable[..., Result], *given: Any) -> Result:
-    """function(module, *given), while the weights that no layer gathers for itself are there.
-
-    Only a root's forward gathers them; embedding, backbone and head are called one by one here.
+    `critic`: the module that has the policy as its backbone, whose own forward gathers the rest.
     """
-    if not hasattr(module, "_gathered"):
-        return function(module, *given)
-    return module._gathered(function, *given)
+    if policy.sharded:
+        return
+    layers = list(getattr(policy.model.base_model, "layers", ()))
+    if critic is None:
+        root: nn.Module = GatheringRoot(policy.model)
+        policy.root = root
+        heads = []
+    else:  # a head is a unit of its own, because a unit has one precision
+        root, heads = critic, [part for part in critic.children() if part is not policy.model]
+    shard_units([*layers, *heads, root], mesh)
+    policy.sharded = True
+
+
+def shard_units(units: Sequence[nn.Module], mesh: DeviceMesh) -> None:
+    """Keep this rank's part of each module's weights; inner modules come before outer ones."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    precision = MixedPrecisionPolicy(reduce_dtype=torch.float32)  # where ranks' gradients add up
+    for unit in units:
+        sharded = fully_shard(unit, mesh=mesh, reshard_after_forward=True, mp_policy=precision)
+        sharded.set_gradient_divide_factor(1.0)
+        sharded.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it adds
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The full tensor on every rank; all ranks have to ask."""
+    """Return the full tensor on every rank; a collective of all ranks."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def whole_tree(tree: Any, keep: bool = True) -> Any:
-    """A state with its shards as full tensors in the host's memory; others are not copied.
+    """Return a state with its shards as full tensors in host memory; others are not copied.
 
-    A rank that is not to `keep` them gives its shards all the same and gets None.
+    A collective of all ranks. A rank without `keep` contributes its shards and gets None.
     """
     if isinstance(tree, dict):
         return {key: whole_tree(value, keep) for key, value in tree.items()}
@@ -89,7 +94,7 @@ def whole_tree(tree: Any, keep: bool = True) -> Any:
 
 
 def as_shard(tensor: Tensor, like: Tensor) -> Tensor:
-    """This rank's part of a full tensor, where `like` is such a part."""
+    """Return this rank's part of a full tensor if `like` is a shard, else the tensor."""
     if not isinstance(like, DTensor):
         return tensor
     on_device = tensor.to(like.device)
@@ -97,14 +102,14 @@ def as_shard(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def optimiser_part(state: dict[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """An optimiser's whole state as this rank's part of it, in tensors of its own."""
+    """Return this rank's part of an optimiser's full state, in new tensors."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     parts = {
         index: {
             key: as_shard(value, parameters[index]).clone() if value.dim() else value.clone()
-            for key, value in held.items()
+            for key, value in moments.items()
         }
-        for index, held in state["state"].items()
+        for index, moments in state["state"].items()
     }
     copies = zip(state["copies"], optimiser.copies, strict=True)
     return state | {

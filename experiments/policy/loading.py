@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +18,12 @@ from envs.hub_errors import explain_hub_error
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.policy.activation_checkpointing import checkpoint_activations
-from experiments.policy.lora import adapted, base_of, beside, is_adapted, with_own_adapter
+from experiments.policy.lora import adapted, with_other_adapter, with_own_adapter
 from experiments.policy.lora import save as save_adapter
+from experiments.policy.policy import Policy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 ROOT = Path(__file__).resolve().parents[2]
 HUB_TIMEOUT_S = 10
@@ -26,7 +31,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto` is the first GPU where there is one."""
+    """Return the device; `auto` is the first GPU if there is one. Raises UserError."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
@@ -35,7 +40,10 @@ def pick_device(name: str) -> torch.device:
 
 
 def locate(path: str) -> str:
-    """A folder as given, or in this repository; else a hub id, returned as it is."""
+    """Return the model's folder, as given or in this repository, or a hub id unchanged.
+
+    Raises UserError.
+    """
     for folder in (Path(path), ROOT / path):
         if (folder / "config.json").is_file():
             return str(folder)
@@ -46,16 +54,19 @@ def locate(path: str) -> str:
     raise UserError(f"model.path={path}: no such folder; give a saved model's folder or a hub id")
 
 
-def read_config(config: ModelConfig) -> object:
-    """The model's transformers config, without its weights. Raises UserError."""
+def read_config(config: ModelConfig) -> PreTrainedConfig:
+    """Return the model's transformers config, without its weights. Raises UserError."""
     import transformers
 
     with _explained(config) as where:
         return transformers.AutoConfig.from_pretrained(**where)
 
 
-def load(config: ModelConfig) -> tuple[nn.Module, object]:
-    """The model, in evaluation mode on its device, and its tokenizer. Raises UserError."""
+def load(config: ModelConfig) -> tuple[Policy, PreTrainedTokenizerBase]:
+    """Return the base policy, in evaluation mode on its device, and its tokenizer.
+
+    Raises UserError.
+    """
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
@@ -74,20 +85,20 @@ def load(config: ModelConfig) -> tuple[nn.Module, object]:
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return model.to(pick_device(config.device)).eval(), tokenizer
+    return Policy(model.to(pick_device(config.device)).eval()), tokenizer
 
 
 @contextmanager
-def _explained(config: ModelConfig) -> Iterator[dict[str, object]]:
-    """Where `from_pretrained` finds the model; whatever goes wrong inside becomes one line."""
+def _explained(config: ModelConfig) -> Iterator[dict[str, Any]]:
+    """Yield `from_pretrained`'s arguments; any error in the block becomes a one-line UserError."""
     source = locate(config.path)
     try:
         cached = not Path(source).is_dir() and not _hub_answers(source)
         yield {"pretrained_model_name_or_path": source, "local_files_only": cached}
     except Exception as error:
-        # Broken files raise dozens of kinds, down to the reader of the weights.
-        if told := explain_hub_error(error, "model.path", config.path, "model"):
-            raise UserError(told) from error
+        # Broken files raise dozens of exception types, down to the weights' reader.
+        if message := explain_hub_error(error, "model.path", config.path, "model"):
+            raise UserError(message) from error
         reason = " ".join(str(error).split())[:200]
         raise UserError(
             f"model.path={config.path}: cannot be loaded ({type(error).__name__}: {reason}); give "
@@ -97,10 +108,10 @@ def _explained(config: ModelConfig) -> Iterator[dict[str, object]]:
 
 @cache
 def _hub_answers(name: str) -> bool:
-    """Ask once and briefly: transformers would repeat itself for half a minute, file by file.
+    """Whether the hub answers, asked once: transformers would retry every file for half a minute.
 
-    Where the hub does not answer, what an earlier run fetched is still good. Raises what the
-    client raises where it answers that there is no such model.
+    Without an answer, files cached by an earlier run are still good. Raises the client's error if
+    the hub answers that there is no such model.
     """
     import huggingface_hub
 
@@ -110,20 +121,22 @@ def _hub_answers(name: str) -> bool:
         if error.response.status_code >= 500 or error.response.status_code == 429:
             return False
         raise
-    except Exception:  # of the HTTP library beneath: no route, no name, a proxy's refusal, too slow
+    except Exception:  # the HTTP library's: no route, no name, a proxy's refusal, a timeout
         return False
     return True
 
 
-def end_tokens(model: nn.Module, tokenizer: object) -> set[int]:
-    """Every token that ends a response; instruct models name several in generation_config."""
+def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Return every token that ends a response; instruct models have several."""
     named = model.generation_config.eos_token_id
     ids = named if isinstance(named, list) else [named]
     return {i for i in [*ids, tokenizer.eos_token_id] if i is not None}
 
 
-def random_model(config: object, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """Random weights in the shape of this transformers config."""
+def random_model(
+    config: PreTrainedConfig, device: torch.device, dtype: torch.dtype
+) -> PreTrainedModel:
+    """Return a model of this transformers config with random weights."""
     import transformers
 
     with torch.device(device):
@@ -133,22 +146,23 @@ def random_model(config: object, device: torch.device, dtype: torch.dtype) -> nn
     return model.eval()
 
 
-def frozen_copy(model: nn.Module, device: str | None = None) -> nn.Module:
-    """A copy that never changes, on its device: the reference, or the engine's own weights."""
-    moved = {} if device is None else _parameters_on(device, model)
-    return copy.deepcopy(model, moved).to(device).requires_grad_(False).eval()
+def frozen_copy(policy: Policy, device: str | None = None) -> Policy:
+    """Return a copy with frozen weights, on `device` or the policy's own."""
+    moved = {} if device is None else _parameters_on(device, policy.model)
+    model = copy.deepcopy(policy.model, moved).to(device)
+    return policy.with_model(model.requires_grad_(False).eval())
 
 
 def _parameters_on(device: str, model: nn.Module) -> dict[int, nn.Parameter]:
-    """Copies for deepcopy to take, so that none is made where the model is."""
+    """Return copies for deepcopy's memo, so that none is made on the model's own device."""
     return {
         id(p): nn.Parameter(p.detach().to(device, copy=True), requires_grad=False)
         for p in model.parameters()
     }
 
 
-def policy_of(base: nn.Module, config: RunConfig) -> nn.Module:
-    """What is trained: the model itself, or an adapter over it. Raises UserError."""
+def trained_policy(base: Policy, config: RunConfig) -> Policy:
+    """Return the policy to train: the base itself, or an adapter over it. Raises UserError."""
     if config.model.checkpoint_activations:
         checkpoint_activations(base)
     if config.model.adapter == "none":
@@ -156,36 +170,41 @@ def policy_of(base: nn.Module, config: RunConfig) -> nn.Module:
     return adapted(base, config.model, config.seed)
 
 
-def own_copy(model: nn.Module) -> nn.Module:
-    """For an engine whose weights are not the last ones: of an adapted model the adapter alone."""
-    return with_own_adapter(model) if is_adapted(model) else frozen_copy(model)
+def own_copy(policy: Policy) -> Policy:
+    """Return a frozen copy; of an adapted policy it copies the adapter alone."""
+    return frozen_copy(policy) if policy.adapter is None else with_own_adapter(policy)
 
 
-def reference_of(model: nn.Module) -> nn.Module:
-    """What the model was before training: the base of an adapted one itself, else a copy."""
-    return base_of(model).eval() if is_adapted(model) else frozen_copy(model)
+def reference_of(policy: Policy) -> Policy:
+    """Return the policy before training: an adapted one's base itself, else a copy."""
+    if policy.adapter is None:
+        return frozen_copy(policy)
+    policy.adapter.base.model.eval()
+    return policy.adapter.base
 
 
-def critic_of(model: nn.Module) -> nn.Module:
-    """A backbone that begins as the model: a second adapter, or a second copy."""
-    if is_adapted(model):
-        return beside(model, "critic")
-    return frozen_copy(model).requires_grad_(True)
+def critic_backbone(policy: Policy) -> Policy:
+    """Return a trainable backbone that begins as the model: a second adapter, or a copy."""
+    if policy.adapter is not None:
+        return with_other_adapter(policy, "critic")
+    backbone = frozen_copy(policy)
+    backbone.model.requires_grad_(True)
+    return backbone
 
 
-def save(model: nn.Module, written: nn.Module, state: dict[str, Tensor], folder: Path) -> None:
-    """What training has changed, in files: all weights as transformers has them, or the adapter.
+def save(policy: Policy, whole: Policy, state: dict[str, Tensor], folder: Path) -> None:
+    """Save what training has changed: all weights as transformers has them, or the adapter.
 
-    `written` holds the trained weights whole; `state` is `trained_state` of `model`.
+    `whole` holds the trained weights unsharded; `state` is `trained_state` of `policy`'s model.
     """
-    if is_adapted(model):
-        save_adapter(model, state, folder)
+    if policy.adapter is None:
+        whole.model.save_pretrained(folder)
     else:
-        written.save_pretrained(folder)
+        save_adapter(policy, state, folder)
 
 
 def fingerprint(model: nn.Module) -> str:
-    """16 hex digits over all weights."""
+    """Return 16 hex digits over all weights."""
     digest = hashlib.sha256()
     for name, parameter in sorted(model.named_parameters()):
         digest.update(name.encode())

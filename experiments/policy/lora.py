@@ -1,8 +1,8 @@
 """Low-rank adapters (LoRA, Hu et al., arXiv 2106.09685): W + (α/r)·BA, W frozen, B zero at first.
 
-Policy, critic and reference are module trees of their own that share one set of base weights: the
-reference is the base itself, so that the adapter being off is exact and costs nothing, and a critic
-is a second adapter and a head. On all linear layers but the head, by peft.
+Policy, critic and reference are separate module trees that share one set of base weights. The
+reference is the base itself, so switching the adapter off is exact and costs nothing. A critic is a
+second adapter and a head. Adapters are on all linear layers but the head, by peft.
 
 The learning rate is `adapter_rate` = 10 times that of full training: the ratio of the best rates in
 Schulman and Thinking Machines, "LoRA without regret" (2025), about the same at every rank under
@@ -12,33 +12,36 @@ the scale α/r with α = 32; there rank 1 is already enough for policy gradients
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
 from experiments.policy.fsdp import as_shard
+from experiments.policy.policy import Adapter, Policy
 from experiments.seeds import seed_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from transformers import PreTrainedModel
 
     from experiments.config.schema import ModelConfig
 
-ADAPTER = "default"  # peft's name for the only one that a module has
-OF_PEFT = "base_model.model."  # what peft's files put before the name of a weight
+ADAPTER = "default"  # peft's name for a module's only adapter
+OF_PEFT = "base_model.model."  # the prefix of a weight's name in peft's files
 
 
-def adapted(base: nn.Module, config: ModelConfig, seed: int, of: str = "policy") -> nn.Module:
-    """A module over the weights of `base`, which it freezes, with an adapter of its own.
+def adapted(base: Policy, config: ModelConfig, seed: int, stream: str = "policy") -> Policy:
+    """Return a policy over the weights of `base`, which it freezes, with an adapter of its own.
 
-    A is drawn from `seed` and `of`, so that policy and critic begin differently, and no other
+    A is drawn from `seed` and `stream`: policy and critic begin differently, and no other random
     stream moves. In the base's precision; Float32AdamW has float32 copies where that is lower.
     """
     from peft import LoraConfig, inject_adapter_in_model
 
-    module = _sharing(base, base.parameters())
+    model = _sharing(base.model, base.model.parameters())
     settings = LoraConfig(
         r=config.adapter_rank,
         lora_alpha=config.adapter_alpha,
@@ -47,77 +50,64 @@ def adapted(base: nn.Module, config: ModelConfig, seed: int, of: str = "policy")
     )
     devices = [base.device] if base.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        torch.manual_seed(seed_for(seed, "adapter", of))
-        module = inject_adapter_in_model(settings, module)
-    for parameter in trained(module):
-        parameter.data = parameter.data.to(base.dtype)
-    module._base = (base, config, seed)  # in a tuple: no submodule
-    return module
+        torch.manual_seed(seed_for(seed, "adapter", stream))
+        model = inject_adapter_in_model(settings, model)
+    for parameter in trained(model):
+        parameter.data = parameter.data.to(base.model.dtype)
+    return replace(base.with_model(model), adapter=Adapter(base, config, seed))
 
 
-def _sharing(module: nn.Module, shared: Iterator[nn.Parameter]) -> nn.Module:
-    """A copy of the module tree in which these parameters are the same tensors."""
-    return copy.deepcopy(module, {id(parameter): parameter for parameter in shared})
+def _sharing(model: PreTrainedModel, shared: Iterable[nn.Parameter]) -> PreTrainedModel:
+    """Return a copy of the module tree that has these parameters in common with it."""
+    return copy.deepcopy(model, {id(parameter): parameter for parameter in shared})
 
 
-def is_adapted(module: nn.Module) -> bool:
-    return hasattr(module, "_base")
+def with_other_adapter(policy: Policy, stream: str) -> Policy:
+    """Return a policy over the same base whose new adapter is drawn from another stream."""
+    adapter = _adapter(policy)
+    return adapted(adapter.base, adapter.config, adapter.seed, stream)
 
 
-def base_of(module: nn.Module) -> nn.Module:
-    """What an adapted module was made of: the same weights without the adapter."""
-    return module._base[0]
-
-
-def beside(module: nn.Module, of: str) -> nn.Module:
-    """Another adapted module over the same base."""
-    return adapted(*module._base, of)
-
-
-def rate_of(module: nn.Module) -> float:
-    """By what an adapted module's learning rates are multiplied."""
-    return module._base[1].adapter_rate if is_adapted(module) else 1.0
+def rate_factor(policy: Policy) -> float:
+    """Return the factor on the learning rates of an adapter; 1 without one."""
+    return policy.adapter.config.adapter_rate if policy.adapter else 1.0
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
-    """All parameters of an ordinary module, the adapter's of an adapted one."""
+    """Return all parameters of an ordinary module, the adapter's of an adapted one."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def trained_state(module: nn.Module) -> dict[str, Tensor]:
-    """The module's state without what is frozen; the tensors are its own."""
+    """Return the module's state without frozen parameters; the tensors are not copied."""
     named = module.named_parameters(remove_duplicate=False)
     frozen = {name for name, parameter in named if not parameter.requires_grad}
     return {name: value for name, value in module.state_dict().items() if name not in frozen}
 
 
 def load_trained(module: nn.Module, state: dict[str, Tensor]) -> None:
-    """Back to what `trained_state` found. Raises RuntimeError where it is of another module."""
-    held = trained_state(module)
-    if state.keys() != held.keys():
+    """Restore what `trained_state` returned. Raises RuntimeError for another module's state."""
+    own = trained_state(module)
+    if state.keys() != own.keys():
         raise RuntimeError("the state is of a module with other weights")
     with torch.no_grad():
         for name, value in state.items():
-            held[name].copy_(as_shard(value, held[name]))
+            own[name].copy_(as_shard(value, own[name]))
 
 
-def with_own_adapter(module: nn.Module) -> nn.Module:
-    """A copy whose adapter is its own, and whose base is the module's."""
-    frozen = (each for name, each in module.named_parameters() if ".lora_" not in name)
-    base, module._base = module._base, None  # a copy of the tuple would copy the base
-    try:
-        twin = _sharing(module, frozen)
-    finally:
-        module._base = base
-    twin._base = base
-    return twin.requires_grad_(False)
+def with_own_adapter(policy: Policy) -> Policy:
+    """Return a frozen copy whose adapter is its own and whose base weights are the policy's."""
+    named = policy.model.named_parameters()
+    base_weights = [parameter for name, parameter in named if ".lora_" not in name]
+    return policy.with_model(_sharing(policy.model, base_weights).requires_grad_(False))
 
 
-def save(module: nn.Module, state: dict[str, Tensor], folder: Path) -> None:
-    """The adapter in peft's own format, which PeftModel.from_pretrained reads.
+def save(policy: Policy, state: dict[str, Tensor], folder: Path) -> None:
+    """Save the adapter in peft's own format, which PeftModel.from_pretrained reads.
 
-    `state` is the module's `trained_state`, whole.
+    `state` is the model's `trained_state`, whole.
     """
+    from peft import LoraConfig
     from safetensors.torch import save_file
 
     tensors = {
@@ -125,14 +115,21 @@ def save(module: nn.Module, state: dict[str, Tensor], folder: Path) -> None:
         for name, value in state.items()
     }
     save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
-    module.peft_config[ADAPTER].save_pretrained(str(folder))
+    settings = cast("dict[str, LoraConfig]", policy.model.peft_config)
+    settings[ADAPTER].save_pretrained(str(folder))
 
 
-def load(module: nn.Module, folder: Path) -> None:
-    """Take over the adapter that `save` wrote."""
+def load(policy: Policy, folder: Path) -> None:
+    """Load the adapter that `save` saved."""
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file
 
-    held: dict[str, Any] = load_file(folder / "adapter_model.safetensors")
-    state = {name.removeprefix(OF_PEFT): value for name, value in held.items()}
-    set_peft_model_state_dict(module, state)
+    tensors = load_file(folder / "adapter_model.safetensors")
+    state = {name.removeprefix(OF_PEFT): value for name, value in tensors.items()}
+    set_peft_model_state_dict(policy.model, state)
+
+
+def _adapter(policy: Policy) -> Adapter:
+    if policy.adapter is None:
+        raise ValueError("the policy has no adapter")
+    return policy.adapter

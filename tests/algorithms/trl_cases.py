@@ -7,6 +7,7 @@ from tokenizers import Tokenizer, models
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from experiments.learner.forward import Tokens, score
+from experiments.policy.policy import Policy
 
 PROMPTS = [[4, 5, 6], [7, 8, 9, 10, 11]]
 GROUP = 4
@@ -36,7 +37,7 @@ def tokens_of(lengths):
 
 def scored(model, tokens, noise=0.3):
     """The policy's output with gradient, and log-probs of an older policy and of a reference."""
-    output = score(model, tokens, temperature=1.0)
+    output = score(Policy(model), tokens, temperature=1.0)
     generator = torch.Generator().manual_seed(2)
     drift = noise * torch.randn(2, *tokens.mask.shape, generator=generator)
     old, ref = (output.logp.detach() + drift).masked_fill(~tokens.mask, 0.0)

@@ -28,5 +28,5 @@ def tiny():
 
 @pytest.fixture(scope="session")
 def nano():
-    """(model, tokenizer) of the bundled model; not to be trained in place."""
+    """(policy, tokenizer) of the bundled model; not to be trained in place."""
     return loading.load(ModelConfig())

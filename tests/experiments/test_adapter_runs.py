@@ -40,8 +40,8 @@ def test_a_stopped_run_goes_on_to_the_same_bits_and_is_exported(tmp_path):
     merged, _ = loading.load(config_of(f"model.path={out}").model)
     ids = torch.arange(5, 60).unsqueeze(0)
     with torch.no_grad():
-        assert (merged(ids).logits - policy(ids).logits).abs().max() < 1e-4
-        assert (merged(ids).logits - base(ids).logits).abs().max() > 1e-2
+        assert (merged.model(ids).logits - policy.model(ids).logits).abs().max() < 1e-4
+        assert (merged.model(ids).logits - base.model(ids).logits).abs().max() > 1e-2
     assert json.loads((whole.folder / "run.json").read_text())["status"] == "finished"
 
 

@@ -8,6 +8,7 @@ import torch
 from experiments.benchmarks.workload import algorithms, responses, step_of
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
+from experiments.policy.policy import Policy
 from experiments.run_dir.machine import PeakMemory
 
 pytestmark = [
@@ -21,16 +22,17 @@ def test_greedy_responses_are_those_of_the_cpu(tiny):
     there = copy.deepcopy(tiny).to("cuda")
     greedy = Sampling(12, temperature=0)
     groups = [
-        HFEngine(model, {1}, 0, 64).generate(PROMPTS, [[0]] * 3, greedy) for model in (tiny, there)
+        HFEngine(Policy(model), {1}, 0, 64).generate(PROMPTS, [[0]] * 3, greedy)
+        for model in (tiny, there)
     ]
     assert [[c.tokens for c in g] for g in groups[0]] == [[c.tokens for c in g] for g in groups[1]]
 
 
 @pytest.mark.parametrize("name", algorithms())
 def test_a_step_is_that_of_the_cpu(tiny, name):
-    samples = responses(HFEngine(tiny, {1}, 0, 64), PROMPTS, 4, 8)
-    here = step_of(algorithms()[name], tiny, 0)
-    there = step_of(algorithms()[name], copy.deepcopy(tiny).to("cuda"), 0)
+    samples = responses(HFEngine(Policy(tiny), {1}, 0, 64), PROMPTS, 4, 8)
+    here = step_of(algorithms()[name], Policy(tiny), 0)
+    there = step_of(algorithms()[name], Policy(copy.deepcopy(tiny).to("cuda")), 0)
     expected, found = here(samples, 4), there(samples, 4)
     assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
 

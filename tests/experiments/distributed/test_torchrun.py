@@ -26,7 +26,8 @@ from experiments.learner.learner import Learner
 from experiments.policy import lora
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.loading import frozen_copy
-from experiments.policy.weights import copy_weights, weights_are, weights_version
+from experiments.policy.policy import Policy
+from experiments.policy.weights import copy_weights
 from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
@@ -87,15 +88,15 @@ def samples_of(name, model):
 def updated(name, model, ranks=SINGLE_PROCESS, main=True):
     """Two updates → their metrics, the last gradients and the state, whole on the main rank."""
     algorithm, options, train = CASES.get(name, (name, {}, {}))
-    model = copy.deepcopy(model)
     samples = samples_of(name, model)
+    policy = Policy(copy.deepcopy(model))
     if name == "ppo-checkpointed":
-        checkpoint_activations(model)
+        checkpoint_activations(policy)
     if name.endswith("-adapter"):
-        model = lora.adapted(model, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+        policy = lora.adapted(policy, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
     config = TrainConfig(warmup_steps=0, **train)
     made = make(algorithm, **options, learning_rate=1e-3)
-    learner = Learner(model, 0, made, config, 10, Ledger(), ranks=ranks)
+    learner = Learner(policy, 0, made, config, 10, Ledger(), ranks=ranks)
     values = Known() if main and made.needs.initial_value != "none" else None
     metrics = [learner.update(samples, GROUP, values) for _ in range(2)]
     held = [p.grad for group in learner.optimiser.param_groups for p in group["params"]]
@@ -188,10 +189,10 @@ class Skips(HFEngine):
 
     honest = True
 
-    def sync(self, model):
-        copy_weights(model, into=frozen_copy(self.model))  # all ranks gather them together
+    def sync(self, weights):
+        copy_weights(weights, into=frozen_copy(self.policy))  # all ranks gather them together
         if not self.honest:
-            weights_are(self.model, weights_version(model))
+            self.policy.version = weights.version
 
 
 def faulty(rank, size, port, model, folder):
@@ -199,13 +200,15 @@ def faulty(rank, size, port, model, folder):
     ranks = joined(rank, size, port)
     samples = samples_from(model, REWARDS)
     made = make("spo", learning_rate=1e-3)
-    learner = Learner(copy.deepcopy(model), 0, made, TrainConfig(), 10, Ledger(), ranks=ranks)
-    own = frozen_copy(model)
+    learner = Learner(
+        Policy(copy.deepcopy(model)), 0, made, TrainConfig(), 10, Ledger(), ranks=ranks
+    )
+    own = frozen_copy(Policy(model))
     engine = (Skips if rank else HFEngine)(own, {1}, 0, 64)
-    spread = ShardedEngine(ranks, "engine", engine, learner.model)
+    spread = ShardedEngine(ranks, "engine", engine, learner.policy)
     ranks.targets |= {
         "learner": learner,
-        "weight_sync": WeightSync(engine, learner.model, TrainConfig()),
+        "weight_sync": WeightSync(engine, learner.policy, TrainConfig()),
     }
     if not ranks.is_rank_zero:
         ranks.serve()

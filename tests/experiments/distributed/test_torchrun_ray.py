@@ -20,7 +20,7 @@ from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted
-from experiments.policy.weights import weights_version
+from experiments.policy.policy import Policy
 from experiments.run_dir.budget import Ledger
 from tests.experiments.distributed.test_torchrun import free_port, joined
 from tests.experiments.distributed.with_ray import needs_ray
@@ -38,28 +38,30 @@ from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, sampl
 def update_and_sync(rank, size, port, model, samples, folder):
     """One update of the shards; then the engine is to have the weights."""
     ranks = joined(rank, size, port, TorchrunRay)
-    held = ranks.engine_copy(model)
+    policy = Policy(model)
+    held = ranks.engine_copy(policy)
     made = make("grpo", learning_rate=1e-3)
-    learner = Learner(model, 0, made, TrainConfig(warmup_steps=0), 10, Ledger(), ranks=ranks)
+    learner = Learner(policy, 0, made, TrainConfig(warmup_steps=0), 10, Ledger(), ranks=ranks)
     engine = HFEngine(held, {1}, 0, 64) if ranks.is_rank_zero else NullEngine(held)
-    synced = SyncedEngine(ranks, "engine", engine, learner.model)
+    synced = SyncedEngine(ranks, "engine", engine, learner.policy)
     learner.update(samples, GROUP, None)
     if ranks.is_rank_zero:
-        synced.sync(learner.model)
-        torch.save((synced.version, synced.described, held.state_dict()), f"{folder}/main.pt")
+        synced.sync(learner.policy)
+        torch.save(
+            (synced.version, synced.description, held.model.state_dict()), f"{folder}/main.pt"
+        )
         ranks.stop()
         return
     ranks.serve()
-    torch.save(
-        (weights_version(held), {p.device.type for p in held.parameters()}), f"{folder}/1.pt"
-    )
+    torch.save((held.version, {p.device.type for p in held.model.parameters()}), f"{folder}/1.pt")
     ranks.leave()
 
 
 def stale_writer(base, ranks=SINGLE_PROCESS):
     """Engine and writer over an adapter, one batch behind, and the learner that they follow."""
-    policy = adapted(copy.deepcopy(base), ModelConfig(adapter="lora", adapter_rank=4), seed=0)
-    engine = HFEngine(frozen_copy(base), {1}, 0, 64)
+    initial = Policy(copy.deepcopy(base))
+    policy = adapted(initial, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    engine = HFEngine(frozen_copy(Policy(base)), {1}, 0, 64)
     made, config = make("grpo", learning_rate=1e-3), TrainConfig(warmup_steps=0, lag=1)
     learner = Learner(policy, 0, made, config, 10, Ledger(), ranks=ranks)
     return engine, WeightSync(engine, policy, config), learner

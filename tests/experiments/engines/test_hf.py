@@ -10,6 +10,7 @@ from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine, draw, nucleus
 from experiments.engines.kv_cache import OwnKeys, SharedKeys
 from experiments.learner.forward import Tokens, score
+from experiments.policy.policy import Policy
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
 ONE = torch.tensor([0])  # the one response of the first row
@@ -17,7 +18,7 @@ ONE = torch.tensor([0])  # the one response of the first row
 
 @pytest.fixture
 def engine(tiny):
-    return HFEngine(tiny, eos={1}, pad=0, batch_size=64)
+    return HFEngine(Policy(tiny), eos={1}, pad=0, batch_size=64)
 
 
 def flat(groups):
@@ -27,8 +28,8 @@ def flat(groups):
 def test_greedy_tokens_equal_those_of_generate(nano):
     from experiments.benchmarks.generate import same_greedy_tokens
 
-    model, tokenizer = nano
-    engine = HFEngine(model, {tokenizer.eos_token_id}, tokenizer.pad_token_id, 64)
+    policy, tokenizer = nano
+    engine = HFEngine(policy, {tokenizer.eos_token_id}, tokenizer.pad_token_id, 64)
     texts = ["sum of all", "read n", "count the letters of s that are vowels", "print"]
     prompts = [
         tokenizer.apply_chat_template(
@@ -50,7 +51,7 @@ def test_log_probs_are_the_learners(engine, temperature):
         0,
         torch.device("cpu"),
     )
-    learner = score(engine.model, tokens, temperature)
+    learner = score(engine.policy, tokens, temperature)
     for row, completion in enumerate(completions):
         expected = learner.logp[row, : len(completion.tokens)]
         torch.testing.assert_close(torch.tensor(completion.logps), expected, rtol=0, atol=1e-4)
@@ -66,7 +67,7 @@ def test_a_response_does_not_depend_on_its_neighbours(engine, temperature):
         flat(engine.generate([PROMPTS[p]], [[seed]], sampling))[0]
         for p, seed in [(0, 10), (0, 11), (1, 12), (2, 13), (2, 14), (2, 15)]
     ]
-    small = HFEngine(engine.model, eos={1}, pad=0, batch_size=2)
+    small = HFEngine(engine.policy, eos={1}, pad=0, batch_size=2)
     in_pairs = flat(small.generate(PROMPTS, [[10, 11], [12], [13, 14, 15]], sampling))
     assert [c.tokens for c in together] == [c.tokens for c in alone] == [c.tokens for c in in_pairs]
 
@@ -94,7 +95,7 @@ def test_what_responses_have_in_common_is_read_once(engine, monkeypatch, how, te
 
 @pytest.mark.parametrize("batch_size", [4, 64])
 def test_responses_are_handed_out_once_each_and_before_the_last_is_written(tiny, batch_size):
-    engine = HFEngine(tiny, eos={1}, pad=0, batch_size=batch_size)
+    engine = HFEngine(Policy(tiny), eos={1}, pad=0, batch_size=batch_size)
     seeds, pieces = [range(20), range(3), range(9)], []
     groups = engine.generate(PROMPTS, seeds, Sampling(30), pieces.append)
     handed = [written for piece in pieces for written in piece]
@@ -123,7 +124,7 @@ def test_eos_ends_a_response_and_max_tokens_truncates(engine):
 def test_first_tokens_follow_the_models_distribution(engine):
     temperature, count = 2.0, 20_000
     seeds = [list(range(count))]
-    big = HFEngine(engine.model, eos={1}, pad=0, batch_size=count)
+    big = HFEngine(engine.policy, eos={1}, pad=0, batch_size=count)
     first = [c.tokens[0] for c in flat(big.generate(PROMPTS[:1], seeds, Sampling(1, temperature)))]
     observed = torch.bincount(torch.tensor(first), minlength=41).double()
     logits = engine.model(torch.tensor(PROMPTS[:1])).logits[0, -1].detach().double()
@@ -163,15 +164,15 @@ def test_a_token_of_probability_zero_is_never_drawn():
 
 def test_an_engine_with_its_own_copy_changes_only_at_sync(tiny):
     from experiments.policy.loading import frozen_copy
-    from experiments.policy.weights import weights_changed
 
-    engine = HFEngine(frozen_copy(tiny), eos={1}, pad=0, batch_size=8)
+    policy = Policy(tiny)
+    engine = HFEngine(frozen_copy(policy), eos={1}, pad=0, batch_size=8)
     before = flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8)))
     with torch.no_grad():
         tiny.lm_head.weight.copy_(tiny.lm_head.weight.flip(0))
-    weights_changed(tiny)
+    policy.version += 1
     assert flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8))) == before
-    engine.sync(tiny)
+    engine.sync(policy)
     after = flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8)))
     assert [c.tokens for c in after] != [c.tokens for c in before]
     assert {c.version for c in before} == {0}

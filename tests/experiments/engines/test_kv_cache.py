@@ -9,6 +9,7 @@ from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.kv_cache import SHARED, OwnKeys, SharedKeys, keys_for
 from experiments.policy.attention_override import KINDS
+from experiments.policy.policy import Policy
 from tests.experiments.kinds import model_of
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [4], [9, 31, 9]]
@@ -19,7 +20,7 @@ def written(model, how, monkeypatch, sampling):
     layers = model.config.num_hidden_layers
     with monkeypatch.context() as patch:
         patch.setattr(hf, "keys_for", lambda _, real, steps: how(layers, real, steps))
-        groups = HFEngine(model, {1}, 0, 64).generate(PROMPTS, SEEDS, sampling)
+        groups = HFEngine(Policy(model), {1}, 0, 64).generate(PROMPTS, SEEDS, sampling)
     return [completion for group in groups for completion in group]
 
 
@@ -112,6 +113,6 @@ def test_the_model_has_its_attention_back_whatever_comes(tiny, monkeypatch):
 
     monkeypatch.setattr(hf, "draw", broken)
     with pytest.raises(ZeroDivisionError):
-        HFEngine(tiny, {1}, 0, 64).generate(PROMPTS, SEEDS, Sampling(4))
+        HFEngine(Policy(tiny), {1}, 0, 64).generate(PROMPTS, SEEDS, Sampling(4))
     assert seen == [SHARED]
     assert tiny.config._attn_implementation == before

@@ -13,7 +13,7 @@ from experiments.errors import UserError
 from experiments.evaluation import logprob_check
 from experiments.learner.forward import Tokens, score
 from experiments.policy import loading
-from experiments.policy.weights import weights_changed
+from experiments.policy.policy import Policy
 from tests.experiments.compose import config
 
 pytestmark = [
@@ -31,13 +31,13 @@ def config_of(*overrides):
 
 @pytest.fixture(scope="module")
 def host():
-    model, _ = loading.load(ModelConfig())
-    return Host(config_of(), model)
+    policy, _ = loading.load(ModelConfig())
+    return Host(config_of(), policy)
 
 
 @pytest.fixture
 def policy():
-    """A model that a test may train."""
+    """A policy that a test may train."""
     return loading.load(ModelConfig())[0]
 
 
@@ -53,20 +53,20 @@ def prompts():
     return [p.tokens for p in encode_prompts(task.train, task, tokenizer, config, {})[0]]
 
 
-def ends(model):
-    return {model.generation_config.eos_token_id}
+def ends(policy):
+    return {policy.model.generation_config.eos_token_id}
 
 
 def flat(groups):
     return [completion for group in groups for completion in group]
 
 
-def differences(model, prompts, completions, temperature=1.0):
+def differences(policy, prompts, completions, temperature=1.0):
     """|engine's − learner's log-prob| of every token, one completion for each prompt."""
     rows, responses = range(len(prompts)), [c.tokens for c in completions]
     tokens = Tokens.pack(prompts, rows, responses, 0, torch.device("cpu"))
     with torch.no_grad():
-        scored = score(model, tokens, temperature).logp[tokens.mask]
+        scored = score(policy, tokens, temperature).logp[tokens.mask]
     return (torch.tensor([logp for c in completions for logp in c.logps]) - scored).abs()
 
 
@@ -75,13 +75,13 @@ def write(engine, prompts, temperature=1.0, tokens=32):
     return flat(engine.generate(prompts, seeds, Sampling(tokens, temperature)))
 
 
-def disturb(model, seed):
+def disturb(policy, seed):
     """Other weights that are still a language model: its log-probs move by about a nat."""
     torch.manual_seed(seed)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for parameter in policy.model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3 * parameter.std())
-    weights_changed(model)
+    policy.version += 1
 
 
 def test_greedy_tokens_are_those_of_our_loop(host, policy, prompts):
@@ -106,7 +106,7 @@ def test_first_tokens_follow_the_learners_distribution(host, policy, prompts, te
     groups = engine.generate(prompts[:1], [range(COUNT)], Sampling(1, temperature))
     drawn = torch.tensor([c.tokens[0] for c in groups[0]])
     with torch.no_grad():
-        logits = policy(torch.tensor([prompts[0]])).logits[0, -1].double()
+        logits = policy.model(torch.tensor([prompts[0]])).logits[0, -1].double()
     expected = (logits / temperature).softmax(-1) * COUNT
     observed = torch.bincount(drawn, minlength=len(expected)).double()
     common = expected >= 5
@@ -124,7 +124,7 @@ def test_top_p_log_probs_are_of_the_renormalised_nucleus(host, policy, prompts):
     groups = engine.generate(prompts[:20], [range(10)] * 20, Sampling(1, 1.0, top_p=0.8))
     for prompt, group in zip(prompts[:20], groups, strict=True):
         with torch.no_grad():
-            probs = policy(torch.tensor([prompt])).logits[0, -1].softmax(-1)
+            probs = policy.model(torch.tensor([prompt])).logits[0, -1].softmax(-1)
         ordered, order = probs.sort(descending=True)
         inside = order[ordered.cumsum(-1) - ordered < 0.8]
         for completion in group:
@@ -170,13 +170,13 @@ def test_policies_that_share_the_instance_keep_their_own_weights(host, policy, p
     behaviour = VLLMEngine(host, loading.frozen_copy(policy), ends(policy))
     trained = VLLMEngine(host, policy, ends(policy))
     before = write(behaviour, prompts[:32])
-    optimiser = torch.optim.AdamW(policy.parameters(), lr=1e-2)
-    policy(torch.tensor(prompts[:1])).logits.square().mean().backward()
+    optimiser = torch.optim.AdamW(policy.model.parameters(), lr=1e-2)
+    policy.model(torch.tensor(prompts[:1])).logits.square().mean().backward()
     optimiser.step()
-    weights_changed(policy)
+    policy.version += 1
     after = write(trained, prompts[:32])
     assert differences(policy, prompts[:32], after).max() < 1e-4
-    assert differences(behaviour.model, prompts[:32], after).mean() > 0.01
+    assert differences(behaviour.policy, prompts[:32], after).mean() > 0.01
     assert [c.tokens for c in write(behaviour, prompts[:32])] == [c.tokens for c in before]
 
 
@@ -217,14 +217,15 @@ def test_a_tied_head_and_biases_follow_a_sync(tmp_path, prompts):
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True}
     model = Qwen2ForCausalLM(Qwen2Config(vocab_size=1024, eos_token_id=2, **sizes, **heads)).eval()
     model.save_pretrained(tmp_path)
-    engine = VLLMEngine(Host(config_of(f"model.path={tmp_path}"), model), model, {2})
+    policy = Policy(model)
+    engine = VLLMEngine(Host(config_of(f"model.path={tmp_path}"), policy), policy, {2})
     for number in range(2):
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.normal_(std=0.3)
-        weights_changed(model)
-        engine.sync(model)
-        assert differences(model, prompts[:8], write(engine, prompts[:8])).max() < 1e-4, number
+        policy.version += 1
+        engine.sync(policy)
+        assert differences(policy, prompts[:8], write(engine, prompts[:8])).max() < 1e-4, number
 
 
 def test_what_does_not_fit_says_what_to_change(policy, monkeypatch):
@@ -240,12 +241,12 @@ class Watched:
 
     pad, reference = 0, None
 
-    def __init__(self, model, temperature):
-        self.model, self.temperature = model, temperature
+    def __init__(self, policy, temperature):
+        self.policy, self.model, self.temperature = policy, policy.model, temperature
 
     def logp(self, tokens):
         with torch.no_grad():
-            return score(self.model, tokens, self.temperature).logp
+            return score(self.policy, tokens, self.temperature).logp
 
 
 def monitor(engine, policy, prompts, temperature):
@@ -270,7 +271,7 @@ def test_the_monitor_catches_a_sync_left_out(host, policy, prompts, monkeypatch)
     engine = VLLMEngine(host, policy, ends(policy))
     engine.sync(policy)
     watch = monitor(engine, policy, prompts, 1.0)
-    monkeypatch.setattr(host, "load", lambda model: None)
+    monkeypatch.setattr(host, "load", lambda policy: None)
     disturb(policy, 1)
     engine.sync(policy)
     found = watch.check(1)

@@ -12,6 +12,7 @@ from experiments.config.schema import TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.evaluation.divergence import kl_to_base
 from experiments.learner.learner import Learner
+from experiments.policy.policy import Policy
 from experiments.run_dir.budget import Ledger
 from experiments.sample import PromptedProblem
 from tests.experiments.compose import config
@@ -22,13 +23,13 @@ PROMPTS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (2, 5 + i, 9)) for i in
 def measured(model, learner, samples=64, tokens=1):
     run = config(f"eval.kl_samples={samples}")
     run.task.max_response_tokens = tokens
-    engine = HFEngine(model, {1}, 0, 512)
+    engine = HFEngine(Policy(model), {1}, 0, 512)
     return kl_to_base(replace(run, seed=3), 1, PROMPTS, engine, learner, 1e-3)[0]
 
 
 def learner_of(model, **options):
     bare = GRPO(GRPOConfig(kl_coef=0.0), 1.0)  # its loss needs no reference
-    return Learner(model, 0, bare, TrainConfig(), 10, Ledger(), **options)
+    return Learner(Policy(model), 0, bare, TrainConfig(), 10, Ledger(), **options)
 
 
 def test_at_the_start_it_is_zero(tiny):

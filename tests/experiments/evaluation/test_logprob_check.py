@@ -13,7 +13,8 @@ from experiments.evaluation.logprob_check import LogprobCheck, mismatch
 from experiments.learner.forward import score
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted, trained
-from experiments.policy.weights import copy_weights, weights_are
+from experiments.policy.policy import Policy
+from experiments.policy.weights import copy_weights
 from experiments.sample import PromptedProblem
 
 PROBLEMS = [
@@ -27,12 +28,13 @@ class Scorer:
 
     pad = 0
 
-    def __init__(self, model, temperature, reference=None):
-        self.model, self.temperature, self.reference = model, temperature, reference
+    def __init__(self, policy, temperature, reference=None):
+        self.policy, self.model = policy, policy.model
+        self.temperature, self.reference = temperature, reference
 
     @torch.no_grad()
     def logp(self, tokens):
-        return score(self.model, tokens, self.temperature).logp
+        return score(self.policy, tokens, self.temperature).logp
 
     @torch.no_grad()
     def ref_logp(self, tokens):
@@ -46,14 +48,14 @@ class Unheated(HFEngine):
         return super().generate(prompts, seeds, dataclasses.replace(sampling, temperature=1.0))
 
 
-def monitor(model, engine, reference=None, **options):
+def monitor(policy, engine, reference=None, **options):
     config = RunConfig(
         algo=None,
         engine=EngineConfig(**{"logprob_check_samples": 32} | options),
         train=TrainConfig(temperature=0.7),
     )
     config.task.max_response_tokens = 12
-    return LogprobCheck(config, engine, Scorer(model, 0.7, reference), PROBLEMS)
+    return LogprobCheck(config, engine, Scorer(policy, 0.7, reference), PROBLEMS)
 
 
 def test_figures_are_those_of_the_difference():
@@ -69,12 +71,12 @@ def test_figures_are_those_of_the_difference():
 def test_a_nan_is_beyond_the_bound_and_warned_of(tiny):
     found = mismatch(torch.tensor([-1.0, float("nan")]), torch.tensor([-1.0, -1.0]), 0.2)
     assert found.beyond == 0.5
-    verdict = monitor(tiny, HFEngine(tiny, {1}, 0, 64)).summary(found)
+    verdict = monitor(Policy(tiny), HFEngine(Policy(tiny), {1}, 0, 64)).summary(found)
     assert verdict.startswith("WARNING")
 
 
 def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
-    watch = monitor(tiny, HFEngine(tiny, {1}, 0, 64))
+    watch = monitor(Policy(tiny), HFEngine(Policy(tiny), {1}, 0, 64))
     found = watch.check(1)
     assert found.max < 1e-4
     assert found.beyond == 0
@@ -85,8 +87,8 @@ def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
 
 
 def test_a_sync_left_out_is_caught(tiny):
-    engine = HFEngine(frozen_copy(tiny), {1}, 0, 64)
-    watch = monitor(tiny, engine)
+    engine = HFEngine(frozen_copy(Policy(tiny)), {1}, 0, 64)
+    watch = monitor(Policy(tiny), engine)
     torch.manual_seed(1)
     with torch.no_grad():
         tiny.lm_head.weight.add_(torch.randn_like(tiny.lm_head.weight) * 0.1)
@@ -94,50 +96,51 @@ def test_a_sync_left_out_is_caught(tiny):
     assert found.mean > 0.01
     assert found.beyond > 0.5
     assert watch.summary(found).startswith("WARNING: log-probs of the hf engine")
-    engine.sync(tiny)
+    engine.sync(Policy(tiny))
     assert "WARNING" not in watch.summary(watch.check(2))
 
 
 def test_a_temperature_that_is_not_applied_is_caught(tiny):
-    watch = monitor(tiny, Unheated(tiny, {1}, 0, 64))
+    watch = monitor(Policy(tiny), Unheated(Policy(tiny), {1}, 0, 64))
     assert watch.summary(watch.check(1)).startswith("WARNING")
 
 
 def test_the_bound_decides(tiny):
-    engine = HFEngine(frozen_copy(tiny), {1}, 0, 64)
+    engine = HFEngine(frozen_copy(Policy(tiny)), {1}, 0, 64)
     with torch.no_grad():
         tiny.lm_head.weight.mul_(1.02)
-    mean = monitor(tiny, engine).check(1).mean
+    mean = monitor(Policy(tiny), engine).check(1).mean
     for bound, warned in ((mean / 2, True), (mean * 2, False)):
-        watch = monitor(tiny, engine, logprob_check_bound=bound)
+        watch = monitor(Policy(tiny), engine, logprob_check_bound=bound)
         assert watch.summary(watch.check(1)).startswith("WARNING") == warned
 
 
 def test_checks_wait_for_fresh_weights_and_for_their_turn(tiny):
     options = {"logprob_check_every": 4, "logprob_check_samples": 1}
-    watch = monitor(tiny, HFEngine(tiny, {1}, 0, 64), **options)
+    watch = monitor(Policy(tiny), HFEngine(Policy(tiny), {1}, 0, 64), **options)
     made = []
     for step in range(1, 16):
         if watch.due(step, policy_lag=(step - 1) % 3):
             watch.check(step)
             made.append(step)
     assert made == [1, 7, 13]  # fresh at 1, 4, 7, …
-    assert not monitor(tiny, None, logprob_check_every=0).due(1, 0)
+    assert not monitor(Policy(tiny), None, logprob_check_every=0).due(1, 0)
 
 
-def moved(model, by):
-    """The model after a little training, as it were."""
-    after, generator = frozen_copy(model), torch.Generator().manual_seed(1)
+def moved(policy, by):
+    """The policy after a little training, as it were."""
+    after, generator = frozen_copy(policy), torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for parameter in after.parameters():
+        for parameter in after.model.parameters():
             parameter += by * torch.randn(parameter.shape, generator=generator)
     return after
 
 
 def test_an_engine_that_writes_with_the_base_is_found_below_the_bound_too(tiny):
-    now = moved(tiny, 4e-6)
-    for engine_model, warned in ((tiny, True), (now, False)):
-        watch = monitor(now, HFEngine(engine_model, {1}, 0, 64), reference=tiny)
+    base = Policy(tiny)
+    now = moved(base, 4e-6)
+    for generating, warned in ((base, True), (now, False)):
+        watch = monitor(now, HFEngine(generating, {1}, 0, 64), reference=base)
         found = watch.check(1)
         assert found.mean < found.bound  # alone it would have passed
         assert found.warned is warned
@@ -146,30 +149,34 @@ def test_an_engine_that_writes_with_the_base_is_found_below_the_bound_too(tiny):
 
 
 def test_where_nothing_has_moved_rounding_favours_nobody(tiny):
-    found = monitor(tiny, HFEngine(tiny, {1}, 0, 64), reference=tiny).check(1)
+    found = monitor(Policy(tiny), HFEngine(Policy(tiny), {1}, 0, 64), reference=Policy(tiny)).check(
+        1
+    )
     assert found.to_base == found.mean
     assert not found.warned
 
 
 def test_an_ignored_adapter_is_found(tiny):
-    policy = adapted(tiny, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    base = Policy(tiny)
+    policy = adapted(base, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
     with torch.no_grad():
-        for parameter in trained(policy):
+        for parameter in trained(policy.model):
             parameter += 1e-2
-    engine = HFEngine(frozen_copy(tiny), {1}, 0, 64)
-    weights_are(policy, 3)
-    copy_weights(policy, into=engine.model)
-    assert not monitor(policy, engine, reference=tiny).check(1).warned
-    ignores = HFEngine(frozen_copy(tiny), {1}, 0, 64)
-    weights_are(ignores.model, 3)  # it says that it took them
-    assert monitor(policy, ignores, reference=tiny).check(1).warned
+    engine = HFEngine(frozen_copy(Policy(tiny)), {1}, 0, 64)
+    policy.version = 3
+    copy_weights(policy, into=engine.policy)
+    assert not monitor(policy, engine, reference=base).check(1).warned
+    ignores = HFEngine(frozen_copy(Policy(tiny)), {1}, 0, 64)
+    ignores.policy.version = 3  # it says that it took them
+    assert monitor(policy, ignores, reference=base).check(1).warned
 
 
 def test_without_learning_the_mismatch_stays_flat(tiny):
-    own = frozen_copy(tiny)
-    watch = monitor(tiny, HFEngine(own, {1}, 0, 64), logprob_check_every=1)
+    policy = Policy(tiny)
+    own = frozen_copy(policy)
+    watch = monitor(policy, HFEngine(own, {1}, 0, 64), logprob_check_every=1)
     means = []
     for step in range(1, 7):
-        copy_weights(tiny, into=own)
+        copy_weights(policy, into=own)
         means.append(watch.check(step).mean)
     assert max(means) < 3 * min(means) < 1e-5

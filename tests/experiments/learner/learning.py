@@ -11,6 +11,7 @@ from experiments.config.schema import TrainConfig
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.learner.learner import Learner
+from experiments.policy.policy import Policy
 from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
 
@@ -28,7 +29,7 @@ GROUP = 4
 def samples_from(model, rewards, max_tokens=6):
     """Groups of fresh responses with the given rewards."""
     prompts = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
-    engine = HFEngine(model, {1}, 0, 64)
+    engine = HFEngine(Policy(model), {1}, 0, 64)
     groups = engine.generate(prompts, [range(GROUP)] * 3, Sampling(max_tokens))
     samples = []
     for row, (prompt, group) in enumerate(zip(prompts, groups, strict=True)):
@@ -47,5 +48,10 @@ REWARDS = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
 
 
 def learner_of(model, algorithm, **options):
+    """A learner over a copy of the model."""
+    return learner_over(Policy(copy.deepcopy(model)), algorithm, **options)
+
+
+def learner_over(policy, algorithm, **options):
     config = TrainConfig(warmup_steps=0, **options)
-    return Learner(copy.deepcopy(model), 0, algorithm, config, 10, Ledger())
+    return Learner(policy, 0, algorithm, config, 10, Ledger())

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from experiments.learner.forward import Critic, Tokens, score
+from experiments.policy.policy import Policy
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
 OF = [0, 0, 1, 2, 2]
@@ -25,7 +26,7 @@ def plain(model, temperature):
 
 
 def test_log_probs_and_gradient_equal_a_plain_forward_pass(tiny, tokens):
-    output = score(tiny, tokens, 0.7)
+    output = score(Policy(tiny), tokens, 0.7)
     weights = torch.randn(output.logp.shape, generator=torch.Generator().manual_seed(0))
     (output.logp * weights).sum().backward()
     shared = {name: p.grad.clone() for name, p in tiny.named_parameters()}
@@ -40,12 +41,12 @@ def test_log_probs_and_gradient_equal_a_plain_forward_pass(tiny, tokens):
 
 
 def test_padding_is_zero_and_more_of_it_changes_nothing(tiny, tokens):
-    output = score(tiny, tokens, 1.0)
+    output = score(Policy(tiny), tokens, 1.0)
     assert (output.logp[~tokens.mask] == 0).all()
     wider = Tokens.pack(
         [*PROMPTS, [2] * 11], [*OF, 3], [*RESPONSES, [7] * 9], 0, torch.device("cpu")
     )
-    more = score(tiny, wider, 1.0).logp[:5, : tokens.mask.shape[1]]
+    more = score(Policy(tiny), wider, 1.0).logp[:5, : tokens.mask.shape[1]]
     torch.testing.assert_close(more, output.logp, rtol=0, atol=1e-5)
 
 
@@ -55,12 +56,14 @@ def test_rows_carry_only_their_prompts_and_width(tiny, tokens):
     assert part.responses.shape == (2, 5)
     narrow = tokens.rows(torch.tensor([0, 1]))
     assert narrow.prompts.shape == (1, 4)
-    whole = score(tiny, tokens, 1.0).logp
-    torch.testing.assert_close(score(tiny, part, 1.0).logp, whole[[3, 2]], rtol=0, atol=1e-5)
+    whole = score(Policy(tiny), tokens, 1.0).logp
+    torch.testing.assert_close(
+        score(Policy(tiny), part, 1.0).logp, whole[[3, 2]], rtol=0, atol=1e-5
+    )
 
 
 def test_a_critic_starts_at_zero_and_reads_the_state_before_each_token(tiny, tokens):
-    critic = Critic(tiny)
+    critic = Critic(Policy(tiny))
     assert (critic(tokens) == 0).all()
     with torch.no_grad():
         critic.head.weight.normal_()

@@ -37,6 +37,7 @@ from experiments.learner.memory import (
 )
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.lora import adapted
+from experiments.policy.policy import Policy
 from experiments.rollout.initial_values import PREFETCHED_BATCHES
 from experiments.run_dir.budget import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
@@ -71,7 +72,7 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
     model_config = copy.deepcopy(tiny.config)
     model_config.tie_word_embeddings = tied
     model = LlamaForCausalLM(model_config).to(getattr(torch, dtype))
-    learner = Learner(model, 0, ALGORITHMS[name], TrainConfig(), 10, Ledger())
+    learner = Learner(Policy(model), 0, ALGORITHMS[name], TrainConfig(), 10, Ledger())
     learner.update(samples, GROUP, None)
     trained = [p for group in learner.optimiser.param_groups for p in group["params"]]
     states = [t for state in learner.optimiser.state.values() for t in state.values()]
@@ -84,14 +85,14 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
     if copies:
         allocated["float32 copies"] = size(copies)
     if learner.average:
-        held = [*learner.average.model.parameters(), *learner.average.held]
+        held = [*learner.average.policy.model.parameters(), *learner.average.exact]
         once = {tensor.data_ptr(): tensor for tensor in held}.values()
         allocated["the weights' moving average"] = size(once)
-    if learner.earlier:
-        held = learner.earlier.state_dict().values()
+    if learner.past:
+        held = learner.past.state_dict().values()
         allocated["copies of earlier weights"] = sum(map(size, held))
     for key, module in {
-        "reference": learner.reference,
+        "reference": learner.reference and learner.reference.model,
         "critic": learner.critic or learner.value_head,
     }.items():
         if module is not None:
@@ -111,21 +112,21 @@ def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtyp
     config = run_config(dtype)
     config.model = ModelConfig(dtype=dtype, adapter="lora", adapter_rank=3)
     learner = Learner(
-        adapted(base, config.model, 0), 0, ALGORITHMS[name], TrainConfig(), 10, Ledger()
+        adapted(Policy(base), config.model, 0), 0, ALGORITHMS[name], TrainConfig(), 10, Ledger()
     )
     learner.update(samples, GROUP, None)
     own = [p for group in learner.optimiser.param_groups for p in group["params"]]
     states = [t for state in learner.optimiser.state.values() for t in state.values()]
-    modules = [learner.model, learner.reference, *filter(None, [learner.critic])]
+    modules = [learner.model, learner.reference.model, *filter(None, [learner.critic])]
     weights = {id(p): p for module in modules for p in module.parameters()}
     needs = ALGORITHMS[name].needs
     held = estimate(shape_of(tiny.config), config, needs, on_gpu=False).held
     if learner.average:
-        theirs = [*learner.average.model.parameters(), *learner.average.held]
+        theirs = [*learner.average.policy.model.parameters(), *learner.average.exact]
         once = {p.data_ptr(): p for p in theirs if id(p) not in weights}.values()
         assert held["the weights' moving average"] == size(once)
-    if learner.earlier:
-        theirs = learner.earlier.state_dict().values()
+    if learner.past:
+        theirs = learner.past.state_dict().values()
         assert held["copies of earlier weights"] == sum(map(size, theirs))
     if learner.value_head:
         weights |= {id(p): p for p in learner.value_head.parameters()}
@@ -164,8 +165,10 @@ def test_what_autograd_saves_is_foreseen_within_3_percent(name, dtype, adapter, 
     model = model_class(model_config).to(getattr(torch, dtype)).eval()
     config = run_config(dtype)
     config.model = ModelConfig(dtype=dtype, adapter=adapter)
+    policy = Policy(model)
     if adapter == "lora":
-        model = adapted(model, config.model, 0)
+        policy = adapted(policy, config.model, 0)
+    model = policy.model
     prompts = [[3] * 100] * 3 + [[3] * 90]  # one is padded: attention needs a mask
     tokens = Tokens.pack(
         prompts, [i // 4 for i in range(16)], [[4] * 60] * 16, 0, torch.device("cpu")
@@ -180,7 +183,7 @@ def test_what_autograd_saves_is_foreseen_within_3_percent(name, dtype, adapter, 
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        response_hidden(model, tokens)
+        response_hidden(policy, tokens)
     found = saved_bytes(shape_of(model_config), config, rows=16, prompts=4, time=60)
     assert found == pytest.approx(sum(s.nbytes() for s in saved.values()), rel=0.03)
 
@@ -190,7 +193,8 @@ def test_what_checkpointed_blocks_keep_is_foreseen(nothing_shared):
     widths = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 32}
     model_config = LlamaConfig(vocab_size=64, num_attention_heads=4, **widths)
     model = LlamaForCausalLM(model_config).eval()
-    checkpoint_activations(model)
+    policy = Policy(model)
+    checkpoint_activations(policy)
     config, shape = run_config(), shape_of(model_config)
     prompts, of = [[3] * 100] * 4, [i // 4 for i in range(16)]
     tokens = Tokens.pack(prompts, of, [[4] * 60] * 16, 0, torch.device("cpu"))
@@ -201,7 +205,7 @@ def test_what_checkpointed_blocks_keep_is_foreseen(nothing_shared):
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        response_hidden(model, tokens)
+        response_hidden(policy, tokens)
     parts = {"rows": 16, "prompts": 4, "time": 60}
     layer = saved_bytes(shape, config, **parts) // shape.layers
     config.model.checkpoint_activations = True

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
-from experiments.learner.optimiser import Float32AdamW, groups_of
+from experiments.learner.optimiser import Float32AdamW, parameter_groups
+from experiments.policy.policy import Policy
 
 
 def twins(dtype):
@@ -41,14 +42,14 @@ def test_float32_is_plain_adamw_to_the_bit():
 
 def test_a_critic_has_a_rate_of_its_own():
     options = SimpleNamespace(learning_rate=1e-3, critic_rate=1e-2)
-    policy, critic = nn.Linear(2, 3), nn.Linear(3, 1)
-    groups = groups_of(options, policy, critic)
+    model, head = nn.Linear(2, 3), nn.Linear(3, 1)
+    groups = parameter_groups(options, Policy(model), None, head)
     assert [rate for _, rate in groups] == [1e-3, 1e-2]
     assert [list(parameters) for parameters, _ in groups] == [
-        list(policy.parameters()),
-        list(critic.parameters()),
+        list(model.parameters()),
+        list(head.parameters()),
     ]
-    assert [rate for _, rate in groups_of(options, policy, None)] == [1e-3]
+    assert [rate for _, rate in parameter_groups(options, Policy(model), None, None)] == [1e-3]
 
 
 def test_small_steps_add_up_where_bfloat16_alone_would_lose_them():

@@ -14,6 +14,7 @@ from experiments.policy import loading
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.attention_override import KINDS
 from experiments.policy.lora import adapted
+from experiments.policy.policy import Policy
 from tests.experiments.kinds import model_of
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [9, 9, 31]]
@@ -37,6 +38,10 @@ def tokens_of(batch):
     return Tokens.pack(*batch, 0, torch.device("cpu"))
 
 
+def policy_of(kind, **options):
+    return Policy(model_of(kind, **options))
+
+
 @pytest.fixture(scope="module")
 def bundled():
     return loading.load(ModelConfig())[0]
@@ -46,22 +51,23 @@ def bundled():
 def padded(monkeypatch):
     """A function that scores over padded rows."""
 
-    def of(function, *given):
+    def of(function, *args):
         with monkeypatch.context() as patch:
             patch.setattr(forward, "can_pack", lambda _: False)
-            return function(*given)
+            return function(*args)
 
     return of
 
 
-def outcome(model, tokens):
+def outcome(policy, tokens):
     """Log-probs, entropies and values, (batch, time), and the gradient of a sum of them."""
+    model = policy.model
     model.zero_grad()
-    head = scalar_head(model)
+    head = scalar_head(policy)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         head.weight.copy_(torch.randn(head.weight.shape, generator=generator))
-    output = score(model, tokens, 0.7, head, "graph")
+    output = score(policy, tokens, 0.7, head, "graph")
     found = [output.logp, output.entropy, output.values.masked_fill(~tokens.mask, 0.0)]
     sum((x * torch.randn(x.shape, generator=generator)).sum() for x in found).backward()
     trained = dict(model.named_parameters()) | dict(head.named_parameters(prefix="value_head"))
@@ -93,40 +99,40 @@ def test_the_bundled_model_says_the_same_with_the_same_gradients(batch, bundled,
 @pytest.mark.parametrize("batch", ["ragged", "sharing"])
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_so_does_every_kind_that_is_packed(kind, batch, padded):
-    model, tokens = model_of(kind), tokens_of(BATCHES[batch])
-    assert can_pack(model)
-    assert model.base_model._supports_attention_backend
-    same(outcome(model, tokens), padded(outcome, model, tokens), 2e-6, 2e-5)
+    policy, tokens = policy_of(kind), tokens_of(BATCHES[batch])
+    assert can_pack(policy)
+    assert policy.model.base_model._supports_attention_backend
+    same(outcome(policy, tokens), padded(outcome, policy, tokens), 2e-6, 2e-5)
 
 
 def test_an_adapted_model_does_too(padded):
     pytest.importorskip("peft")
-    model = adapted(model_of("qwen2"), ModelConfig(adapter="lora", adapter_rank=4), 0)
+    policy = adapted(policy_of("qwen2"), ModelConfig(adapter="lora", adapter_rank=4), 0)
     tokens = tokens_of(RAGGED)
-    assert can_pack(model)
-    same(outcome(model, tokens), padded(outcome, model, tokens))
+    assert can_pack(policy)
+    same(outcome(policy, tokens), padded(outcome, policy, tokens))
 
 
 @pytest.mark.parametrize("batch", ["ragged", "sharing"])
 def test_blocks_that_run_again_find_their_prompts_and_attention(batch, padded):
-    model, tokens = model_of("llama"), tokens_of(BATCHES[batch])
-    expected = padded(outcome, model, tokens)
-    checkpoint_activations(model)
-    same(outcome(model, tokens), expected)
-    assert model.config._attn_implementation == "sdpa"
+    policy, tokens = policy_of("llama"), tokens_of(BATCHES[batch])
+    expected = padded(outcome, policy, tokens)
+    checkpoint_activations(policy)
+    same(outcome(policy, tokens), expected)
+    assert policy.model.config._attn_implementation == "sdpa"
 
 
 def test_in_bfloat16_it_is_as_near(bundled, padded):
-    model, tokens = copy.deepcopy(bundled).bfloat16(), tokens_of(RAGGED)
-    same(outcome(model, tokens), padded(outcome, model, tokens), 0.02, 0.05)
+    policy, tokens = Policy(copy.deepcopy(bundled.model).bfloat16()), tokens_of(RAGGED)
+    same(outcome(policy, tokens), padded(outcome, policy, tokens), 0.02, 0.05)
 
 
 def test_hidden_states_and_a_critics_values_have_their_places(padded):
-    model, tokens = model_of("qwen3"), tokens_of(RAGGED)
-    critic = Critic(model)
+    policy, tokens = policy_of("qwen3"), tokens_of(RAGGED)
+    critic = Critic(policy)
     torch.nn.init.normal_(critic.head.weight)
     for found, expected in (
-        (response_hidden(model, tokens), padded(response_hidden, model, tokens)),
+        (response_hidden(policy, tokens), padded(response_hidden, policy, tokens)),
         (critic(tokens), padded(critic, tokens)),
     ):
         torch.testing.assert_close(found[tokens.mask], expected[tokens.mask], rtol=1e-5, atol=1e-5)
@@ -140,7 +146,7 @@ def test_no_padding_is_read_and_equal_beginnings_once(batch):
     read = []
     for part in (model.model.embed_tokens, model.model.layers[-1].mlp):
         part.register_forward_hook(lambda _, __, out: read.append(out.shape[:-1].numel()))
-    score(model, tokens, 1.0)
+    score(Policy(model), tokens, 1.0)
     before_last = sum(len(prompt) - 1 for prompt in prompts)
     rows = zip(of, responses, strict=True)
     beginnings = {(prompt, *row[:t]) for prompt, row in rows for t in range(len(row))}
@@ -166,7 +172,7 @@ def test_the_model_is_as_it_was_after_a_pass_and_after_one_that_failed():
     hook = model.model.layers[0].register_forward_hook(
         lambda *_: seen.append(model.config._attn_implementation)
     )
-    score(model, tokens, 1.0)
+    score(Policy(model), tokens, 1.0)
     assert seen == [packed_attention.NAME] * 2
     assert model.config._attn_implementation == "sdpa"
     hook.remove()
@@ -176,25 +182,25 @@ def test_the_model_is_as_it_was_after_a_pass_and_after_one_that_failed():
 
     model.model.layers[-1].register_forward_hook(fail)
     with pytest.raises(MemoryError):
-        score(model, tokens, 1.0)
+        score(Policy(model), tokens, 1.0)
     assert model.config._attn_implementation == "sdpa"
 
 
 def sharded():
-    model = model_of("llama")
-    model._sharded = True
-    return model
+    policy = policy_of("llama")
+    policy.sharded = True
+    return policy
 
 
 def eager():
     model = model_of("llama")
     model.set_attn_implementation("eager")
-    return model
+    return Policy(model)
 
 
 OTHERS = {
-    "sliding window": lambda: model_of("mistral", sliding_window=3),
-    "unknown kind": lambda: model_of("cohere"),
+    "sliding window": lambda: policy_of("mistral", sliding_window=3),
+    "unknown kind": lambda: policy_of("cohere"),
     "eager": eager,
     "sharded": sharded,
 }
@@ -203,13 +209,13 @@ OTHERS = {
 @pytest.mark.parametrize("case", OTHERS)
 def test_other_models_keep_to_padded_rows(case, monkeypatch):
     monkeypatch.setattr(forward, "packed_hidden", None)  # not to be called
-    model, tokens = OTHERS[case](), tokens_of(RAGGED)
-    assert not can_pack(model)
+    policy, tokens = OTHERS[case](), tokens_of(RAGGED)
+    assert not can_pack(policy)
     read = []
-    model.get_input_embeddings().register_forward_hook(
+    policy.model.get_input_embeddings().register_forward_hook(
         lambda _, __, out: read.append(out.shape[:-1])
     )
     with torch.no_grad():
-        score(model, tokens, 1.0)
-        Critic(model)(tokens)
+        score(policy, tokens, 1.0)
+        Critic(policy)(tokens)
     assert read == [tokens.prompts[:, :-1].shape, tokens.mask.shape] * 2

@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 
-from experiments.policy.weights import weights_version
 from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,
@@ -36,7 +35,7 @@ def test_a_second_pass_is_the_same_batch_again(tiny, name):
     metrics = passes.update(samples, GROUP, None)
     for one, other in zip(twice.model.parameters(), passes.model.parameters(), strict=True):
         assert torch.equal(one, other)
-    assert (passes.batches, weights_version(passes.model)) == (1, 2)
+    assert (passes.batches, passes.policy.version) == (1, 2)
     once = learner_of(tiny, ALGORITHMS[name]).update(samples, GROUP, None)
     assert metrics["kept_share"] == once["kept_share"]
 
@@ -81,4 +80,4 @@ def test_a_step_takes_whole_groups_in_an_order_of_its_own(tiny, monkeypatch):
     assert any(other != orders[0] for other in orders[2:])
     learner = learner_of(tiny, ALGORITHMS["grpo"], minibatches=9)
     learner.update(samples, GROUP, None)
-    assert weights_version(learner.model) == 3  # as many steps as there are groups
+    assert learner.policy.version == 3  # as many steps as there are groups

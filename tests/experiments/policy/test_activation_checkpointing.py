@@ -11,11 +11,12 @@ from experiments.errors import UserError
 from experiments.learner.forward import Critic, score
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.lora import adapted
+from experiments.policy.policy import Policy
 from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,
     REWARDS,
-    learner_of,
+    learner_over,
     samples_from,
 )
 from tests.experiments.learner.test_forward import tokens  # noqa: F401
@@ -36,44 +37,49 @@ def model_of(case, tiny):
     return copy.deepcopy(tiny)
 
 
-def gradients(model, tokens):  # noqa: F811
-    output = score(model, tokens, 0.7)
+def gradients(policy, tokens):  # noqa: F811
+    output = score(policy, tokens, 0.7)
     weights = torch.randn(output.logp.shape, generator=torch.Generator().manual_seed(0))
     ((output.logp + output.entropy) * weights).sum().backward()
-    return output.logp, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    return output.logp, {
+        n: p.grad for n, p in policy.model.named_parameters() if p.grad is not None
+    }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_log_probs_and_gradients_are_the_same(case, tiny, tokens):  # noqa: F811
-    model = model_of(case, tiny)
-    again = copy.deepcopy(model)
+    policy = Policy(model_of(case, tiny))
+    again = copy.deepcopy(policy)
     checkpoint_activations(again)
     if case == "adapter":
         pytest.importorskip("peft")
         config = ModelConfig(adapter="lora", adapter_rank=4)
-        model, again = adapted(model, config, 0), adapted(again, config, 0)
-    (logp, found), (kept, expected) = gradients(again, tokens), gradients(model, tokens)
+        policy, again = adapted(policy, config, 0), adapted(again, config, 0)
+    (logp, found), (kept, expected) = gradients(again, tokens), gradients(policy, tokens)
     assert torch.equal(logp, kept)
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-5, atol=1e-6)
-    assert not any("forward" in vars(module) for module in again.modules())
+    assert not any("forward" in vars(module) for module in again.model.modules())
 
 
 @pytest.mark.parametrize("name", ["spo", "ppo-separate"])
 def test_a_learner_takes_the_same_step(name, tiny):
     samples = samples_from(tiny, REWARDS)
-    again = copy.deepcopy(tiny)
-    checkpoint_activations(again)
-    learners = [learner_of(model, ALGORITHMS[name]) for model in (tiny, again)]
+    learners = []
+    for checkpointed in (False, True):
+        policy = Policy(copy.deepcopy(tiny))
+        if checkpointed:
+            checkpoint_activations(policy)
+        learners.append(learner_over(policy, ALGORITHMS[name]))
     kept, found = (learner.update(samples, GROUP, None) for learner in learners)
     assert found == pytest.approx(kept, abs=1e-6)
 
 
 def test_a_critic_is_a_copy_that_does_so_too(tiny, tokens):  # noqa: F811
-    model = copy.deepcopy(tiny)
-    checkpoint_activations(model)
-    critics = [Critic(copy.deepcopy(each)) for each in (model, tiny)]
+    policy = Policy(copy.deepcopy(tiny))
+    checkpoint_activations(policy)
+    critics = [Critic(copy.deepcopy(each)) for each in (policy, Policy(tiny))]
     saved = []
     for critic in critics:
         sizes = []
@@ -89,4 +95,4 @@ def test_what_cannot_be_run_again_is_refused():
     heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
     sliding = MistralForCausalLM(MistralConfig(vocab_size=9, sliding_window=4, **sizes, **heads))
     with pytest.raises(UserError, match=r"checkpoint_activations=true.*Sliding"):
-        checkpoint_activations(sliding)
+        checkpoint_activations(Policy(sliding))

@@ -14,7 +14,8 @@ from experiments.engines.weight_sync import WeightSync
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
 from experiments.policy import loading, lora
-from experiments.policy.weights import copy_weights, plain_weights, weights_version
+from experiments.policy.policy import Policy
+from experiments.policy.weights import copy_weights, plain_weights
 from experiments.run_dir.budget import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
@@ -22,8 +23,8 @@ SPO_GROUP = SPO(SPOConfig(learning_rate=1e-2), 1.0)
 LORA = ModelConfig(adapter="lora", adapter_rank=4)
 
 
-def learner_of(base, algorithm=SPO_GROUP, seed=0, **options):
-    policy = lora.adapted(base, LORA, seed)
+def learner_of(model, algorithm=SPO_GROUP, seed=0, **options):
+    policy = lora.adapted(Policy(model), LORA, seed)
     return Learner(policy, 0, algorithm, TrainConfig(warmup_steps=0, **options), 10, Ledger())
 
 
@@ -42,7 +43,7 @@ def logits(model, ids=((2, 7, 9, 30, 4),)):
 def test_off_equals_the_base_exactly_before_and_after_training(tiny):
     before = copy.deepcopy(tiny)
     learner = trained_for(tiny, 2)
-    assert learner.reference is tiny  # no second copy
+    assert learner.reference.model is tiny  # no second copy
     assert torch.equal(logits(tiny), logits(before))
     for own, kept in zip(tiny.parameters(), before.parameters(), strict=True):
         assert torch.equal(own, kept)
@@ -53,9 +54,9 @@ def test_off_equals_the_base_exactly_before_and_after_training(tiny):
 
 
 def test_it_begins_as_the_base_and_on_all_linear_layers_but_the_head(tiny):
-    policy = lora.adapted(tiny, LORA, seed=0)
-    assert torch.equal(logits(policy), logits(tiny))
-    names = {n.partition(".lora_")[0] for n, p in policy.named_parameters() if p.requires_grad}
+    model = lora.adapted(Policy(tiny), LORA, seed=0).model
+    assert torch.equal(logits(model), logits(tiny))
+    names = {n.partition(".lora_")[0] for n, p in model.named_parameters() if p.requires_grad}
     linear = {n for n, m in tiny.named_modules() if isinstance(m, torch.nn.Linear)}
     assert names == linear - {"lm_head"}
 
@@ -80,8 +81,8 @@ def test_a_critic_is_a_second_adapter_and_a_head(tiny):
 
 def test_what_the_engine_writes_with_equals_what_the_learner_scores(tiny):
     learner = trained_for(tiny, 3)
-    engine = HFEngine(loading.frozen_copy(tiny), {1}, 0, 64)
-    engine.sync(learner.model)
+    engine = HFEngine(loading.frozen_copy(Policy(tiny)), {1}, 0, 64)
+    engine.sync(learner.policy)
     prompts = [[2, 7, 9, 30], [2, 5]]
     groups = engine.generate(prompts, [range(8)] * 2, Sampling(12))
     written = [completion for group in groups for completion in group]
@@ -99,10 +100,10 @@ def test_syncs_in_bfloat16_never_change_the_base(tiny):
     base = tiny.to(torch.bfloat16)
     before = [p.clone() for p in base.parameters()]
     learner = trained_for(base, 2)
-    engine = HFEngine(loading.frozen_copy(base), {1}, 0, 64)
+    engine = HFEngine(loading.frozen_copy(Policy(base)), {1}, 0, 64)
     first = None
     for _ in range(3):
-        engine.sync(learner.model)
+        engine.sync(learner.policy)
         now = [p.clone() for p in engine.model.parameters()]
         first = first or now
         assert all(map(torch.equal, now, first))
@@ -110,7 +111,7 @@ def test_syncs_in_bfloat16_never_change_the_base(tiny):
     layer = learner.model.model.layers[0].mlp.up_proj
     a, b = (m["default"].weight.float() for m in (layer.lora_A, layer.lora_B))
     exact = layer.base_layer.weight.float() + LORA.adapter_alpha / 4 * (b @ a)
-    held = dict(plain_weights(learner.model))["model.layers.0.mlp.up_proj.weight"]
+    held = dict(plain_weights(learner.policy))["model.layers.0.mlp.up_proj.weight"]
     assert torch.equal(held, exact.to(torch.bfloat16))
 
 
@@ -119,12 +120,12 @@ def test_a_checkpoint_holds_the_adapter_and_peft_reads_it(tiny, tmp_path):
 
     learner = trained_for(tiny, 2)
     state = lora.trained_state(learner.model)
-    loading.save(learner.model, tiny, state, tmp_path)
+    loading.save(learner.policy, Policy(tiny), state, tmp_path)
     assert {file.name for file in tmp_path.iterdir()} >= {"adapter_model.safetensors"}
     assert not (tmp_path / "model.safetensors").exists()
-    again = lora.adapted(tiny, LORA, seed=5)
+    again = lora.adapted(Policy(tiny), LORA, seed=5)
     lora.load(again, tmp_path)
-    assert torch.equal(logits(again), logits(learner.model))
+    assert torch.equal(logits(again.model), logits(learner.model))
     theirs = PeftModel.from_pretrained(copy.deepcopy(tiny), tmp_path)
     assert torch.equal(logits(theirs), logits(learner.model))
 
@@ -142,15 +143,17 @@ def test_a_learner_goes_on_from_its_state_which_holds_no_base(tiny):
 
 def test_a_copy_for_an_older_writer_is_of_the_adapter_alone(tiny):
     learner = trained_for(tiny, 1)
-    held = loading.own_copy(learner.model)
+    held = loading.own_copy(learner.policy)
     then = logits(learner.model)
     learner.update(samples_from(tiny, REWARDS), GROUP, None)
-    assert torch.equal(logits(held), then)
+    assert torch.equal(logits(held.model), then)
     shared = {p.data_ptr() for p in tiny.parameters()}
-    assert all((p.data_ptr() in shared) == (".lora_" not in n) for n, p in held.named_parameters())
-    copy_weights(learner.model, into=held)
-    assert torch.equal(logits(held), logits(learner.model))
-    assert weights_version(held) == 2
+    assert all(
+        (p.data_ptr() in shared) == (".lora_" not in n) for n, p in held.model.named_parameters()
+    )
+    copy_weights(learner.policy, into=held)
+    assert torch.equal(logits(held.model), logits(learner.model))
+    assert held.version == 2
 
 
 @pytest.mark.parametrize("options", [{}, {"lag": 2}, {"sync_every": 2}], ids=str)
@@ -158,8 +161,8 @@ def test_a_writer_goes_on_from_its_state(tiny, options):
     samples = samples_from(tiny, REWARDS)
 
     def made(learner):
-        engine = HFEngine(loading.frozen_copy(tiny), {1}, 0, 64)
-        return WeightSync(engine, learner.model, TrainConfig(**options))
+        engine = HFEngine(loading.frozen_copy(Policy(tiny)), {1}, 0, 64)
+        return WeightSync(engine, learner.policy, TrainConfig(**options))
 
     def advance(learner, writer, steps):
         for step in steps:
@@ -183,8 +186,6 @@ def test_a_writer_goes_on_from_its_state(tiny, options):
     assert (
         found_version
         == version
-        == weights_version(learner.model)
-        - options.get("lag", 0)
-        - (1 if options.get("sync_every") else 0)
+        == learner.policy.version - options.get("lag", 0) - (1 if options.get("sync_every") else 0)
     )
     assert all(map(torch.equal, found, weights))

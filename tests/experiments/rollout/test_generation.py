@@ -31,7 +31,7 @@ SLOW = "import time\ntime.sleep(60)"
 class WeightSync(Engine):
     """Writes the text of a seed's number; hands out what it wrote last first, and not all of it."""
 
-    name, model = "writer", None
+    name, policy = "writer", None
     version = 7
 
     def __init__(self, before_last=lambda: None, kept=2):
@@ -46,7 +46,7 @@ class WeightSync(Engine):
         self.before_last()
         return groups
 
-    def sync(self, model):
+    def sync(self, weights):
         pass
 
 

@@ -10,6 +10,7 @@ from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
 from experiments.policy.loading import frozen_copy
+from experiments.policy.policy import Policy
 from experiments.run_dir import checkpoints
 from experiments.run_dir.budget import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
@@ -19,8 +20,9 @@ def parts(model):
     """A learner and a writer that lags behind it."""
     train = TrainConfig(lag=2)
     algorithm = make("spo", learning_rate=1e-3)
-    learner = Learner(copy.deepcopy(model), 0, algorithm, train, 10, Ledger())
-    return learner, WeightSync(HFEngine(frozen_copy(model), {1}, 0, 64), learner.model, train)
+    learner = Learner(Policy(copy.deepcopy(model)), 0, algorithm, train, 10, Ledger())
+    engine = HFEngine(frozen_copy(Policy(model)), {1}, 0, 64)
+    return learner, WeightSync(engine, learner.policy, train)
 
 
 def test_restored_parts_hang_on_no_file(tiny, tmp_path):

@@ -9,7 +9,7 @@ import algorithms
 from experiments.config.composition import config_of
 from experiments.errors import UserError
 from experiments.learner.batching import pack
-from experiments.policy.weights import tensors_of
+from experiments.policy.policy import Policy
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 
@@ -18,7 +18,7 @@ def remix(**options):
 
 
 def equal(one, other):
-    pairs = zip(tensors_of(one), tensors_of(other), strict=True)
+    pairs = zip(one.own_tensors(), other.own_tensors(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
 
 
@@ -44,10 +44,10 @@ def test_each_batch_is_told_of_its_start_the_batch_before_and_the_reference(tiny
     learner, seen = given(learner_of(tiny, remix(reincarnate_at=2), epochs=2))
     samples, starts = samples_from(tiny, REWARDS), []
     for _ in range(4):
-        starts.append(copy.deepcopy(learner.model))
+        starts.append(copy.deepcopy(learner.policy))
         learner.update(samples, GROUP, None)
     tokens = pack(samples, 0, tiny.device)
-    logp = [learner._frozen(model, tokens) for model in starts]
+    logp = [learner._frozen(policy, tokens) for policy in starts]
     assert [batch.batches for batch in seen] == [0, 1, 2, 3]
     for row, (base, before) in enumerate([(0, 0), (0, 0), (2, 1), (2, 2)]):
         batch = seen[row]
@@ -55,13 +55,13 @@ def test_each_batch_is_told_of_its_start_the_batch_before_and_the_reference(tiny
         for name, value in wanted.items():
             assert torch.equal(getattr(batch, name), value), (row, name)
     assert (logp[0] - logp[1]).abs().max() > 1e-4
-    assert equal(learner.reference, tiny)  # against which evaluations measure the KL
+    assert equal(learner.reference, Policy(tiny))  # against which evaluations measure the KL
 
 
 def test_without_its_kl_nothing_is_held(tiny, given):
     learner, seen = given(learner_of(tiny, remix(kl_coef=0.0)))
     learner.update(samples_from(tiny, REWARDS), GROUP, None)
-    assert not learner.earlier and "earlier" not in learner.state_dict()
+    assert not learner.past and "earlier" not in learner.state_dict()
     assert seen[0].ref_logp is seen[0].precedent_logp is None
 
 
@@ -69,7 +69,7 @@ def test_the_batch_before_is_not_asked_while_the_base_has_all_the_weight(tiny, g
     learner, seen = given(learner_of(tiny, algorithms.make("remix", base_from=1)))
     samples, starts = samples_from(tiny, REWARDS), []
     for _ in range(2):
-        starts.append(copy.deepcopy(learner.model))
+        starts.append(copy.deepcopy(learner.policy))
         learner.update(samples, GROUP, None)
     assert seen[0].precedent_logp is None
     wanted = learner._frozen(starts[0], pack(samples, 0, tiny.device))
@@ -84,10 +84,10 @@ def test_what_is_held_survives(tiny):
     again.load_state_dict(copy.deepcopy(learner.state_dict()))
     for each in (learner, again):
         each.update(samples, GROUP, None)
-    assert equal(again.model, learner.model)
-    held = [(each.earlier.before, each.earlier.reincarnated) for each in (learner, again)]
+    assert equal(again.policy, learner.policy)
+    held = [(each.past.before, each.past.reincarnated) for each in (learner, again)]
     assert all(equal(one, other) for one, other in zip(*held, strict=True))
-    assert not equal(again.earlier.before, again.earlier.reincarnated)
+    assert not equal(again.past.before, again.past.reincarnated)
 
 
 def test_a_correction_of_the_ratio_is_refused():

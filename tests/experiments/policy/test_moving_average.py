@@ -8,38 +8,42 @@ import torch
 import algorithms
 from experiments.config.composition import config_of
 from experiments.errors import UserError
-from experiments.policy.weight_copies import MovingAverage
+from experiments.policy.past_policies import MovingAverage
+from experiments.policy.policy import Policy
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 
 def average_of(policy, decay):
-    return MovingAverage(copy.deepcopy(policy).requires_grad_(False), policy, decay)
+    copied = Policy(copy.deepcopy(policy.model).requires_grad_(False))
+    return MovingAverage(copied, policy, decay)
 
 
 def test_it_is_the_mean_of_all_steps_with_falling_weights():
-    policy, seen = torch.nn.Linear(1, 1, bias=False), [0.5]
+    model, seen = torch.nn.Linear(1, 1, bias=False), [0.5]
+    policy = Policy(model)
     with torch.no_grad():
-        policy.weight.fill_(seen[0])
+        model.weight.fill_(seen[0])
     average = average_of(policy, decay=0.5)
     for value in (1.0, 3.0, -2.0):
         with torch.no_grad():
-            policy.weight.fill_(value)
+            model.weight.fill_(value)
         seen.append(value)
         average.follow(policy)
     weights = [0.125, 0.25, 0.5, 1.0]
     mean = sum(w * v for w, v in zip(weights, seen, strict=True)) / sum(weights)
-    assert average.model.weight.item() == pytest.approx(mean)
+    assert average.policy.model.weight.item() == pytest.approx(mean)
 
 
 def test_small_steps_of_bfloat16_weights_are_not_lost():
-    policy = torch.nn.Linear(1, 1, bias=False).bfloat16()
+    model = torch.nn.Linear(1, 1, bias=False).bfloat16()
+    policy = Policy(model)
     with torch.no_grad():
-        policy.weight.fill_(1.0)
+        model.weight.fill_(1.0)
         average = average_of(policy, decay=0.9)
-        policy.weight.fill_(1.0 + 2**-7)  # the next number that bfloat16 has
+        model.weight.fill_(1.0 + 2**-7)  # the next number that bfloat16 has
     for _ in range(40):
         average.follow(policy)
-    assert average.model.weight.item() == policy.weight.item()
+    assert average.policy.model.weight.item() == model.weight.item()
 
 
 def test_the_loss_is_given_the_averages_log_probs_before_each_step(tiny, monkeypatch):
@@ -56,7 +60,7 @@ def test_the_loss_is_given_the_averages_log_probs_before_each_step(tiny, monkeyp
     assert given[0].abs().max() < 1e-5
     assert given[1].abs().max() > 1e-4
     triples = zip(
-        learner.average.model.parameters(),
+        learner.average.policy.model.parameters(),
         start.parameters(),
         learner.model.parameters(),
         strict=True,
@@ -65,7 +69,11 @@ def test_the_loss_is_given_the_averages_log_probs_before_each_step(tiny, monkeyp
     again = learner_of(tiny, algorithms.make("ppo_ewma", decay=0.5))
     again.load_state_dict(copy.deepcopy(learner.state_dict()))
     assert again.average.weight == learner.average.weight == 1.875
-    pairs = zip(again.average.model.parameters(), learner.average.model.parameters(), strict=True)
+    pairs = zip(
+        again.average.policy.model.parameters(),
+        learner.average.policy.model.parameters(),
+        strict=True,
+    )
     assert all(torch.equal(a, b) for a, b in pairs)
 
 

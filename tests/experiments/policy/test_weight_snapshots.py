@@ -9,46 +9,47 @@ import torch.multiprocessing as mp
 from experiments.config.schema import ModelConfig
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted
-from experiments.policy.weight_copies import ShardedSnapshot, WeightSnapshot
-from experiments.policy.weights import copy_weights, tensors_of, weights_are, weights_version
+from experiments.policy.policy import Policy
+from experiments.policy.weight_snapshots import ShardedSnapshot, WeightSnapshot
+from experiments.policy.weights import copy_weights
 from tests.experiments.distributed.test_torchrun import free_port, joined
 
 
-def drifted(model):
+def drifted(policy):
     """Other weights, the same on every rank."""
-    torch.manual_seed(weights_version(model))
+    torch.manual_seed(policy.version)
     with torch.no_grad():
-        for tensor in tensors_of(model):
+        for tensor in policy.own_tensors():
             new = torch.randn(tensor.shape, dtype=tensor.dtype) / 10
             if hasattr(tensor, "to_local"):
                 new = torch.distributed.tensor.distribute_tensor(
                     new, tensor.device_mesh, tensor.placements, src_data_rank=None
                 )
             tensor.copy_(new)
-    weights_are(model, weights_version(model) + 1)
+    policy.version += 1
 
 
 def taken(held, like):
     """The plain weights that an engine is given."""
     copy_weights(held.whole(), into=like)
-    return [parameter.clone() for parameter in like.parameters()], weights_version(like)
+    return [parameter.clone() for parameter in like.model.parameters()], like.version
 
 
 def bytes_of(held):
-    return sum(part.held.untyped_storage().nbytes() for part in held._parts)
+    return sum(shard.local.untyped_storage().nbytes() for shard in held._shards)
 
 
 def wait(rank, size, port, model, own, folder):
     ranks = joined(rank, size, port)
-    engine = frozen_copy(model)
+    engine = frozen_copy(Policy(model))
     ranks.shard(own)
-    held = ShardedSnapshot(own)
+    held = ShardedSnapshot.of(own)
     drifted(own)
-    later = ShardedSnapshot(own)
+    later = ShardedSnapshot.of(own)
     drifted(own)
     state = [one.tensors() for one in (held, later)]
     assert set(held.tensors(keep=False)) == {None}
-    again = ShardedSnapshot.known(own, state[1], later.version)
+    again = ShardedSnapshot.restore(own, state[1], later.version)
     found = [taken(one, engine) for one in (held, later, again)]
     torch.save((found, state, bytes_of(held), bytes_of(again)), f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
@@ -57,14 +58,14 @@ def wait(rank, size, port, model, own, folder):
 @pytest.mark.parametrize("adapter", [False, True], ids=["all weights", "an adapter"])
 @pytest.mark.parametrize("size", [2, 3])
 def test_shards_that_wait_are_the_weights_as_they_were(size, adapter, tiny, tmp_path):
-    own = copy.deepcopy(tiny)
+    own = Policy(copy.deepcopy(tiny))
     if adapter:
         own = adapted(own, ModelConfig(adapter="lora", adapter_rank=3), seed=0)
     given = (size, free_port(), tiny, copy.deepcopy(own), tmp_path)
     mp.start_processes(wait, given, nprocs=size, start_method="fork")
-    engine, told = frozen_copy(tiny), []
+    engine, told = frozen_copy(Policy(tiny)), []
     for _ in range(2):
-        held = WeightSnapshot(own)
+        held = WeightSnapshot.of(own)
         drifted(own)
         told.append((taken(held, engine), [tensor.clone() for tensor in held.tensors()]))
     (first, one), (second, other) = told
