@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from analysis.metrics.evaluated_models import EvaluatedModel
-    from analysis.stats.differences import Pair
+    from analysis.stats.differences import PairedDifference
 
 HELP = """\
 Compare two groups of runs: paired differences on the seeds and problems of both.
@@ -66,20 +66,20 @@ def show(a: str, b: str, wish: float) -> None:
     from analysis.metrics.definitions import reported_metrics
     from analysis.metrics.evaluated_models import common_ks, evaluated_models
     from analysis.report.caveats import caveats
-    from analysis.stats.differences import pairs
-    from analysis.stats.power import design_table
+    from analysis.stats.differences import paired_differences
+    from analysis.stats.power import power_table
 
     groups = [_group(key, where) for key, where in (("a", a), ("b", b))]
     ks, notes = common_ks([run for group in groups for run in group.runs])
     ends = [stage for stage in evaluated_models(groups, ks) if stage.step > 0]
     if len(ends) < 2:
         raise RunError("a and b: both need an evaluation after training; choose runs further on")
-    found = pairs(ends, [metric.name for metric in reported_metrics(ks)])
+    found = paired_differences(ends, [metric.name for metric in reported_metrics(ks)])
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, 120)
     console.print(table(ends, found))
-    for row in design_table(ends, found, wish).to_dict("records"):
+    for row in power_table(ends, found, wish).to_dict("records"):
         if row["metric"] in (f"pass@{ks[0]}", f"pass@{ks[-1]}"):
             console.print(seen(row), markup=False)
     for sentence in (*caveats(groups, ends), *notes):
@@ -99,7 +99,7 @@ def _group(key: str, where: str):  # type: ignore[no-untyped-def]
     return replace(groups[0], label=f"{key} ({groups[0].label})")
 
 
-def table(ends: Sequence[EvaluatedModel], found: Sequence[Pair]) -> Table:
+def table(ends: Sequence[EvaluatedModel], found: Sequence[PairedDifference]) -> Table:
     """A row per metric: both means, the difference, who improves on whom how often."""
     from rich import box
     from rich.table import Table

@@ -10,7 +10,7 @@ from analysis.load.groups import Group, as_text, differing_keys, join_names
 from analysis.load.run_folders import Run
 from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.metrics.evaluated_models import EvaluatedModel
-from analysis.stats.tables import COUNTED, budget
+from analysis.stats.tables import BUDGET_TITLES, final_budget
 
 FEW_SEEDS = 5
 FEW_PROBLEMS = 10
@@ -159,10 +159,10 @@ def _of(labels: Sequence[str], groups: Sequence[Group]) -> str:
 
 def _budgets(groups: Sequence[Group]) -> Iterable[str]:
     unequal = []
-    for name, words in COUNTED.items():
+    for name, words in BUDGET_TITLES.items():
         spent = {}
         for group in groups:
-            amounts = [budget(run)[name] for run in group.complete if group.last_step > 0]
+            amounts = [final_budget(run)[name] for run in group.complete if group.last_step > 0]
             mean = sum(amounts) / len(amounts) if amounts else math.nan
             if not math.isnan(mean):
                 spent[group.label] = mean

@@ -12,8 +12,8 @@ from analysis.load.groups import join_names
 from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.metrics.evaluated_models import EvaluatedModel
 from analysis.report.section import Section
-from analysis.stats.differences import Pair, tier_table
-from analysis.stats.intervals import spread, terms
+from analysis.stats.differences import PairedDifference, tier_table
+from analysis.stats.intervals import estimate, seed_means
 from analysis.stats.power import smallest_difference
 
 MOST_SAID = 4  # statements on who is above whom; power.csv has all
@@ -72,7 +72,11 @@ def _alone(section: Section) -> str:
 
 def _mean(stage: EvaluatedModel, metric: str) -> float:
     grid = stage.grids.get(metric)
-    return float("nan") if grid is None else float(spread(terms(grid.values, grid.weights)).mean)
+    return (
+        float("nan")
+        if grid is None
+        else float(estimate(seed_means(grid.values, grid.weights)).mean)
+    )
 
 
 def _of_metric(section: Section, tiers: pd.DataFrame, metric: str) -> Answer:
@@ -97,9 +101,9 @@ def _of_metric(section: Section, tiers: pd.DataFrame, metric: str) -> Answer:
     return Answer(title, tuple(one for one in (*said, _seen(pairs)) if one))
 
 
-def _is_above(pairs: Sequence[Pair], a: str, b: str) -> bool:
+def _is_above(pairs: Sequence[PairedDifference], a: str, b: str) -> bool:
     one = between(pairs, a, b) if a != b else None
-    return one is not None and one.apart and one.difference.mean > 0
+    return one is not None and one.separated and one.difference.mean > 0
 
 
 def _separated(
@@ -140,7 +144,7 @@ def _both(order: Sequence[str], shown: Mapping[str, str]) -> str:
 
 
 def _sizes(
-    pairs: Sequence[Pair], order: Sequence[str], above: Mapping[str, tuple[str, ...]]
+    pairs: Sequence[PairedDifference], order: Sequence[str], above: Mapping[str, tuple[str, ...]]
 ) -> list[str]:
     """The best's difference to the next, and to the best and worst that it is separated from."""
     first, below = order[0], above[order[0]]
@@ -163,40 +167,40 @@ def _tiers(ranked: pd.DataFrame, above: Mapping[str, tuple[str, ...]]) -> str:
     return told + "."
 
 
-def between(pairs: Sequence[Pair], a: str, b: str) -> Pair:
+def between(pairs: Sequence[PairedDifference], a: str, b: str) -> PairedDifference:
     """The pair a - b, whichever way it was kept."""
     for one in pairs:
         if (one.a, one.b) == (a, b):
             return one
         if (one.a, one.b) == (b, a):
-            return one.turned()
+            return one.reversed()
     raise KeyError((a, b))
 
 
-def _difference(one: Pair, pairs: int) -> str:
+def _difference(one: PairedDifference, pairs: int) -> str:
     if one.seeds == 0:
         return f"{one.a} and {one.b} share no seed or problem and are not compared."
     found = f"{one.a} − {one.b}: {signed(one)}"
     if one.seeds == 1:
         return f"{found} on 1 seed, without an interval."
     d = one.difference
-    if (d.low > 0 or d.high < 0) and not one.apart:
+    if (d.low > 0 or d.high < 0) and not one.separated:
         family = f" (Holm, {pairs} pairs)" if pairs > 1 else ""
         found += f", not separated by the stricter test{family}"
     return f"{found}; {one.seeds} seeds, {one.problems} problem{'s' * (one.problems != 1)}."
 
 
-def signed(one: Pair) -> str:
+def signed(one: PairedDifference) -> str:
     """+0.052 [−0.020, 0.124], as far as it is known."""
     d = one.difference
     ends = "" if d.low != d.low else f" [{d.low:+.3f}, {d.high:+.3f}]"
     return "–" if d.mean != d.mean else f"{d.mean:+.3f}{ends}".replace("-", "−")
 
 
-def _seen(pairs: Sequence[Pair]) -> str:
+def _seen(pairs: Sequence[PairedDifference]) -> str:
     """What the design could tell, where some pair was not told apart."""
-    blind = [one for one in pairs if not one.apart and one.seeds > 1]
-    every = [float(smallest_difference(one.spread)) for one in blind]
+    blind = [one for one in pairs if not one.separated and one.seeds > 1]
+    every = [float(smallest_difference(one.estimate)) for one in blind]
     known = [one for one in every if math.isfinite(one)]
     if not known or max(known) == 0:
         return ""
@@ -221,9 +225,9 @@ def matrix(
     pairs = [one for one in section.pairs if one.metric == metric]
     labels = [stage.label for stage in section.ends if metric in stage.grids]
 
-    def cell(one: Pair) -> str:
+    def cell(one: PairedDifference) -> str:
         shown = signed(one) if intervals else _short(one.difference.mean)
-        return shown + (" *" if one.apart else "")
+        return shown + (" *" if one.separated else "")
 
     rows = [[a, *("" if a == b else cell(between(pairs, a, b)) for b in labels)] for a in labels]
     return ["row − column", *labels], rows

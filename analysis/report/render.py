@@ -10,7 +10,7 @@ from analysis.load.run_folders import readable
 from analysis.metrics.definitions import DISTINCT, TITLES, Metric, reported_metrics
 from analysis.report.headline import headlines, matrix
 from analysis.report.markdown import table as markdown_table
-from analysis.stats.tables import AREA, COUNTED, PHASES
+from analysis.stats.tables import AREA, BUDGET_TITLES, PHASE_TITLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ AXIS_WORDS = {
     "judged_programs": "judged programs",
     "wall_time": "wall time without evaluations",
 }
-BUDGET_HEADINGS = COUNTED | {"wall_s": "wall time (min)"}
+BUDGET_HEADINGS = BUDGET_TITLES | {"wall_s": "wall time (min)"}
 Cells = tuple[list[str], list[list[str]]]  # heading and rows
 TERMINAL_DIVERSITY = (DISTINCT, "edit_distance")
 
@@ -184,7 +184,7 @@ def cost_cells(table: pd.DataFrame) -> Cells:
     """Heading and rows of costs.csv: minutes by phase, seconds a step, peak memory."""
     if not len(table):
         return [], []
-    spent = {f"{phase}_s": words for phase, words in PHASES.items()}
+    spent = {f"{phase}_s": words for phase, words in PHASE_TITLES.items()}
     spent |= {"trained_s": "all of training", "evaluate_s": "evaluating (not charged)"}
     shown = [name for name in spent if table[name].notna().any() and (table[name] > 0).any()]
     memory = [name for name in ("peak_mb", "gpu_peak_mb") if table[name].notna().any()]

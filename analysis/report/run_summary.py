@@ -26,7 +26,7 @@ def before_after(run_folder: str | Path) -> pd.DataFrame:
     from analysis.metrics.definitions import reported_metrics
     from analysis.metrics.evaluated_models import common_ks, samples_per_problem
     from analysis.metrics.scores import scores, stack_seeds
-    from analysis.stats.tables import grid_interval, named
+    from analysis.stats.tables import grid_interval, interval_columns
 
     run = load_run(run_folder)
     if not run.evaluated_steps:
@@ -38,7 +38,7 @@ def before_after(run_folder: str | Path) -> pd.DataFrame:
     for metric in reported_metrics(ks):
         row: dict[str, object] = {"metric": metric.title}
         for name, grids in zip(("before", "after"), found, strict=False):
-            row |= named(grid_interval(grids.get(metric.name), metric.name), name)
+            row |= interval_columns(grid_interval(grids.get(metric.name), metric.name), name)
         rows.append(row)
     table = pd.DataFrame(rows)
     last = run.evaluation(steps[-1])

@@ -16,7 +16,7 @@ from analysis.metrics.evaluated_models import EvaluatedModel, common_ks, evaluat
 from analysis.metrics.normal_form import precompute_normal_forms
 from analysis.report.caveats import caveats
 from analysis.stats import curves
-from analysis.stats.differences import Pair, pairs
+from analysis.stats.differences import PairedDifference, paired_differences
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Section:
     notes: list[str]
 
     @cached_property
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[PairedDifference]:
         """The paired differences of the groups at their ends, in every metric."""
-        return pairs(self.ends, [metric.name for metric in reported_metrics(self.ks)])
+        return paired_differences(self.ends, [metric.name for metric in reported_metrics(self.ks)])
 
     @cached_property
     def window(self) -> int:
         """Over how many steps the rewards are averaged."""
-        return curves.window(self.groups)
+        return curves.smoothing_window(self.groups)
 
     @cached_property
     def rewards(self) -> pd.DataFrame:

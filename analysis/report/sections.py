@@ -148,7 +148,7 @@ def tables_of(section: Section) -> Tables:
         tables.result_table(rows),
         differences.difference_table(section.pairs),
         differences.tier_table(section.ends, section.pairs),
-        power.design_table(section.ends, section.pairs, power.WISH),
+        power.power_table(section.ends, section.pairs, power.TARGET_DIFFERENCE),
         *equal_budget.equal_budget_tables(section.groups, section.ks),
         equal_budget.threshold_table(section.groups, section.ks)
         if section.ends

@@ -1,8 +1,8 @@
-"""Paired differences of every two groups of an experiment, and the tiers that come of them.
+"""Paired differences of every two groups of an experiment, and the tiers that follow from them.
 
-Two groups are compared on the seeds and problems of both. A metric that is not defined everywhere
-(diversity among accepted programs) is compared where it is defined for both, so that its
-difference is not that of the two groups' own means, which rest on other problems.
+Two groups are compared on their common seeds and problems. A metric that is not defined everywhere
+(diversity among accepted programs) is compared where it is defined for both. Its difference is then
+not that of the two groups' own means, which rest on other problems.
 """
 
 from __future__ import annotations
@@ -16,19 +16,29 @@ import pandas as pd
 from analysis.metrics.definitions import metric_bounds
 from analysis.metrics.evaluated_models import ScoredGroup
 from analysis.metrics.scores import align_grids
-from analysis.stats.intervals import Interval, Spread, probability_of_improvement, spread, terms
+from analysis.stats.intervals import (
+    Estimate,
+    Interval,
+    estimate,
+    probability_of_improvement,
+    seed_means,
+)
 
-COLUMNS = ("a", "b", "metric", "difference", "low", "high", "probability_of_improvement")
-COLUMNS += ("seeds", "problems")
+SIGNIFICANCE = 0.05
 NAN = float("nan")
+COLUMNS = (
+    *("a", "b", "metric", "difference", "low", "high"),
+    *("probability_of_improvement", "seeds", "problems"),
+)
 
 
 @dataclass(frozen=True)
-class Pair:
-    """The difference a - b in one metric. Where nothing is shared `spread` is None.
+class PairedDifference:
+    """The difference a - b in one metric, on the seeds and problems of both.
 
-    With one seed there is no interval and no p-value, since nothing tells the algorithms'
-    difference from training's luck. `adjusted` is Holm's over all pairs of the metric.
+    `improvement` is the probability that a run of a beats one of b on a problem. With one seed
+    there is no interval and no p-value, because the algorithms' difference cannot be separated from
+    training's luck. `adjusted_p` is Holm's p-value over all pairs of the metric.
     """
 
     a: str
@@ -38,155 +48,176 @@ class Pair:
     improvement: float
     seeds: int
     problems: int
-    spread: Spread | None = None
-    adjusted: float = NAN
+    estimate: Estimate
+    adjusted_p: float = NAN
 
     @property
-    def apart(self) -> bool:
-        return self.adjusted < SIGNIFICANCE
+    def separated(self) -> bool:
+        return self.adjusted_p < SIGNIFICANCE
 
-    def turned(self) -> Pair:
-        """b - a."""
+    def reversed(self) -> PairedDifference:
+        """Return b - a."""
         d = self.difference
-        turned = Interval(0 - d.mean, 0 - d.high, 0 - d.low)  # no -0.0
         return replace(
-            self, a=self.b, b=self.a, difference=turned, improvement=1 - self.improvement
+            self,
+            a=self.b,
+            b=self.a,
+            difference=Interval(0 - d.mean, 0 - d.high, 0 - d.low),  # 0 - x is never -0.0
+            improvement=1 - self.improvement,
         )
 
 
-def pairs(groups: Sequence[ScoredGroup], metrics: Iterable[str]) -> list[Pair]:
-    """Every two groups once, in their order, for each metric; p-values adjusted within metrics."""
-    found = []
+def paired_differences(
+    groups: Sequence[ScoredGroup], metrics: Iterable[str]
+) -> list[PairedDifference]:
+    """Return every two groups once, in order, for each metric; p-values adjusted per metric."""
+    differences = []
     for metric in metrics:
-        family = _family(groups, metric)
+        family = _all_pairs(groups, metric)
         adjusted = holm(p_values(family))
-        found += [replace(one, adjusted=p) for one, p in zip(family, adjusted, strict=True)]
-    return found
+        differences += [replace(d, adjusted_p=p) for d, p in zip(family, adjusted, strict=True)]
+    return differences
 
 
-def _family(groups: Sequence[ScoredGroup], metric: str) -> list[Pair]:
-    """Every two groups once; each beside all that come after it, in one pass over the arrays."""
+def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDifference]:
+    """Return every two groups once; each is compared with all later ones in one array operation."""
     labels = [group.label for group in groups]
     values, weights = align_grids([group.grids.get(metric) for group in groups])
-    found = []
-    for place in range(len(groups) - 1):
-        rest = slice(place + 1, None)
-        both = (weights[place] > 0) & (weights[rest] > 0)
-        of_a, of_b = ((values[part], np.where(both, weights[part], 0.0)) for part in (place, rest))
-        found += _pairs(labels[place], labels[rest], metric, both, of_a, of_b)
-    return found
+    differences = []
+    for i, label in enumerate(labels[:-1]):
+        later = slice(i + 1, None)
+        common = (weights[i] > 0) & (weights[later] > 0)
+        means = seed_means(values[i], np.where(common, weights[i], 0.0))
+        later_means = seed_means(values[later], np.where(common, weights[later], 0.0))
+        improvements = probability_of_improvement(
+            np.where(common, values[i], NAN), np.where(common, values[later], NAN)
+        )
+        differences += _pairs_with(
+            label, labels[later], metric, estimate(means - later_means), improvements, common
+        )
+    return differences
 
 
-def _pairs(
-    a: str,
+def _pairs_with(
+    label: str,
     others: Sequence[str],
     metric: str,
-    both: np.ndarray,
-    of_a: tuple[np.ndarray, np.ndarray],
-    of_b: tuple[np.ndarray, np.ndarray],
-) -> list[Pair]:
-    """a beside each of the others: arrays (others, seeds, problems), of values and weights; the
-    values of a are the same beside all, (seeds, problems)."""
-    found = spread(terms(*of_a) - terms(*of_b))
-    half, most = found.half_width(), metric_bounds(metric)[1]
-    low, high = np.maximum(found.mean - half, -most), np.minimum(found.mean + half, most)
-    improvement = probability_of_improvement(*(np.where(both, of[0], NAN) for of in (of_a, of_b)))
-    seeds, problems = both.any(axis=2).sum(axis=1), both.any(axis=1).sum(axis=1)
-    made = []
-    for i, b in enumerate(others):
-        if not seeds[i]:
-            made.append(Pair(a, b, metric, Interval(NAN, NAN, NAN), NAN, 0, 0))
-            continue
+    estimates: Estimate,
+    improvements: np.ndarray,
+    common: np.ndarray,
+) -> list[PairedDifference]:
+    """Return label - other for each other group.
+
+    `estimates` and `improvements` are (others,). `common` (others, seeds, problems) says where both
+    groups are measured.
+    """
+    half_width, bound = estimates.half_width(), metric_bounds(metric)[1]
+    low = np.maximum(estimates.mean - half_width, -bound)
+    high = np.minimum(estimates.mean + half_width, bound)
+    seeds, problems = common.any(axis=2).sum(axis=1), common.any(axis=1).sum(axis=1)
+    differences = []
+    for i, other in enumerate(others):
+        scalar = estimates.item(i)
         ends = (float(low[i]), float(high[i])) if seeds[i] > 1 else (NAN, NAN)
-        difference = Interval(float(found.mean[i]), *ends)
-        numbers = float(improvement[i]), int(seeds[i]), int(problems[i])
-        made.append(Pair(a, b, metric, difference, *numbers, found.at(i)))
-    return made
+        differences.append(
+            PairedDifference(
+                a=label,
+                b=other,
+                metric=metric,
+                difference=Interval(float(scalar.mean), *ends),
+                improvement=float(improvements[i]),
+                seeds=int(seeds[i]),
+                problems=int(problems[i]),
+                estimate=scalar,
+            )
+        )
+    return differences
 
 
-def p_values(found: Sequence[Pair]) -> list[float]:
-    """Two-sided, of each difference against 0, all at once; NaN with one seed or nothing shared."""
-    p = np.full(len(found), NAN)
-    tested = [i for i, one in enumerate(found) if one.seeds > 1]
+def p_values(differences: Sequence[PairedDifference]) -> list[float]:
+    """Return the two-sided p-value of each difference against 0; NaN with fewer than two seeds."""
+    p = np.full(len(differences), NAN)
+    tested = [i for i, difference in enumerate(differences) if difference.seeds > 1]
     if tested:
-        p[tested] = Spread.of([found[i].spread for i in tested]).p_value()
+        p[tested] = Estimate.stack([differences[i].estimate for i in tested]).p_value()
     return p.tolist()
 
 
-def difference_table(found: Iterable[Pair]) -> pd.DataFrame:
-    """differences.csv: a row for each ordered pair and metric; `difference` is a - b."""
+def difference_table(differences: Iterable[PairedDifference]) -> pd.DataFrame:
+    """Return differences.csv: a row per ordered pair and metric; `difference` is a - b."""
     rows = []
-    for one in found:
-        for way in (one, one.turned()):
-            d = way.difference
-            counts = (way.improvement, way.seeds, way.problems)
-            rows.append((way.a, way.b, way.metric, d.mean, d.low, d.high, *counts))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    for pair in differences:
+        for ordered in (pair, pair.reversed()):
+            d = ordered.difference
+            counts = (ordered.improvement, ordered.seeds, ordered.problems)
+            rows.append((ordered.a, ordered.b, ordered.metric, d.mean, d.low, d.high, *counts))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def tier_table(groups: Sequence[ScoredGroup], found: Sequence[Pair]) -> pd.DataFrame:
-    """tiers.csv: label, metric, tier, where 1 has the greatest means; best first.
+# Tiers in place of ranks: groups that the data do not separate share one.
+
+
+def tier_table(
+    groups: Sequence[ScoredGroup], differences: Sequence[PairedDifference]
+) -> pd.DataFrame:
+    """Return tiers.csv: label, metric, tier, best first; tier 1 has the greatest means.
 
     A group on which the metric was not measured has no row.
     """
     rows = []
-    for metric in dict.fromkeys(one.metric for one in found):
+    for metric in dict.fromkeys(difference.metric for difference in differences):
         means = {
-            group.label: float(
-                spread(terms(group.grids[metric].values, group.grids[metric].weights)).mean
-            )
-            for group in groups
-            if metric in group.grids
+            group.label: mean_score(group, metric) for group in groups if metric in group.grids
         }
         greater_first = (
-            one if one.difference.mean > 0 else one.turned()
-            for one in found
-            if one.metric == metric
+            pair if pair.difference.mean > 0 else pair.reversed()
+            for pair in differences
+            if pair.metric == metric
         )
-        of_metric = {(one.a, one.b): one.adjusted for one in greater_first}
-        rows += [(label, metric, tier) for label, tier in tiers(means, of_metric).items()]
+        adjusted = {(pair.a, pair.b): pair.adjusted_p for pair in greater_first}
+        rows += [(label, metric, tier) for label, tier in tiers(means, adjusted).items()]
     return pd.DataFrame(rows, columns=["label", "metric", "tier"])
 
 
-# Tiers instead of ranks: groups that the data do not separate share one.
-
-
-SIGNIFICANCE = 0.05
+def mean_score(group: ScoredGroup, metric: str) -> float:
+    """Return a group's mean over seeds and problems; NaN where the metric was not measured."""
+    grid = group.grids.get(metric)
+    return NAN if grid is None else float(estimate(seed_means(grid.values, grid.weights)).mean)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values of a family of comparisons (Holm 1979, Scand. J. Stat. 6), in their order.
+    """Return the adjusted p-values of a family of tests, in order (Holm 1979, Scand. J. Stat. 6).
 
-    The chance that any of those without a true difference is below 0.05 is at most 5 %. A NaN, for
-    a comparison that could not be made, stays one and counts in the family.
+    The probability that any adjusted p-value without a true difference is below 0.05 is at most
+    5 %. NaN, for a test that could not be made, stays NaN and counts in the family.
     """
     order = sorted(range(len(p_values)), key=lambda i: (p_values[i] != p_values[i], p_values[i]))
     adjusted, least = list(p_values), 0.0
-    for place, i in enumerate(order):
+    for rank, i in enumerate(order):
         if p_values[i] == p_values[i]:
-            least = max(least, min(1.0, (len(p_values) - place) * p_values[i]))
+            least = max(least, min(1.0, (len(p_values) - rank) * p_values[i]))
             adjusted[i] = least
     return adjusted
 
 
 def tiers(means: Mapping[str, float], p_values: Mapping[tuple[str, str], float]) -> dict[str, int]:
-    """label → tier, 1 that of the greatest mean; labels without a mean have none.
+    """Return label → tier, tier 1 with the greatest mean; labels without a mean have none.
 
-    `p_values` are adjusted, of pairs (a, b) of which a has the greater value where the two are
-    compared: which is not always the greater mean, where a mean is over problems of its own. A
-    tier ends where every group above lies apart from, and above, every group below: of A, B and C
-    with only A and C apart, all share one tier, since neither neighbour of B can be told from it.
+    `p_values` are adjusted and keyed by pairs (a, b) with a ahead where the two are compared. That
+    is not always the greater mean, if a mean rests on other problems. A tier ends where every group
+    above is separated from, and ahead of, every group below. If only A and C of A, B and C are
+    separated, all share one tier, because B is separated from neither neighbour.
     """
     order = sorted((x for x in means if means[x] == means[x]), key=lambda x: -means[x])
-    found: dict[str, int] = {}
+    by_label: dict[str, int] = {}
     tier = 1
     for place, label in enumerate(order):
         above, below = order[:place], order[place:]
-        if above and all(_above(p_values, a, b) for a in above for b in below):
+        if above and all(_is_ahead(p_values, a, b) for a in above for b in below):
             tier += 1
-        found[label] = tier
-    return found
+        by_label[label] = tier
+    return by_label
 
 
-def _above(p_values: Mapping[tuple[str, str], float], a: str, b: str) -> bool:
-    return p_values.get((a, b), float("nan")) < SIGNIFICANCE
+def _is_ahead(p_values: Mapping[tuple[str, str], float], a: str, b: str) -> bool:
+    return p_values.get((a, b), NAN) < SIGNIFICANCE

@@ -1,21 +1,24 @@
-"""Intervals for means over seeds and problems, and for paired differences of two of them.
+"""Intervals for means over seeds and problems, and for paired differences of two such means.
 
-A seed is one trained model that answers every problem, so its luck is shared by all of them, and a
-problem's difficulty is shared by all seeds: the design is crossed, with both drawn at random. The
-mean's variance has two parts: that of the problems, with all that is drawn anew for each pair of
-seed and problem (the samples), which is seen in the spread over problems of the mean over seeds;
-and that of the seeds' luck, which is what the spread over seeds has beyond its share of the former
-(the mean squares of a two-way layout, Searle, Casella and McCulloch 1992, ch. 4).
+A seed is one trained model that answers every problem. Its training luck is shared by all problems,
+and a problem's difficulty is shared by all seeds. The design is crossed, with both drawn at random.
 
-The half-width of an interval is √(t²_{S-1} · seeds + t²_{n-1} · problems): each part with the
-quantile of its own degrees of freedom, as Howe (1974, J. Am. Stat. Assoc. 69) has it for a sum of
-two estimates. `python -m analysis.simulate` holds it to account: at 3 and 5 seeds it covers the
-truth in 93 to 97 of 100 cases, for groups and for pairs, where a percentile bootstrap over 3 seeds
-and a t-interval with Satterthwaite's degrees of freedom are too narrow, the more so the more seeds
-differ.
+The mean's variance has two parts, estimated by the mean squares of a two-way layout (Searle,
+Casella and McCulloch 1992, ch. 4):
 
-Ratios (a mean weighted by accepted programs, or over problems on which it is defined) enter
-by their first-order terms, and problems count by Kish's effective number.
+- That of the problems, including what is drawn anew for each pair of seed and problem (the
+  samples). It shows in the spread over problems of the mean over seeds.
+- That of the seeds' luck: the spread over seeds beyond its share of the former.
+
+The half-width of an interval is √(t²_{S-1} · seeds + t²_{n-1} · problems). Each part has the
+quantile of its own degrees of freedom, as in Howe (1974, J. Am. Stat. Assoc. 69) for a sum of two
+estimates. `python -m tests.analysis.stats.simulation` checks its coverage: at 3 and 5 seeds it
+covers the truth in 93 to 97 of 100 cases, for groups and for pairs. A percentile bootstrap over 3
+seeds and a t-interval with Satterthwaite's degrees of freedom are too narrow, the more so the more
+seeds differ.
+
+Ratios (a mean weighted by accepted programs, or over the problems on which it is defined) enter by
+their first-order terms. Problems count by Kish's effective number.
 """
 
 from __future__ import annotations
@@ -25,14 +28,17 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+Numbers = float | np.ndarray  # a scalar, or an array with one entry per pair
+
 LEVEL = 0.95
-BY_CHANCE = 0.4  # mean of max(chi²/f - 1, 0) for f = 1 to 4 degrees of freedom, 2 to 5 seeds, about
+# Mean of max(chi²/f - 1, 0), approximately, for f = 1 to 4 degrees of freedom (2 to 5 seeds).
+CHANCE_EXCESS = 0.4
 SMALLEST_LOG_P = -30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate and the ends of its interval; all NaN where nothing could be measured."""
+    """An estimate and the ends of its interval; all NaN where nothing was measured."""
 
     mean: float
     low: float
@@ -40,111 +46,126 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """A weighted mean over problems for each seed, and what each problem adds to it.
+class SeedMeans:
+    """A weighted mean over problems for each seed, and each problem's deviation from it.
 
-    `means` (…, seeds), NaN for a seed that measured nothing; `parts` (…, seeds, problems), whose
-    sum over problems is 0; `shares` (…, seeds, problems), the weights as shares of each seed's.
+    `means` (…, seeds) are NaN for a seed without a measurement. `deviations` (…, seeds, problems)
+    are weighted and sum to 0 over problems. `shares` (…, seeds, problems) are the weights as shares
+    of each seed's total.
     """
 
     means: np.ndarray
-    parts: np.ndarray
+    deviations: np.ndarray
     shares: np.ndarray
 
-    def __sub__(self, other: Terms) -> Terms:
+    def __sub__(self, other: SeedMeans) -> SeedMeans:
         shares = (self.shares + other.shares) / 2
-        return Terms(self.means - other.means, self.parts - other.parts, shares)
+        return SeedMeans(self.means - other.means, self.deviations - other.deviations, shares)
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """A mean over seeds, and the parts of its variance; arrays of one shape (…).
+class Estimate:
+    """A mean over seeds and the components of its variance; scalars, or arrays of one shape (…).
 
-    `of_rest` is the part of `of_problems` that is drawn anew for each seed. With one seed
-    `of_seeds` and `of_rest` are 0: nothing can be known of them. `problems` is an effective number.
+    `residual_variance` is the part of `problem_variance` that is drawn anew for each seed. With one
+    seed, `seed_variance` and `residual_variance` are unknown and set to 0. `problems` is Kish's
+    effective number.
     """
 
-    mean: np.ndarray
-    of_seeds: np.ndarray
-    of_problems: np.ndarray
-    of_rest: np.ndarray
-    seeds: np.ndarray
-    problems: np.ndarray
+    mean: Numbers
+    seed_variance: Numbers
+    problem_variance: Numbers
+    residual_variance: Numbers
+    seeds: Numbers
+    problems: Numbers
 
     @classmethod
-    def of(cls, spreads: Sequence[Spread]) -> Spread:
-        """These of scalars as one of arrays (spreads,)."""
-        return cls(*(np.array([getattr(one, f.name) for one in spreads]) for f in fields(cls)))
+    def stack(cls, estimates: Sequence[Estimate]) -> Estimate:
+        """Combine scalar estimates into one of arrays (estimates,)."""
+        return cls(
+            **{f.name: np.array([getattr(e, f.name) for e in estimates]) for f in fields(cls)}
+        )
 
-    def at(self, place: int) -> Spread:
-        """One of an array of them."""
-        return Spread(*(getattr(self, f.name)[place] for f in fields(self)))
+    def item(self, index: int) -> Estimate:
+        """Return one scalar estimate from arrays."""
+        return Estimate(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
     def half_width(self, level: float = LEVEL) -> np.ndarray:
-        """Of the interval around `mean`; NaN with one problem."""
-        return self.reach((1 + level) / 2)
+        """Return the half-width of the interval around `mean`; NaN with one problem."""
+        return self.quantile_distance((1 + level) / 2)
 
-    def reach(self, quantile: float | np.ndarray) -> np.ndarray:
-        """How far above `mean` the quantile lies, Howe's way."""
+    def quantile_distance(self, quantile: Numbers) -> np.ndarray:
+        """Return the distance from `mean` up to the quantile, by Howe's formula."""
         from scipy.special import stdtrit
 
-        of_seeds = np.where(self.seeds > 1, stdtrit(np.maximum(self.seeds - 1, 1), quantile), 0.0)
+        t_seeds = np.where(self.seeds > 1, stdtrit(np.maximum(self.seeds - 1, 1), quantile), 0.0)
         with np.errstate(invalid="ignore"):
-            of_problems = stdtrit(self.problems - 1, quantile)
-        return np.sqrt(of_seeds**2 * self.of_seeds + of_problems**2 * self.of_problems)
+            t_problems = stdtrit(self.problems - 1, quantile)
+        return np.sqrt(t_seeds**2 * self.seed_variance + t_problems**2 * self.problem_variance)
 
-    def cautious(self) -> Spread:
-        """With as much of seeds' luck as the rest would feign by chance where there is none.
+    def conservative(self) -> Estimate:
+        """Add the seed variance that the residual would show by chance if there were none.
 
-        The luck of few seeds is often found to be nil. At 95 % that is made up for by the cases in
-        which it is found too large; far out in the tails, where corrected tests look, it is not.
+        The variance of few seeds is often estimated as 0. At 95 %, cases in which it is
+        overestimated make up for that. Far out in the tails, where corrected tests look, they do
+        not.
         """
-        feigned = np.where(self.seeds > 1, BY_CHANCE * self.of_rest, 0.0)
-        return replace(self, of_seeds=self.of_seeds + feigned)
+        by_chance = np.where(self.seeds > 1, CHANCE_EXCESS * self.residual_variance, 0.0)
+        return replace(self, seed_variance=self.seed_variance + by_chance)
 
     def p_value(self) -> np.ndarray:
-        """Two-sided, of the mean against 0: the `cautious` interval at level 1 - p ends at 0."""
-        usual, shape = self.cautious(), np.shape(self.mean)
+        """Return the two-sided p-value of the mean against 0.
+
+        The `conservative` interval at level 1 - p ends at 0.
+        """
+        conservative, shape = self.conservative(), np.shape(self.mean)
         low, high = np.full(shape, SMALLEST_LOG_P), np.zeros(shape)
         for _ in range(50):  # the half-width is a falling function of log p
             middle = (low + high) / 2
-            wider = usual.reach(1 - np.exp(middle) / 2) >= np.abs(self.mean)
+            distance = conservative.quantile_distance(1 - np.exp(middle) / 2)
+            wider = distance >= np.abs(self.mean)
             low, high = np.where(wider, middle, low), np.where(wider, high, middle)
         return np.where(np.isnan(self.half_width()), np.nan, np.exp(high))
 
 
-def terms(values: np.ndarray, weights: np.ndarray) -> Terms:
-    """Values and weights (…, seeds, problems) → `Terms`.
+def seed_means(values: np.ndarray, weights: np.ndarray) -> SeedMeans:
+    """Return the `SeedMeans` of values and weights (…, seeds, problems).
 
-    `values` where the weight is zero are not looked at and may be NaN.
+    Values with weight zero are ignored and may be NaN.
     """
     totals = weights.sum(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):
         shares = weights / totals
     values = np.where(weights > 0, values, 0.0)
     means = (shares * values).sum(axis=-1)
-    return Terms(means, shares * (values - means[..., None]), shares)
+    return SeedMeans(means, shares * (values - means[..., None]), shares)
 
 
-def spread(of: Terms) -> Spread:
-    """The mean over the seeds that measured anything, and the parts of its variance."""
-    measured = ~np.isnan(of.means)
+def estimate(seed_means: SeedMeans) -> Estimate:
+    """Return the mean over the seeds with a measurement, and its variance components."""
+    measured = ~np.isnan(seed_means.means)
     seeds = measured.sum(axis=-1).astype(float)
-    means = np.where(measured, of.means, 0.0)
-    parts = np.where(measured[..., None], of.parts, 0.0)
-    shares = np.where(measured[..., None], of.shares, 0.0)
+    means = np.where(measured, seed_means.means, 0.0)
+    deviations = np.where(measured[..., None], seed_means.deviations, 0.0)
+    shares = np.where(measured[..., None], seed_means.shares, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = means.sum(axis=-1) / seeds
-        by_problem = parts.sum(axis=-2) / seeds[..., None]
+        by_problem = deviations.sum(axis=-2) / seeds[..., None]
         problems = 1 / ((shares.sum(axis=-2) / seeds[..., None]) ** 2).sum(axis=-1)
-        small = np.where(problems > 1 + 1e-9, problems / (problems - 1), np.nan)
-        of_problems = small * (by_problem**2).sum(axis=-1)
-        rest = np.where(measured[..., None], parts - by_problem[..., None, :], 0.0)
-        pairs = np.where(seeds > 1, seeds * (seeds - 1), np.inf)
-        of_rest = small * (rest**2).sum(axis=(-1, -2)) / pairs
-        off = np.where(measured, means - mean[..., None], 0.0)
-        of_seeds = np.maximum((off**2).sum(axis=-1) / pairs - of_rest, 0.0)
-    return Spread(mean, of_seeds, of_problems, of_rest, seeds, problems)
+        correction = np.where(problems > 1 + 1e-9, problems / (problems - 1), np.nan)
+        residuals = np.where(measured[..., None], deviations - by_problem[..., None, :], 0.0)
+        seed_pairs = np.where(seeds > 1, seeds * (seeds - 1), np.inf)
+        residual_variance = correction * (residuals**2).sum(axis=(-1, -2)) / seed_pairs
+        of_seeds = np.where(measured, means - mean[..., None], 0.0)
+        between_seeds = (of_seeds**2).sum(axis=-1) / seed_pairs
+    return Estimate(
+        mean=mean,
+        seed_variance=np.maximum(between_seeds - residual_variance, 0.0),
+        problem_variance=correction * (by_problem**2).sum(axis=-1),
+        residual_variance=residual_variance,
+        seeds=seeds,
+        problems=problems,
+    )
 
 
 def interval(
@@ -154,61 +175,63 @@ def interval(
     bounds: tuple[float, float] = (-np.inf, np.inf),
     level: float = LEVEL,
 ) -> Interval:
-    """Of the mean over seeds of the weighted mean over problems; (problems,) or (seeds, problems).
+    """Return the interval of the mean over seeds of the weighted mean over problems.
 
-    With one seed it covers the choice of problems and the sampling noise, not training's own
-    randomness. `bounds` are those of the quantity itself, beyond which no end lies.
+    Arrays are (problems,) or (seeds, problems). With one seed the interval covers the choice of
+    problems and the sampling noise, not training's own randomness. `bounds` are those of the
+    quantity itself; no end of the interval exceeds them. Raises ValueError if the shapes differ.
     """
     values = np.atleast_2d(np.asarray(values, dtype=float))
     weights = np.ones_like(values) if weights is None else np.atleast_2d(weights).astype(float)
     if values.shape != weights.shape:
         raise ValueError(f"values {values.shape} and weights {weights.shape} differ in shape")
-    found = spread(terms(values, weights))
-    return ends(found, bounds, level)
+    return to_interval(estimate(seed_means(values, weights)), bounds, level)
 
 
-def ends(
-    found: Spread, bounds: tuple[float, float] = (-np.inf, np.inf), level: float = LEVEL
+def to_interval(
+    scalar: Estimate, bounds: tuple[float, float] = (-np.inf, np.inf), level: float = LEVEL
 ) -> Interval:
-    """The interval of one `Spread` (of scalars)."""
-    mean, half = float(found.mean), float(found.half_width(level))
-    low, high = max(mean - half, bounds[0]), min(mean + half, bounds[1])
-    return Interval(mean, *((low, high) if half == half else (float("nan"),) * 2))
+    """Return the interval of one scalar estimate."""
+    mean, half = float(scalar.mean), float(scalar.half_width(level))
+    if np.isnan(half):
+        return Interval(mean, float("nan"), float("nan"))
+    return Interval(mean, max(mean - half, bounds[0]), min(mean + half, bounds[1]))
 
 
-# What rliable (Agarwal et al. 2021, 2108.13264) reports, with problems as its tasks. The estimates
-# equal rliable 1.2.0's, which has no TIE; intervals are not theirs, since there each task has runs
-# of its own, and here a run answers every problem.
+# The aggregates of rliable (Agarwal et al. 2021, 2108.13264), with problems as its tasks. The
+# estimates equal those of rliable 1.2.0, which has no TIE. Intervals differ, because there each
+# task has runs of its own, and here a run answers every problem.
 
 
-TIE = 1e-12  # scores as near as that are equal, but summed or interpolated in another order
+TIE = 1e-12  # smaller differences come from the order of summation or interpolation
 
 
 def probability_of_improvement(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Chance that a run of A does better than one of B on a problem, mean over problems.
+    """Return the probability that a run of A beats one of B on a problem, mean over problems.
 
-    (…, seeds, problems) each → (…); ties count a half, NaN is left out. NaN where nothing is left.
+    (…, seeds, problems) each → (…). Ties count one half and NaN is ignored; NaN if nothing is left.
     """
-    more = pairs = np.zeros((*b.shape[:-2], b.shape[-1]))
+    wins = pairs = np.zeros((*b.shape[:-2], b.shape[-1]))
     for seed in range(a.shape[-2]):
-        ahead = a[..., seed : seed + 1, :] - b  # of a NaN no comparison holds
-        more = more + (ahead > TIE).sum(axis=-2) + (np.abs(ahead) <= TIE).sum(axis=-2) / 2
-        pairs = pairs + (~np.isnan(ahead)).sum(axis=-2)
+        difference = a[..., seed : seed + 1, :] - b  # comparisons with NaN are false
+        ties = (np.abs(difference) <= TIE).sum(axis=-2)
+        wins = wins + (difference > TIE).sum(axis=-2) + ties / 2
+        pairs = pairs + (~np.isnan(difference)).sum(axis=-2)
     measured = pairs > 0
-    shares = np.where(measured, more / np.maximum(pairs, 1), 0.0)
+    shares = np.where(measured, wins / np.maximum(pairs, 1), 0.0)
     with np.errstate(invalid="ignore"):
         return shares.sum(axis=-1) / measured.sum(axis=-1)
 
 
 def interquartile_mean(values: np.ndarray) -> float:
-    """Mean of the middle half of all values, seeds and problems together; NaN is left out."""
+    """Return the mean of the middle half of all values, pooled over seeds and problems, without NaN."""
     ordered = np.sort(values[~np.isnan(values)], axis=None)
     cut = ordered.size // 4
     return float(ordered[cut : ordered.size - cut].mean()) if ordered.size else float("nan")
 
 
 def performance_profile(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """(thresholds,): share of all values, seeds and problems together, above each; NaN left out."""
+    """Return the share of pooled values above each threshold (thresholds,), without NaN."""
     ordered = np.sort(values[~np.isnan(values)], axis=None)
     if not ordered.size:
         return np.full(len(thresholds), np.nan)

@@ -1,6 +1,7 @@
-"""From stages and groups to tables: the results, the runs, pass@k against k.
+"""Tables of models and groups: results, runs, pass@k, difficulties, verdicts and costs.
 
-Every table is a tidy DataFrame; means are over seeds, intervals are 95 % (`analysis.stats.intervals`).
+Every table is a tidy DataFrame. Means are over seeds, intervals are 95 %
+(`analysis.stats.intervals`).
 """
 
 from __future__ import annotations
@@ -18,93 +19,165 @@ from analysis.metrics.evaluated_models import EvaluatedModel
 from analysis.metrics.scores import ScoreGrid, accepted_share, pass_scores, stack_seeds
 from analysis.stats.intervals import Interval, interquartile_mean, interval, performance_profile
 
-COUNTED = {  # of a run's budget, and what people call it
+BUDGET_TITLES = {  # counters of a run's budget
     "generated_tokens": "generated tokens",
     "reference_tokens": "reference tokens",
     "judged_programs": "judged programs",
     "judged_tests": "judged tests",
     "optimiser_steps": "optimiser steps",
 }
-BUDGET = {name: f"budget/{name}" for name in COUNTED} | {"wall_s": "time/total_s"}
+BUDGET_COLUMNS = {name: f"budget/{name}" for name in BUDGET_TITLES} | {"wall_s": "time/total_s"}
 AREA = "pass@1, mean so far"  # the area under its curve over the budget spent, over the budget
+PHASE_TITLES = {
+    "generate": "writing",
+    "judge": "judging",
+    "reference": "base model",
+    "train": "learning",
+    "sync": "weights and checks",
+}
 
 
-def grid_interval(found: ScoreGrid | None, metric: str) -> Interval:
-    """Mean and interval of a metric's scores; NaN where there are none."""
-    if found is None:
+def grid_interval(grid: ScoreGrid | None, metric: str) -> Interval:
+    """Return the mean and interval of a metric's scores; NaN if there are none."""
+    if grid is None:
         return Interval(float("nan"), float("nan"), float("nan"))
-    return interval(found.values, found.weights, bounds=metric_bounds(metric))
+    return interval(grid.values, grid.weights, bounds=metric_bounds(metric))
 
 
-def named(found: Interval, name: str) -> dict[str, float]:
-    """The interval as columns name, name_low and name_high."""
-    return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
+def interval_columns(interval: Interval, name: str) -> dict[str, float]:
+    """Return an interval as the columns name, name_low and name_high."""
+    return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
-def budget(run: Run) -> dict[str, float]:
-    """What the run had spent by its last recorded step; NaN where it was not recorded.
+def final_budget(run: Run) -> dict[str, float]:
+    """Return the run's spend at its last recorded step; NaN where it was not recorded.
 
-    Evaluations are not charged, nor is their time.
+    Evaluations and their time are not charged.
     """
-    last = run.metrics.iloc[-1] if len(run.metrics) else {}
-    spent = {name: float(last.get(column, float("nan"))) for name, column in BUDGET.items()}
-    return spent | {"wall_s": spent["wall_s"] - float(last.get("time/evaluate_s", 0.0))}
+    last = run.metrics.iloc[-1] if len(run.metrics) else pd.Series(dtype=float)
+    spend = {name: float(last.get(column, np.nan)) for name, column in BUDGET_COLUMNS.items()}
+    return spend | {"wall_s": spend["wall_s"] - float(last.get("time/evaluate_s", 0.0))}
 
 
-def result_table(all_stages: Iterable[EvaluatedModel]) -> pd.DataFrame:
-    """One row per stage: label, seeds, step, problems, samples per problem, and the metrics.
+# Results of models.
 
-    Each metric has its interval in _low and _high, and in _problems the number of problems on which
-    it is defined, mean over seeds, and in _iqm the interquartile mean over seeds and problems (as
-    rliable's). At the end of training also `gain` (pass@1 over that of the same
-    runs at step 0) and the budget spent, mean over seeds.
+
+def result_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
+    """Return table.csv, a row per model: label, seeds, step, problems, samples, and the metrics.
+
+    Each metric has its interval in _low and _high. _problems is the number of problems on which it
+    is defined, mean over seeds. _iqm is the interquartile mean over seeds and problems (as
+    rliable's). Trained models also have `gain_over_base` as `gain`, and the budget spent, mean over
+    seeds.
     """
-    return pd.DataFrame([_result_row(stage) for stage in all_stages])
+    return pd.DataFrame([_result_row(model) for model in models])
 
 
-def _result_row(stage: EvaluatedModel) -> dict[str, object]:
+def _result_row(model: EvaluatedModel) -> dict[str, object]:
     row: dict[str, object] = {
-        "label": stage.label,
-        "seeds": len(stage.runs),
-        "step": stage.step,
-        "problems": max(samples["problem"].nunique() for samples in stage.samples),
-        "samples": max(stage.sample_counts),
+        "label": model.label,
+        "seeds": len(model.runs),
+        "step": model.step,
+        "problems": max(samples["problem"].nunique() for samples in model.samples),
+        "samples": max(model.sample_counts),
     }
-    for metric in reported_metrics(stage.ks):
-        row |= named(grid_interval(stage.grids.get(metric.name), metric.name), metric.name)
-        row[f"{metric.name}_problems"] = float(np.mean(stage.problems_defined(metric.name)))
-        if metric.name in stage.grids:
-            row[f"{metric.name}_iqm"] = interquartile_mean(stage.grids[metric.name].measured())
-    if stage.step > 0:
-        row["gain"] = gain(stage)
-        spent = pd.DataFrame([budget(run) for run in stage.runs])
-        row |= spent.mean(skipna=False).to_dict()
+    for metric in reported_metrics(model.ks):
+        grid = model.grids.get(metric.name)
+        row |= interval_columns(grid_interval(grid, metric.name), metric.name)
+        row[f"{metric.name}_problems"] = float(np.mean(model.problems_defined(metric.name)))
+        if grid is not None:
+            row[f"{metric.name}_iqm"] = interquartile_mean(grid.measured())
+    if not model.is_base:
+        row["gain"] = gain_over_base(model)
+        budgets = pd.DataFrame([final_budget(run) for run in model.runs])
+        row |= {str(name): mean for name, mean in budgets.mean(skipna=False).items()}
     return row
 
 
-def profile_table(all_stages: Iterable[EvaluatedModel]) -> pd.DataFrame:
-    """profile.csv: label, above, share: the share of seeds' problems with a pass@1 above that."""
-    above = np.arange(20) / 20
-    rows = []
-    for stage in all_stages:
-        scores = stack_seeds(stage.seeds, [pass_scores(found, (1,)) for found in stage.counts])
-        if "pass@1" in scores:
-            shares = performance_profile(scores["pass@1"].measured(), above)
-            rows += [(stage.label, *pair) for pair in zip(above, shares, strict=True)]
-    return pd.DataFrame(rows, columns=["label", "above", "share"])
-
-
-def gain(stage: EvaluatedModel) -> float:
-    """pass@1 of the stage over pass@1 of the same runs at step 0; NaN without one above 0."""
-    if any(0 not in run.evaluated_steps for run in stage.runs):
+def gain_over_base(model: EvaluatedModel) -> float:
+    """Return pass@1 of the model over pass@1 of the same runs at step 0; NaN without one above 0."""
+    if any(0 not in run.evaluated_steps for run in model.runs):
         return float("nan")
-    before = np.mean([accepted_share(run, 0) for run in stage.runs])
-    after = np.mean([accepted_share(run, stage.step) for run in stage.runs])
+    before = np.mean([accepted_share(run, 0) for run in model.runs])
+    after = np.mean([accepted_share(run, model.step) for run in model.runs])
     return float(after / before) if before > 0 else float("nan")
 
 
+def profile_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
+    """Return profile.csv: label, above, share of (seed, problem) pairs with pass@1 above it."""
+    thresholds = np.arange(20) / 20
+    rows = []
+    for model in models:
+        grids = stack_seeds(model.seeds, [pass_scores(counts, (1,)) for counts in model.counts])
+        if "pass@1" in grids:
+            shares = performance_profile(grids["pass@1"].measured(), thresholds)
+            rows += [(model.label, *pair) for pair in zip(thresholds, shares, strict=True)]
+    return pd.DataFrame(rows, columns=["label", "above", "share"])
+
+
+def pass_at_k_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
+    """Return pass_at_k.csv: label, k, mean, low, high for every k up to the samples per problem."""
+    rows = []
+    for model in models:
+        ks = range(1, max(model.sample_counts) + 1)
+        grids = stack_seeds(model.seeds, [pass_scores(counts, ks) for counts in model.counts])
+        for k in ks:
+            ends = grid_interval(grids.get(f"pass@{k}"), f"pass@{k}")
+            if not np.isnan(ends.mean):
+                rows.append((model.label, k, ends.mean, ends.low, ends.high))
+    return pd.DataFrame(rows, columns=["label", "k", "mean", "low", "high"])
+
+
+def difficulty_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
+    """Return pass@k by the column `difficulty`: label, difficulty, problems, metric, mean, low, high.
+
+    For the least and the greatest of the models' ks. Difficulties are ordered by the mean of the
+    former over all models, easiest first. Empty if the column is missing or the same for all.
+    """
+    rows = []
+    for model in models:
+        if any("difficulty" not in run.evals for run in model.runs):
+            continue
+        difficulty_of: dict[str, str] = {}
+        for samples in model.samples:
+            difficulties = samples["difficulty"].fillna("")
+            difficulty_of |= dict(zip(samples["problem"], difficulties, strict=True))
+        for difficulty in sorted(set(difficulty_of.values())):
+            problems = {name for name, level in difficulty_of.items() if level == difficulty}
+            for k in sorted({model.ks[0], model.ks[-1]}):
+                grid = model.grids.get(f"pass@{k}")
+                ends = grid_interval(grid and grid.restrict(problems), f"pass@{k}")
+                key = (model.label, difficulty or "unknown", len(problems), f"pass@{k}")
+                rows.append((*key, ends.mean, ends.low, ends.high))
+    columns = ["label", "difficulty", "problems", "metric", "mean", "low", "high"]
+    table = pd.DataFrame(rows, columns=columns)
+    if table["difficulty"].nunique() < 2:
+        return table.head(0)
+    least_k = table[table["metric"] == table["metric"].iloc[0]]
+    order = least_k.groupby("difficulty")["mean"].mean().sort_values(ascending=False).index
+    table["difficulty"] = pd.Categorical(table["difficulty"], order, ordered=True)
+    return table
+
+
+def verdict_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
+    """Return the share of each verdict among all samples: a row per label, ACCEPTED first.
+
+    Seeds are pooled. Only this table shows INFRA_ERROR.
+    """
+    shares = {
+        model.label: pd.concat(model.samples)["verdict"].value_counts(normalize=True)
+        for model in models
+    }
+    table = pd.DataFrame(shares).T.fillna(0.0)
+    order = table.mean().drop("ACCEPTED", errors="ignore").sort_values(ascending=False)
+    return table.reindex(columns=["ACCEPTED", *order.index], fill_value=0.0).rename_axis("label")
+
+
+# Runs, and what they took of the machine.
+
+
 def run_table(groups: Sequence[Group]) -> pd.DataFrame:
-    """One row per run, those that no average uses included, with where each comes from."""
+    """Return runs.csv: a row per run, including those that no average uses, with its origin."""
     rows = []
     for group in groups:
         for run in (*group.runs, *group.repeats):
@@ -120,114 +193,43 @@ def run_table(groups: Sequence[Group]) -> pd.DataFrame:
                 "pass@1_base": accepted_share(run, 0) if last is not None else None,
                 "pass@1": accepted_share(run, last) if last is not None else None,
             }
-            row |= budget(run)
+            row |= final_budget(run)
             for key in ("commit", "data_hash", "judge_version", "started", "ended"):
                 row[key] = run.info.get(key)
             rows.append(row | sandbox(run) | {"path": str(run.path)})
     return pd.DataFrame(rows)
 
 
-def pass_at_k_table(all_stages: Iterable[EvaluatedModel]) -> pd.DataFrame:
-    """Columns label, k, mean, low, high for every k up to the samples that a problem has."""
-    rows = []
-    for stage in all_stages:
-        at = range(1, max(stage.sample_counts) + 1)
-        by_metric = stack_seeds(stage.seeds, [pass_scores(found, at) for found in stage.counts])
-        for k in at:
-            found = grid_interval(by_metric.get(f"pass@{k}"), f"pass@{k}")
-            if not np.isnan(found.mean):
-                rows.append((stage.label, k, found.mean, found.low, found.high))
-    return pd.DataFrame(rows, columns=["label", "k", "mean", "low", "high"])
-
-
-# Where models succeed and how they fail: pass@k by difficulty, and shares of verdicts.
-
-
-def difficulty_table(stages: Iterable[EvaluatedModel]) -> pd.DataFrame:
-    """pass@k by the column `difficulty`: label, difficulty, problems, metric, mean, low, high.
-
-    Of the stages' ks, the least and the greatest. Difficulties stand in the order of the former
-    over all stages, the easiest first. Empty where the column is missing or the same for all.
-    """
-    rows = []
-    for stage in stages:
-        if any("difficulty" not in run.evals for run in stage.runs):
-            continue
-        tier: dict[str, str] = {}
-        for samples in stage.samples:
-            tier |= dict(zip(samples["problem"], samples["difficulty"].fillna(""), strict=True))
-        for difficulty in sorted(set(tier.values())):
-            here = {problem for problem, name in tier.items() if name == difficulty}
-            for k in sorted({stage.ks[0], stage.ks[-1]}):
-                whole = stage.grids.get(f"pass@{k}")
-                found = grid_interval(whole and whole.restrict(here), f"pass@{k}")
-                ends = (found.mean, found.low, found.high)
-                rows.append((stage.label, difficulty or "unknown", len(here), f"pass@{k}", *ends))
-    columns = ["label", "difficulty", "problems", "metric", "mean", "low", "high"]
-    table = pd.DataFrame(rows, columns=columns)
-    if table["difficulty"].nunique() < 2:
-        return table.head(0)
-    first = table[table["metric"] == table["metric"].iloc[0]]
-    order = first.groupby("difficulty")["mean"].mean().sort_values(ascending=False).index
-    table["difficulty"] = pd.Categorical(table["difficulty"], order, ordered=True)
-    return table
-
-
-def verdict_table(stages: Iterable[EvaluatedModel]) -> pd.DataFrame:
-    """Share of each verdict among all samples, seeds pooled: a row per label, ACCEPTED first.
-
-    INFRA_ERROR is shown here, and nowhere else.
-    """
-    shares = {
-        stage.label: pd.concat(stage.samples)["verdict"].value_counts(normalize=True)
-        for stage in stages
-    }
-    table = pd.DataFrame(shares).T.fillna(0.0)
-    order = table.mean().drop("ACCEPTED", errors="ignore").sort_values(ascending=False)
-    return table.reindex(columns=["ACCEPTED", *order.index], fill_value=0.0).rename_axis("label")
-
-
-# What a group's runs took of the machine: wall time by phase, the judge's CPU, memory.
-
-
-PHASES = {
-    "generate": "writing",
-    "judge": "judging",
-    "reference": "base model",
-    "train": "learning",
-    "sync": "weights and checks",
-}
-
-
 def cost_table(groups: Sequence[Group]) -> pd.DataFrame:
-    """costs.csv: label, seeds, steps, and of the last recorded step the mean over seeds.
+    """Return costs.csv: label, seeds, steps, and means over seeds at the last recorded step.
 
-    `…_s` are seconds, of a phase those that the loop stood still for, so that phases add up;
-    `step_s` is of a step without evaluations; `peak_mb` is the most of any seed,
-    `gpu_peak_mb` of any of its GPUs. NaN where not recorded.
+    `…_s` are seconds; of a phase, those that the loop waited for, so that phases add up. `step_s`
+    is the time of a step without evaluations. `peak_mb` is the maximum over seeds, `gpu_peak_mb`
+    over all their GPUs. NaN where not recorded.
     """
     rows = []
     for group in groups:
-        last = [run.metrics.iloc[-1] for run in group.runs if len(run.metrics)]
-        if not last:
-            continue
-        table = pd.DataFrame(last)
-
-        def mean(column: str, table: pd.DataFrame = table) -> float:
-            return float(table[column].astype(float).mean()) if column in table else float("nan")
-
-        row = {"label": group.label, "seeds": len(last), "steps": mean("step")}
-        waited = "time/waited_" if "time/waited_judge_s" in table else "time/"  # older runs
-        row |= {f"{phase}_s": mean(f"{waited}{phase}_s") for phase in PHASES}
-        row["evaluate_s"], row["judge_cpu_s"] = mean("time/evaluate_s"), mean("time/judge_cpu_s")
-        row["trained_s"] = mean("time/total_s") - row["evaluate_s"]
-        row["step_s"] = row["trained_s"] / row["steps"]
-        row["peak_mb"] = _most(table, "memory/peak_mb")
-        gpus = [column for column in table if column.startswith("memory/gpu")]
-        row["gpu_peak_mb"] = max((_most(table, column) for column in gpus), default=float("nan"))
-        rows.append(row)
+        last_rows = [run.metrics.iloc[-1] for run in group.runs if len(run.metrics)]
+        if last_rows:
+            rows.append({"label": group.label, **_costs(pd.DataFrame(last_rows))})
     return pd.DataFrame(rows)
 
 
-def _most(table: pd.DataFrame, column: str) -> float:
-    return float(table[column].astype(float).max()) if column in table else float("nan")
+def _costs(last_rows: pd.DataFrame) -> dict[str, float]:
+    def mean(column: str) -> float:
+        return float(last_rows[column].astype(float).mean()) if column in last_rows else np.nan
+
+    def most(column: str) -> float:
+        return float(last_rows[column].astype(float).max()) if column in last_rows else np.nan
+
+    costs: dict[str, float] = {"seeds": len(last_rows), "steps": mean("step")}
+    # Older runs recorded only the time a phase took, not the time that the loop waited for it.
+    prefix = "time/waited_" if "time/waited_judge_s" in last_rows else "time/"
+    costs |= {f"{phase}_s": mean(f"{prefix}{phase}_s") for phase in PHASE_TITLES}
+    costs |= {"evaluate_s": mean("time/evaluate_s"), "judge_cpu_s": mean("time/judge_cpu_s")}
+    costs["trained_s"] = mean("time/total_s") - costs["evaluate_s"]
+    costs["step_s"] = costs["trained_s"] / costs["steps"]
+    costs["peak_mb"] = most("memory/peak_mb")
+    gpu_columns = [str(name) for name in last_rows if str(name).startswith("memory/gpu")]
+    costs["gpu_peak_mb"] = max(map(most, gpu_columns), default=np.nan)
+    return costs

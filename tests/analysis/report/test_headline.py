@@ -10,8 +10,8 @@ from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.report.headline import answer, headlines, matrix
 from analysis.report.render import matrices
 from analysis.report.section import section as section_of
-from analysis.stats.intervals import spread, terms
-from analysis.stats.power import design_table
+from analysis.stats.intervals import estimate, seed_means
+from analysis.stats.power import power_table
 
 SMALL = {"problems": 30, "samples": 10, "every": 20}
 
@@ -29,7 +29,7 @@ def section(tmp_path, make_run):
 
 def test_the_answer_names_who_is_first_and_by_how_much(section):
     first = answer(section)[0]
-    best = section.pairs[0].turned()  # spo - ppo
+    best = section.pairs[0].reversed()  # spo - ppo
     assert first.about == "pass@1"
     who, how_much = first.said  # of two groups tiers would say the same again
     assert re.fullmatch(r"spo \(0\.\d+\) is above ppo \(0\.\d+\)\.", who)
@@ -47,13 +47,13 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(sec
         )
         for place, name in enumerate(names)
     ]
-    one = section.pairs[0].turned()
+    one = section.pairs[0].reversed()
     pairs = [
-        replace(one, a=a, b=b, adjusted=0.01 if names.index(b) - names.index(a) > 2 else 0.4)
+        replace(one, a=a, b=b, adjusted_p=0.01 if names.index(b) - names.index(a) > 2 else 0.4)
         for a, b in itertools.combinations(names, 2)
     ]
     (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=pairs, ks=(1,)))
-    mean = float(spread(terms(grid.values, grid.weights)).mean)
+    mean = float(estimate(seed_means(grid.values, grid.weights)).mean)
     means = [f"{name} ({mean - 0.05 * place:.3f})" for place, name in enumerate(names)]
     rest = f"{', '.join(means[1:-1])} and {means[-1]}"
     assert said.said[0] == f"Highest mean: {means[0]}; then {rest}."
@@ -67,7 +67,7 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(sec
     # a - b has an interval without 0 here, and is still not told apart.
     assert "], not separated by the stricter test (Holm, 28 pairs); 3 seeds" in said.said[6]
     gap = [
-        replace(pair, adjusted=0.4) if (pair.a, pair.b) == ("a", "f") else pair for pair in pairs
+        replace(pair, adjusted_p=0.4) if (pair.a, pair.b) == ("a", "f") else pair for pair in pairs
     ]
     (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=gap, ks=(1,)))
     assert said.said[1] == "a is above d, e, g and h."
@@ -100,11 +100,11 @@ def test_a_metric_of_one_group_or_of_none_has_no_matrix(section):
 
 
 def test_what_the_design_could_see_has_parts_that_add_up(section):
-    table = design_table(section.ends, section.pairs, 0.05).set_index("metric")
+    table = power_table(section.ends, section.pairs, 0.05).set_index("metric")
     parts = [f"of_{part}" for part in ("seeds", "problems", "interaction", "sampling")]
     assert table.loc["pass@1", parts].sum() == pytest.approx(1)
     assert table.loc["pass@1", "smallest_difference"] > 0.05
-    assert bool(table.loc["pass@1", "separated"]) == section.pairs[0].apart
+    assert bool(table.loc["pass@1", "separated"]) == section.pairs[0].separated
     assert table.loc["pass@1", "samples_needed"] > 10
 
 
@@ -116,15 +116,15 @@ def test_separated_pairs_are_said_before_a_tier_that_holds_both(section):
         SimpleNamespace(label=label, grids={"pass@1": replace(grid, values=grid.values - less)})
         for label, less in (("a", 0.0), ("b", 0.1), ("c", 0.2))
     ]
-    one = section.pairs[0].turned()
-    chain = [replace(one, a=a, b=b, adjusted=p) for (a, b), p in pairs.items()]
+    one = section.pairs[0].reversed()
+    chain = [replace(one, a=a, b=b, adjusted_p=p) for (a, b), p in pairs.items()]
     made = SimpleNamespace(ends=ends, stages=ends, pairs=chain, ks=(1,))
     (found,) = answer(made)
     said = " ".join(found.said)
     assert said.index("is above c (") < said.index("One tier holds all")
     assert "The data do not separate" not in said and "separate no two" not in said
     assert "nowhere in this order are all before separated from all behind" in said
-    none = [replace(pair, adjusted=1.0) for pair in chain]
+    none = [replace(pair, adjusted_p=1.0) for pair in chain]
     (found,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=none, ks=(1,)))
     assert found.said[0].startswith("The data separate no two of a (")
     assert found.said.count("One tier holds all.") == 1
@@ -133,7 +133,7 @@ def test_separated_pairs_are_said_before_a_tier_that_holds_both(section):
 
 
 def test_an_interval_and_a_test_that_disagree_are_said_whichever_way_the_difference_points(section):
-    one = replace(section.pairs[0].turned(), adjusted=0.051)  # spo - ppo
+    one = replace(section.pairs[0].reversed(), adjusted_p=0.051)  # spo - ppo
     assert one.difference.low > 0
     kept = [stage for stage in section.ends if "pass@1" in stage.grids]
     ends = [SimpleNamespace(label=s.label, grids={"pass@1": s.grids["pass@1"]}) for s in kept]
@@ -147,7 +147,7 @@ def test_an_interval_and_a_test_that_disagree_are_said_whichever_way_the_differe
 def test_what_cannot_be_told_of_one_metric_is_said_of_that_one(section):
     """Of distinct programs there may be less: no two groups with two seeds, or one problem."""
     pairs = [
-        replace(pair, seeds=1, adjusted=float("nan")) if pair.metric == "pass@10" else pair
+        replace(pair, seeds=1, adjusted_p=float("nan")) if pair.metric == "pass@10" else pair
         for pair in section.pairs
     ]
     by_metric = {one.about: one.said for one in answer(replace_pairs(section, pairs))}
@@ -179,4 +179,4 @@ def test_one_seed_is_no_answer(tmp_path, make_run):
     section = section_of("mini", [load_run(path) for path in paths])
     (said,) = answer(section)[0].lines()
     assert "luck of one training" in said
-    assert not len(design_table(section.ends, section.pairs, 0.05))
+    assert not len(power_table(section.ends, section.pairs, 0.05))

@@ -5,7 +5,7 @@ import pytest
 from analysis.load.groups import group_runs
 from analysis.load.run_folders import load_run
 from analysis.metrics.definitions import DISTINCT
-from analysis.stats.curves import evaluation_curve, kl_at, reward_curve
+from analysis.stats.curves import evaluation_curve, kl_at_step, reward_curve
 
 
 @pytest.fixture
@@ -52,16 +52,16 @@ def test_kl_is_what_the_evaluation_measured(tmp_path, make_run):
     measured = np.full(20, np.nan)
     measured[[9, 19]] = 3.0, 7.0
     run = with_metrics(make_run(tmp_path), **{"eval/kl_ref": measured})
-    assert [kl_at(run, step) for step in (0, 10, 20)] == [0.0, 3.0, 7.0]
-    assert np.isnan(kl_at(run, 15))
+    assert [kl_at_step(run, step) for step in (0, 10, 20)] == [0.0, 3.0, 7.0]
+    assert np.isnan(kl_at_step(run, 15))
 
 
 def test_kl_of_a_run_that_did_not_measure_it_is_the_losses_or_none(tmp_path, make_run):
     run = with_metrics(make_run(tmp_path, "spo"), kl_ref=np.arange(1.0, 21.0))
-    assert kl_at(run, 0) == 0.0
-    assert kl_at(run, 20) == pytest.approx(np.mean(np.arange(11, 21)))
-    assert kl_at(run, 5) == pytest.approx(3.0)
-    assert np.isnan(kl_at(with_metrics(make_run(tmp_path, "grpo"), kl_ref=None), 20))
+    assert kl_at_step(run, 0) == 0.0
+    assert kl_at_step(run, 20) == pytest.approx(np.mean(np.arange(11, 21)))
+    assert kl_at_step(run, 5) == pytest.approx(3.0)
+    assert np.isnan(kl_at_step(with_metrics(make_run(tmp_path, "grpo"), kl_ref=None), 20))
 
 
 def test_the_way_of_pass_at_1_and_diversity_over_kl(tmp_path, make_run):

@@ -1,10 +1,18 @@
+from math import isnan, nan
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from analysis.metrics.scores import ScoreGrid
-from analysis.stats.differences import difference_table, p_values, pairs, tier_table
+from analysis.stats.differences import (
+    difference_table,
+    holm,
+    p_values,
+    paired_differences,
+    tier_table,
+    tiers,
+)
 
 
 def grid(values, seeds=(0, 1, 2), problems=None, weights=None):
@@ -24,7 +32,7 @@ def pair(one, two):
         SimpleNamespace(label=label, seeds=of.seeds, grids={"pass@1": of})
         for label, of in (("one", one), ("two", two))
     ]
-    (found,) = pairs(groups, ["pass@1"])
+    (found,) = paired_differences(groups, ["pass@1"])
     return found
 
 
@@ -40,20 +48,20 @@ def three():
 
 
 def test_a_pair_shares_the_problems_difficulty_and_is_told_apart_better_than_its_groups(three):
-    found = {(one.a, one.b): one for one in pairs(three, ["pass@1"])}
+    found = {(one.a, one.b): one for one in paired_differences(three, ["pass@1"])}
     far, near = found["a", "c"], found["a", "b"]
     expected = three[0].grids["pass@1"].values.mean() - three[2].grids["pass@1"].values.mean()
     assert far.difference.mean == pytest.approx(expected)
     assert far.difference.low < expected < far.difference.high < 0
     assert far.difference.high - far.difference.low < 0.15
-    assert far.apart
-    assert not near.apart
+    assert far.separated
+    assert not near.separated
     assert far.improvement < 0.05
     assert (far.seeds, far.problems) == (3, 80)
 
 
 def test_the_table_has_both_orders_and_they_mirror_each_other(three):
-    table = difference_table(pairs(three, ["pass@1"]))
+    table = difference_table(paired_differences(three, ["pass@1"]))
     assert list(table) == [
         "a",
         "b",
@@ -73,7 +81,7 @@ def test_the_table_has_both_orders_and_they_mirror_each_other(three):
 
 
 def test_tiers_follow_the_differences(three):
-    table = tier_table(three, pairs(three, ["pass@1"]))
+    table = tier_table(three, paired_differences(three, ["pass@1"]))
     assert dict(zip(table["label"], table["tier"], strict=True)) == {"c": 1, "b": 2, "a": 2}
 
 
@@ -86,7 +94,9 @@ def test_only_seeds_and_problems_of_both_count():
     nothing = pair(one, grid([[0, 0, 0]], (7,), ("p", "q", "r")))
     assert nothing.seeds == 0
     assert np.isnan(nothing.difference.mean)
-    (nothing,) = pairs([group("a", [[1.0]], (0,)), group("b", [[1.0]], (0,))], ["pass@10"])
+    (nothing,) = paired_differences(
+        [group("a", [[1.0]], (0,)), group("b", [[1.0]], (0,))], ["pass@10"]
+    )
     assert nothing.seeds == 0
 
 
@@ -100,9 +110,9 @@ def test_a_pair_is_the_same_beside_others_as_alone():
         weights = (random.random(values.shape) < 0.8) * random.integers(1, 5, values.shape)
         grids = {"distinct_ratio": grid(values, seeds, names[-problems:], weights)}
         groups.append(SimpleNamespace(label=label, seeds=seeds, grids=grids))
-    for one in pairs(groups, ["distinct_ratio"]):
+    for one in paired_differences(groups, ["distinct_ratio"]):
         two = [group for group in groups if group.label in (one.a, one.b)]
-        (alone,) = pairs(two, ["distinct_ratio"])
+        (alone,) = paired_differences(two, ["distinct_ratio"])
         told = [(x.difference.mean, x.difference.low, x.difference.high) for x in (one, alone)]
         assert told[0] == pytest.approx(told[1], abs=1e-12, nan_ok=True)
         counted = [(x.seeds, x.problems) for x in (one, alone)]
@@ -122,4 +132,38 @@ def test_one_seed_tells_a_difference_and_no_interval():
     found = pair(one, two)
     assert found.difference.mean > 0.4
     assert np.isnan([found.difference.low, found.difference.high, *p_values([found])]).all()
-    assert not found.apart
+    assert not found.separated
+
+
+def test_holm_multiplies_by_what_is_left_and_never_falls():
+    assert holm([0.01, 0.04, 0.03]) == [0.03, 0.06, 0.06]
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_a_comparison_that_could_not_be_made_counts_in_the_family():
+    adjusted = holm([nan, 0.02])
+    assert isnan(adjusted[0])
+    assert adjusted[1] == 0.04
+
+
+def test_groups_that_are_not_separated_share_a_tier_though_their_ends_are():
+    means = {"a": 0.6, "b": 0.5, "c": 0.4, "d": 0.1}
+    apart = {("a", "c"): 0.01, ("a", "d"): 0.01, ("b", "d"): 0.01, ("c", "d"): 0.02}
+    assert tiers(means, {("a", "b"): 0.2, ("b", "c"): 0.3, **apart}) == {
+        "a": 1,
+        "b": 1,
+        "c": 1,
+        "d": 2,
+    }
+    assert tiers(means, apart | {("a", "b"): 0.01, ("b", "c"): 0.01})["d"] == 4
+
+
+def test_a_group_that_is_below_where_it_is_compared_ends_no_tier():
+    """Its mean is over problems of its own; on those of both it is the other that is ahead."""
+    assert tiers({"a": 0.9, "b": 0.5}, {("b", "a"): 0.01}) == {"a": 1, "b": 1}
+    assert tiers({"a": 0.9, "b": 0.5}, {("a", "b"): 0.01}) == {"a": 1, "b": 2}
+
+
+def test_without_a_mean_no_tier_and_without_a_p_value_no_separation():
+    assert tiers({"a": 0.2, "b": nan, "c": 0.9}, {("a", "c"): nan}) == {"c": 1, "a": 1}

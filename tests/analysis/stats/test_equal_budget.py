@@ -4,8 +4,8 @@ import pytest
 
 from analysis.load.groups import group_runs
 from analysis.load.run_folders import load_run
-from analysis.stats.curves import spent_at
-from analysis.stats.equal_budget import AREA, equal_budget_tables, first_at, threshold_table
+from analysis.stats.curves import spend_at_step
+from analysis.stats.equal_budget import AREA, equal_budget_tables, spend_to_reach, threshold_table
 
 SMALL = {"problems": 10, "samples": 10, "every": 10}
 
@@ -77,9 +77,9 @@ def test_the_budget_to_a_threshold_lies_between_its_evaluations(groups):
     run = groups[1].runs[0]
     values = [share(run, step) for step in (0, 10, 20)]
     half = (values[0] + values[1]) / 2
-    assert first_at(run, "step", half) == pytest.approx(5)
-    assert first_at(run, "step", 0.0) == 0
-    assert np.isnan(first_at(run, "step", 1.1))
+    assert spend_to_reach(run, "step", half) == pytest.approx(5)
+    assert spend_to_reach(run, "step", 0.0) == 0
+    assert np.isnan(spend_to_reach(run, "step", 1.1))
     table = threshold_table(groups)
     assert (table["reached"] <= table["seeds"]).all()
     least = min(np.mean([share(r, 20) for r in g.runs]) for g in groups)
@@ -90,4 +90,4 @@ def test_evaluation_is_no_part_of_the_wall_time(groups):
     run = groups[0].runs[0]
     last = run.metrics.iloc[-1]
     expected = last["time/total_s"] - last["time/evaluate_s"]
-    assert spent_at(run, 20, "wall_time") == pytest.approx(expected)
+    assert spend_at_step(run, 20, "wall_time") == pytest.approx(expected)

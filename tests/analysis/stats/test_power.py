@@ -2,18 +2,23 @@ import numpy as np
 import pytest
 
 from analysis.pass_at_k import pass_at_k
-from analysis.simulate import Design, trial
-from analysis.stats.intervals import spread, terms
-from analysis.stats.power import needed, noise, sampling_variance, smallest_difference
+from analysis.stats.intervals import estimate, seed_means
+from analysis.stats.power import (
+    noise_parts,
+    resources_needed,
+    sampling_variance,
+    smallest_difference,
+)
+from tests.analysis.stats.simulation import Design, simulate
 
 
 def drawn(problems, samples, seeds=40):
     """Seeds that differ in nothing but their samples, on equally hard problems: (spread, noise)."""
     random = np.random.default_rng(0)
     accepted = random.binomial(samples, 0.3, (seeds, problems))
-    found = spread(terms(accepted / samples, np.ones(accepted.shape)))
+    found = estimate(seed_means(accepted / samples, np.ones(accepted.shape)))
     each = sampling_variance(accepted, np.full(accepted.shape, samples), 1)
-    return found, noise(found, float(each.sum()) / (seeds * problems) ** 2)
+    return found, noise_parts(found, float(each.sum()) / (seeds * problems) ** 2)
 
 
 def test_the_variance_of_a_share_is_the_binomial_one_without_bias():
@@ -38,11 +43,11 @@ def test_noise_that_is_all_sampling_is_found_to_be():
 def test_more_samples_help_where_sampling_is_the_noise_and_seeds_where_seeds_are():
     found, parts = drawn(400, 10)
     now = float(smallest_difference(found))
-    more = needed(found, parts, 10, now / 2)
+    more = resources_needed(found, parts, 10, now / 2)
     assert 20 < more["samples"] < 80
     luck = np.array([0.1, 0.5, 0.3, 0.7])[:, None] + np.zeros((4, 50))
-    found = spread(terms(luck, np.ones(luck.shape)))
-    more = needed(found, noise(found, 0.0), 10, 0.1)
+    found = estimate(seed_means(luck, np.ones(luck.shape)))
+    more = resources_needed(found, noise_parts(found, 0.0), 10, 0.1)
     assert 20 < more["seeds"] < 1000
     assert more["samples"] == more["problems"] == np.inf
 
@@ -54,5 +59,5 @@ def test_with_one_seed_its_luck_is_not_known():
 
 
 def test_the_smallest_difference_is_seen_in_about_so_many_cases():
-    found = trial(Design(60, 0.15, 1), 300, (5,))[5]
+    found = simulate(Design(60, 0.15, 1), 300, (5,))[5]
     assert 0.7 < found.power < 0.9
