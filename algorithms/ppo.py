@@ -145,6 +145,17 @@ def penalised_rewards(batch: Batch, kl_coef: float) -> Tensor:
     return rewards
 
 
+def with_advantages(batch: Batch, *, gamma: float, lam: float, kl_coef: float) -> Batch:
+    """The batch with PPO's returns, and its advantages whitened over the rows of the loss.
+
+    So a dropped response moves neither mean nor scale.
+    """
+    rewards = penalised_rewards(batch, kl_coef)
+    advantages, returns = gae(rewards, batch.values, batch.mask, gamma=gamma, lam=lam)
+    whitened = masked_whiten(advantages, batch.kept_mask)
+    return replace(batch, advantages=whitened, returns=returns)
+
+
 class ValueObjective(Algorithm):
     """An objective with PPO's critic, trained apart from the policy."""
 
@@ -178,11 +189,7 @@ class PPO(ValueObjective):
 
     def prepare(self, batch: Batch) -> Batch:
         c = self.config
-        rewards = penalised_rewards(batch, c.kl_coef)
-        advantages, returns = gae(rewards, batch.values, batch.mask, gamma=c.gamma, lam=c.lam)
-        # Whitened over the rows of the loss: a dropped response moves neither mean nor scale.
-        whitened = masked_whiten(advantages, batch.kept_mask)
-        return replace(batch, advantages=whitened, returns=returns)
+        return with_advantages(batch, gamma=c.gamma, lam=c.lam, kl_coef=c.kl_coef)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share, mask = self.config, batch.token_share, batch.mask

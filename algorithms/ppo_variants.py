@@ -20,6 +20,7 @@ from algorithms.ppo import (
     gae,
     penalised_rewards,
     terminal_rewards,
+    with_advantages,
 )
 from algorithms.tensors import (
     clip_share,
@@ -61,10 +62,7 @@ class APA(ValueObjective):
 
     def prepare(self, batch: Batch) -> Batch:
         c = self.config
-        rewards = penalised_rewards(batch, c.kl_coef)
-        advantages, returns = gae(rewards, batch.values, batch.mask, gamma=c.gamma, lam=c.lam)
-        whitened = masked_whiten(advantages, batch.kept_mask)
-        return replace(batch, advantages=whitened, returns=returns)
+        return with_advantages(batch, gamma=c.gamma, lam=c.lam, kl_coef=c.kl_coef)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share, mask = self.config, batch.token_share, batch.mask

@@ -1,23 +1,27 @@
-"""Every name that `algo=` takes: its file, its core, its options, and the list of them."""
+"""Every choice of `algo=`: its file, its core, its options, and the list of them."""
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 import pytest
+from omegaconf import OmegaConf
 
 import algorithms
 from algorithms.__main__ import paper, table
 from algorithms.base import Algorithm
 from envs.config_parsing import parse_values
 
-NO_PAPER = {"sft"}  # controls
+NO_PAPER = {"sft"}  # a control
 
 
 @pytest.mark.parametrize("name", algorithms.names())
-def test_its_file_gives_every_option_of_its_core_and_nothing_else(name):
+def test_its_file_states_only_what_differs_from_the_defaults_of_its_core(name):
     core, given = algorithms.load(name), algorithms.defaults(name)
     assert issubclass(core, Algorithm)
     assert given["name"] == name
     assert set(given) == {field.name for field in fields(core.Config)}
+    stated = OmegaConf.to_container(OmegaConf.load(algorithms.CONF / f"{name}.yaml"))
+    repeated = set(stated.items()) & set(asdict(core.Config()).items())
+    assert {key for key, _ in repeated} <= {"name", "core"}
     assert parse_values(core.Config, given, "algo") == algorithms.make(name).config
 
 
@@ -26,12 +30,12 @@ def test_its_file_opens_with_its_paper(name):
     assert paper(name) != "–"
 
 
-def test_an_unknown_name_is_told_what_there_is():
+def test_an_unknown_name_is_answered_with_the_choices():
     with pytest.raises(ValueError, match=r"unknown algorithm 'gpo'; there are: .*ppo.*spo"):
         algorithms.load("gpo")
 
 
-def test_what_is_listed():
+def test_the_list_of_algorithms():
     rows = {row[0]: row for row in zip(*(column.cells for column in table().columns), strict=True)}
     assert sorted(rows) == algorithms.names()
     _, number, family, needs, data, options = rows["ppo"]
