@@ -1,7 +1,7 @@
-"""What a sandbox is: programs and inputs go in, what they did comes out.
+"""The interface of a sandbox: jobs (a program and its inputs) in, executions out.
 
-A sandbox knows no problem and no expected output, so that no program can find one in it; verdicts
-are decided outside, by `envs.judge.judge`. Backends: `docker.py`, `embedded.py`.
+A sandbox knows no problem and no expected output, so no program can find one in it. Verdicts are
+decided outside, by `envs.judge.judge`. Backends: `docker.py`, `embedded.py`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class Outcome(StrEnum):
     OUTPUT_LIMIT = "OUTPUT_LIMIT"
     RUNTIME_ERROR = "RUNTIME_ERROR"
     SYNTAX_ERROR = "SYNTAX_ERROR"
-    STARVED = "STARVED"  # it got no core for so long that nothing can be said of it
+    STARVED = "STARVED"  # it got no core for too long; inconclusive
     INFRA_ERROR = "INFRA_ERROR"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Per test. CPU time is what is judged; wall time is a wider net for programs that sleep.
+    """Limits of each test. CPU time decides; wall time is a wider net for programs that sleep.
 
     Time that a test spends waiting for a core does not count towards `wall_s`, where the kernel
-    tells of it.
+    reports it.
     """
 
     cpu_s: float = 2.0
@@ -47,14 +47,14 @@ class Job:
     inputs: tuple[str, ...]  # stdin; with `fn_name`, the JSON text of the argument list
     limits: Limits = Limits()
     fn_name: str | None = None  # stdout is then the JSON text of what the function returned
-    promising: bool = False  # it will likely run on more than its first input; changes costs alone
+    promising: bool = False  # likely to run on more than its first input; changes only costs
 
 
 @dataclass(slots=True)
 class Execution:
     """One program's run on one input.
 
-    All executions of a job are kept until it ends: whoever has compared a `stdout` empties it.
+    All executions of a job are kept until it ends; the caller empties each `stdout` after use.
     """
 
     outcome: Outcome
@@ -65,21 +65,21 @@ class Execution:
     wall_s: float = 0.0
 
 
-# Asked after each execution of an input, in order; keep_going(job index, test index, execution) →
-# False: the job's remaining inputs are not run.
+# (job index, test index, execution) -> whether to run the job's remaining inputs. Called after
+# each execution of an input, in order.
 KeepGoing = Callable[[int, int, Execution], bool]
 
 
 class SandboxError(RuntimeError):
-    """The sandbox cannot start or cannot go on; the message names the way out."""
+    """The sandbox cannot start or cannot continue; the message names the remedy."""
 
 
 class Sandbox(ABC):
     """A pool of isolated workers."""
 
     name: str  # "docker", "embedded"
-    strength: str  # one line for the log and run.json: what holds a program in
-    platform: str = ""  # what a verdict may depend on: the backend, Python's and numpy's version
+    strength: str  # one line for the log and run.json: how programs are confined
+    platform: str = ""  # a verdict may depend on it: the backend, Python's and numpy's version
 
     @abstractmethod
     def run(
@@ -87,17 +87,17 @@ class Sandbox(ABC):
     ) -> Iterator[tuple[int, list[Execution]]]:
         """Run all jobs on all workers; yield (job index, executions) as each job ends.
 
-        A program that does not compile has one execution that says so, whatever its inputs.
-        A stuck or dead worker is replaced and its job run again once; if that fails too, the job's
-        last execution is an INFRA_ERROR. Nothing is lost and nothing hangs.
+        A program that does not compile has one execution that reports so, whatever its inputs.
+        A stuck or dead worker is replaced and its job run again once. If that fails too, the job's
+        last execution is an INFRA_ERROR. No job is lost, and none hangs.
         """
 
-    def abandon(self) -> None:  # noqa: B027  where runs are short there is no need to
-        """From another thread: have a `run` that goes on now end soon, with a SandboxError."""
+    def abandon(self) -> None:  # noqa: B027  optional: short runs need none
+        """End a current `run` soon, with a SandboxError; called from another thread."""
 
     @abstractmethod
     def close(self) -> None:
-        """End all workers and leave nothing behind; safe to call twice."""
+        """End all workers and leave nothing behind. Safe to call twice."""
 
     def __enter__(self) -> Sandbox:
         return self

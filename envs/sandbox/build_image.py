@@ -1,6 +1,6 @@
 """Build the workers' image from this environment's own Python and numpy.
 
-It needs no registry, no network and no root: the files that the embedded sandbox would show are
+It needs no registry, no network and no root. The files that the embedded sandbox would show are
 copied into a tree, compiled, and imported as an image of one layer.
 """
 
@@ -21,13 +21,13 @@ from envs.sandbox.inside.confinement import STDIO, STREAM_LINKS
 from envs.sandbox.python_runtime import base_python, hidden_folders, modules, runtime_files
 
 
-def lay_out(cage: Path) -> None:
-    """Copy what programs run with into the cage, and make the folders that are mounted on."""
+def copy_runtime(cage: Path) -> None:
+    """Copy the runtime of programs into the cage, and make its mount points and links."""
     for source, target in (*runtime_files(), (base_python(), base_python())):
         copy = cage / target.lstrip("/")
         copy.parent.mkdir(parents=True, exist_ok=True)
         if Path(source).is_dir():
-            shutil.copytree(source, copy, symlinks=True, ignore=left_out, dirs_exist_ok=True)
+            shutil.copytree(source, copy, symlinks=True, ignore=ignored_names, dirs_exist_ok=True)
         else:
             shutil.copyfile(source, copy)
             copy.chmod(0o755)
@@ -38,26 +38,26 @@ def lay_out(cage: Path) -> None:
         path.symlink_to(target)
 
 
-def left_out(folder: str, names: list[str]) -> list[str]:
-    """What of a folder is not copied: what is hidden from programs, and compiled files."""
+def ignored_names(folder: str, names: list[str]) -> list[str]:
+    """Return the names in a folder that are not copied: hidden folders and compiled files."""
     hidden = hidden_folders()
     return [name for name in names if name == "__pycache__" or f"{folder}/{name}" in hidden]
 
 
 def compile_modules(cage: Path) -> None:
-    """Compile all modules now, since no program could keep what it compiled.
+    """Compile all modules now, since programs cannot write compiled files.
 
-    A hash that is not checked keeps the files valid whatever their times are.
+    With unchecked hashes the files stay valid whatever their times are.
     """
     folders = [cage / target.lstrip("/") for _, target in modules()]
     mode = ("--invalidation-mode", "unchecked-hash")
     command = [base_python(), "-S", "-W", "ignore", "-m", "compileall", "-qq", *mode]
-    # What cannot be compiled (there are such files among the tests of packages) is left as it is.
+    # Files that cannot be compiled, such as some tests of packages, are left as they are.
     subprocess.run([*command, "-s", cage, "-p", "/", *folders])
 
 
 def link_into(root: Path, cage: Path) -> None:
-    """Let the interpreter, which starts outside the cage, find everything at the same paths."""
+    """Link the cage's folders into the root, where the interpreter starts, at the same paths."""
     for name in ("proc", "sys", "dev", "etc"):
         (root / name).mkdir()
     for entry in cage.iterdir():
@@ -65,8 +65,8 @@ def link_into(root: Path, cage: Path) -> None:
             (root / entry.name).symlink_to(f"{CAGE.lstrip('/')}/{entry.name}")
 
 
-def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Root's, readable for all and without times: the same tree gives the same layer."""
+def normalise(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Make an entry root's, readable for all and without times: equal trees give equal layers."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
@@ -74,18 +74,18 @@ def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def build() -> str:
-    """Build and tag; return the tag. Raises SandboxError where no engine answers."""
-    client = connect(timeout_s=300.0)
+    """Build and tag the image; return the tag. Raises SandboxError where no engine answers."""
+    client = connect(timeout_s=300)
     tag = image_tag()
     with tempfile.TemporaryDirectory(prefix="spo-bench-image-") as scratch:
         root, archive = Path(scratch, "root"), Path(scratch, "image.tar")
         cage = root / CAGE.lstrip("/")
         cage.mkdir(parents=True)
-        lay_out(cage)
+        copy_runtime(cage)
         compile_modules(cage)
         link_into(root, cage)
         with tarfile.open(archive, "w") as tar:
-            tar.add(root, arcname=".", filter=plain)
+            tar.add(root, arcname=".", filter=normalise)
         with archive.open("rb") as file:
             client.api.import_image(src=file, repository=REPOSITORY, tag=tag.partition(":")[2])
     client.images.get(tag)
@@ -94,7 +94,7 @@ def build() -> str:
 
 
 def main() -> None:
-    """Build, and say what was built."""
+    """Build the image and print its tag."""
     from docker.errors import DockerException
 
     start = time.monotonic()

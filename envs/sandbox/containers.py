@@ -1,8 +1,8 @@
-"""Starting and removing worker containers, ahead of need and off the pool's thread.
+"""Start and remove worker containers, ahead of need and off the pool's thread.
 
-A container takes some 400 ms to start and as long to remove; done here, on threads, that stalls no
-other worker. An engine that dies takes all its containers along: starting is then tried again with
-growing pauses until it is back or patience ends.
+A container takes some 400 ms to start and as long to remove. Done here, on threads, that stalls no
+other worker. An engine that dies takes all its containers along. Starting is then retried with
+growing pauses, until the engine is back or `patience_s` has passed.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from envs.sandbox.python_runtime import (
 from envs.sandbox.seccomp import child_filter
 
 if TYPE_CHECKING:
-    from docker import DockerClient
+    from docker import DockerClient, models
 
 log = logging.getLogger(__name__)
 
-# RLIMIT_NPROC counts a user's processes over all containers of a host, so that each gets its own.
+# RLIMIT_NPROC counts a user's processes over all containers of a host, so each gets its own user.
 CHILD_UIDS = range(1 << 20, 1 << 30)
-REFUSALS = 3  # an engine that answers, but refuses, is seldom better later
+REFUSALS = 3  # an engine that answers, but refuses, seldom accepts later
 
 
 def worker_command() -> list[str]:
-    """The command of a new container. The fork server is in it, so that no image goes stale."""
+    """Return the command of a new container; it holds the fork server, so no image goes stale."""
     uid = secrets.choice(CHILD_UIDS)
     worker = {
         "uid": uid,
@@ -67,20 +67,29 @@ def worker_command() -> list[str]:
 
 
 def attach(client: DockerClient, container: str) -> socket.socket:
-    """A non-blocking socket to a container's stdin, stdout and stderr."""
+    """Return a non-blocking socket to a container's stdin, stdout and stderr.
+
+    Raises SandboxError on a TLS connection.
+    """
     raw = client.api.attach_socket(
         container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
     )
     original = getattr(raw, "_sock", None)
-    # TLS holds back decrypted bytes that a selector does not see.
+    # TLS buffers decrypted bytes that a selector does not see.
     if not isinstance(original, socket.socket) or isinstance(original, ssl.SSLSocket):
         raise SandboxError("the Docker sandbox needs an engine on a unix or plain TCP socket")
-    # The original closes when the last of several objects that share it is collected; this one,
-    # when we say so.
+    # The original closes when the last of several objects that share it is collected; the copy
+    # closes explicitly.
     attached = original.dup()
     raw._response.close()
     attached.setblocking(False)
     return attached
+
+
+def container_id(container: models.containers.Container) -> str:
+    """Return the id of a container that the engine has created."""
+    assert container.id is not None
+    return container.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +100,18 @@ class Container:
     id: str
     socket: socket.socket
 
-    def cut(self) -> None:
-        """Close the socket, which ends the worker's stdin and, with it, the worker."""
+    def disconnect(self) -> None:
+        """Close the socket, which ends the worker's stdin and so the worker."""
         self.socket.close()
 
     def ended(self) -> bool:
-        """Whether the engine has hung up, as it does when the container or itself ends."""
+        """Return whether the engine has hung up, because the container or the engine ended."""
         poll = select.poll()
         poll.register(self.socket, select.POLLRDHUP)  # seen even behind bytes not yet read
         return bool(poll.poll(0))
 
     def remove(self) -> None:
-        """Kill and remove. Where the engine is gone, its containers are, or are reaped later."""
+        """Kill and remove it. Containers of a dead engine are gone too, or are reaped later."""
         from docker.errors import DockerException
 
         try:
@@ -114,28 +123,28 @@ class Container:
 
 
 class Launcher:
-    """The containers of one sandbox: `workers` are started at once, later ones one ahead of need.
+    """The containers of one sandbox: `workers` start at once, later ones one ahead of need.
 
-    An engine that does not answer is tried again for `patience_s` seconds.
+    An engine that does not answer is retried for `patience_s` seconds.
     """
 
     def __init__(self, workers: int, memory_mb: int, pids: int, patience_s: float) -> None:
-        self.run = secrets.token_hex(4)
+        self.run_id = secrets.token_hex(4)
         self.memory_mb, self.pids, self.patience_s = memory_mb, pids, patience_s
-        self._labels = owner_labels(self.run)
+        self._labels = owner_labels(self.run_id)
         self._closing = threading.Event()
-        self._threads = ThreadPoolExecutor(min(workers + 1, 8), f"containers-{self.run}")
+        self._threads = ThreadPoolExecutor(min(workers + 1, 8), f"containers-{self.run_id}")
         self._ahead = [self._threads.submit(self._launch_patiently) for _ in range(workers)]
 
     def take(self) -> Future[Container]:
-        """The next container, started or about to be; where it was the last, one more is begun."""
-        taken = self._ahead.pop(0)
+        """Return the next container, started or starting; start one more if it was the last."""
+        launch = self._ahead.pop(0)
         if not self._ahead:
             self._ahead.append(self._threads.submit(self._launch_patiently))
-        return taken
+        return launch
 
     def enlarge(self, memory_mb: int) -> None:
-        """Give later containers more memory, and replace those that were started ahead."""
+        """Give later containers more memory, and replace those started ahead."""
         self.memory_mb = memory_mb
         for launch in self._ahead:
             self.discard(launch)
@@ -147,9 +156,9 @@ class Launcher:
         launch.add_done_callback(self._end)
 
     def close(self) -> None:
-        """End what was started ahead, wait for all removals, and look for anything left.
+        """End containers started ahead, wait for all removals, and reap any left.
 
-        What an engine leaves that is dead or locked up, the next start finds by its labels.
+        If the engine is dead or locked up, the next start finds leftovers by their labels.
         """
         from docker.errors import DockerException
 
@@ -163,9 +172,9 @@ class Launcher:
         except EngineAway:
             return
         try:
-            reap_run(client, self.run)
+            reap_run(client, self.run_id)
         except (DockerException, OSError) as error:
-            log.warning("containers of %s may be left on the engine: %s", self.run, error)
+            log.warning("containers of %s may be left on the engine: %s", self.run_id, error)
         finally:
             client.close()
 
@@ -173,8 +182,8 @@ class Launcher:
         if launch.cancelled() or launch.exception():
             return
         container = launch.result()
-        container.cut()
-        if self._closing.is_set():  # the threads take nothing new any more
+        container.disconnect()
+        if self._closing.is_set():  # the threads accept nothing new
             container.remove()
         else:
             self._threads.submit(container.remove)
@@ -183,6 +192,7 @@ class Launcher:
         from docker.errors import APIError, DockerException
 
         deadline, pause, refusals = time.monotonic() + self.patience_s, 0.1, 0
+        last: Exception
         while True:
             try:
                 return self._launch()
@@ -210,20 +220,20 @@ class Launcher:
             container = client.containers.create(
                 require_image(client),
                 worker_command(),
-                stdin_open=True,  # the engine closes it when the one who attached is gone
+                stdin_open=True,  # the engine closes it when the attached client is gone
                 auto_remove=True,
-                name=f"{LABEL}-{self.run}-{secrets.token_hex(3)}",
+                name=f"{LABEL}-{self.run_id}-{secrets.token_hex(3)}",
                 environment=worker_environment(),
                 labels=self._labels,
                 **worker_options(self.memory_mb, self.pids),
             )
-            # Before the start, so that not a byte of the worker's is missed.
-            attached = attach(client, container.id)
+            # Before the start, so that no byte of the worker's output is missed.
+            attached = attach(client, container_id(container))
             container.start()
         except BaseException:
             if container is not None:
                 with contextlib.suppress(Exception):
-                    remove(client, container.id)
+                    remove(client, container_id(container))
             client.close()
             raise
-        return Container(client, container.id, attached)
+        return Container(client, container_id(container), attached)

@@ -1,8 +1,8 @@
-"""The Docker backend: one long-lived, locked container per worker, spoken to over its stdin.
+"""The Docker backend: one long-lived, locked-down container per worker, reached over its stdin.
 
-A container costs some 400 ms to start and a test in it 2 ms, hence the fork server inside and the
-pool outside, which both backends share. Here is how a worker in a container is read and written,
-and what holds it in is in `engine.py`. Expected outputs stay on this side.
+A container takes some 400 ms to start and a test in it 2 ms. Hence the fork server inside and the
+pool outside, which both backends share. This module reads and writes a worker in a container;
+`docker_client.py` says how it is confined. Expected outputs stay on this side.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ __all__ = ["DockerSandbox", "unavailable"]
 STREAM_HEADER = struct.Struct(">BxxxL")  # stream, length: the engine's framing of attached output
 STDOUT = 1
 CHUNK = 1 << 18
-OWN_MB = 256  # of a container's memory, for the worker and what a test has beyond its limit
+OWN_MB = 256  # of a container's memory: the worker, and what a test uses beyond its limit
 
 
 class Demultiplexer:
-    """Takes apart the stream of an attached container, cut anywhere, into stdout and stderr."""
+    """Splits the stream of an attached container, in any pieces, into stdout and stderr."""
 
     def __init__(self) -> None:
         self.stderr = b""  # its tail
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> bytes:
-        """Add received bytes; return what of stdout is now complete, which may be nothing."""
+        """Add received bytes; return the part of stdout that is now complete, maybe b""."""
         self._buffer += data
         stdout, start = [], 0
         while len(self._buffer) - start >= STREAM_HEADER.size:
@@ -65,28 +65,31 @@ class ContainerWorker(WorkerHandle):
         self._streams = Demultiplexer()
         self._launch: Future[Container] | None = None
         self._container: Container | None = None
-        self._bell: socket.socket | None = None  # hung up when the launch is over
+        self._launch_signal: socket.socket | None = None  # readable when the launch is over
 
     def start(self) -> None:
-        """Ask for a container and return; `receive` takes it when it is there."""
-        before, (self._bell, other) = self._bell, socket.socketpair()
-        if before is not None:
-            before.close()
+        """Request a container and return; `receive` takes it when it has started."""
+        if self._launch_signal is not None:
+            self._launch_signal.close()
+        self._launch_signal, other_end = socket.socketpair()
         self._launch = self._launcher.take()
-        self._launch.add_done_callback(lambda _: other.close())
+        self._launch.add_done_callback(lambda _: other_end.close())
 
     def started(self) -> bool:
-        """True once the container is there."""
+        """Return whether the container has started."""
         return self._container is not None
 
     @property
     def container(self) -> str:
         """The id of the container that this worker runs in."""
+        assert self._container is not None, "the container has not started"
         return self._container.id
 
     def fileno(self) -> int:
-        """The attached socket's descriptor; before there is one, another that becomes readable."""
-        return (self._container.socket if self._container else self._bell).fileno()
+        """Return the attached socket's descriptor, or one that tells the end of the launch."""
+        readable = self._container.socket if self._container else self._launch_signal
+        assert readable is not None, "the worker was not started"
+        return readable.fileno()
 
     def send(self, data: memoryview) -> int:
         """Write to the worker's stdin; see WorkerHandle."""
@@ -98,9 +101,9 @@ class ContainerWorker(WorkerHandle):
             return 0
 
     def receive(self) -> bytes | None:
-        """Read of the worker's stdout; see WorkerHandle. Its stderr is kept for the log.
+        """Read from the worker's stdout; see WorkerHandle. Its stderr is kept for the log.
 
-        Raises SandboxError if the engine refuses the container or stays away.
+        Raises SandboxError if the engine refuses the container or does not come back.
         """
         if self._container is None:
             self._take_container()
@@ -114,30 +117,30 @@ class ContainerWorker(WorkerHandle):
         return (self._streams.feed(data) or None) if data else b""
 
     def _take_container(self) -> None:
-        if not self._launch.done():
+        if self._launch is None or not self._launch.done():
             return
         container = self._launch.result()
-        if container.ended():  # one that was started ahead may have gone with its engine
+        if container.ended():  # one started ahead may have ended with its engine
             self._launcher.discard(self._launch)
             self.start()
         else:
             self._container = container
 
     def kill(self) -> None:
-        """Cut the worker off and have its container removed in the background."""
+        """Disconnect the worker and remove its container in the background."""
         if self._launch is not None:
             self._launcher.discard(self._launch)
             self._launch = None
-        if self._bell is not None:
-            self._bell.close()
+        if self._launch_signal is not None:
+            self._launch_signal.close()
 
     def worn_out(self) -> bool:
-        """True every `max_jobs` jobs: what leaks, leaks for so long only."""
+        """Return True after `max_jobs` jobs, which bounds any leak."""
         self._jobs_left -= 1
         return self._jobs_left < 0
 
     def cause_of_death(self) -> str:
-        """The tail of what the worker wrote to stderr."""
+        """Return the tail of the worker's stderr."""
         return self._streams.stderr.decode("utf-8", "replace").strip()
 
 
@@ -146,9 +149,9 @@ class DockerSandbox(Pool):
 
     `workers` of 0 means a worker for each core.
     `memory_mb` bounds a whole container: the test with all its processes, its input and output,
-    and the worker; where jobs may take more than that, it is raised. Raises SandboxError, at once,
-    where no engine answers or the image is not there; later, an engine that dies is waited for
-    `patience_s` seconds.
+    and the worker. It is raised for jobs that may take more. Raises SandboxError at once where no
+    engine answers or the image is missing. An engine that dies later is awaited for `patience_s`
+    seconds.
     """
 
     def __init__(
@@ -164,10 +167,10 @@ class DockerSandbox(Pool):
         client = connect()
         require_image(client)
         reap_orphans(client)
-        strength = describe(client)
+        strength = describe_strength(client)
         client.close()
         self._launcher = Launcher(workers, memory_mb, pids, patience_s)
-        self.run_id = self._launcher.run  # the value of the label on this sandbox's containers
+        self.run_id = self._launcher.run_id  # the value of the label on this sandbox's containers
         super().__init__(
             lambda: ContainerWorker(self._launcher, max_jobs),
             workers,
@@ -175,33 +178,33 @@ class DockerSandbox(Pool):
             strength=strength,
         )
 
-    def fit(self, jobs: Sequence[Job]) -> None:
-        """Have containers that are large enough for the limits of these jobs."""
-        needed = max(map(container_mb, jobs), default=0)
-        if needed > self._launcher.memory_mb:
-            self._launcher.enlarge(needed)
-            for worker in list(self._crew):
-                self._dismiss(worker)
+    def prepare_for(self, jobs: Sequence[Job]) -> None:
+        """Make containers large enough for the limits of these jobs."""
+        needed_mb = max(map(container_mb, jobs), default=0)
+        if needed_mb > self._launcher.memory_mb:
+            self._launcher.enlarge(needed_mb)
+            for worker in list(self._connections):
+                self._remove(worker)
 
     def close(self) -> None:
-        """End all workers and remove their containers; safe to call twice."""
+        """End all workers and remove their containers. Safe to call twice."""
         super().close()
         self._launcher.close()
 
 
 def container_mb(job: Job) -> int:
-    """What a container needs so that a test meets its own limits first."""
+    """Return the memory with which a test in a container reaches its own limits first."""
     limits, longest = job.limits, max(map(len, job.inputs), default=0)
-    files = 2 * limits.output_mb + (4 * longest >> 20)  # up to four bytes for each character
-    return limits.memory_mb + files + OWN_MB
+    files_mb = 2 * limits.output_mb + (4 * longest >> 20)  # up to four bytes for each character
+    return limits.memory_mb + files_mb + OWN_MB
 
 
-def describe(client: DockerClient) -> str:
-    """What holds a program in, and what this engine cannot enforce."""
+def describe_strength(client: DockerClient) -> str:
+    """Return how programs are confined, and which limits this engine cannot enforce."""
     info = client.info()
-    lacks = [what for what in ("MemoryLimit", "PidsLimit") if not info.get(what)]
+    missing = [limit for limit in ("MemoryLimit", "PidsLimit") if not info.get(limit)]
     strength = (
         f"Docker {info['ServerVersion']}: a container without network, capabilities or writable "
         "paths, a seccomp allowlist, memory and pids limits"
     )
-    return strength + (f"; not enforced by this engine: {', '.join(lacks)}" if lacks else "")
+    return strength + (f"; not enforced by this engine: {', '.join(missing)}" if missing else "")

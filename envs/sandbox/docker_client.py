@@ -1,7 +1,7 @@
-"""Talking to a Docker engine: is it there, what of ours runs on it, and what has lost its owner.
+"""The Docker engine: connection, options of worker containers, ownership, removal of leftovers.
 
-Every container of ours carries its owner in its labels. Standard input ends with the owner and the
-worker with it, so leftovers are rare; the labels find those that a crash of the engine left.
+Every worker container carries its owner in its labels. Its standard input ends with the owner, and
+the worker with it, so leftovers are rare. The labels find those that a crash of the engine left.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 LABEL = "spo-bench"
-ANSWER_S = 20.0  # one that is dead refuses at once; a busy one was seen to take seconds
-CREATED_S = 600.0  # by far more than lies between creating and starting a container
+ANSWER_S = 20  # a dead engine refuses at once; a busy one was seen to take seconds
+CREATED_S = 600.0  # far more than the time between creating and starting a container
 BUILD = "build it with `make sandbox-image`"
 
 
 class EngineAway(SandboxError):
-    """No engine answers, now: one that is being restarted will."""
+    """No engine answers now; one that is being restarted will."""
 
 
-def connect(timeout_s: float = 60.0) -> DockerClient:
-    """A client of the engine at DOCKER_HOST or the default socket.
+def connect(timeout_s: int = 60) -> DockerClient:
+    """Return a client of the engine at DOCKER_HOST or the default socket.
 
     Raises EngineAway where none answers.
     """
@@ -44,13 +44,13 @@ def connect(timeout_s: float = 60.0) -> DockerClient:
     except DockerException as error:
         where = os.environ.get("DOCKER_HOST") or "the default socket"
         raise EngineAway(
-            f"no Docker engine answers at {where} ({reason(error)}): start one, set DOCKER_HOST, "
-            "or use sandbox=embedded"
+            f"no Docker engine answers at {where} ({failure_reason(error)}): start one, set "
+            "DOCKER_HOST, or use sandbox=embedded"
         ) from error
 
 
-def reason(error: BaseException) -> str:
-    """The operating system's word on a failed connection, from below the client's layers."""
+def failure_reason(error: BaseException) -> str:
+    """Return the operating system's message for a failed connection, from below the client."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:
@@ -60,17 +60,22 @@ def reason(error: BaseException) -> str:
 
 
 def require_image(client: DockerClient) -> str:
-    """The id of the workers' image; SandboxError with the command that builds it where it lacks."""
+    """Return the id of the workers' image.
+
+    Raises SandboxError with the command that builds it where it is missing.
+    """
     from docker.errors import ImageNotFound
 
     try:
-        return client.images.get(image_tag()).id
+        image = client.images.get(image_tag())
     except ImageNotFound:
         raise SandboxError(f"the image {image_tag()} is not on the engine: {BUILD}") from None
+    assert image.id is not None
+    return image.id
 
 
 def unavailable() -> str | None:
-    """Why the Docker backend cannot be used here, in one line; None if it can."""
+    """Return why the Docker backend cannot be used here, in one line; None if it can."""
     try:
         client = connect(ANSWER_S)
     except SandboxError as error:
@@ -80,14 +85,17 @@ def unavailable() -> str | None:
     except SandboxError as error:
         return str(error)
     except OSError as error:  # the client's time-outs are of this kind
-        return f"the Docker engine does not answer ({reason(error)})"
+        return f"the Docker engine does not answer ({failure_reason(error)})"
     finally:
         client.close()
     return None
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, in clock ticks after boot (proc(5), field 22); None if it is gone."""
+    """Return when a process started, in clock ticks after boot (proc(5), field 22).
+
+    None if it has ended.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -98,16 +106,16 @@ def start_time(pid: int) -> str | None:
 
 
 def scope() -> str:
-    """This boot and this pid namespace: within it, and only within it, a pid names a process."""
+    """Return the id of this boot and this PID namespace: only within it a PID names a process."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
 
 
-def owner_labels(run: str) -> dict[str, str]:
-    """The labels of a container that this process owns; `run` tells its sandboxes apart."""
+def owner_labels(run_id: str) -> dict[str, str]:
+    """Return the labels of a container that this process owns, for one of its sandboxes."""
     pid = os.getpid()
     return {
-        LABEL: run,
+        LABEL: run_id,
         f"{LABEL}.scope": scope(),
         f"{LABEL}.pid": str(pid),
         f"{LABEL}.started": start_time(pid) or "",
@@ -115,7 +123,7 @@ def owner_labels(run: str) -> dict[str, str]:
 
 
 def orphaned(labels: dict[str, str]) -> bool:
-    """Whether the owner is known to be dead: one in another scope cannot be looked up from here."""
+    """Return whether the owner is known to be dead; another scope cannot be looked up here."""
     if labels.get(f"{LABEL}.scope") != scope():
         return False
     pid = labels.get(f"{LABEL}.pid", "")
@@ -123,29 +131,29 @@ def orphaned(labels: dict[str, str]) -> bool:
 
 
 def reap_orphans(client: DockerClient) -> int:
-    """Remove the containers whose owners died; return how many. Other runs' are left alone.
+    """Remove the containers whose owners died; return how many. Those of live owners stay.
 
-    One that was created and, minutes later, not started has no owner any more, whoever that was:
-    the engine itself removes only what has run.
+    A container that was created, but not started minutes later, has lost its owner too. The engine
+    itself removes only containers that have run.
     """
-    found = client.api.containers(all=True, filters={"label": LABEL})
-    late = time.time() - CREATED_S
+    containers = client.api.containers(all=True, filters={"label": LABEL})
+    latest = time.time() - CREATED_S
     return sum(
         remove(client, container["Id"])
-        for container in found
+        for container in containers
         if orphaned(container["Labels"])
-        or (container["State"] == "created" and container["Created"] < late)
+        or (container["State"] == "created" and container["Created"] < latest)
     )
 
 
-def reap_run(client: DockerClient, run: str) -> int:
+def reap_run(client: DockerClient, run_id: str) -> int:
     """Remove all containers of one sandbox of this process; return how many."""
-    found = client.api.containers(all=True, filters={"label": f"{LABEL}={run}"})
-    return sum(remove(client, container["Id"]) for container in found)
+    containers = client.api.containers(all=True, filters={"label": f"{LABEL}={run_id}"})
+    return sum(remove(client, container["Id"]) for container in containers)
 
 
 def remove(client: DockerClient, container: str) -> bool:
-    """Kill and remove a container; False if it was going or gone already."""
+    """Kill and remove a container; return False if that is done or under way already."""
     from docker.errors import APIError
 
     try:
@@ -158,12 +166,12 @@ def remove(client: DockerClient, container: str) -> bool:
 
 
 def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:
-    """How every container of ours is confined, as `containers.create` takes it.
+    """Return how every worker container is confined, as arguments of `containers.create`.
 
-    Of the capabilities only those stay with which the worker changes its root, becomes another
-    user and kills that user's processes. There is no writable path but the files of the standard
-    streams: /dev/shm goes with the IPC mode, and the message queues' folder, which every container
-    has, is covered by an empty one.
+    It keeps only the capabilities with which the worker changes its root, becomes another user and
+    kills that user's processes. The files of the standard streams are the only writable paths. The
+    IPC mode removes /dev/shm, and an empty folder covers that of the message queues, which every
+    container has.
     """
     from docker.types import Ulimit
 
@@ -181,7 +189,7 @@ def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:
         "memswap_limit": f"{memory_mb}m",
         "pids_limit": pids,
         "oom_score_adj": 500,
-        # Deep recursion is a contest habit, as is to raise the limit; a core file has no place.
+        # Contest programs recurse deeply and raise the limit; core files are not wanted.
         "ulimits": [
             Ulimit(name="stack", soft=STACK_BYTES, hard=-1),
             Ulimit(name="core", soft=0, hard=0),
@@ -189,6 +197,6 @@ def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:
         "cap_drop": ["ALL"],
         "cap_add": ["SYS_CHROOT", "SETUID", "SETGID", "KILL"],
         "security_opt": ["no-new-privileges", f"seccomp={container_profile()}"],
-        # The default one writes all output to the host's disk.
+        # The default driver writes all output to the host's disk.
         "log_config": {"Type": "none", "Config": {}},
     }

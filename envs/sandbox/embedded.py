@@ -1,7 +1,7 @@
-"""The sandbox that needs nothing but Linux: fork servers confined by the kernel alone.
+"""The embedded backend, which needs nothing but Linux: fork servers confined by the kernel alone.
 
-In namespaces where the kernel lets an ordinary user have them, under Landlock where it does not,
-and nowhere else unless the user insists. `inside/` is what runs there.
+It uses namespaces where the kernel lets an ordinary user have them, and Landlock where it does
+not. It runs without either only if the user insists. `inside/` is the code that runs there.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import platform
 import select
 import socket
 import subprocess
+from typing import Any
 
 from envs.sandbox import protocol
 from envs.sandbox.base import SandboxError
@@ -27,7 +28,7 @@ from envs.sandbox.python_runtime import (
     runtime_files,
     worker_environment,
 )
-from envs.sandbox.seccomp import child_filter
+from envs.sandbox.seccomp import Opening, child_filter
 from envs.sandbox.worker import WorkerHandle
 
 STRENGTHS = {
@@ -45,8 +46,12 @@ STRENGTHS = {
     ),
 }
 # How a program may open files: namespaces show none that it could write, Landlock refuses most.
-OPENING = {"namespaces": "any", "landlock": "no truncation", "none": "read only"}
-CLOSE_S = 1.0  # for a guard to end its cage
+OPENING: dict[str, Opening] = {
+    "namespaces": "any",
+    "landlock": "no truncation",
+    "none": "read only",
+}
+CLOSE_S = 1.0  # for a guard to end its worker
 TRIAL_S = 120.0  # for a worker to start, when a form is tried
 NO_ANSWER = f"no worker was up after {TRIAL_S:.0f} s; try again when the machine has less to do"
 
@@ -54,26 +59,31 @@ NO_ANSWER = f"no worker was up after {TRIAL_S:.0f} s; try again when the machine
 class EmbeddedWorker(WorkerHandle):
     """A confined fork server at the other end of a socket pair."""
 
-    def __init__(self, config: dict) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
-        self._process: subprocess.Popen | None = None
-        self._socket: socket.socket | None = None
+        self.process: subprocess.Popen[bytes] | None = None  # the guard
+        self._opened: socket.socket | None = None
         self._log = -1
 
+    @property
+    def _socket(self) -> socket.socket:
+        assert self._opened is not None, "the worker was not started"
+        return self._opened
+
     def start(self) -> None:
-        self._socket, inner = socket.socketpair()
+        self._opened, inner = socket.socketpair()
         self._log = os.memfd_create("log")
         with inner:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [base_python(), *FLAGS, "-c", source(), json.dumps(self.config)],
-                stdin=inner,
-                stdout=inner,
+                stdin=inner.fileno(),
+                stdout=inner.fileno(),
                 stderr=self._log,
                 env=worker_environment(),
                 cwd="/",
-                start_new_session=True,  # an interrupt at the terminal is the host's alone
+                start_new_session=True,  # an interrupt at the terminal is for the host alone
             )
-        self._socket.setblocking(False)
+        self._opened.setblocking(False)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -93,14 +103,14 @@ class EmbeddedWorker(WorkerHandle):
             return b""
 
     def kill(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        if self._process is not None:
+        if self._opened is not None:
+            self._opened.close()
+        if self.process is not None:
             try:
-                self._process.wait(CLOSE_S)  # the guard has seen the hang-up
+                self.process.wait(CLOSE_S)  # the guard sees the hang-up
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                self.process.kill()
+                self.process.wait()
         if self._log >= 0:
             os.close(self._log)
             self._log = -1
@@ -113,10 +123,10 @@ class EmbeddedWorker(WorkerHandle):
 
 
 class EmbeddedSandbox(Pool):
-    """Confined fork servers, as many as asked for (0: one for each core).
+    """A pool of confined fork servers; `workers` of 0 means one for each core.
 
     `form` is a key of STRENGTHS; None takes the strongest that this machine allows. Raises
-    SandboxError where none holds, unless `i_accept_no_isolation`.
+    SandboxError where none works, unless `i_accept_no_isolation`.
     """
 
     def __init__(
@@ -130,10 +140,10 @@ class EmbeddedSandbox(Pool):
         self.platform = f"{self.form}, {self.platform}"
 
 
-def worker_config(form: str) -> dict:
-    """The configuration that `inside/main.py` reads. Raises SandboxError on an unknown machine."""
+def worker_config(form: str) -> dict[str, Any]:
+    """Return the configuration for `inside/main.py`. Raises SandboxError on an unknown machine."""
     try:
-        filter_ = child_filter(platform.machine(), opening=OPENING[form])
+        seccomp = child_filter(platform.machine(), opening=OPENING[form])
     except KeyError as error:
         raise SandboxError(f"no system-call filter for {platform.machine()}") from error
     devices = filter(os.path.exists, DEVICES)
@@ -143,35 +153,35 @@ def worker_config(form: str) -> dict:
         "hidden": hidden_folders(),
         "worker": {
             "environment": ENVIRONMENT,
-            "seccomp": filter_.hex(),
+            "seccomp": seccomp.hex(),
             "packages": PACKAGES_FOLDER if form == "namespaces" else packages_folder(),
         },
     }
 
 
 def strongest_form(i_accept_no_isolation: bool) -> str:
-    """The first form that works here. Raises SandboxError that says why none does.
+    """Return the strongest form that works here. Raises SandboxError with the reasons if none does.
 
-    One whose worker neither starts nor fails is no reason to take a weaker one.
+    A worker that neither starts nor fails in time is no reason to take a weaker form.
     """
     reasons = []
     for form in ("namespaces", "landlock", "none")[: 3 if i_accept_no_isolation else 2]:
-        reason = why_not(form)
+        reason = form_unavailable(form)
         if reason is None:
             return form
         if reason == NO_ANSWER:
             raise SandboxError(f"sandbox form {form}: {reason}")
         reasons.append(f"{form}: {reason}")
     raise SandboxError(
-        f"nothing on this machine can hold untrusted programs in ({'; '.join(reasons)}). Start a "
+        f"nothing on this machine can confine untrusted programs ({'; '.join(reasons)}). Start a "
         "Docker engine (python -m envs.sandbox.doctor tells how), or allow user namespaces (sysctl "
         "user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0), or accept the "
         "risk with sandbox.i_accept_no_isolation=true"
     )
 
 
-def why_not(form: str) -> str | None:
-    """Why a form does not work on this machine; None if it does. Starts a worker and ends it."""
+def form_unavailable(form: str) -> str | None:
+    """Return why a form does not work here; None if it does. Starts a worker and ends it."""
     worker = None
     try:
         worker = EmbeddedWorker(worker_config(form))

@@ -1,9 +1,8 @@
-"""What a Docker worker is made of: this environment's Python and numpy, and nothing else.
+"""The tag of the workers' Docker image, which holds this environment's Python and numpy only.
 
-The worker's own program is not in the image: it is handed over at start, so that an image never
-goes stale with it. The image's tag names the versions, and hashes the interpreter's path, the
-links, and the code that builds the image, so that one made of other parts is not taken for this
-one.
+The worker's own program is passed on at start, so an image never goes stale with it. The tag names
+the versions. It hashes the interpreter's path, the links, and the code that builds the image, so
+an image made of other parts has another tag.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from envs.sandbox.inside.confinement import STREAM_LINKS
 from envs.sandbox.python_runtime import base_python, versions
 
 REPOSITORY = "spo-bench-sandbox"
-# The folder that becomes a worker's root once it has started. What an engine adds to a container,
-# /proc, /sys and /dev, stays outside.
+# The folder that becomes a worker's root once it has started. The engine's additions to a
+# container, /proc, /sys and /dev, stay outside.
 CAGE = "/cage"
 _FOLDER = Path(__file__).parent
 RECIPE = (_FOLDER / "build_image.py", _FOLDER / "python_runtime.py")
 
 
 def image_tag() -> str:
-    """`repository:tag` of the image that fits this environment and checkout."""
+    """Return `repository:tag` of the image that fits this environment and checkout."""
     digest = hashlib.sha256(f"{base_python()} {platform.machine()} {STREAM_LINKS}".encode())
     for path in RECIPE:
         digest.update(path.read_bytes())

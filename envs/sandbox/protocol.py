@@ -1,19 +1,23 @@
-"""The frames that host and worker exchange, and their decoding on the host.
+"""The host's half of the frames between host and worker.
 
-The format itself is defined in `inside/channel.py`, which must stand alone inside the cage; this is
-the host's half.
+The format is defined in `inside/framing.py`, which must stand alone inside the sandbox.
 
-Host to worker: PROGRAM (JSON header + source), then one INPUT per test (raw stdin bytes), then END.
-Worker to host: READY once; for each PROGRAM one COMPILED, one RESULT per test in order, one ENDED.
-Or SHOT (as PROGRAM) and one INPUT, to be followed by anything: answered by one RESULT, or by one
-COMPILED that says why there is no program. After a PROGRAM's RESULT that is not FINISHED, or a
-COMPILED that is not, the worker drops further INPUTs until it reads RESUME or END, so that inputs
-sent ahead cost nothing when the host stops early.
+Host to worker:
+- PROGRAM (JSON header and source), then one INPUT per test (raw stdin bytes), then END;
+- or ONE_SHOT (as PROGRAM) and one INPUT, followed by anything;
+- RESUME after a test that did not finish.
+
+Worker to host:
+- READY once;
+- for each PROGRAM one COMPILED, one RESULT per test in order, one ENDED;
+- for each ONE_SHOT one RESULT, or one COMPILED that says why there is no program.
+
+After a RESULT or COMPILED that is not FINISHED, the worker drops a PROGRAM's further INPUTs until
+it reads RESUME or END. So inputs that were sent ahead cost nothing when the host stops early.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from envs.sandbox.base import Execution, Job, Outcome
@@ -46,14 +50,14 @@ __all__ = [
     "ProtocolError",
     "encode",
     "encode_input",
+    "encode_one_shot",
     "encode_program",
-    "encode_shot",
     "execution",
 ]
 
 
 class ProtocolError(RuntimeError):
-    """What came from a worker is not a frame: the worker is replaced."""
+    """A worker sent something that is not a frame, so it is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +67,9 @@ class Frame:
     kind: int
     payload: bytes
 
-    def json(self) -> dict:
-        """The payload as a JSON object. Raises ProtocolError if it is none."""
-        try:
-            return json.loads(self.payload)
-        except ValueError as error:
-            raise ProtocolError(f"a frame of kind {self.kind} holds no JSON") from error
-
 
 class FrameDecoder:
-    """Turns a stream of bytes, cut anywhere, into frames."""
+    """Splits a stream of bytes, which may arrive in any pieces, into frames."""
 
     def __init__(self, max_payload: int = 1 << 30) -> None:
         self.max_payload = max_payload
@@ -99,12 +96,12 @@ class FrameDecoder:
 
 
 def encode(kind: int, payload: bytes = b"") -> bytes:
-    """One frame as bytes."""
+    """Return one frame as bytes."""
     return HEADER.pack(kind, len(payload)) + payload
 
 
 def encode_program(job: Job, kind: int = PROGRAM) -> bytes:
-    """The PROGRAM frame of a job: its limits and its source, none of its inputs."""
+    """Return the PROGRAM frame of a job: its limits and its source, none of its inputs."""
     limits = job.limits
     header = {
         "cpu_s": limits.cpu_s,
@@ -116,18 +113,21 @@ def encode_program(job: Job, kind: int = PROGRAM) -> bytes:
     return encode(kind, join_body(header, job.program.encode("utf-8", "surrogatepass")))
 
 
-def encode_shot(job: Job) -> bytes:
-    """A job's program and its first input."""
+def encode_one_shot(job: Job) -> bytes:
+    """Return the frames of a job's program and its first input."""
     return encode_program(job, ONE_SHOT) + encode_input(job.inputs[0])
 
 
 def encode_input(text: str) -> bytes:
-    """The INPUT frame of one test."""
+    """Return the INPUT frame of one test."""
     return encode(INPUT, text.encode("utf-8", "surrogatepass"))
 
 
 def execution(frame: Frame) -> Execution:
-    """The Execution that a RESULT or an unsuccessful COMPILED frame tells of."""
+    """Return the Execution in a RESULT or an unsuccessful COMPILED frame.
+
+    Raises ProtocolError if the frame is malformed.
+    """
     try:
         header, stdout = split_body(frame.payload)
         return Execution(

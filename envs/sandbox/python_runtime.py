@@ -1,7 +1,7 @@
-"""What programs are given to run with: this environment's Python and numpy, on every backend.
+"""The runtime of programs on every backend: this environment's Python and numpy.
 
-The embedded sandbox shows the files listed here, and the Docker image is made of them, so that a
-program finds the same interpreter, the same modules and the same environment in either.
+The embedded sandbox shows the files listed here, and the Docker image consists of them. So a
+program finds the same interpreter, modules and environment in either.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-# What contest judges offer beyond the standard library.
-PACKAGE = "numpy"
-PACKAGES_FOLDER = "/packages"  # where a cage with a root folder of its own shows it
-# Folders beside the standard library's modules that a cage with a root of its own does not show.
+PACKAGE = "numpy"  # the one that contest judges offer beyond the standard library
+PACKAGES_FOLDER = "/packages"  # where a sandbox with its own root folder shows it
+# Folders beside the standard library's modules that a sandbox with its own root does not show.
 HIDDEN = ("site-packages", "dist-packages", "test", "idlelib", "ensurepip", "turtledemo")
-# Of programs. A fixed hash seed makes the order of a set of strings, and so a verdict, repeatable;
-# one arena and one BLAS thread keep the address space small and the server free of threads.
+# Environment variables of programs. A fixed hash seed makes the order of a set of strings, and so
+# a verdict, repeatable. One arena and one BLAS thread keep the address space small, and the server
+# free of threads.
 ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "LC_ALL": "C.UTF-8",
     "MALLOC_ARENA_MAX": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    "ONLINE_JUDGE": "true",  # by which many programs decide not to open their author's files
+    "ONLINE_JUDGE": "true",  # many programs then do not open their author's files
 }
 LOCALE = "/usr/lib/locale/C.utf8"  # of LC_ALL, where the C library has it in files
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -49,46 +50,46 @@ for name in [*names, "numpy"]:
 class Info(ctypes.Structure):
     _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
 
-found = []
+libraries = []
 kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Info), ctypes.c_size_t, ctypes.c_void_p)
-visit = kind(lambda info, size, data: found.append(info.contents.name.decode()) or 0)
+visit = kind(lambda info, size, data: libraries.append(info.contents.name.decode()) or 0)
 ctypes.CDLL(None).dl_iterate_phdr(visit, None)
 standard = os.path.dirname(os.__file__)
 numpy = sys.modules.get("numpy")
-print(json.dumps({"libraries": found, "path": sys.path, "standard": standard,
+print(json.dumps({"libraries": libraries, "path": sys.path, "standard": standard,
                   "numpy": numpy and os.path.dirname(numpy.__file__)}))
 """
 
 
 def versions() -> str:
-    """What programs run with, as verdicts may depend on it."""
+    """Return the versions of Python and numpy, on which verdicts may depend."""
     return f"python {platform.python_version()}, numpy {importlib.metadata.version(PACKAGE)}"
 
 
 def base_python() -> str:
-    """The interpreter below any virtual environment."""
+    """Return the path of the interpreter below any virtual environment."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
 @functools.cache
-def _probe() -> dict:
-    """What the base interpreter says of itself, with all that it may load loaded."""
+def _probe() -> dict[str, Any]:
+    """Return the paths of the base interpreter, with every extension module loaded."""
     command = [base_python(), "-s", "-S", "-P", "-B", "-c", _PROBE, *filter(None, sys.path)]
     output = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
     return json.loads(output)
 
 
 def packages_folder() -> str:
-    """The folder outside that holds numpy; "" where there is none."""
+    """Return the folder outside that holds numpy; "" where there is none."""
     numpy = _probe()["numpy"]
     return str(Path(numpy).parent) if numpy else ""
 
 
 def worker_environment() -> dict[str, str]:
-    """The environment variables of a worker: a cage has no cache of where libraries lie.
+    """Return the environment variables of a worker, which has no cache of library paths.
 
-    Symbols are bound when it starts, else every test process binds those it calls anew, in pages
-    that it has to copy for that.
+    Symbols are bound at its start. Otherwise every test process would bind those that it calls, and
+    copy pages for that.
     """
     folders = dict.fromkeys(os.path.dirname(path) for path, _ in _libraries())
     return ENVIRONMENT | {"LD_BIND_NOW": "1", "LD_LIBRARY_PATH": ":".join(folders)}
@@ -96,16 +97,16 @@ def worker_environment() -> dict[str, str]:
 
 @functools.cache
 def modules() -> tuple[tuple[str, str], ...]:
-    """(path outside, path inside) of the folders that hold the standard library and numpy.
+    """Return (path outside, path inside) of the folders of the standard library and numpy.
 
-    The standard library stands at the same path inside; numpy, where the running environment has
-    it, in PACKAGES_FOLDER.
+    The standard library has the same path inside; numpy, if the environment has it, is in
+    PACKAGES_FOLDER.
     """
-    found = _probe()
-    shown = [found["standard"], *(p for p in found["path"] if p.endswith("lib-dynload"))]
-    folders = [(path, path) for path in _outermost(shown)]
-    if found["numpy"]:
-        numpy = Path(found["numpy"])
+    paths = _probe()
+    standard = [paths["standard"], *(p for p in paths["path"] if p.endswith("lib-dynload"))]
+    folders = [(path, path) for path in _outermost(standard)]
+    if paths["numpy"]:
+        numpy = Path(paths["numpy"])
         packages = [path for path in (numpy, numpy.parent / "numpy.libs") if path.is_dir()]
         folders += [(str(path), f"{PACKAGES_FOLDER}/{path.name}") for path in packages]
     return tuple(folders)
@@ -113,7 +114,7 @@ def modules() -> tuple[tuple[str, str], ...]:
 
 @functools.cache
 def _libraries() -> tuple[tuple[str, str], ...]:
-    """(path outside, path inside), which is the same, of the shared libraries and their loader."""
+    """Return (path outside, equal path inside) of the shared libraries and their loader."""
     covered = [source for source, _ in modules()]
     paths = dict.fromkeys(map(os.path.normpath, _probe()["libraries"]))
     return tuple(
@@ -124,19 +125,19 @@ def _libraries() -> tuple[tuple[str, str], ...]:
 
 
 def runtime_files() -> tuple[tuple[str, str], ...]:
-    """(path outside, path inside) of all that the base interpreter needs to run programs."""
+    """Return (path outside, path inside) of all files that running programs needs."""
     locale = ((LOCALE, LOCALE),) if Path(LOCALE).exists() else ()
     return modules() + _libraries() + locale
 
 
 def hidden_folders() -> tuple[str, ...]:
-    """The folders inside `runtime_files` that are not shown."""
+    """Return the folders inside `runtime_files` that are not shown."""
     inside = [Path(outer, name) for outer, _ in modules() for name in HIDDEN]
     return tuple(str(path) for path in inside if path.is_dir())
 
 
 def _outermost(paths: list[str]) -> list[str]:
-    """The paths that lie below no other one of them."""
+    """Return the paths that lie below no other one of them."""
     unique = list(dict.fromkeys(paths))
     return [
         path

@@ -1,11 +1,11 @@
 """The system-call filter of a test process, as a BPF program (seccomp(2), filter mode).
 
-It is an allowlist: what a program needs to compute, to read its files, to start threads and to run
-an event loop. All else fails with EPERM: processes, exec, sockets (but for a connected pair),
-signals to others, mounts, namespaces, ptrace, io_uring, System V IPC, keys, memfd_create. The host
-builds it; `inside/` only installs it.
+It is an allowlist of the calls that a program needs to compute, to read its files, to start threads
+and to run an event loop. All others fail with EPERM: processes, exec, sockets (except a connected
+pair), signals to others, mounts, namespaces, ptrace, io_uring, System V IPC, keys, memfd_create.
+The host builds the filter; `inside/` only installs it.
 
-Around it, in a container, lies the engine's filter: `container_profile` is the same list and what
+A container also has the engine's filter. `container_profile` is the same list, and the calls that
 the fork server needs beyond it.
 """
 
@@ -50,19 +50,19 @@ _ALLOWED = {
         "epoll_create1=20 epoll_ctl=21 epoll_pwait=22 eventfd2=19 getsockname=204 recvfrom=207",
     ),
 }
-# Calls of which only some arguments are allowed: clone, clone3, prctl, prlimit64, ioctl, fcntl,
+# Calls that are allowed with some arguments only: clone, clone3, prctl, prlimit64, ioctl, fcntl,
 # socketpair, sendto.
 _CHECKED = {
     "x86_64": (56, 435, 157, 302, 16, 72, 53, 44),
     "aarch64": (220, 435, 167, 261, 29, 25, 199, 206),
 }
 _CHECKED_NAMES = ("clone", "prctl", "prlimit64", "ioctl", "fcntl", "socketpair", "sendto")
-# What starts, limits, watches and ends test processes, and takes the server into its cage.
+# The fork server starts, limits, watches and ends test processes, and changes its root.
 _SERVER_CALLS = (
     "chroot execve fchmod kill pidfd_open pidfd_send_signal preadv preadv2 recvmsg sendmsg",
     "setgroups setresgid setresuid setsid tgkill",
 )
-# What a container runtime does between installing the filter and starting the server.
+# A container runtime makes these calls between installing the filter and starting the server.
 _RUNTIME_CALLS = ("capget capset execveat fchdir fstatfs openat2 setgid setuid statfs",)
 _OPENS = {"x86_64": {257: 2, 2: 1}, "aarch64": {56: 2}}  # openat, open: which argument has flags
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -156,10 +156,10 @@ def _to_no_address(index: int) -> bytes:
 
 
 def _search(rules: list[tuple[int, int]], bodies: list[bytes]) -> bytes:
-    """A binary search by call number. `rules` are (first number, index of body), ascending.
+    """Return a binary search by call number; `rules` are (first number, body index), ascending.
 
-    The kernel runs the filter once for every call number whenever a process installs it, so that
-    a search instead of a list of comparisons saves a large part of the cost of a test.
+    The kernel runs the filter for every call number whenever a process installs it. So a search
+    instead of a list of comparisons saves a large part of the cost of a test.
     """
     if len(rules) == 1:
         return bodies[rules[0][1]]
@@ -201,11 +201,11 @@ Opening = Literal["any", "no truncation", "read only"]
 
 
 def child_filter(machine: str | None = None, *, opening: Opening = "any") -> bytes:
-    """The filter for a machine type (`platform.machine()`); 8 bytes per instruction.
+    """Return the filter for a machine type (`platform.machine()`); 8 bytes per instruction.
 
-    For cages that show the host's files, `opening` says how files may be opened: "read only", or
-    so that none is emptied, which Landlock's first versions do not prevent. Raises KeyError for a
-    machine whose call numbers are not known here.
+    Where programs see the host's files, `opening` says how they may open them: "read only", or "no
+    truncation", which Landlock's first versions do not prevent. Raises KeyError for a machine whose
+    call numbers are not listed here.
     """
     machine = machine or platform.machine()
     bodies = [
@@ -224,10 +224,10 @@ def child_filter(machine: str | None = None, *, opening: Opening = "any") -> byt
     body_of = {int(item.partition("=")[2]): 1 for item in " ".join(_ALLOWED[machine]).split()}
     body_of |= {number: index for index, number in enumerate(_CHECKED[machine], start=2)}
     if opening != "any":
-        body = _read_only if opening == "read only" else _no_truncation
+        check_flags = _read_only if opening == "read only" else _no_truncation
         for number, flags in _OPENS[machine].items():
             body_of[number] = len(bodies)
-            bodies.append(body(flags))
+            bodies.append(check_flags(flags))
     rules = [(0, body_of.get(0, 0))]
     for number in range(1, max(body_of) + 2):  # beyond the last, x32 calls among them, all fail
         body = body_of.get(number, 0)
@@ -243,7 +243,7 @@ def child_filter(machine: str | None = None, *, opening: Opening = "any") -> byt
 
 
 def container_profile() -> str:
-    """The workers' profile as the engine's API takes it: JSON text, for every machine."""
+    """Return the workers' profile for the engine's API: JSON text, for every machine."""
     programs = " ".join(line for lines in _ALLOWED.values() for line in lines).split()
     names = {item.partition("=")[0] for item in programs} | set(_CHECKED_NAMES) - {"clone"}
     names |= set(" ".join(_SERVER_CALLS + _RUNTIME_CALLS).split())

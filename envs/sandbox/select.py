@@ -1,4 +1,4 @@
-"""Opens the sandbox that the configuration asks for, or the strongest that this machine has."""
+"""Open the sandbox that the configuration names, or the strongest that this machine has."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SandboxConfig:
 
 
 def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:
-    """Start the sandbox. Raises SandboxError, with the way out, where that cannot be done."""
+    """Start the sandbox. Raises SandboxError, with the remedy, where that is not possible."""
     config = config or SandboxConfig()
     sandbox = _open(config)
     log.info("sandbox: %s (%s)", sandbox.name, sandbox.strength)

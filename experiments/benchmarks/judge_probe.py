@@ -26,7 +26,7 @@ from envs import Judge, Problem, Submission, Test
 from envs.sandbox.base import Sandbox
 from envs.sandbox.docker import DockerSandbox, unavailable
 from envs.sandbox.docker_client import LABEL, connect
-from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -174,7 +174,7 @@ def open_backend(name: str) -> tuple[Sandbox, Meter] | str:
     """The sandbox and its meter; or the reason why this machine lacks it."""
     if name == "docker":
         return unavailable() or (DockerSandbox(), Meter(connect()))
-    return why_not(name) or (EmbeddedSandbox(form=name), Meter(None))
+    return form_unavailable(name) or (EmbeddedSandbox(form=name), Meter(None))
 
 
 def main() -> None:

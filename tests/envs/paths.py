@@ -6,7 +6,7 @@ from dataclasses import replace
 from envs.sandbox.base import Execution, Job, KeepGoing
 from envs.sandbox.pool import Pool
 
-PATHS = {"shot": False, "served": True}  # → whether its jobs are promising
+PATHS = {"one_shot": False, "served": True}  # → whether its jobs are promising
 
 
 class OnPath:
@@ -18,8 +18,8 @@ class OnPath:
     def run(
         self, jobs: Sequence[Job], keep_going: KeepGoing
     ) -> Iterator[tuple[int, list[Execution]]]:
-        before = self._pool.shots
+        before = self._pool.one_shots
         jobs = [replace(job, promising=PATHS[self._path]) for job in jobs]
         yield from self._pool.run(jobs, keep_going)
-        shots = self._pool.shots - before
-        assert shots >= len(jobs) if self._path == "shot" else shots == 0
+        shots = self._pool.one_shots - before
+        assert shots >= len(jobs) if self._path == "one_shot" else shots == 0

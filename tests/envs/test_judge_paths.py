@@ -35,16 +35,16 @@ def sandbox():
 
 
 class Programs:
-    """Programs that a judge has not seen yet, and how many of a call began with a shot."""
+    """Programs that a judge has not seen yet, and how many of a call began as one-shot."""
 
     def __init__(self, sandbox, judge):
         self.sandbox, self.judge, self.made = sandbox, judge, 0
 
-    def shots(self, *programs, problem=SQUARE):
+    def one_shots(self, *programs, problem=SQUARE):
         texts = [f"```python\n{p}\n# {self.made + n}\n```" for n, p in enumerate(programs)]
-        self.made, before = self.made + len(texts), self.sandbox.shots
+        self.made, before = self.made + len(texts), self.sandbox.one_shots
         self.judge.judge([Submission(problem, text) for text in texts])
-        return self.sandbox.shots - before
+        return self.sandbox.one_shots - before
 
 
 @pytest.fixture
@@ -53,43 +53,43 @@ def programs(sandbox):
 
 
 def test_what_will_likely_pass_its_first_test_has_no_process_for_it_alone(programs):
-    assert programs.shots(RIGHT, RIGHT) == 2  # nothing is known yet: what a call learns comes later
-    assert programs.shots(RIGHT, FAILS_FIRST) == 0
-    assert programs.shots(RIGHT, RIGHT) == 2  # three of four have passed
-    assert programs.shots(RIGHT, RIGHT) == 0  # five of six
-    assert programs.shots(RIGHT, problem=replace(SQUARE, name="another", tests=TESTS[1:])) == 1
+    assert programs.one_shots(RIGHT, RIGHT) == 2  # what a call learns comes later
+    assert programs.one_shots(RIGHT, FAILS_FIRST) == 0
+    assert programs.one_shots(RIGHT, RIGHT) == 2  # three of four have passed
+    assert programs.one_shots(RIGHT, RIGHT) == 0  # five of six
+    assert programs.one_shots(RIGHT, problem=replace(SQUARE, name="another", tests=TESTS[1:])) == 1
 
 
 def test_it_is_the_test_that_comes_first_now_that_counts(programs):
-    programs.shots(*[RIGHT] * 4)
-    assert programs.shots(FAILS_LAST, FAILS_LAST) == 0
-    assert programs.shots(RIGHT) == 1  # the last test is the first now; two of six failed there
+    programs.one_shots(*[RIGHT] * 4)
+    assert programs.one_shots(FAILS_LAST, FAILS_LAST) == 0
+    assert programs.one_shots(RIGHT) == 1  # the last test is the first now; two of six failed there
 
 
 def test_what_does_not_compile_failed_its_first_test(programs):
-    programs.shots("print((", RIGHT, RIGHT)
-    assert programs.shots(RIGHT) == 1
+    programs.one_shots("print((", RIGHT, RIGHT)
+    assert programs.one_shots(RIGHT) == 1
 
 
 def test_a_program_with_one_test_needs_one_process(programs):
     single = replace(SQUARE, tests=TESTS[:1])
-    assert [programs.shots(*[RIGHT] * 4, problem=single) for _ in range(2)] == [4, 4]
+    assert [programs.one_shots(*[RIGHT] * 4, problem=single) for _ in range(2)] == [4, 4]
 
 
 def test_where_all_tests_run_none_has_a_process_of_its_own(sandbox):
     programs = Programs(sandbox, Judge(sandbox, JudgeConfig(early_stop=False)))
-    assert programs.shots(FAILS_FIRST, RIGHT) == 0
-    assert programs.shots(RIGHT, problem=replace(SQUARE, tests=TESTS[:1])) == 1
+    assert programs.one_shots(FAILS_FIRST, RIGHT) == 0
+    assert programs.one_shots(RIGHT, problem=replace(SQUARE, tests=TESTS[:1])) == 1
 
 
 def test_a_judge_that_goes_on_takes_the_same_ways(sandbox, programs):
-    programs.shots(*[RIGHT] * 3)
+    programs.one_shots(*[RIGHT] * 3)
     state = programs.judge.state_dict()
     other = Programs(sandbox, Judge(sandbox))
     other.judge.load_state_dict(state)
-    assert other.shots(f"{RIGHT}\n#") == 0
+    assert other.one_shots(f"{RIGHT}\n#") == 0
     other.judge.load_state_dict({part: state[part] for part in ("cache", "failures")})
-    assert other.shots(f"{RIGHT}\n##") == 1  # a checkpoint of before programs were counted
+    assert other.one_shots(f"{RIGHT}\n##") == 1  # a checkpoint of before programs were counted
 
 
 @pytest.mark.parametrize("early_stop", [True, False])

@@ -20,7 +20,7 @@ from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.sandbox.base import Sandbox
 from envs.sandbox.docker import unavailable
-from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.attacks import escapes, network, resources, secrets, tricks
 from tests.envs.attacks.base import HELD, Attack, probe
@@ -101,7 +101,7 @@ def open_one(name: str) -> Sandbox:
             pytest.skip(f"attacks on the Docker sandbox left out: {reason}")
         return open_sandbox(SandboxConfig(kind="docker", workers=1))
     form = name.removeprefix("embedded-")
-    if reason := why_not(form):
+    if reason := form_unavailable(form):
         pytest.skip(f"attacks on the embedded sandbox, form {form}, left out: {reason}")
     return EmbeddedSandbox(workers=1, form=form)
 

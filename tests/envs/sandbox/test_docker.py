@@ -53,7 +53,7 @@ def containers(client, label: str = LABEL) -> list[str]:
 
 def at_work(sandbox: DockerSandbox) -> list[str]:
     """The ids of the containers that jobs run in now; one more waits in store."""
-    return [worker.handle.container for worker in sandbox._crew if worker.ready]
+    return [worker.handle.container for worker in sandbox._connections if worker.ready]
 
 
 def free_mb() -> int:
@@ -243,7 +243,7 @@ def test_a_container_is_as_large_as_its_tests_may_become(engine, limit_mb, taken
 @pytest.mark.docker
 def test_container_whose_memory_limit_was_hit_is_replaced(engine, monkeypatch):
     # The test's own limit is above the container's, so that the kernel has to step in.
-    monkeypatch.setattr(DockerSandbox, "fit", lambda self, jobs: None)
+    monkeypatch.setattr(DockerSandbox, "prepare_for", lambda self, jobs: None)
     hog = Job("pages = [bytearray(1 << 20) for _ in range(1000)]", ("",), Limits(memory_mb=2000))
     jobs = doubling_jobs(3, 2)
     with DockerSandbox(1, memory_mb=256) as opened:

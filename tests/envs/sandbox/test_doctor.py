@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from envs.sandbox import doctor
-from envs.sandbox.doctor import Finding, auto, examine
+from envs.sandbox.doctor import Check, auto_backend, run_checks
 
 ROOT = Path(__file__).parents[3]
 
 
-def findings(*good: str) -> list[Finding]:
+def checks(*passed: str) -> list[Check]:
     names = ("Docker engine", "image", "user namespaces", "Landlock", "seccomp")
-    return [Finding(name, name in good, "") for name in names]
+    return [Check(name, name in passed, "") for name in names]
 
 
 @pytest.mark.parametrize(
-    ("good", "backend", "word"),
+    ("passed", "backend", "word"),
     [
         (("Docker engine", "image", "user namespaces", "seccomp"), "docker", "containers"),
         (("Docker engine", "user namespaces", "seccomp"), "embedded", "namespaces"),
@@ -30,28 +30,28 @@ def findings(*good: str) -> list[Finding]:
         ((), "", "does not start"),
     ],
 )
-def test_auto_takes_the_strongest_that_holds(good, backend, word):
-    taken, strength = auto(findings(*good))
+def test_auto_takes_the_strongest_that_holds(passed, backend, word):
+    taken, strength = auto_backend(checks(*passed))
     assert taken == backend
     assert word in strength
 
 
 def test_every_lack_has_a_remedy(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    found = {finding.name: finding for finding in examine()}
-    assert not found["Docker engine"].good
-    assert ".ci/engine start" in found["Docker engine"].remedy
-    assert platform.release() in found["machine"].found
-    assert all(finding.good or finding.remedy for finding in found.values())
+    by_name = {check.name: check for check in run_checks()}
+    assert not by_name["Docker engine"].passed
+    assert ".ci/engine start" in by_name["Docker engine"].remedy
+    assert platform.release() in by_name["machine"].detail
+    assert all(check.passed or check.remedy for check in by_name.values())
 
 
 def test_refused_namespaces_are_found_with_the_reason(monkeypatch):
     # Flags that do not exist get a real refusal from the kernel, on every machine.
     monkeypatch.setattr(doctor, "UNSHARE", doctor.UNSHARE.replace(str(doctor.NAMESPACES), "-1"))
-    finding = doctor.user_namespaces()
-    assert not finding.good
-    assert finding.found == "Invalid argument"
-    assert finding.remedy
+    check = doctor.check_user_namespaces()
+    assert not check.passed
+    assert check.detail == "Invalid argument"
+    assert check.remedy
 
 
 def test_prints_a_table_and_the_backend():
@@ -59,7 +59,7 @@ def test_prints_a_table_and_the_backend():
     shown = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"COLUMNS": "200"}
     )
-    expected, _ = auto(examine())
+    expected, _ = auto_backend(run_checks())
     assert f"sandbox=auto takes {expected or 'nothing'}" in shown.stdout
     assert shown.returncode == (0 if expected else 1)
     assert "Landlock" in shown.stdout
@@ -67,7 +67,7 @@ def test_prints_a_table_and_the_backend():
 
 @pytest.mark.docker
 def test_sees_the_engine_and_the_image(engine):
-    found = {finding.name: finding for finding in examine()}
-    assert engine.version()["Version"] in found["Docker engine"].found
-    assert found["image"].good
-    assert auto(list(found.values()))[0] == "docker"
+    by_name = {check.name: check for check in run_checks()}
+    assert engine.version()["Version"] in by_name["Docker engine"].detail
+    assert by_name["image"].passed
+    assert auto_backend(list(by_name.values()))[0] == "docker"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from envs.sandbox.base import Job, Limits, Outcome
-from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 
 # Wide, since a busy machine is slow; what is to run into a limit of time has narrow ones.
 LIMITS = Limits(cpu_s=5.0, wall_s=30.0, memory_mb=256, output_mb=4)
@@ -17,7 +17,7 @@ NARROW = {"endless loop": replace(LIMITS, cpu_s=0.3), "sleep": replace(LIMITS, w
 
 @pytest.fixture(scope="module", params=["namespaces", "landlock"])
 def sandbox(request):
-    reason = why_not(request.param)
+    reason = form_unavailable(request.param)
     if reason:
         pytest.skip(f"this machine has no {request.param}: {reason}")
     with EmbeddedSandbox(workers=1, form=request.param) as sandbox:

@@ -51,12 +51,12 @@ def test_it_is_not_available(locked_engine):
 
 
 def test_doctor_finds_it_as_good_as_none(locked_engine):
-    [found] = doctor.engine_findings()
-    assert not found.good
-    assert "timed out" in found.found
+    [check] = doctor.check_engine()
+    assert not check.passed
+    assert "timed out" in check.detail
 
 
 def test_a_sandbox_closes_all_the_same(locked_engine, caplog):
     launcher = Launcher(workers=0, memory_mb=64, pids=8, patience_s=0.0)
     launcher.close()
-    assert f"containers of {launcher.run} may be left" in caplog.text
+    assert f"containers of {launcher.run_id} may be left" in caplog.text

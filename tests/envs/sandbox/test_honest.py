@@ -14,7 +14,7 @@ import pytest
 from envs.judge.checker import check
 from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
 from envs.sandbox.docker import unavailable
-from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.python_runtime import versions
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.honest import PROGRAMS, Honest
@@ -37,7 +37,7 @@ sys.exit(result != expected)
 
 def lacking(name: str) -> str | None:
     """Why this machine does not have a sandbox; None if it has."""
-    return unavailable() if name == "docker" else why_not(name)
+    return unavailable() if name == "docker" else form_unavailable(name)
 
 
 def open_one(name: str) -> Sandbox:
@@ -100,7 +100,7 @@ def test_every_sandbox_accepts_it(name, sandbox):
     numpy_or_skip(name)
     honest = PROGRAMS[name]
     for path in PATHS:
-        inputs = (honest.input,) * (1 if path == "shot" and "numpy" in honest.program else 2)
+        inputs = (honest.input,) * (1 if path == "one_shot" and "numpy" in honest.program else 2)
         job = Job(honest.program, inputs, LIMITS, honest.fn_name)
         [(_, executions)] = OnPath(sandbox, path).run([job], lambda *_: True)
         assert len(executions) == len(inputs), path

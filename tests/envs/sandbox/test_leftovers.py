@@ -9,7 +9,7 @@ import time
 import pytest
 
 from envs.sandbox.base import Job, Limits
-from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.worker import Task
 from tests.envs.attacks.host import descendants
 from tests.envs.processes import is_running
@@ -23,20 +23,20 @@ SLEEPS_ONCE_COMPILED += f"{' ' * 17}x = 1\nimport time\ntime.sleep(1000)"
 
 @pytest.mark.parametrize("form", ["namespaces", "landlock"])
 def test_a_program_being_compiled_ends_with_its_worker(form):
-    if reason := why_not(form):
+    if reason := form_unavailable(form):
         pytest.skip(f"this machine has no {form}: {reason}")
     limits = Limits(cpu_s=20, wall_s=600, memory_mb=2000)
     with EmbeddedSandbox(workers=1, form=form) as sandbox:
         assert list(sandbox.run([Job("pass", ("",))], lambda *_: True))
         before = set(descendants())
-        [worker] = sandbox._crew
+        [worker] = sandbox._connections
         worker.begin(Task(0, Job(SLEEPS_ONCE_COMPILED, ("",), limits)))
         worker.flush()
         deadline = time.monotonic() + 60
         while not (begun := set(descendants()) - before):
             assert time.monotonic() < deadline, "the program's process does not begin"
             time.sleep(0.001)
-        worker.handle._process.kill()
+        worker.handle.process.kill()
         deadline = time.monotonic() + 60
         while left := [pid for pid in begun if is_running(pid)]:
             assert time.monotonic() < deadline, left
@@ -70,7 +70,7 @@ print([execution.stdout.decode() for execution in executions])
 
 
 def test_where_there_is_one_user_only_tests_still_leave_nothing_to_each_other():
-    reason = why_not("namespaces")
+    reason = form_unavailable("namespaces")
     if reason or not shutil.which("unshare"):
         pytest.skip(f"this machine has no namespaces within namespaces: {reason}")
     program = f"PROGRAM = {STAY!r}\n{AS_ONE_USER}"

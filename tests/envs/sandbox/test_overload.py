@@ -10,7 +10,7 @@ from envs.judge.extract import as_response
 from envs.judge.judge import Judge, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
-from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.inside.framing import patience_s
 
 LOOPS = 6
@@ -39,7 +39,7 @@ def one_busy_core():
 
 @pytest.fixture(scope="module", params=["namespaces", "landlock"])
 def sandbox(request, one_busy_core):
-    if reason := why_not(request.param):
+    if reason := form_unavailable(request.param):
         pytest.skip(f"this machine has no {request.param}: {reason}")
     with EmbeddedSandbox(workers=1, form=request.param) as sandbox:
         yield sandbox

@@ -48,7 +48,7 @@ def go_on(job, test, execution):
 
 def processes(sandbox):
     """The guards of the workers that have started."""
-    return [worker.handle._process for worker in sandbox._crew if worker.ready]
+    return [worker.handle.process for worker in sandbox._connections if worker.ready]
 
 
 def test_every_job_comes_back_with_its_executions_in_order(shared):
@@ -161,7 +161,7 @@ def test_a_job_that_loses_every_worker_is_given_up(sandbox):
         def receive(self):
             data = super().receive()
             if data and self.poisoned:
-                self._process.kill()
+                self.process.kill()
                 self.dead = True
             return b"" if self.dead else data
 
@@ -201,7 +201,7 @@ def test_a_slow_consumer_is_not_held_against_the_workers(sandbox):
     finished, late = 0, 0
     for _, executions in sandbox.run(jobs, go_on):
         finished += len(executions)
-        for busy in [one for one in sandbox._crew if one.deadline and one.tasks]:
+        for busy in [one for one in sandbox._connections if one.deadline and one.tasks]:
             # The worker has answered, and the host looks only after the deadline.
             assert select.select([busy.handle], [], [], 60.0)[0]
             busy.deadline = time.monotonic() - 1.0

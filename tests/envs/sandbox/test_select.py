@@ -10,7 +10,7 @@ import pytest
 from envs.config_parsing import parse_values
 from envs.sandbox import embedded
 from envs.sandbox.base import SandboxError
-from envs.sandbox.embedded import EmbeddedSandbox, strongest_form, why_not
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable, strongest_form
 from envs.sandbox.select import SandboxConfig, open_sandbox
 
 ROOT = Path(__file__).parents[3]
@@ -20,9 +20,9 @@ REFUSING = ("unshare", "--user", "--map-root-user", "sh", "-c")
 REFUSE = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$1"'
 REPORT = """
 from envs.sandbox.base import Job
-from envs.sandbox.embedded import EmbeddedSandbox, why_not
-print("user namespaces are refused" in (why_not("namespaces") or ""))
-reason = why_not("landlock")
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
+print("user namespaces are refused" in (form_unavailable("namespaces") or ""))
+reason = form_unavailable("landlock")
 if reason:
     print(reason)
 else:
@@ -47,7 +47,7 @@ def test_a_wrong_configuration_names_the_key(config, message):
 
 
 def test_embedded_is_opened_by_name():
-    if why_not("namespaces"):
+    if form_unavailable("namespaces"):
         pytest.skip("this machine has no user namespaces")
     with open_sandbox(SandboxConfig(kind="embedded", workers=3)) as sandbox:
         assert (sandbox.name, sandbox.workers) == ("embedded", 3)
@@ -82,7 +82,7 @@ def test_where_nothing_holds_it_refuses_and_names_the_ways_out(monkeypatch):
 def test_at_the_users_risk_programs_still_cannot_write_fork_or_signal():
     from envs.sandbox.base import Job, Outcome
 
-    reason = why_not("none")
+    reason = form_unavailable("none")
     if reason:
         pytest.skip(reason)
     with EmbeddedSandbox(1, form="none") as sandbox:
@@ -100,7 +100,7 @@ def test_at_the_users_risk_programs_still_cannot_write_fork_or_signal():
 
 
 def test_a_worker_that_is_late_makes_no_weaker_form(monkeypatch):
-    if why_not("namespaces"):
+    if form_unavailable("namespaces"):
         pytest.skip("this machine has no user namespaces")
     monkeypatch.setattr(embedded, "TRIAL_S", 0.0)
     with pytest.raises(SandboxError, match="sandbox form namespaces: no worker was up"):
@@ -111,7 +111,7 @@ def test_an_unknown_machine_has_no_sandbox_and_says_so():
     look = (
         "import os, platform\nplatform.machine = lambda: 'riscv64'\n"
         "os.uname = lambda: os.uname_result(('Linux', '', '', '', 'riscv64'))\n"
-        "from envs.sandbox.embedded import why_not\nprint(why_not('landlock'))"
+        "from envs.sandbox.embedded import form_unavailable\nprint(form_unavailable('landlock'))"
     )
     ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True)
     assert ended.stdout == "no system-call filter for riscv64\n", ended.stderr

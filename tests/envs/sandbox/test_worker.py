@@ -38,7 +38,7 @@ class Scripted(WorkerHandle):
 def answer(connection, *kinds, keep_going=False):
     """Have the worker send frames; return the tasks that it has no more."""
     connection.handle.answers.append(b"".join(protocol.encode(k, FINISHED) for k in kinds))
-    return connection.listen(lambda *_: keep_going)
+    return connection.receive(lambda *_: keep_going)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from envs.sandbox.base import Job, Limits
-from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.inside.program import ON_DEMAND, program_header, read_program_header
 from tests.growth import growth, repeated
 
@@ -70,7 +70,7 @@ def test_a_text_costs_by_its_length(unit):
 @pytest.mark.parametrize("form", ["namespaces", "landlock"])
 def test_a_first_test_copies_few_pages_more_than_a_further_one(form):
     """It compiles its program besides. With JSON and searches in it, 1.8 to 1.9 times as many."""
-    if reason := why_not(form):
+    if reason := form_unavailable(form):
         pytest.skip(f"this machine has no {form}: {reason}")
     with EmbeddedSandbox(workers=1, form=form) as sandbox:
         ((_, executions),) = sandbox.run([Job(PAGES, ("", ""), Limits())], lambda *_: True)

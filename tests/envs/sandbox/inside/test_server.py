@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from envs.sandbox.base import Job, Limits
-from envs.sandbox.embedded import EmbeddedSandbox, why_not
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.inside import FLAGS, source
 from envs.sandbox.inside.server import Server
 from envs.sandbox.python_runtime import base_python
@@ -23,7 +23,7 @@ ANONYMOUS = re.compile(r"^Anonymous: +(\d+) kB", re.MULTILINE)
 @pytest.fixture(scope="module", params=["namespaces", "landlock"])
 def processes(request):
     """The folders in /proc of a worker's guard, server and zygote, after tests."""
-    reason = why_not(request.param)
+    reason = form_unavailable(request.param)
     if reason:
         pytest.skip(f"this machine has no {request.param}: {reason}")
     with EmbeddedSandbox(workers=1, form=request.param) as sandbox:
