@@ -1,1 +1,4 @@
-"""The nano model: a Llama-shaped model of about a million parameters, pretrained from scratch."""
+"""The bundled nano model, a Llama of about a million parameters, pretrained from scratch.
+
+Knows MiniContests and transformers. Must not know algorithms, judging or runs.
+"""

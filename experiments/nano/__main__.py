@@ -14,7 +14,7 @@ from envs.config_parsing import parse_arguments
 
 
 def main(given: list[str]) -> int:
-    """Train in a temporary folder, move the files to `out`."""
+    """Train in a temporary folder, then move the files to `out`; returns the exit status."""
     from experiments.nano.pretrain import Recipe, pretrain
 
     @dataclass(frozen=True, kw_only=True)

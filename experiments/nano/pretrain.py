@@ -1,6 +1,6 @@
 """Pretraining of the nano model from scratch, on one core, in a few minutes.
 
-Next-token loss on the program only: what the statement says is given, never generated.
+The next-token loss is on programs only: statements are given, never generated.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.progress import Progress, TextColumn, TimeRemainingColumn
@@ -18,10 +19,13 @@ from torch.nn import functional
 from experiments.nano.corpus import examples
 from experiments.nano.tokenizer import train_tokenizer
 
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides the model; the defaults are the bundled one."""
+    """All settings of the model and its training. The defaults make the bundled model."""
 
     seed: int = 0
     steps: int = 2600
@@ -50,15 +54,15 @@ def pretrain(out: Path, recipe: Recipe) -> None:
         TextColumn("loss {task.fields[loss]:.3f}"),
     )
     optimizer = _optimizer(model, recipe)
-    waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
+    pending: list[tuple[torch.Tensor, torch.Tensor]] = []
     with progress:
         bar = progress.add_task("pretraining", total=recipe.steps, loss=float("nan"))
         for step in range(recipe.steps):
-            if not waiting:
-                waiting = batches(list(islice(stream, 512)), tokenizer, recipe.batch_size)
+            if not pending:
+                pending = batches(list(islice(stream, 512)), tokenizer, recipe.batch_size)
             for group in optimizer.param_groups:
                 group["lr"] = _learning_rate(step, recipe)
-            loss = program_loss(model, *waiting.pop())
+            loss = program_loss(model, *pending.pop())
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -69,7 +73,7 @@ def pretrain(out: Path, recipe: Recipe) -> None:
     tokenizer.save_pretrained(out)
 
 
-def new_model(recipe: Recipe, tokenizer):
+def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
     """A freshly initialised `LlamaForCausalLM` of the recipe's size."""
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
@@ -94,17 +98,19 @@ def new_model(recipe: Recipe, tokenizer):
     return model
 
 
-def program_loss(model, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def program_loss(model: LlamaForCausalLM, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Mean cross-entropy of the tokens where `mask` is true; both `(batch, time)`, right-padded.
 
-    Only these positions meet the output layer, which is a good part of so small a model.
+    Only these positions pass the output layer, a large part of so small a model.
     """
     hidden = model.model(input_ids=tokens[:, :-1], use_cache=False).last_hidden_state
     chosen = mask[:, 1:]
     return functional.cross_entropy(model.lm_head(hidden[chosen]), tokens[:, 1:][chosen])
 
 
-def encode(tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+def encode(
+    tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]]
+) -> list[tuple[list[int], list[int]]]:
     """Token ids of each prompt as the chat template renders it, and of its program with EOS."""
     chats = [[{"role": "user", "content": prompt}] for prompt, _ in pairs]
     texts = tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=False)
@@ -117,14 +123,14 @@ def encode(tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int],
 
 
 def batches(
-    pairs: Sequence[tuple[str, str]], tokenizer, size: int
+    pairs: Sequence[tuple[str, str]], tokenizer: PreTrainedTokenizerBase, size: int
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """(tokens, mask of the program) of `size` pairs each, right-padded, in random order.
 
-    Pairs of similar length go together, so that little is padding.
+    Pairs of similar length go together, to pad little.
     """
     rows = sorted(encode(tokenizer, pairs), key=lambda row: len(row[0] + row[1]))
-    found = []
+    batches = []
     for start in range(0, len(rows), size):
         chunk = rows[start : start + size]
         width = max(len(prompt + program) for prompt, program in chunk)
@@ -134,14 +140,17 @@ def batches(
             end = len(prompt) + len(program)
             tokens[row, :end] = torch.tensor(prompt + program)
             mask[row, len(prompt) : end] = True
-        found.append((tokens, mask))
-    return [found[index] for index in torch.randperm(len(found))]
+        batches.append((tokens, mask))
+    return [batches[index] for index in torch.randperm(len(batches))]
 
 
-def _optimizer(model, recipe: Recipe) -> torch.optim.AdamW:
+def _optimizer(model: LlamaForCausalLM, recipe: Recipe) -> torch.optim.AdamW:
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors}]
+    groups: list[dict[str, Any]] = [
+        {"params": matrices, "weight_decay": recipe.weight_decay},
+        {"params": vectors},
+    ]
     return torch.optim.AdamW(
         groups, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, foreach=True
     )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 VOCABULARY = 1024
 BOS, EOS, PAD, USER, ASSISTANT, SYSTEM = (
@@ -13,8 +17,8 @@ BOS, EOS, PAD, USER, ASSISTANT, SYSTEM = (
     "<|assistant|>",
     "<|system|>",
 )
-# Digits stand alone and no merge crosses a blank or a line, so that constants are copied digit by
-# digit and a word has the same token everywhere.
+# Digits are single tokens and no merge crosses a blank or a line. So constants are copied digit by
+# digit, and a word has the same tokens everywhere.
 PIECES = r"\n| ?[0-9]| ?[^\s0-9]+|\s+"
 CHAT_TEMPLATE = (
     "{{ bos_token }}"
@@ -26,8 +30,8 @@ CHAT_TEMPLATE = (
 )
 
 
-def train_tokenizer(texts: Iterable[str]):
-    """A `PreTrainedTokenizerFast` of at most VOCABULARY tokens, with its chat template."""
+def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Train a tokenizer of at most VOCABULARY tokens, with its chat template."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

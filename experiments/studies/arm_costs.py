@@ -1,9 +1,9 @@
-"""What a study's arms cost, and what they reached at equal cost."""
+"""Tables of what each arm of a study cost, and of its scores at equal cost."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from analysis.report.markdown import table
 from experiments.studies.figures import count, interval
@@ -11,15 +11,15 @@ from experiments.studies.figures import count, interval
 if TYPE_CHECKING:
     import pandas as pd
 
-COSTS = {  # columns of the report's table.csv and costs.csv, as a page calls them
+COSTS = {  # column of the report's table.csv or costs.csv → heading
     "generated_tokens": "generated tokens",
     "reference_tokens": "reference tokens",
     "judged_programs": "judged programs",
-    "generate_s": "writing, s",
+    "generate_s": "generation, s",
     "judge_s": "judging, s",
     "reference_s": "reference, s",
     "train_s": "training, s",
-    "trained_s": "all, s",
+    "trained_s": "total, s",
     "judge_cpu_s": "CPU of programs, s",
     "peak_mb": "peak memory, MB",
 }
@@ -30,47 +30,46 @@ AXES = {  # of equal_budget.csv
 METRICS = ("pass@1", "pass@10")
 
 
-def spending(
-    label: Mapping[str, str | None], costs: pd.DataFrame, equal: pd.DataFrame
+def cost_sections(
+    labels: Mapping[str, str | None], costs: pd.DataFrame, equal_budget: pd.DataFrame
 ) -> list[str]:
-    """Parts of a page: a table of costs, and one of each budget that the arms have in common.
+    """Sections of a page: a table of costs, and scores at each budget that the arms share.
 
-    `label`: arm → its label in the report; `costs`: by label, all that COSTS names.
+    `labels`: arm → its label in the report. `costs`: by label, with the columns of COSTS.
     """
-    known = {arm: told for arm, told in label.items() if told in costs.index}
-    rows = [
-        [arm, *(count(costs.loc[told].get(key)) for key in COSTS)] for arm, told in known.items()
+    spent: dict[Any, dict[Any, Any]] = costs.to_dict("index")
+    known = {arm: label for arm, label in labels.items() if label in spent}
+    rows = [[arm, *(count(spent[label].get(key)) for key in COSTS)] for arm, label in known.items()]
+    sections = [
+        "### What it cost\n\nMeans over seeds; of memory the maximum over seeds. Seconds exclude "
+        "evaluations, and depend on the machine's other load.\n\n"
+        + table(["arm", *COSTS.values()], rows),
+        "### At equal budget\n\nInterpolated between evaluations, which are `eval.every` steps "
+        "apart. Before the first one: a straight line from the base model.",
     ]
-    parts = [
-        "### What it cost\n\nMeans over seeds, of memory the most of any seed. Seconds leave "
-        "evaluations out, and hang on what else the machine did.\n\n"
-        + table(["arm", *COSTS.values()], rows)
-    ]
-    parts.append(
-        "### At equal budget\n\nBy interpolation between evaluations, which `eval.every` says how "
-        "many steps lie apart: of a budget before the first of them, a straight line from the base."
-    )
-    parts += [_at(x, known, equal[equal["axis"] == x]) for x in AXES if (equal["axis"] == x).any()]
-    return parts
+    for axis in AXES:
+        scores = equal_budget[equal_budget["axis"] == axis]
+        if len(scores):
+            sections.append(_equal_budget_table(axis, known, scores))
+    return sections
 
 
-def _at(x: str, known: Mapping[str, str], equal: pd.DataFrame) -> str:
-    """The table at equal budget of one axis; an arm that spends nothing there has no row."""
-    rows, head = [], [part for metric in METRICS for part in (metric, "tier")]
-    for arm, told in known.items():
-        found = equal[equal["label"] == told].set_index("metric")
-        if len(found):
-            rows.append([arm, *_cells(found)])
-    budget = count(equal["budget"].iloc[0])
-    return f"At {budget} {AXES[x]}:\n\n" + table(["arm", *head], rows)
+def _equal_budget_table(axis: str, labels: Mapping[str, str | None], scores: pd.DataFrame) -> str:
+    """Scores at the budget of one axis. An arm that spends nothing there has no row."""
+    cells: dict[tuple[Any, Any], dict[Any, Any]] = {
+        (row["label"], row["metric"]): row for row in scores.to_dict("records")
+    }
+    rows = []
+    for arm, label in labels.items():
+        if label in set(scores["label"]):
+            scored = (cells.get((label, metric)) for metric in METRICS)
+            rows.append([arm, *(cell for row in scored for cell in _score_cells(row))])
+    head = ["arm", *(heading for metric in METRICS for heading in (metric, "tier"))]
+    budget = count(scores["budget"].iloc[0])
+    return f"At {budget} {AXES[axis]}:\n\n" + table(head, rows)
 
 
-def _cells(found: pd.DataFrame) -> Sequence[str]:
-    cells = []
-    for metric in METRICS:
-        if metric in found.index:
-            row = found.loc[metric]
-            cells += [interval(row, "mean", "low", "high"), count(row["tier"])]
-        else:
-            cells += ["–", "–"]
-    return cells
+def _score_cells(row: Mapping[str, Any] | None) -> list[str]:
+    if row is None:
+        return ["–", "–"]
+    return [interval(row, "mean", "low", "high"), count(row["tier"])]

@@ -1,4 +1,4 @@
-"""What the commands of studies share: their own keys beside a run's overrides, and their end."""
+"""Command-line handling of all study commands: arguments, exit statuses, progress lines."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from envs.config_parsing import parse_arguments as options_of
+from envs.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import exit_on_interrupt
 
-T = TypeVar("T")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Schema = TypeVar("Schema", bound="DataclassInstance")
+Value = TypeVar("Value")
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 
-def command(arguments: Sequence[str], told: str, act: Callable[[Sequence[str]], int]) -> int:
-    """`act` on what was given, or `told` where help is asked for → the exit status."""
+def run_command(
+    arguments: Sequence[str], help_text: str, act: Callable[[Sequence[str]], int]
+) -> int:
+    """Call `act` with the arguments, or print the help; returns the exit status."""
     if not arguments or any(argument in ("-h", "--help", "help") for argument in arguments):
-        print(told)
+        print(help_text)
         return 0
     exit_on_interrupt()
     try:
@@ -30,33 +35,28 @@ def command(arguments: Sequence[str], told: str, act: Callable[[Sequence[str]], 
         print(f"error: {error}", file=sys.stderr)
         return MISUSED
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on")
+        print("interrupted; the same command resumes")
         return INTERRUPTED
 
 
-def split(schema: type[T], arguments: Sequence[str]) -> tuple[T, list[str]]:
-    """Our own keys as a `schema`, and overrides of the runs. Raises UserError."""
+def split_arguments(schema: type[Schema], arguments: Sequence[str]) -> tuple[Schema, list[str]]:
+    """Separate the command's own keys, as a `schema`, from overrides of runs. Raises UserError."""
     keys = {field.name for field in fields(schema)}
     own = [argument for argument in arguments if argument.partition("=")[0] in keys]
-    given = [argument for argument in arguments if argument not in own]
-    for argument in given:
-        key, equals, value = argument.partition("=")
+    overrides = [argument for argument in arguments if argument not in own]
+    for override in overrides:
+        key, equals, value = override.partition("=")
         if not equals or not key:
-            raise UserError(f"{argument!r}: write key=value (see --help)")
+            raise UserError(f"{override!r}: write key=value (see --help)")
         if key == "seed":
-            raise UserError(f"{argument}: a study runs on its own seeds; seeds={value} takes some")
+            raise UserError(f"{override}: a study has its own seeds; seeds={value} selects some")
     try:
-        return options_of(schema, own), given
+        return parse_arguments(schema, own), overrides
     except ValueError as error:
         raise UserError(f"{error} (see --help)") from None
 
 
-def say(text: str) -> None:
-    """A line with the time."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
-
-
-def choose(key: str, text: str | None, known: Sequence[V], separator: str = ",") -> list[V]:
+def choose(key: str, text: str | None, known: Sequence[Value], separator: str = ",") -> list[Value]:
     """The listed values in their known order; all if `text` is None. Raises UserError."""
     if text is None:
         return list(known)
@@ -64,3 +64,8 @@ def choose(key: str, text: str | None, known: Sequence[V], separator: str = ",")
     if unknown := [value for value in listed if value not in map(str, known)]:
         raise UserError(f"{key}={unknown[0]}: choose from {', '.join(map(str, known))}")
     return [value for value in known if str(value) in listed]
+
+
+def say(text: str) -> None:
+    """Print a line with the time."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

@@ -1,8 +1,9 @@
-"""How figures look that are drawn with matplotlib."""
+"""The style of all matplotlib figures, a study's figure, and number formats of its tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +30,13 @@ LOOK: dict[Any, Any] = {
 }
 
 
-# A study's figure: each arm's means and 95 % intervals, a panel for each metric.
-
-
 WIDTH, ROW = 9.0, 0.27  # inches
 
 
 def forest(rows: Sequence[tuple[str, Mapping[str, float]]], metrics: Sequence[str]) -> Figure:
-    """(name, its row of table.csv) from top to bottom; what a row lacks is left blank.
+    """Means and 95 % intervals of (name, row of table.csv), from the top; a panel for each metric.
 
-    A dotted line goes through each base's mean.
+    Missing values stay blank. A dotted line marks the mean of each base model.
     """
     import matplotlib.pyplot as plt
 
@@ -72,7 +70,7 @@ _ENDS = ("", "_low", "_high")
 
 
 def save(figure: Figure, file: Path) -> None:
-    """As SVG, the same bytes for the same figures, its words as text."""
+    """Write an SVG with text as text; equal data give equal bytes."""
     import matplotlib.pyplot as plt
 
     with plt.rc_context(LOOK | {"svg.fonttype": "none"}):
@@ -80,25 +78,21 @@ def save(figure: Figure, file: Path) -> None:
     plt.close(figure)
 
 
-# Cells of the tables of a study's page.
-
-
 def interval(row: Mapping[str, float], mean: str, low: str, high: str) -> str:
-    """A mean and its interval; – where there is none."""
+    """A mean and its interval, or –."""
     if mean not in row or row[mean] != row[mean]:
         return "–"
     return f"{row[mean]:.3f} [{row[low]:.3f}, {row[high]:.3f}]"
 
 
-def signed(found: tuple[float, float, float] | None, digits: int = 3) -> str:
-    """A difference and its interval, where there is one: a single seed has none."""
-    if found is None or found[0] != found[0]:
+def signed(difference: tuple[float, float, float] | None, digits: int = 3) -> str:
+    """A difference and its interval, if it has one: a single seed has none."""
+    if difference is None or isnan(difference[0]):
         return "–"
-    if found[1] != found[1]:
-        return f"{found[0]:+.{digits}f}".replace("-", "−")
-    text = f"{found[0]:+.{digits}f} [{found[1]:+.{digits}f}, {found[2]:+.{digits}f}]"
+    mean, low, high = (f"{value:+.{digits}f}" for value in difference)
+    text = mean if isnan(difference[1]) else f"{mean} [{low}, {high}]"
     return text.replace("-", "−")
 
 
 def count(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:,.0f}"
+    return "–" if value is None or isnan(value) else f"{value:,.0f}"

@@ -1,9 +1,9 @@
-"""The runs that a study stands for, which of them wait for others, and how far each has come."""
+"""The runs of a study: their configurations, their order, and the state of each run folder."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,32 +16,32 @@ from experiments.studies.study import PARENTS, Study
 
 @dataclass(frozen=True)
 class Job:
-    """One run. Its configuration may wait for what others bring."""
+    """One run. Part of its configuration may come from other jobs."""
 
     arm: str
     seed: int
-    overrides: tuple[str, ...]  # but for the seed
+    overrides: tuple[str, ...]  # without the seed
     weights_of: Job | None = None
     rollouts_of: Job | None = None
     replay_of: Job | None = None
-    chosen_from: tuple[Job, ...] = ()  # short runs: the last override of the best one is taken
-    trial: str = ""  # what names a short run, which is no part of the comparison
+    chosen_from: tuple[Job, ...] = ()  # short runs: the best one's last override is added
+    trial: str = ""  # names a short run, which is not part of the comparison
 
     @property
     def label(self) -> str:
-        """Another one for each job of a study, good as a file's name."""
+        """Unique in a study, and valid as a file name."""
         return f"{self.arm}-s{self.seed}" + (f"-{self.trial}" if self.trial else "")
 
     @property
     def needs(self) -> tuple[Job, ...]:
-        """The jobs that end before this one begins."""
+        """The jobs that must end before this one starts."""
         parents = (getattr(self, key) for key in PARENTS)
         return (*filter(None, parents), *self.chosen_from)
 
 
 @dataclass
 class End:
-    """How a job's run ended, or where it stands."""
+    """Outcome of a job's run, or its present state."""
 
     status: str  # finished | failed | interrupted | running | not begun
     folder: Path | None = None
@@ -49,68 +49,85 @@ class End:
     score: float = float("-inf")  # pass@k of the smallest k at the last evaluation
 
 
-def jobs_of(
-    study: Study, seeds: Sequence[int], arms: Sequence[str], given: Sequence[str]
-) -> list[Job]:
-    """All runs, seed by seed, so that each seed is a whole comparison; what others need is first.
+Ended = Mapping[Job, End]
 
-    `given`: overrides of every run. Raises UserError where a configuration is wrong, with its arm.
+
+def jobs_of(
+    study: Study, seeds: Sequence[int], arms: Sequence[str], overrides: Sequence[str]
+) -> list[Job]:
+    """All runs, seed by seed, so that each seed completes a comparison; dependencies come first.
+
+    `overrides` apply to every run. Raises UserError for an invalid configuration, with its arm.
     """
-    found: dict[Job, None] = {}
+    jobs: dict[Job, None] = {}
     for seed in seeds:
         for arm in arms:
-            job = _job(study, arm, seed, tuple(given))
-            found |= dict.fromkeys((*_below(job), job))
-    for job in found:
-        if job.trial and job.arm != arms[0]:  # the others' differ from their arm's as these do
+            job = _job(study, arm, seed, tuple(overrides))
+            jobs |= dict.fromkeys((*_dependencies(job), job))
+    for job in jobs:
+        if job.trial and job.arm != arms[0]:  # checked once: all arms try the same values
             continue
         try:
             _composed(job.overrides)
         except UserError as error:
             raise UserError(f"arm {job.arm}: {error}") from error
-    return list(found)
+    return list(jobs)
 
 
-def _below(job: Job) -> Iterator[Job]:
+def _dependencies(job: Job) -> Iterator[Job]:
     for needed in job.needs:
-        yield from (*_below(needed), needed)
+        yield from (*_dependencies(needed), needed)
 
 
-def _job(study: Study, name: str, seed: int, given: tuple[str, ...]) -> Job:
+def _job(study: Study, name: str, seed: int, more: tuple[str, ...]) -> Job:
     arm = study.arms[name]
-    overrides = (f"name={study.name}", *study.overrides, *arm.overrides, *given)
-    parents = {key: _job(study, of, seed, given) for key, of in arm.parents.items()}
+    overrides = (f"name={study.name}", *study.overrides, *arm.overrides, *more)
+    parents = {key: _job(study, parent, seed, more) for key, parent in arm.parents.items()}
     if arm.weights_of:
         model = _composed(overrides).model.name
         overrides = (*overrides, f"model.name={model}-after-{arm.weights_of}")
     if arm.rollouts_of:
-        overrides = (*overrides, "replay.frozen=false")  # until the batches are there
+        overrides = (*overrides, "replay.frozen=false")  # valid before the batches exist
     if arm.replay_of:
         overrides = (*overrides, "replay.own=true")  # likewise
-    if not study.choice:
-        return Job(name, seed, overrides, **parents)
-    c = study.choice
-    short = (*overrides, f"name={study.name}-choice", *c.overrides)
-    tried = (Job(name, c.seed, (*short, f"{c.key}={v:g}"), trial=f"{v:g}") for v in c.values)
-    return Job(name, seed, overrides, chosen_from=tuple(tried))
+    trials: list[Job] = []
+    if choice := study.choice:
+        short = (*overrides, f"name={study.name}-choice", *choice.overrides)
+        for value in (f"{value:g}" for value in choice.values):
+            trials.append(Job(name, choice.seed, (*short, f"{choice.key}={value}"), trial=value))
+    return Job(
+        name,
+        seed,
+        overrides,
+        weights_of=parents.get("weights_of"),
+        rollouts_of=parents.get("rollouts_of"),
+        replay_of=parents.get("replay_of"),
+        chosen_from=tuple(trials),
+    )
 
 
-def full_overrides(job: Job, ended: dict[Job, End]) -> tuple[str, ...]:
-    """All overrides of a job but its seed, where what it needs has ended well."""
+def full_overrides(job: Job, ended: Ended) -> tuple[str, ...]:
+    """All overrides but the seed, once the needed jobs have finished."""
     more = []
     if job.weights_of:
-        path = ended[job.weights_of].folder / "checkpoints" / "final"
+        path = _folder(job.weights_of, ended) / "checkpoints" / "final"
         more.append(f"model.path={_quoted(path)}")
     if job.rollouts_of:
-        more.append(f"replay.from_runs=[{_quoted(ended[job.rollouts_of].folder)}]")
+        more.append(f"replay.from_runs=[{_quoted(_folder(job.rollouts_of, ended))}]")
         more.append("replay.frozen=true")
     if job.replay_of:
-        more.append(f"replay.from_runs=[{_quoted(ended[job.replay_of].folder)}]")
+        more.append(f"replay.from_runs=[{_quoted(_folder(job.replay_of, ended))}]")
         more.append("replay.own=false")
     if job.chosen_from:
-        finished = [one for one in job.chosen_from if ended[one].status == "finished"]
-        more.append(max(finished, key=lambda one: ended[one].score).overrides[-1])
+        finished = [trial for trial in job.chosen_from if ended[trial].status == "finished"]
+        more.append(max(finished, key=lambda trial: ended[trial].score).overrides[-1])
     return (*job.overrides, *more)
+
+
+def _folder(job: Job, ended: Ended) -> Path:
+    folder = ended[job].folder
+    assert folder is not None  # it has finished
+    return folder
 
 
 def _quoted(path: Path) -> str:
@@ -118,13 +135,13 @@ def _quoted(path: Path) -> str:
     return f'"{escaped}"'
 
 
-def is_ready(job: Job, ended: dict[Job, End]) -> bool:
-    """Whether all that it needs has ended."""
+def is_ready(job: Job, ended: Ended) -> bool:
+    """Whether all needed jobs have ended."""
     return all(needed in ended for needed in job.needs)
 
 
-def is_lost(job: Job, ended: dict[Job, End]) -> bool:
-    """Whether a job that is ready can never begin, since what it needs has failed."""
+def is_lost(job: Job, ended: Ended) -> bool:
+    """Whether a ready job can never start, since what it needs has failed."""
     failed = [needed for needed in job.needs if ended[needed].status != "finished"]
     return len(failed) == len(job.needs) > 0 if job.chosen_from else bool(failed)
 
@@ -135,7 +152,7 @@ def config_with_seed(overrides: tuple[str, ...], seed: int) -> RunConfig:
 
 
 def end_of(config: RunConfig) -> End:
-    """How the last run of just this configuration ended, as its folder says."""
+    """The state of the last run with exactly this configuration, from its folder."""
     from experiments.config.resume import is_finished
     from experiments.run_dir import sweeps
 

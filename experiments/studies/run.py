@@ -14,33 +14,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
 
 from analysis.load.compute import cores
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import raise_interrupts
-from experiments.studies.cli import FAILED, command, say, split
+from experiments.studies.cli import FAILED, choose, run_command, say, split_arguments
+
+if TYPE_CHECKING:
+    from experiments.studies.jobs import Job
+    from experiments.studies.runner import Runner
 
 HELP = """\
-Run a study: every arm on every seed, so many runs at a time, then the report.
+Run a study: every arm on every seed, in parallel, then the report.
 
   python -m experiments.studies.run study=NAME [jobs=N] [seeds=0,1] [arms=A,B] [plan=true]
                                     [KEY=VALUE ...]
 
   study   a file of experiments/studies/ (mini, q0, offpolicy, atlas), or FILE.yaml
-  jobs    runs at a time (default: one for each core)
-  seeds   of the study's, only these
-  arms    of the study's, only these, and those that they begin with
-  plan    say what there is to do and how long it will take, and end
+  jobs    parallel runs (default: one for each core)
+  seeds   only these of the study's seeds
+  arms    only these of the study's arms, and those that they start from
+  plan    print what there is to do and how long it will take, and stop
   KEY     overrides of every run, as of run.py
 
-The same command again leaves finished runs as they are, goes on with those that were stopped, and
-begins the others. Ctrl-C ends it with a checkpoint of each run. In output_dir/NAME-OF-THE-STUDY/
-stand the run folders, logs/ (what each run said), arms.json (which run belongs to which arm), and
-report/.
+The same command again leaves finished runs as they are, resumes stopped ones, and starts the
+others. Ctrl-C ends it with a checkpoint of each run. output_dir/NAME-OF-THE-STUDY/ holds the run
+folders, logs/ (the output of each run), arms.json (which run belongs to which arm), and report/.
 """
-TIMED_ARMS = 8  # at most, before a study of which nothing has finished
+TIMED_ARMS = 8  # at most, before a study without a finished run
 
 
 @dataclass
@@ -55,8 +59,8 @@ class Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; returns the exit status."""
-    return command(arguments, HELP, _run)
+    """Run the command; returns the exit status."""
+    return run_command(arguments, HELP, _run)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -64,92 +68,89 @@ def _run(arguments: Sequence[str]) -> int:
     from experiments.studies.runner import Runner
     from experiments.studies.study import read
 
-    options, given = split(Options, arguments)
+    options, overrides = split_arguments(Options, arguments)
     study = read(options.study)
-    seeds = _some("seeds", options.seeds, study.seeds)
-    arms = _some("arms", options.arms, list(study.arms))
+    seeds = choose("seeds", options.seeds, study.seeds)
+    arms = choose("arms", options.arms, list(study.arms))
     print(f"{study.name}: {study.question}")
-    for what, why in study.left_out.items():
-        print(f"left out: {what}: {why}")
-    runner = Runner(jobs_of(study, seeds, arms, given), options.jobs, say)
+    for item, reason in study.left_out.items():
+        print(f"left out: {item}: {reason}")
+    runner = Runner(jobs_of(study, seeds, arms, overrides), options.jobs, say)
     folder = runner.log(runner.jobs[-1]).parents[1]
     folder.mkdir(parents=True, exist_ok=True)
-    held = _lock(folder)
+    study_lock = _lock(folder)
     runner.look()
     raise_interrupts()
     _announce(runner)
     if options.plan:
         return 0
     runner.run()
-    os.close(held)
-    return _end(runner, folder)
+    os.close(study_lock)
+    return _finish(runner, folder)
 
 
-def _announce(runner) -> None:
-    """How much there is to do, and for how long."""
-    from experiments.studies.estimate import in_words, timed
+def _lock(folder: Path) -> int:
+    from experiments.run_dir.atomic_files import lock
+
+    try:
+        return lock(folder)
+    except UserError:
+        raise UserError(f"{folder}: this study is still running; wait, or end it first") from None
+
+
+def _announce(runner: Runner) -> None:
+    """Print how much there is to do, and how long it will take."""
+    from experiments.studies.estimate import format_duration
+    from experiments.studies.runner import time_few_steps
 
     left = runner.left()
-    going_on = sum(found.folder is not None for found in runner.found.values())
+    stopped = sum(state.folder is not None for state in runner.states.values())
     say(
-        f"{len(runner.jobs)} runs: {len(runner.jobs) - len(left)} finished, {going_on} to go on "
-        f"with, {len(left) - going_on} to begin; {runner.workers} at a time"
+        f"{len(runner.jobs)} runs: {len(runner.jobs) - len(left)} finished, {stopped} to resume, "
+        f"{len(left) - stopped} to start; {runner.workers} at a time"
     )
     if not left:
         return
-    known = "by the runs that have finished"
+    basis = "from the finished runs"
     if not runner.clock.steps:
-        some = _some_of_each_arm(left)
-        known = f"by a few timed steps of {', '.join(job.arm for job in some)}"
-        say(f"timing a few steps of {', '.join(job.arm for job in some)} …")
-        timed(
-            {j: (runner.overrides(j), runner.config(j)) for j in some}, runner.workers, runner.clock
-        )
+        timed = _one_of_each_arm(left)
+        names = ", ".join(job.arm for job in timed)
+        basis = f"from a few timed steps of {names}"
+        say(f"timing a few steps of {names} …")
+        jobs = {job: (runner.overrides(job), runner.config(job)) for job in timed}
+        time_few_steps(jobs, runner.workers, runner.clock)
     seconds = runner.seconds_left()
     end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
-    say(f"about {in_words(seconds)}, till {end}, {known}")
+    say(f"about {format_duration(seconds)}, till {end}, {basis}")
 
 
-def _some_of_each_arm(jobs: list) -> list:
-    """One job of an arm that waits for no other, of at most TIMED_ARMS arms, spread evenly."""
-    first: dict[str, object] = {}
+def _one_of_each_arm(jobs: list[Job]) -> list[Job]:
+    """An independent job of each of at most TIMED_ARMS arms, evenly spread."""
+    first: dict[str, Job] = {}
     for job in jobs:
         if not job.needs:
             first.setdefault(job.arm, job)
-    found = list(first.values()) or jobs[:1]
-    if len(found) <= TIMED_ARMS:
-        return found
-    return [found[i * len(found) // TIMED_ARMS] for i in range(TIMED_ARMS)]
+    candidates = list(first.values()) or jobs[:1]
+    if len(candidates) <= TIMED_ARMS:
+        return candidates
+    return [candidates[i * len(candidates) // TIMED_ARMS] for i in range(TIMED_ARMS)]
 
 
-def _end(runner, folder: Path) -> int:
-    """The last table, which run belongs to which arm, and the report."""
-    _keep_arms(runner, folder)
+def _finish(runner: Runner, folder: Path) -> int:
+    """Write arms.json, print the failures, and make the report; returns the exit status."""
+    _write_arms(runner, folder)
     failed = [job for job, end in runner.ended.items() if end.status != "finished"]
     for job in failed:
         print(f"{runner.ended[job].status}: {job.label}: {runner.ended[job].error}")
-    report = [
-        sys.executable,
-        "-m",
-        "analysis.report.command",
-        f"runs={folder}",
-        f"out={folder / 'report'}",
-    ]
+    report = [sys.executable, "-m", "analysis.report", f"runs={folder}", f"out={folder / 'report'}"]
     print(f"report: python {' '.join(report[1:])}", flush=True)
-    status = subprocess.run(report, cwd=Path.cwd(), env=_with_this_tree()).returncode
-    wandb = runner.config(runner.jobs[-1]).logger.wandb
-    if wandb and not status:
-        told = [f"report={folder / 'report'}", f"name={folder.name}", f"project={wandb.project}"]
-        told += [f"entity={wandb.entity}"] if wandb.entity else []
-        subprocess.run(
-            [sys.executable, "-m", "experiments.run_dir.publish", *told], env=_with_this_tree()
-        )
+    status = subprocess.run(report, cwd=Path.cwd(), env=_environment()).returncode
     return FAILED if failed or status else 0
 
 
-def _keep_arms(runner, folder: Path) -> None:
+def _write_arms(runner: Runner, folder: Path) -> None:
     """arms.json: a list of {arm, seed, trial, status, score, run, overrides}."""
-    kept = [
+    arms = [
         {
             "arm": job.arm,
             "seed": job.seed,
@@ -161,34 +162,15 @@ def _keep_arms(runner, folder: Path) -> None:
         }
         for job, end in runner.ended.items()
     ]
-    (folder / "arms.json").write_text(json.dumps(kept, indent=1) + "\n")
+    (folder / "arms.json").write_text(json.dumps(arms, indent=1) + "\n")
 
 
-def _with_this_tree() -> dict[str, str]:
-    from experiments.studies.processes import ROOT
+def _environment() -> dict[str, str]:
+    """The environment, with this tree on the module path of processes elsewhere."""
+    from experiments.studies.runner import ROOT
 
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    }
-
-
-def _lock(folder: Path) -> int:
-    from experiments.run_dir.atomic_files import lock
-
-    try:
-        return lock(folder)
-    except UserError:
-        raise UserError(f"{folder}: this study is still going on; wait, or end it first") from None
-
-
-def _some(key: str, given: str | None, known: list) -> list:
-    """The study's values that are asked for, in the study's order; all where none are."""
-    if given is None:
-        return known
-    asked = given.split(",")
-    if unknown := [value for value in asked if value not in map(str, known)]:
-        raise UserError(f"{key}={unknown[0]}: the study has {', '.join(map(str, known))}")
-    return [value for value in known if str(value) in asked]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return os.environ | {"PYTHONPATH": path}
 
 
 if __name__ == "__main__":

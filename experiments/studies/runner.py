@@ -1,22 +1,26 @@
-"""Runs a study's jobs, so many at a time, in the order in which they stand, as they get ready.
+"""Runs a study's jobs in parallel processes, in order, as they become ready.
 
-What has ended is known from the run folders alone: started again after whatever end, the runner
-finds finished runs, goes on with others, and begins the rest.
+Each process is a Hydra sweep of one job (`python run.py -m`), so a finished run is left alone and a
+stopped one resumes. The runner adds what a sweep lacks: jobs that wait for others. Its state is
+the run folders alone, so the same command resumes after any end.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.run_dir.atomic_files import lock
-from experiments.studies import processes
-from experiments.studies.estimate import Clock, in_words, whole_time
+from experiments.run_dir.interrupts import terminate_with_parent
+from experiments.studies.estimate import Clock, format_duration, whole_time
 from experiments.studies.jobs import (
     End,
     Job,
@@ -27,11 +31,14 @@ from experiments.studies.jobs import (
     is_ready,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 PAUSE_S = 0.3
+# of a timing run; the first and last step do more than others
+FEW = ("steps=4", "eval.every=0", "train.checkpoint_every=0", "eval.kl_samples=0")
 
 
 class Runner:
-    """The state of a study: what has ended, what is going on, what waits."""
+    """The jobs of a study: ended, running, and waiting."""
 
     def __init__(
         self,
@@ -40,48 +47,48 @@ class Runner:
         say: Callable[[str], None],
         after: Callable[[Job, End], None] = lambda job, end: None,
     ) -> None:
-        """after: told of each job that ends while this runs; it may add jobs."""
+        """`after` is called for each job that ends while this runs; it may add jobs."""
         self.jobs, self.workers, self.say, self.after = list(jobs), workers, say, after
         self.ended: dict[Job, End] = {}
-        self.found: dict[Job, End] = {}  # where each of the others stood when it was last looked at
+        self.states: dict[Job, End] = {}  # last known states of the others
         self.running: dict[Job, subprocess.Popen] = {}
         self.clock = Clock()
 
     def look(self) -> None:
-        """Find what has finished before, and learn from it how long a run takes."""
+        """Find the runs that have finished before, and how long they took."""
         for job in self.jobs:
             if not is_ready(job, self.ended) or is_lost(job, self.ended):
                 continue
-            found = end_of(self.config(job))
-            if found.status == "finished":
-                self._finished(job, found)
+            state = end_of(self.config(job))
+            if state.status == "finished":
+                self._finished(job, state)
             else:
-                self.found[job] = found
+                self.states[job] = state
 
     def overrides(self, job: Job) -> tuple[str, ...]:
-        """What the job's command says, but for its seed; in so far as it is known yet."""
+        """The overrides of the job's command without its seed, as far as they are known."""
         known = is_ready(job, self.ended) and not is_lost(job, self.ended)
         return full_overrides(job, self.ended) if known else job.overrides
 
     def config(self, job: Job) -> RunConfig:
-        """The job's configuration, in so far as it is known yet."""
+        """The job's configuration, as far as it is known."""
         return config_with_seed(self.overrides(job), job.seed)
 
     def left(self) -> list[Job]:
-        """What has not ended."""
+        """The jobs that have not ended."""
         return [job for job in self.jobs if job not in self.ended]
 
     def seconds_left(self) -> float:
-        """Until all have ended; runs that go on are taken to be half way, unless they say more."""
-        each = {
-            job: self.clock.seconds(job, self.config(job), self.found.get(job, End("not begun")))
+        """Estimated time until all have ended. Running jobs count as half done."""
+        seconds = {
+            job: self.clock.seconds(job, self.config(job), self.states.get(job, End("not begun")))
             for job in self.left()
         }
-        each |= {job: each[job] / 2 for job in self.running}
-        return whole_time(each, self.workers)
+        seconds |= {job: seconds[job] / 2 for job in self.running}
+        return whole_time(seconds, self.workers)
 
     def run(self) -> None:
-        """Until nothing is left. An interrupt ends what is going on, each with a checkpoint."""
+        """Run until no job is left. An interrupt ends the running ones, each with a checkpoint."""
         try:
             while self.left():
                 self._reap()
@@ -91,10 +98,10 @@ class Runner:
             self.say(
                 f"ending {len(self.running)} runs, each with a checkpoint; Ctrl-C hurries them"
             )
-            processes.end(list(self.running.values()))
+            end_processes(list(self.running.values()))
             raise
         except BaseException:
-            processes.end(list(self.running.values()))
+            end_processes(list(self.running.values()))
             raise
 
     def _fill(self) -> None:
@@ -104,32 +111,30 @@ class Runner:
             if job in self.ended or job in self.running or not is_ready(job, self.ended):
                 continue
             if is_lost(job, self.ended):
-                self.ended[job] = End("not run", None, f"{_names(job)} failed")
+                needed = ", ".join(needed.label for needed in job.needs)
+                self.ended[job] = End("not run", None, f"{needed} failed")
                 self.say(f"{job.label} not run: {self.ended[job].error}")
-            elif not self._is_held(job):
-                self._start(job)
+            elif not self._is_locked(job):
+                command = [*self.overrides(job), f"seed={job.seed}"]
+                self.running[job] = start_process(command, self.log(job))
+                self.say(f"{job.label} starts")
 
-    def _is_held(self, job: Job) -> bool:
-        """Whether another process still has the run, e.g. one that is just ending."""
+    def _is_locked(self, job: Job) -> bool:
+        """Whether another process has the run folder, e.g. one that is just ending."""
         folder = end_of(self.config(job)).folder
         if folder is None:
             return False
         try:
             os.close(lock(folder))
         except UserError:
-            if self.found.get(job, End("")).status != "held":
+            if self.states.get(job, End("")).status != "locked":
                 self.say(f"{job.label} waits: {folder} still belongs to another process")
-                self.found[job] = End("held", folder)
+                self.states[job] = End("locked", folder)
             return True
         return False
 
-    def _start(self, job: Job) -> None:
-        overrides = [*self.overrides(job), f"seed={job.seed}"]
-        self.running[job] = processes.start(overrides, self.log(job))
-        self.say(f"{job.label} begins")
-
     def log(self, job: Job) -> Path:
-        """What the job's processes say."""
+        """The output file of the job's processes."""
         config = self.config(job)
         return Path(config.output_dir) / config.name / "logs" / f"{job.label}.log"
 
@@ -138,21 +143,114 @@ class Runner:
             if process.poll() is None:
                 continue
             del self.running[job]
-            found = end_of(self.config(job))
-            if found.status == "finished":
-                self._finished(job, found)
-                behind = f"{len(self.ended)} of {len(self.jobs)}"
-                self.say(f"{job.label} done, {behind}; {in_words(self.seconds_left())} left")
+            end = end_of(self.config(job))
+            if end.status == "finished":
+                self._finished(job, end)
+                progress = f"{len(self.ended)} of {len(self.jobs)}"
+                left = format_duration(self.seconds_left())
+                self.say(f"{job.label} done, {progress}; {left} left")
             else:
-                error = found.error or processes.why(process, self.log(job))
-                self.ended[job] = End("failed", found.folder, error)
+                error = end.error or _error_of(process, self.log(job))
+                self.ended[job] = End("failed", end.folder, error)
                 self.say(f"{job.label} failed: {error}")
             self.after(job, self.ended[job])
 
-    def _finished(self, job: Job, found: End) -> None:
-        self.ended[job] = found
-        self.clock.learn(job.arm, found.folder, self.config(job))
+    def _finished(self, job: Job, end: End) -> None:
+        assert end.folder is not None
+        self.ended[job] = end
+        self.clock.learn(job.arm, end.folder, self.config(job))
 
 
-def _names(job: Job) -> str:
-    return ", ".join(needed.label for needed in job.needs)
+def time_few_steps(
+    jobs: Mapping[Job, tuple[Sequence[str], RunConfig]], workers: int, clock: Clock
+) -> None:
+    """Time a few steps of each job, in parallel runs that are deleted afterwards.
+
+    The first job evaluates as in the study, so its base evaluation stays cached for later runs; the
+    others draw one sample a problem. Raises UserError if one fails.
+    """
+    waiting, running = list(jobs), dict[Job, subprocess.Popen]()
+    first = waiting[0]
+    folders = {
+        job: Path(config.output_dir) / f"{config.name}-timing-{job.arm}"
+        for job, (_, config) in jobs.items()
+    }
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                job = waiting.pop(0)
+                shutil.rmtree(folders[job], ignore_errors=True)
+                command = [*jobs[job][0], f"seed={job.seed}", f"name={folders[job].name}", *FEW]
+                command += [] if job is first else ["eval.samples=1", "eval.k=[1]"]
+                running[job] = start_process(command, folders[job] / "log")
+            for job in [job for job, process in running.items() if process.poll() is not None]:
+                if running.pop(job).returncode:
+                    raise UserError(f"{job.label}: {last_error(folders[job] / 'log')}")
+                step, evaluation = _times(next(folders[job].glob("*/metrics.parquet")))
+                clock.steps[job.arm] = [step]
+                clock.evaluations += [evaluation] if job is first else []
+            time.sleep(0.1)
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+        for folder in folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _times(file: Path) -> tuple[float, float]:
+    """Seconds of a step, without the first and last, and of the evaluation before training."""
+    import pandas as pd
+
+    rows = pd.read_parquet(file)
+    between = rows["time/total_s"].iloc[-2] - rows["time/total_s"].iloc[0]
+    return float(between) / (len(rows) - 2), float(rows["time/evaluate_s"].iloc[0])
+
+
+def start_process(overrides: Sequence[str], log: Path) -> subprocess.Popen:
+    """Start one run on one core's threads. It ends with its parent, with a checkpoint.
+
+    It has a session of its own, so that Ctrl-C reaches it only through its parent.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "run.py"), "-m", *overrides],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            start_new_session=True,
+            preexec_fn=terminate_with_parent,
+        )
+
+
+def end_processes(running: Sequence[subprocess.Popen]) -> None:
+    """Ask all runs to end with a checkpoint, and wait.
+
+    A second Ctrl-C asks again, a third one kills.
+    """
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+        for process in running:
+            if process.poll() is None:
+                process.send_signal(number)
+        try:
+            while any(process.poll() is None for process in running):
+                time.sleep(0.1)
+            return
+        except KeyboardInterrupt:
+            continue
+
+
+def _error_of(process: subprocess.Popen, log: Path) -> str:
+    """The reason why an ended run did not finish, where its folder does not say."""
+    if process.returncode < 0:
+        return f"ended by {signal.Signals(-process.returncode).name}"
+    return last_error(log)
+
+
+def last_error(log: Path) -> str:
+    """The log line that says why a run failed."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    errors = [line for line in lines if line.startswith(("error: ", "failed: "))]
+    return (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")

@@ -1,12 +1,12 @@
-"""Tune one algorithm as every other: as many trials, of as many steps, by the same sampler.
+"""Tune one arm, with the same number of trials and steps and the same sampler as every other.
 
     python -m experiments.studies.tune study=mini algo=spo trials=8
 
-A trial is a run on the validation split. Optuna's TPE sampler proposes its values; what it proposed
-is in SQLite before the run begins, and a trial that was going on when this was killed is taken up
-again, with its own values and from its run's last checkpoint: none is lost and none is done twice.
-The sampler is seeded anew for each trial, by its number. With jobs=1 the trials are the same on
-every machine with the same bits; with more, later values hang on which earlier trials had ended.
+A trial is a run on the validation split, with values from Optuna's TPE sampler. They are stored in
+SQLite before the run starts. After a kill, a running trial resumes with its values, from its run's
+last checkpoint: none is lost and none is repeated. The sampler is seeded by the trial's number.
+With jobs=1 the trials are equal on every machine with equal bits; with more jobs, later values
+depend on which earlier trials had ended.
 """
 
 from __future__ import annotations
@@ -23,29 +23,28 @@ from pydantic import PositiveInt
 from analysis.load.compute import cores
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import raise_interrupts
-from experiments.studies.cli import FAILED, command, say, split
+from experiments.studies.cli import FAILED, run_command, say, split_arguments
 from experiments.studies.jobs import End, Job
-from experiments.studies.search_space import Range, read, suggest
-from experiments.studies.study import Arm, Study
-from experiments.studies.study import read as read_study
+from experiments.studies.study import Arm, Study, read
+from experiments.studies.tuning_files import Space, read_space, suggest
 
 if TYPE_CHECKING:
     import optuna
 
 HELP = """\
-Tune an arm of a study on the validation split: as many trials, as many steps, the same sampler for
-each. Of the finished trials the one with the highest pass@1 wins.
+Tune an arm of a study on the validation split, with the same number of trials and steps and the
+same sampler for each arm. The finished trial with the highest pass@1 wins.
 
   python -m experiments.studies.tune study=NAME algo=ARM trials=N [jobs=N] [KEY=VALUE ...]
 
-  study   a file of experiments/studies/, or FILE.yaml, which says how long a trial is (`tuning`)
-  algo    an arm of the study; what is looked through stands in conf/algo/_search/
-  trials  how many in all, those of before included
-  jobs    runs at a time (default: one for each core)
+  study   a file of experiments/studies/, or FILE.yaml; its `tuning` says how long a trial is
+  algo    an arm of the study; its search space is in conf/algo/_search/
+  trials  number of trials in all, earlier ones included
+  jobs    parallel runs (default: one for each core)
   KEY     overrides of every trial, as of run.py
 
-The same command again goes on. It leaves a table of all trials in experiments/studies/tuned/, and
-the winner as conf/experiment/tuned_STUDY_ARM.yaml.
+The same command again resumes. It writes a table of all trials to experiments/studies/tuned/, and
+the winner to conf/experiment/tuned_STUDY_ARM.yaml.
 """
 
 
@@ -60,30 +59,34 @@ class Options:
 
 
 class Tuner:
-    """The trials of one arm: those in the store, and those that are still to come."""
+    """The trials of one arm, stored and still to come."""
 
-    def __init__(self, study: Study, arm: str, trials: int, given: Sequence[str], store: Path):
+    def __init__(
+        self, study: Study, arm_name: str, trials: int, overrides: Sequence[str], store: Path
+    ) -> None:
         import optuna
 
-        held: Arm = study.arms[arm]
-        self.arm, self.trials, self.tuning = arm, trials, study.tuning
+        assert study.tuning is not None
+        arm: Arm = study.arms[arm_name]
+        self.arm, self.trials, self.tuning = arm_name, trials, study.tuning
         name = f"name={study.name}-tuning"
-        self.overrides = (*study.overrides, *held.overrides, name, *self.tuning.overrides, *given)
-        self.space: dict[str, Range] = {}
+        trial = (name, *study.tuning.overrides, *overrides)
+        self.overrides = (*study.overrides, *arm.overrides, *trial)
+        self.space: Space = {}
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         store.parent.mkdir(parents=True, exist_ok=True)
         self.store = optuna.create_study(
             storage=f"sqlite:///{store.absolute()}",
-            study_name=arm,
+            study_name=arm_name,
             direction="maximize",
             load_if_exists=True,
         )
         self.numbers: dict[Job, int] = {}
 
-    def begin(self, space: dict[str, Range], workers: int) -> list[Job]:
-        """The trials to start with: those that were going on, then new ones for the other workers.
+    def begin(self, space: Space, workers: int) -> list[Job]:
+        """The trials to start with: interrupted ones, then new ones for the other workers.
 
-        Raises UserError where the store's trials were made under other settings.
+        Raises UserError if the stored trials were made with other settings.
         """
         self.space = space
         made_with = {
@@ -99,24 +102,24 @@ class Tuner:
         self.store.set_user_attr("made_with", made_with)
         import optuna
 
-        going_on = self.store.get_trials(states=(optuna.trial.TrialState.RUNNING,))
-        jobs = [self._job(self._seeded(one.number, one._trial_id)) for one in going_on]
+        interrupted = self.store.get_trials(states=(optuna.trial.TrialState.RUNNING,))
+        jobs = [self._job(self._resumed(each.number, each._trial_id)) for each in interrupted]
         while len(jobs) < workers and self.left():
             jobs.append(self.ask())
         return jobs
 
     def left(self) -> int:
-        """Trials that have not been proposed yet."""
+        """Number of trials that are not proposed yet."""
         return max(self.trials - len(self.store.get_trials(deepcopy=False)), 0)
 
     def ask(self) -> Job:
-        """The next trial's run."""
+        """Propose the next trial; returns its run."""
         number = len(self.store.get_trials(deepcopy=False))
         self._seed(number)
         return self._job(self.store.ask())
 
     def tell(self, job: Job, end: End) -> None:
-        """A trial's run ended; one that failed counts as a trial."""
+        """Store the end of a trial's run. A failed one counts as a trial."""
         import optuna
 
         done = end.status == "finished"
@@ -128,15 +131,15 @@ class Tuner:
         """A row for each trial: number, state, pass@1, and the values in four digits."""
         return [
             {
-                "trial": one.number,
-                "state": one.state.name.lower(),
-                "pass@1": one.value,
+                "trial": each.number,
+                "state": each.state.name.lower(),
+                "pass@1": each.value,
                 **{
                     k: float(f"{v:.4g}") if isinstance(v, float) else v
-                    for k, v in one.params.items()
+                    for k, v in each.params.items()
                 },
             }
-            for one in self.store.get_trials(deepcopy=False)
+            for each in self.store.get_trials(deepcopy=False)
         ]
 
     def _job(self, trial: optuna.trial.Trial) -> Job:
@@ -147,7 +150,7 @@ class Tuner:
         return job
 
     def _seed(self, number: int) -> None:
-        """A killed process knows nothing of the stream that it had drawn from."""
+        """Seed the sampler for one trial: a random stream does not survive a kill."""
         import optuna
 
         start = max(self.trials // 2, 1)
@@ -155,9 +158,8 @@ class Tuner:
             seed=self.tuning.seed + number, n_startup_trials=start, constant_liar=True
         )
 
-    def _seeded(self, number: int, trial_id: int) -> optuna.trial.Trial:
-        """A trial of before; what it lacks, where it was killed while its values were drawn, is
-        drawn as it would have been."""
+    def _resumed(self, number: int, trial_id: int) -> optuna.trial.Trial:
+        """An interrupted trial. Values missing after a kill are drawn as they would have been."""
         import optuna
 
         self._seed(number)
@@ -165,8 +167,8 @@ class Tuner:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; returns the exit status."""
-    return command(arguments, HELP, _tune)
+    """Run the command; returns the exit status."""
+    return run_command(arguments, HELP, _tune)
 
 
 def _tune(arguments: Sequence[str]) -> int:
@@ -175,23 +177,23 @@ def _tune(arguments: Sequence[str]) -> int:
     from experiments.config.composition import config_of
     from experiments.run_dir.atomic_files import lock
     from experiments.studies.runner import Runner
-    from experiments.studies.tuning_report import keep
+    from experiments.studies.tuning_files import write_results
 
     if find_spec("optuna") is None:
         raise UserError("Optuna is not installed; pip install -e '.[tune]' brings it")
-    options, given = split(Options, arguments)
-    study, trials = read_study(options.study), options.trials
-    arm = _arm(study, options.algo)
+    options, overrides = split_arguments(Options, arguments)
+    study, trials = read(options.study), options.trials
+    arm = _check_arm(study, options.algo)
     try:
-        config = config_of((*study.overrides, *study.arms[arm].overrides, *given))
+        config = config_of((*study.overrides, *study.arms[arm].overrides, *overrides))
     except UserError as error:
         raise UserError(f"arm {arm}: {error}") from error
     folder = Path(config.output_dir) / f"{study.name}-tuning"
     (folder / "locks" / arm).mkdir(parents=True, exist_ok=True)
-    held = lock(folder / "locks" / arm)
-    tuner = Tuner(study, arm, trials, given, folder / "trials.sqlite")
+    arm_lock = lock(folder / "locks" / arm)
+    tuner = Tuner(study, arm, trials, overrides, folder / "trials.sqlite")
     raise_interrupts()
-    jobs = tuner.begin(read(config.algo.name), options.jobs)
+    jobs = tuner.begin(read_space(config.algo.name), options.jobs)
     runner = Runner(jobs, options.jobs, say)
 
     def after(job: Job, end: End) -> None:
@@ -203,18 +205,18 @@ def _tune(arguments: Sequence[str]) -> int:
     ended = trials - tuner.left() - len(jobs)
     say(f"{arm}: {trials} trials, {ended} ended, {options.jobs} at a time")
     runner.run()
-    os.close(held)
+    os.close(arm_lock)
     rows = tuner.table()
-    print(keep(options.study, arm, study, config, rows, tuner.space))
+    print(write_results(options.study, arm, study, config, rows, tuner.space))
     return FAILED if all(row["state"] != "complete" for row in rows) else 0
 
 
-def _arm(study: Study, arm: str) -> str:
+def _check_arm(study: Study, arm: str) -> str:
     if study.tuning is None:
-        raise UserError("the study has no `tuning`, which would say how long a trial is")
-    able = [name for name, held in study.arms.items() if not held.parents]
-    if arm not in able:
-        raise UserError(f"algo={arm}: it is one of {', '.join(able)}")
+        raise UserError("the study has no `tuning`, which says how long a trial is")
+    independent = [name for name, each in study.arms.items() if not each.parents]
+    if arm not in independent:
+        raise UserError(f"algo={arm}: it is one of {', '.join(independent)}")
     return arm
 
 

@@ -1,9 +1,10 @@
-"""A study's figures in the form of a paper's experiments section, from the report's CSV files.
+"""Write a study's page, in the form of a paper's experiments section, from the report's CSV files.
 
-    python -m experiments.studies.write study=mini folder=outputs/study-mini out=docs/results/study-mini.md
+    python -m experiments.studies.write study=mini folder=outputs/study-mini \\
+        out=docs/results/study-mini.md
 
-A figure of the same name, .svg, stands beside the page. Nothing in either is typed by hand but what
-stands between the two marks of PROSE, which is kept where the file is there already.
+A figure of the same name, .svg, goes beside the page. Only the text between the two marks of PROSE
+is written by hand; it is kept if the file exists.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from analysis.report.markdown import table
 from envs.config_parsing import parse_arguments
 from experiments.errors import UserError
-from experiments.studies.arm_costs import spending
+from experiments.studies.arm_costs import cost_sections
 from experiments.studies.figures import forest, interval, save, signed
 from experiments.studies.study import Claim, Study, read
 
 PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
 METRICS = ("pass@1", "pass@10", "distinct_of_5")
-NAN = float("nan")
-LESS = {"time": "s", "memory": "MB"}  # of which less is better, and their units
+LESS = {"time": "s", "memory": "MB"}  # metrics of which less is better → unit
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Options:
 
 
 class Results:
-    """What a study's folder holds, by arm."""
+    """The results in a study's folder, by arm."""
 
     def __init__(self, folder: Path) -> None:
         import pandas as pd
@@ -50,10 +51,10 @@ class Results:
         except OSError as error:
             raise UserError(
                 f"folder={folder}: {Path(error.filename).name} is missing; "
-                "`python -m experiments.studies.run` leaves it when the study has ended"
+                "`python -m experiments.studies.run` writes it when the study has ended"
             ) from error
-        # By the runs' names, which differ inside a study: its folder may have moved since, or be
-        # read from another one than it was run in.
+        # By the runs' names, which are unique in a study: its folder may have moved since, or be
+        # read from another working directory.
         self.folder = folder
         groups = dict(zip(map(_name, tables["runs"]["path"]), tables["runs"]["group"], strict=True))
         self.label = {
@@ -68,44 +69,51 @@ class Results:
         self.costs = costs.join(self.table.drop(columns=costs.columns, errors="ignore"))
 
     def difference(self, a: str, b: str, metric: str) -> tuple[float, float, float] | None:
-        """a − b, its low and its high; of time and memory paired over seeds."""
+        """a − b with its interval; for time and memory paired over seeds."""
         if metric in LESS:
-            return self._spent(a, b, metric)
-        d = self.differences
-        found = d[(d["a"] == self.label.get(a)) & (d["b"] == self.label.get(b))]
-        found = found[found["metric"] == metric]
-        if not len(found):
-            return None
-        return tuple(float(found.iloc[0][key]) for key in ("difference", "low", "high"))
+            return self._cost_difference(a, b, metric)
+        pair = (self.label.get(a), self.label.get(b), metric)
+        for row in self.differences.to_dict("records"):
+            if (row["a"], row["b"], row["metric"]) == pair:
+                return float(row["difference"]), float(row["low"]), float(row["high"])
+        return None
 
-    def _spent(self, a: str, b: str, what: str) -> tuple[float, float, float] | None:
+    def _cost_difference(self, a: str, b: str, metric: str) -> tuple[float, float, float] | None:
         """Student's interval of the paired differences over seeds."""
         import numpy as np
         from scipy import stats
 
-        mine, other = self._of_seeds(a, what), self._of_seeds(b, what)
-        gaps = np.array([mine[seed] - other[seed] for seed in sorted(mine.keys() & other.keys())])
+        first, second = self._costs(a, metric), self._costs(b, metric)
+        gaps = np.array(
+            [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+        )
         if len(gaps) < 2:
             return None
         half = stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5
         return float(gaps.mean()), float(gaps.mean() - half), float(gaps.mean() + half)
 
-    def _of_seeds(self, arm: str, what: str) -> dict[int, float]:
+    def _costs(self, arm: str, metric: str) -> dict[int, float]:
+        """Time without evaluations, or peak memory, of each finished seed."""
         import pandas as pd
 
-        found = {}
+        costs = {}
         for one in self.arms:
             if one["arm"] == arm and one["status"] == "finished" and not one["trial"]:
                 last = pd.read_parquet(self.folder / _name(one["run"]) / "metrics.parquet").iloc[-1]
                 time = last["time/total_s"] - last["time/evaluate_s"]
-                found[one["seed"]] = float(time if what == "time" else last["memory/peak_mb"])
-        return found
+                costs[one["seed"]] = float(time if metric == "time" else last["memory/peak_mb"])
+        return costs
 
     def tier(self, arm: str, metric: str) -> str:
-        """1 the best; – where it has none."""
-        t = self.tiers[(self.tiers["label"] == self.label.get(arm))]
-        t = t[t["metric"] == metric]
-        return f"{int(t.iloc[0]['tier'])}" if len(t) else "–"
+        """The arm's tier, 1 the best, or –."""
+        for row in self.tiers.to_dict("records"):
+            if (row["label"], row["metric"]) == (self.label.get(arm), metric):
+                return f"{row['tier']:.0f}"
+        return "–"
+
+    def row(self, label: str | None) -> dict[Any, Any] | None:
+        """The row of table.csv."""
+        return dict(self.table.loc[label]) if label in self.table.index else None
 
 
 def _name(run: str) -> str:
@@ -113,9 +121,9 @@ def _name(run: str) -> str:
 
 
 TAKEN = {
-    "weights_of": "beginning with the final weights of `{}`",
-    "rollouts_of": "on the batches that `{}` kept",
-    "replay_of": "with responses that `{}` kept",
+    "weights_of": "from the final weights of `{}`",
+    "rollouts_of": "on the kept batches of `{}`",
+    "replay_of": "with the kept responses of `{}`",
 }
 _TABLES = ("table", "differences", "tiers", "runs", "costs", "equal_budget")
 
@@ -132,8 +140,8 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
         "## Setting\n\n" + "\n".join(_setting(study, results, finished)),
         *_chosen(study, results, arms),
         "## Result\n\nMeans over seeds, 95 % intervals over seeds and problems; a tier ends "
-        "only where all arms above it are told apart from all below, corrected for the number of "
-        "comparisons (Holm).\n\n"
+        "only where all arms above it differ significantly from all below, corrected for the "
+        "number of comparisons (Holm).\n\n"
         f"![{', '.join(METRICS)} of each arm, with its interval]({figure})\n\n"
         + table(*_result_rows(arms, results)),
     ]
@@ -148,7 +156,7 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
             "claim's bound, not held where it lies below, else not decided at this size.\n\n"
             + table(["claim", "difference", ""], rows)
         )
-    parts += spending(
+    parts += cost_sections(
         {arm: results.label.get(arm) for arm in arms}, results.costs, results.equal_budget
     )
     parts += [f"{PROSE[0]}\n{discussion.strip()}\n{PROSE[1]}"]
@@ -160,18 +168,17 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
 
 
 def in_order(study: Study, results: Results) -> list[str]:
-    """The arms as the study lists them, or by its `order_by`, the greatest first."""
+    """The arms in the study's order, or by its `order_by`, descending."""
     if not study.order_by:
         return list(study.arms)
     if study.order_by not in results.table:
         raise UserError(f"order_by={study.order_by}: no column of the report's table.csv")
 
-    def reached(arm: str) -> float:
-        label = results.label.get(arm)
-        found = results.table[study.order_by].get(label, NAN)
-        return found if found == found else -math.inf
+    def score(arm: str) -> float:
+        value = (results.row(results.label.get(arm)) or {}).get(study.order_by, math.nan)
+        return -math.inf if math.isnan(value) else value
 
-    return sorted(study.arms, key=reached, reverse=True)
+    return sorted(study.arms, key=score, reverse=True)
 
 
 def _setting(study: Study, results: Results, finished: list[dict]) -> Iterator[str]:
@@ -179,9 +186,9 @@ def _setting(study: Study, results: Results, finished: list[dict]) -> Iterator[s
     planned = len(study.arms) * len(study.seeds)
     share = "" if len(finished) == planned else f" of the {planned}"
     yield f"{len(finished)}{share} runs finished, of commits {', '.join(_commits(results))}.\n"
-    for arm, held in study.arms.items():
-        taken = "".join(f", {TAKEN[key].format(of)}" for key, of in held.parents.items())
-        yield f"- `{arm}`: `{' '.join(held.overrides)}`{taken}"
+    for name, arm in study.arms.items():
+        taken = "".join(f", {TAKEN[key].format(parent)}" for key, parent in arm.parents.items())
+        yield f"- `{name}`: `{' '.join(arm.overrides)}`{taken}"
 
 
 def _commits(results: Results) -> list[str]:
@@ -189,7 +196,7 @@ def _commits(results: Results) -> list[str]:
 
 
 def _chosen(study: Study, results: Results, arms: Sequence[str]) -> list[str]:
-    """What each arm took of the study's `choice`, and what its short runs reached."""
+    """The value that each arm took from the study's `choice`, and the scores of its short runs."""
     choice = study.choice
     if not choice:
         return []
@@ -203,19 +210,19 @@ def _chosen(study: Study, results: Results, arms: Sequence[str]) -> list[str]:
     rows = []
     for arm in arms:
         reached = (scores.get((arm, value)) for value in values)
-        cells = ("–" if score is None else f"{score:.3f}" for score in reached)
+        cells = ("–" if each is None else f"{each:.3f}" for each in reached)
         rows.append([arm, taken.get(arm, "–"), *cells])
-    told = (
+    text = (
         f"`{choice.key}` is the best of {len(values)} by pass@1 at the end of short runs "
-        f"(`{' '.join(choice.overrides)}`, seed {choice.seed}), each value's here:"
+        f"(`{' '.join(choice.overrides)}`, seed {choice.seed}):"
     )
-    return [f"### Chosen\n\n{told}\n\n" + table(["arm", "chosen", *values], rows)]
+    return [f"### Chosen\n\n{text}\n\n" + table(["arm", "chosen", *values], rows)]
 
 
 def _value(one: dict, key: str) -> str:
-    """What a run's overrides give a key last; – where they leave it alone."""
-    given = [each.partition("=")[2] for each in one["overrides"] if each.startswith(f"{key}=")]
-    return given[-1] if given else "–"
+    """The last value of a key in a run's overrides, or –."""
+    values = [each.partition("=")[2] for each in one["overrides"] if each.startswith(f"{key}=")]
+    return values[-1] if values else "–"
 
 
 def _result_rows(arms: Sequence[str], results: Results) -> tuple[list[str], list[list[str]]]:
@@ -224,10 +231,10 @@ def _result_rows(arms: Sequence[str], results: Results) -> tuple[list[str], list
         head += [metric, "tier"]
     rows = []
     for name, label in _named(arms, results):
-        if label not in results.table.index:
+        row = results.row(label)
+        if row is None:
             rows.append([name, "0", *["–"] * (2 * len(METRICS))])
             continue
-        row = results.table.loc[label]
         cells = [name, f"{int(row['seeds'])}"]
         for metric in METRICS:
             cells += [
@@ -239,7 +246,7 @@ def _result_rows(arms: Sequence[str], results: Results) -> tuple[list[str], list
 
 
 def _named(arms: Sequence[str], results: Results) -> list[tuple[str, str | None]]:
-    """What each row of the results is called, and its label in the report: bases, then arms."""
+    """(name, label in the report) of each row of the results: base models, then arms."""
     bases = [str(label) for label in results.table.index if str(label).startswith("base")]
     named = ((re.sub(r" path=\S+", "", label).replace(" name=", " "), label) for label in bases)
     return [*named, *((arm, results.label.get(arm)) for arm in arms)]
@@ -251,31 +258,31 @@ def _gaps(results: Results, a: str, b: str) -> list[str]:
 
 def _claim_rows(claims: Sequence[Claim], results: Results) -> Iterator[list[str]]:
     for claim in claims:
-        found = results.difference(claim.a, claim.b, claim.metric)
-        if found is None or found[1] != found[1]:
-            yield [claim.says, f"{claim.metric}: {signed(found)}", "not decided"]
+        difference = results.difference(claim.a, claim.b, claim.metric)
+        if difference is None or math.isnan(difference[1]):
+            yield [claim.says, f"{claim.metric}: {signed(difference)}", "not decided"]
             continue
-        low, high = found[1:]
+        low, high = difference[1:]
         if claim.metric in LESS:
             low, high = -high, -low
         unit = f" {LESS[claim.metric]}" if claim.metric in LESS else ""
         digits = 0 if claim.metric in LESS else 3
         verdict = claim.verdict(low, high)
-        told = f"{claim.metric}: {signed(found, digits)}{unit}"
-        yield [claim.says, told, f"**{verdict}**"]
+        text = f"{claim.metric}: {signed(difference, digits)}{unit}"
+        yield [claim.says, text, f"**{verdict}**"]
 
 
 def _discussion(out: Path) -> str:
-    """What stands between the marks of the file as it is."""
+    """The text between the marks of the existing file."""
     if not out.is_file():
         return ""
     return out.read_text().partition(PROSE[0])[2].partition(PROSE[1])[0]
 
 
-def main(given: Sequence[str]) -> int:
-    """The command; returns the exit status."""
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
     try:
-        options = parse_arguments(Options, given)
+        options = parse_arguments(Options, arguments)
         study, out = read(options.study), Path(options.out)
         results = Results(Path(options.folder))
         figure, name = out.with_suffix(".svg"), study.name.removeprefix("study-")
@@ -286,9 +293,9 @@ def main(given: Sequence[str]) -> int:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
     rows = [
-        (called, dict(results.table.loc[label]))
+        (called, row)
         for called, label in _named(in_order(study, results), results)
-        if label in results.table.index
+        if (row := results.row(label)) is not None
     ]
     save(forest(rows, METRICS), figure)
     print(out, figure, sep="\n")

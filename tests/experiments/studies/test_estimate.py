@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from experiments.studies.estimate import Clock, evaluations, in_words, whole_time
+from experiments.studies.estimate import Clock, evaluations, format_duration, whole_time
 from experiments.studies.jobs import End, Job
 from tests.experiments.compose import config
 
@@ -50,5 +50,5 @@ def test_the_whole_is_the_share_of_a_worker_but_no_less_than_a_chain():
     assert whole_time({}, 2) == 0
 
 
-def test_in_words():
-    assert [in_words(s) for s in (10, 240, 7260)] == ["1 min", "4 min", "2 h 01 min"]
+def test_durations_in_words():
+    assert [format_duration(s) for s in (10, 240, 7260)] == ["1 min", "4 min", "2 h 01 min"]

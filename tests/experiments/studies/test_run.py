@@ -24,8 +24,8 @@ arms:
 """
 MISTAKES = {
     "no such study": (["study=nimi"], "study=nimi"),
-    "no such arm": (["study=mini", "arms=sof"], "arms=sof: the study has sft"),
-    "no such seed": (["study=mini", "seeds=9"], "seeds=9: the study has 0, 1"),
+    "no such arm": (["study=mini", "arms=sof"], "arms=sof: choose from sft"),
+    "no such seed": (["study=mini", "seeds=9"], "seeds=9: choose from 0, 1"),
     "no jobs": (["study=mini", "jobs=0"], "jobs='0'; it must be at least 1"),
     "half a job": (["study=mini", "jobs=1.5"], "jobs='1.5'; it takes a whole number"),
     "perhaps": (["study=mini", "plan=perhaps"], "plan='perhaps'; it is true or false"),
@@ -59,7 +59,7 @@ def test_a_study_that_is_interrupted_and_then_killed_goes_on_and_does_nothing_tw
     wait_for(lambda: rows(folder) >= 2, begun)
     begun.send_signal(signal.SIGINT)
     assert begun.wait(600) == 130
-    assert "the same command goes on" in begun.stdout.read()
+    assert "the same command resumes" in begun.stdout.read()
     assert all(info["status"] in ("interrupted", "finished") for info in infos(folder))
 
     killed = start("run", tmp_path)

@@ -11,7 +11,7 @@ SOUND = "question: q\nseeds: [0]\narms:\n  a: {overrides: [algo=sft]}\n"
 MISTAKES = {
     "no arms": ("question: q\nseeds: [0]\n", ["arms=... is missing"]),
     "no mapping": ("- a\n", ["is missing"]),
-    "no YAML": ("a: [\n", ["no YAML"]),
+    "no YAML": ("a: [\n", ["invalid YAML"]),
     "unknown key": (SOUND + "seed: 3\n", ["unknown key 'seed'", "did you mean 'seeds'?"]),
     "unknown key of an arm": (SOUND + "  b: {override: [x=1]}\n", ["'arms.b.override'"]),
     "no seeds": (SOUND.replace("[0]", "[]"), ["seeds"]),

@@ -9,11 +9,10 @@ import yaml
 
 from experiments.config.composition import config_of
 from experiments.errors import UserError
-from experiments.studies import search_space
+from experiments.studies import tuning_files
 from experiments.studies.jobs import End
-from experiments.studies.search_space import Range, read
 from experiments.studies.study import Arm, Study, Tuning
-from experiments.studies.tuning_report import keep
+from experiments.studies.tuning_files import Range, read_space, write_results
 
 optuna = pytest.importorskip("optuna")
 
@@ -80,7 +79,7 @@ def test_the_winner_becomes_an_experiment_beside_the_table(tmp_path):
     space = {"algo.learning_rate": Range(1e-5, 1e-2, True)}
     arm = Arm(["algo=spo", "train.offline_share=0.5"])
     study = Study("q", [0], {"half": arm}, "study-s", tuning=Tuning(["steps=4"], 7))
-    said = keep(own, "half", study, config_of(["algo=spo"]), rows, space)
+    said = write_results(own, "half", study, config_of(["algo=spo"]), rows, space)
     assert "best of 3 trials: algo.learning_rate=0.0001234, pass@1 0.500" in said
     assert len((tmp_path / "tuned" / "s-half.csv").read_text().splitlines()) == 4
     text = (tmp_path / "tuned" / "tuned_s_half.yaml").read_text()
@@ -92,11 +91,11 @@ def test_the_winner_becomes_an_experiment_beside_the_table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "file", sorted(search_space.FOLDER.glob("*.yaml")), ids=lambda file: file.stem
+    "file", sorted(tuning_files.FOLDER.glob("*.yaml")), ids=lambda file: file.stem
 )
 def test_what_is_looked_through_can_be_set_and_holds_the_default(file):
     algo = "gspo" if file.stem == "_default" else file.stem
-    space = read(algo)
+    space = read_space(algo)
     for key, one in space.items():
         for value in one.choices or (one.low, one.high):
             config_of([f"algo={algo}", f"{key}={value}"])

@@ -79,7 +79,7 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert (
         "| spo | 0.400 [0.300, 0.500] | 1 | – | – |" in page and "judged programs\n\n" not in page
     )
-    assert "beginning with the final weights of `sft`" in page and "- ppo: no time" in page
+    assert "from the final weights of `sft`" in page and "- ppo: no time" in page
     (tmp_path / "page.md").write_text(page.replace(PROSE[0], f"{PROSE[0]}\nOur words."))
     assert main(study) == 0
     assert (tmp_path / "page.md").read_text().count("Our words.") == 1
