@@ -118,7 +118,7 @@ MISTAKES = {
 def test_a_mistake_is_one_line(mistake, tmp_path, capsys, monkeypatch):
     arguments, words = MISTAKES[mistake]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("experiments.studies.cli.end_at_once", lambda: None)
+    monkeypatch.setattr("experiments.studies.cli.exit_on_interrupt", lambda: None)
     assert main(arguments) == MISUSED
     told = capsys.readouterr().err
     assert told.startswith("error: ") and told.count("\n") == 1 and words in told
