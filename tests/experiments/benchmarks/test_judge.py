@@ -50,9 +50,9 @@ def test_rounds_of_warming_up_tell_a_judge_that_programs_pass():
         probe = Probe(sandbox, Meter(None), [asdict(one)])
         for _ in range(judge.WARM_UPS):
             probe.measure(one.name)
-        assert sandbox.shots == judge.WARM_UPS
+        assert sandbox.one_shots == judge.WARM_UPS
         probe.measure(one.name)
-        assert sandbox.shots == judge.WARM_UPS
+        assert sandbox.one_shots == judge.WARM_UPS
 
 
 def test_a_checkout_has_the_commit_and_this_probe():
