@@ -73,16 +73,15 @@ def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> No
     """All jobs, one after the other or several at once, then a table, whatever became of each."""
     from contextlib import nullcontext
 
-    from experiments.run_dir import parallel, sweeps
+    from experiments.sweep import is_parallel, new_folder, print_summary, stopping_jobs
 
-    folder = sweeps.new_folder(output_dir)
-    together = parallel.waiting(folder) if parallel.is_parallel(sys.argv) else nullcontext()
+    folder = new_folder(output_dir)
     sys.argv.append(f'hydra.sweep.dir="{folder}"')
     try:
-        with together:
+        with stopping_jobs(folder) if is_parallel(sys.argv) else nullcontext():
             run()
     finally:
-        failed = sweeps.show(folder, jobs)
+        failed = print_summary(folder, jobs)
     if failed:
         raise SystemExit(FAILED)
 
@@ -137,10 +136,10 @@ def start(composed: DictConfig) -> None:
         if one_of_sweep(config, folder, job.job.num).status == "interrupted":
             raise KeyboardInterrupt
         return None
-    from experiments.run_dir import parallel
+    from experiments.sweep import job_process
 
-    with parallel.job(folder, job.job.num, job.launcher.n_jobs) as wanted:
-        if wanted:
+    with job_process(folder, job.job.num, job.launcher.n_jobs) as is_to_run:
+        if is_to_run:
             one_of_sweep(config, folder, job.job.num, name)
     return None
 
@@ -148,15 +147,15 @@ def start(composed: DictConfig) -> None:
 def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -> Outcome:
     """A job of a sweep: left as it is, gone on with or begun; how it ended is kept in `sweep`."""
     from experiments.config.resume import is_finished
-    from experiments.run_dir import sweeps
+    from experiments.sweep import find_run, finished_outcome, provenance, record_outcome
 
-    begun = sweeps.begun(config)
-    if begun and is_finished(begun, config):
-        print(f"{label}not run again: {sweeps.provenance(begun)}", file=sys.stderr)
-        outcome = sweeps.known(begun)
+    folder = find_run(config)
+    if folder and is_finished(folder, config):
+        print(f"{label}not run again: {provenance(folder)}", file=sys.stderr)
+        outcome = finished_outcome(folder)
     else:
-        outcome = run_one(config, begun, label)
-    sweeps.keep(sweep, number, outcome)
+        outcome = run_one(config, folder, label)
+    record_outcome(sweep, number, outcome)
     print(f"{label}{outcome.status}: {outcome.error or outcome.folder}", file=sys.stderr)
     return outcome
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from envs.environment import Environment, Submission
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig, RewardError, length_penalty, reward
-from experiments.engines.base import Completion
 from experiments.errors import UserError
+
+if TYPE_CHECKING:
+
+    from experiments.engines.base import Completion
 
 
 @dataclass(frozen=True, slots=True)

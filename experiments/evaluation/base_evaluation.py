@@ -18,13 +18,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envs.environment import Environment
 from envs.problem import Verdict
-from experiments.build import Parts
 from experiments.config.schema import RunConfig
 from experiments.evaluation.evaluate import evaluate
+
+if TYPE_CHECKING:
+    from experiments.build import Parts
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("algorithms", "envs", "experiments")

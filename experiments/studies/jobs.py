@@ -154,9 +154,9 @@ def config_with_seed(overrides: tuple[str, ...], seed: int) -> RunConfig:
 def end_of(config: RunConfig) -> End:
     """The state of the last run with exactly this configuration, from its folder."""
     from experiments.config.resume import is_finished
-    from experiments.run_dir import sweeps
+    from experiments.sweep import find_run
 
-    folder = sweeps.begun(config)
+    folder = find_run(config)
     if folder is None:
         return End("not begun")
     info = json.loads((folder / "run.json").read_text())

@@ -8,7 +8,6 @@ import pytest
 
 from analysis.metrics.scores import scores
 from experiments.config.composition import config_of
-from experiments.run_dir import publish
 from experiments.run_dir.loggers import Loggers, open_loggers
 from experiments.run_dir.wandb_logger import group, has_key
 from experiments.trainer import train
@@ -184,24 +183,6 @@ def test_wandb_itself_raising_stops_no_run(at, tmp_path, no_key, monkeypatch):
     assert len(said) == 1 and f"down at {at}" in said[0]
     monkeypatch.undo()
     wandb.teardown()
-
-
-def test_a_report_becomes_an_artifact(tmp_path, no_key, capsys):
-    report = tmp_path / "report"
-    assert publish.main([f"report={report}"]) == 2
-    assert f"report={report}: no report.html" in capsys.readouterr().err
-    report.mkdir()
-    (report / "report.html").write_text("<p>who is first</p>")
-    assert publish.main([f"report={report}", "name=study-x", "project=p"]) == 0
-    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    assert f"wandb sync {file.parent} uploads it" in capsys.readouterr().out
-    (run,) = [one.run for one in records(file) if one.HasField("run")]
-    assert (run.project, run.run_group, run.job_type) == ("p", "study-x", "report")
-    (logged,) = [
-        one.request.log_artifact.artifact for one in records(file) if one.HasField("request")
-    ] or [one.artifact for one in records(file) if one.HasField("artifact")]
-    assert (logged.name, logged.type) == ("study-x-report", "report")
-    assert [entry.path for entry in logged.manifest.contents] == ["report.html"]
 
 
 def test_none_logs_nowhere(tmp_path):

@@ -1,0 +1,174 @@
+"""Sweeps (`run.py -m`): find the run of a configuration, record how jobs end, and end jobs cleanly.
+
+Each job's end is written to a folder of the sweep, because Hydra's launchers may run jobs in other
+processes. The same command again finds the runs that it made before, by their configuration, and
+does what is left.
+
+Under hydra/launcher=joblib several jobs run at once, each in a session of its own. Ctrl-C reaches
+the sweep alone. It asks every running job to end with a checkpoint, starts no further one, and
+waits. A job whose sweep was killed ends in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import OmegaConf
+
+from experiments.run_dir.interrupts import INTERRUPTED, exit_on_interrupt, terminate_with_parent
+
+if TYPE_CHECKING:
+    from experiments.config.schema import RunConfig
+    from experiments.trainer import Outcome
+
+STOP = "stop"  # this file in the sweep's folder: no further job is to start
+
+
+def new_folder(output_dir: str) -> Path:
+    """Return the path of a new sweep's folder."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return Path(output_dir).absolute() / ".sweeps" / f"{stamp}-{os.getpid()}"
+
+
+def find_run(config: RunConfig) -> Path | None:
+    """Return the last run folder of exactly this configuration, however its run ended."""
+    from experiments.config.resolve_defaults import resolve_defaults
+    from experiments.policy.loading import pick_device
+
+    resolved = resolve_defaults(config, str(pick_device(config.model.device)))
+    text = OmegaConf.to_yaml(asdict(resolved))
+    folders = [
+        file.parent
+        for file in (Path(config.output_dir) / config.name).glob("*/config.yaml")
+        if file.read_text() == text and (file.parent / "run.json").is_file()
+    ]
+    return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
+
+
+def finished_outcome(folder: Path) -> Outcome:
+    """Return the outcome of a run that finished in an earlier sweep."""
+    from experiments.trainer import Outcome
+
+    scores = json.loads((folder / "run.json").read_text()).get("pass_at", {})
+    return Outcome(folder, "finished", pass_at={int(k): score for k, score in scores.items()})
+
+
+def provenance(folder: Path) -> str:
+    """Say when and from which commit a run was made: it contains no later edit of the code."""
+    info = json.loads((folder / "run.json").read_text())
+    return f"{folder}, of {info['ended']}, commit {info['commit']}; name=ANOTHER runs it anew"
+
+
+def record_outcome(folder: Path, number: int, outcome: Outcome) -> None:
+    """Write how job `number` of the sweep ended."""
+    result = {
+        "status": outcome.status,
+        "folder": str(outcome.folder) if outcome.folder else None,
+        "error": outcome.error,
+        "pass_at": outcome.pass_at,
+    }
+    (folder / f"{number}.json").write_text(json.dumps(result) + "\n")
+
+
+def job_labels(jobs: Sequence[Sequence[str]]) -> list[str]:
+    """Return the overrides of each job that not all jobs share."""
+    shared = set.intersection(*(set(job) for job in jobs))
+    return [" ".join(o for o in job if o not in shared) or "(as given)" for job in jobs]
+
+
+def print_summary(folder: Path, jobs: Sequence[Sequence[str]]) -> int:
+    """Print a table of all jobs and a line for each failure; return the number of failures."""
+    from rich.console import Console
+    from rich.table import Table
+
+    labels = job_labels(jobs)
+    results = [_read_result(folder / f"{number}.json") for number in range(len(jobs))]
+    ks = sorted({int(k) for result in results for k in result["pass_at"]})
+    table = Table("job", "status", *(f"pass@{k}" for k in ks), "run folder")
+    for label, result in zip(labels, results, strict=True):
+        scores = [result["pass_at"].get(str(k)) for k in ks]
+        cells = ["–" if score is None else f"{score:.3f}" for score in scores]
+        table.add_row(label, result["status"], *cells, result["folder"] or "–")
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 1000  # one row a line in files and pipes
+    console.print(table)
+    failures = [pair for pair in zip(labels, results, strict=True) if pair[1]["status"] == "failed"]
+    for label, result in failures:
+        print(f"failed: {label}: {result['error']}")
+    folders = [Path(result["folder"]) for result in results if result["folder"]]
+    if parents := dict.fromkeys(str(folder.parent) for folder in folders):
+        print(f"report: make report RUNS={','.join(parents)}")
+    return len(failures)
+
+
+def _read_result(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {"status": "not run", "folder": None, "error": None, "pass_at": {}}
+    return json.loads(file.read_text())
+
+
+# Jobs in other processes.
+
+
+def is_parallel(arguments: Sequence[str]) -> bool:
+    """Whether the command line names a launcher that runs jobs in other processes."""
+    prefix = "hydra/launcher="
+    names = [a.partition("=")[2] for a in arguments if a.lstrip("+").startswith(prefix)]
+    return bool(names) and names[-1] != "basic"
+
+
+@contextmanager
+def stopping_jobs(folder: Path) -> Iterator[None]:
+    """Around a parallel sweep: pass Ctrl-C on, and raise KeyboardInterrupt when all jobs ended.
+
+    A second Ctrl-C does not wait for the jobs' optimiser steps.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def stop(*_: object) -> None:
+        (folder / STOP).touch()
+        for file in folder.glob("*.pid"):
+            with suppress(OSError, ValueError):
+                os.kill(int(file.read_text()), signal.SIGTERM)
+
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if (folder / STOP).exists():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def job_process(folder: Path, number: int, jobs_at_once: int) -> Iterator[bool]:
+    """Around one job, in its process. Yields whether the job is to run at all.
+
+    `jobs_at_once`: how many jobs share this machine's cores; below 1: one job a core.
+    """
+    cores = len(os.sched_getaffinity(0))
+    os.environ["SPO_BENCH_CORES"] = str(max(1, cores // jobs_at_once) if jobs_at_once > 0 else 1)
+    exit_on_interrupt()
+    with suppress(PermissionError):  # the process leads a session since the job before
+        os.setsid()
+    terminate_with_parent()
+    sweep = os.getppid()
+    pid_file = folder / f"{number}.pid"
+    pid_file.write_text(str(os.getpid()))
+    try:
+        yield not (folder / STOP).exists()
+    finally:
+        pid_file.unlink(missing_ok=True)
+        if os.getppid() != sweep:  # the sweep was killed, so nothing else would end this process
+            os._exit(INTERRUPTED)
+        exit_on_interrupt()
