@@ -17,7 +17,8 @@ from envs.sandbox.docker import unavailable
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.python_runtime import versions
 from envs.sandbox.select import SandboxConfig, open_sandbox
-from tests.envs.honest import PROGRAMS, Honest
+from tests.envs.honest.base import Honest
+from tests.envs.honest.programs import PROGRAMS
 from tests.envs.paths import PATHS, OnPath
 
 LIMITS = Limits(cpu_s=5.0, wall_s=20.0, memory_mb=256, output_mb=4)
