@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def root() -> Path:
-    """SPO_BENCH_CACHE, else spo-bench in the user's cache folder. All of it can be deleted."""
-    given = os.environ.get("SPO_BENCH_CACHE")
-    if given:
-        return Path(given).expanduser()
+def cache_root() -> Path:
+    """Return $SPO_BENCH_CACHE, else spo-bench in the user's cache folder. It may be deleted."""
+    configured = os.environ.get("SPO_BENCH_CACHE")
+    if configured:
+        return Path(configured).expanduser()
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "spo-bench"
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process at a time works in `folder`; the kernel lets go of a dead one's lock."""
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Let one process at a time work in `folder`. A dead process holds no lock."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -28,7 +28,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all, whoever else writes it."""
+    """Write a file atomically, even if other processes write it too."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     temporary.write_text(text)
     temporary.replace(path)

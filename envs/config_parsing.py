@@ -1,7 +1,7 @@
-"""Plain values into a dataclass whose annotations say what is allowed; anything else is one line.
+"""Parse plain values into dataclasses; every error is one line with the key, value and cure.
 
-Types, ranges (`PositiveInt`, `Annotated[float, Field(le=1)]`) and choices (`Literal`) stand beside
-each option and nowhere else; pydantic holds values against them.
+Types, ranges (`PositiveInt`, `Annotated[float, Field(le=1)]`) and choices (`Literal`) stand only in
+the dataclass annotations. Pydantic checks values against them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import math
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-WORDS = {  # pydantic's kind of error → what would be right
+T = TypeVar("T", bound="DataclassInstance")
+
+CURES = {  # pydantic's error type → what would be right
     "int_type": "it takes a whole number (int)",
     "float_type": "it takes a number (float)",
     "string_type": "it takes a text (str)",
@@ -37,44 +40,48 @@ WORDS = {  # pydantic's kind of error → what would be right
 
 
 def parse_values(schema: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
-    """A `schema` of values as YAML knows them. Raises ValueError: key, value, what would be right.
+    """Build `schema` from YAML values. Raises ValueError with key, value and what would be right.
 
-    Types are exact, but a whole number is a float too. No float is infinite or NaN.
+    Types are strict, except that an int is accepted as a float. Floats must be finite. `prefix`:
+    the key under which the values stand, for messages.
     """
     _require_known(schema, values, prefix)
     try:
         return TypeAdapter(schema).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
-        raise ValueError(_told(error.errors()[0], prefix)) from error
+        raise ValueError(_message(error.errors()[0], prefix)) from error
 
 
-def parse_arguments(schema: type[T], given: Sequence[str], also: Sequence[str] = ()) -> T:
-    """A `schema` of the key=value arguments of a command line. Raises ValueError as `typed`.
+def parse_arguments(schema: type[T], argv: Sequence[str], other_keys: Sequence[str] = ()) -> T:
+    """Build `schema` from key=value command-line arguments. Raises ValueError like `parse_values`.
 
-    `also`: keys that the command knows besides, for the message.
+    `other_keys`: keys that the command reads elsewhere, listed in messages.
     """
-    pairs = [argument.partition("=") for argument in given]
+    pairs = [argument.partition("=") for argument in argv]
     values = {key: value for key, _, value in pairs}
-    known = [field.name for field in fields(schema)]
-    for (key, equals, value), argument in zip(pairs, given, strict=True):
-        if key in known and equals and not value:
+    keys = [field.name for field in fields(schema)]
+    for (key, equals, value), argument in zip(pairs, argv, strict=True):
+        if key in keys and equals and not value:
             raise ValueError(f"{argument}: it must not be empty")
-        if key not in known or not equals:
+        if key not in keys or not equals:
             raise ValueError(
-                f"{argument!r}: write key=value, with a key of {', '.join([*also, *known])}"
+                f"{argument!r}: write key=value, with a key of {', '.join([*other_keys, *keys])}"
             )
     try:
-        read = TypeAdapter(schema).validate_strings(values)
+        options = TypeAdapter(schema).validate_strings(values)
     except ValidationError as error:
-        raise ValueError(_told(error.errors()[0], "")) from error
-    for key in known:
-        _require_finite(key, getattr(read, key))
-    return read
+        raise ValueError(_message(error.errors()[0], "")) from error
+    for key in keys:
+        _require_finite(key, getattr(options, key))
+    return options
 
 
 def did_you_mean(key: str, known: Sequence[str]) -> str:
-    """The known key that is spelt most like this one, or whose last name it ends or abbreviates:
-    `lr` is no misspelling of `learning_rate`, but means it."""
+    """Suggest known keys for an unknown one, as the beginning of a message; "" if none is close.
+
+    A key is close if the last name is equal, if it abbreviates the last name (`lr` for
+    `learning_rate`), or by spelling.
+    """
     leaf, names = key.rpartition(".")[2], {k: k.rpartition(".")[2] for k in known}
     near = [
         k
@@ -85,15 +92,16 @@ def did_you_mean(key: str, known: Sequence[str]) -> str:
 
 
 def _require_known(schema: type, values: Mapping[str, Any], prefix: str) -> None:
-    """What pydantic lets pass: keys that no field has, and infinities."""
+    """Reject what pydantic accepts: unknown keys, and infinite or NaN floats."""
     hints = typing.get_type_hints(schema)
     for key, value in values.items():
         path = f"{prefix}.{key}" if prefix else key
         if key not in hints:
-            near, listed = did_you_mean(key, list(hints)), ", ".join(hints)
-            raise ValueError(f"unknown key {path!r}; {near}keys here: {listed}")
-        inner = next(filter(is_dataclass, (hints[key], *typing.get_args(hints[key]))), None)
-        if isinstance(value, Mapping) and inner:
+            suggestion, listed = did_you_mean(key, list(hints)), ", ".join(hints)
+            raise ValueError(f"unknown key {path!r}; {suggestion}keys here: {listed}")
+        options = (hints[key], *typing.get_args(hints[key]))
+        inner = next((option for option in options if is_dataclass(option)), None)
+        if isinstance(value, Mapping) and isinstance(inner, type):
             _require_known(inner, value, path)
         _require_finite(path, value)
 
@@ -103,28 +111,26 @@ def _require_finite(path: str, value: Any) -> None:
         raise ValueError(f"{path}={value}; it must be a finite number")
 
 
-def _told(error: Mapping[str, Any], prefix: str) -> str:
-    """The first error in our words."""
+def _message(error: Mapping[str, Any], prefix: str) -> str:
+    """Describe a pydantic error in one line."""
     names = [str(part) for part in error["loc"] if isinstance(part, str)]
-    path, value, context = (
-        ".".join(filter(None, [prefix, *names])),
-        error["input"],
-        error.get("ctx"),
-    )
-    kind = error["type"]
+    path = ".".join(filter(None, [prefix, *names]))
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "missing":
         return f"{path}=... is missing"
-    if kind == "value_error" and isinstance(value, Mapping):  # several keys, which it names itself
+    if kind == "value_error" and isinstance(
+        value, Mapping
+    ):  # about several keys, which the message names
         return str(context["error"])
     if kind == "value_error":
-        right = str(context["error"])
+        cure = str(context["error"])
     elif kind == "literal_error":
-        right = f"it is one of {context['expected'].replace(chr(39), '').replace(' or ', ', ')}"
-    elif kind == "greater_than":  # of whole numbers only PositiveInt, which is "above 0"
+        cure = f"it is one of {context['expected'].replace(chr(39), '').replace(' or ', ', ')}"
+    elif kind == "greater_than":  # for int only PositiveInt, which means "above 0"
         whole = isinstance(context["gt"], int)
-        right = "it must be at least 1" if whole else f"it must be above {context['gt']:g}"
+        cure = "it must be at least 1" if whole else f"it must be above {context['gt']:g}"
     elif kind == "dataclass_type":
-        right = f"it has keys of its own, {path}.KEY=VALUE"
+        cure = f"it has keys of its own, {path}.KEY=VALUE"
     else:
-        right = WORDS.get(kind, error["msg"]).format(**context or {})
-    return f"{path}={value!r}; {right}"
+        cure = CURES.get(kind, error["msg"]).format(**context)
+    return f"{path}={value!r}; {cure}"

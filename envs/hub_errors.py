@@ -1,7 +1,7 @@
-"""What a failure to fetch from the Hugging Face hub means, in one line with its cure.
+"""Explain a failed download from the Hugging Face hub in one line, with its cure.
 
-The libraries wrap one another's errors, so the whole chain of causes is looked through. Classes
-are told by name, which costs no import of `huggingface_hub` or its HTTP library.
+The libraries wrap each other's errors, so the whole chain of causes is searched. Error classes are
+recognised by name, which avoids importing `huggingface_hub` and its HTTP library.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ID = re.compile(r"^(?:hf://datasets/)?([\w.-]+/[\w.-]+)(?:@(\w+))?")
 
 
 def explain_hub_error(error: BaseException, key: str, value: str, kind: str) -> str | None:
-    """The line for the user; None for an error that has nothing to do with the hub.
+    """Return the message for the user; None if the error has nothing to do with the hub.
 
-    `key` and `value` are what the configuration says, `kind` is "model" or "dataset".
+    `key` and `value` are the configuration's; `kind` is "model" or "dataset".
     """
     match = _ID.match(value)
     name, revision = match.groups() if match else (value, None)
@@ -40,15 +40,15 @@ def explain_hub_error(error: BaseException, key: str, value: str, kind: str) -> 
         return f"{key}={value}: the hub has no {kind} {name}{commit} that you may read; see {page}"
     if refusal := _refusal(error):
         return (
-            f"{key}={value}: the hub refuses ({refusal}); see whether you may read {page}, and "
-            "whether HF_TOKEN or `hf auth whoami` names who you mean to be"
+            f"{key}={value}: the hub refuses ({refusal}); check that you may read {page} and "
+            "that HF_TOKEN or `hf auth whoami` names the right account"
         )
     if kinds & _UNREACHABLE:
         option = " --repo-type dataset" if kind == "dataset" else ""
         choice = "model=local " if kind == "model" else ""
         return (
-            f"{key}={value}: the hub cannot be reached; where it can, run `hf download{option} "
-            f"{name} --local-dir FOLDER`, and give {choice}{key}=FOLDER here"
+            f"{key}={value}: the hub cannot be reached; on a machine with access, run "
+            f"`hf download{option} {name} --local-dir FOLDER`, then set {choice}{key}=FOLDER here"
         )
     if kind == "dataset" and "FileNotFoundError" in kinds:
         return f"{key}={value}: no such file there"
@@ -56,10 +56,10 @@ def explain_hub_error(error: BaseException, key: str, value: str, kind: str) -> 
 
 
 def _refusal(error: BaseException) -> str | None:
-    """The status with which the hub said no, whoever asked; None where it did not."""
+    """Return the HTTP status of a refused request (401 or 403), else None."""
     for link in _chain(error):
         response = getattr(link, "response", None)
-        if getattr(response, "status_code", None) in (401, 403):
+        if response is not None and getattr(response, "status_code", None) in (401, 403):
             return f"{response.status_code} {response.reason_phrase}"
     return None
 

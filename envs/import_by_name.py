@@ -1,4 +1,4 @@
-"""Functions that a configuration names, module.function, and a hash of the code behind them."""
+"""Import functions named in a configuration, and hash the source code they depend on."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def load_function(name: str, key: str) -> Callable:
-    """The function that `name` (package.module.function) stands for; `key` is the configuration's.
+    """Import the function `name` (package.module.function), the value of configuration key `key`.
 
-    Raises ValueError in one line: where no such module can be imported, or it has no such function.
+    Raises ValueError in one line if the module cannot be imported or has no such function.
     """
     module_name, _, attribute = name.rpartition(".")
     if not module_name:
@@ -30,45 +30,45 @@ def load_function(name: str, key: str) -> Callable:
             raise ValueError(f"{key}={name}: there is no module {error.name}; {where}") from error
         raise ValueError(f"{key}={name}: {module_name} needs {error.name}, not found") from error
     except Exception as error:
-        # whatever the module's own lines raise
-        told = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ValueError(f"{key}={name}: {module_name} cannot be imported: {told}") from error
-    found = getattr(module, attribute, None)
-    if not callable(found):
-        own = [n for n, held in vars(module).items() if _defined_in(module_name, held)]
+        # a user's module may raise anything
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"{key}={name}: {module_name} cannot be imported: {reason}") from error
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        own = [n for n, value in vars(module).items() if _is_defined_in(module_name, value)]
         raise ValueError(
             f"{key}={name}: {module_name} has no function {attribute}; "
             f"it has {', '.join(own) or 'none'}"
         )
-    return found
+    return function
 
 
 def code_digest(*modules: str) -> str:
-    """16 hex digits over the source of modules and of all that they import, found by reading it.
+    """Return 16 hex digits over the source of modules and of all their imports, without importing.
 
-    Not followed are the standard library and installed packages (of which the modules asked for,
-    and others of their package, may be a part themselves).
+    The standard library and installed packages are not followed, except for the packages that
+    `modules` themselves belong to.
     """
-    tops = {module.partition(".")[0] for module in modules}
-    found: dict[str, bytes] = {}
-    left = list(modules)
-    while left:
-        module = left.pop()
-        if module in found or (file := _source(module, tops)) is None:
+    packages = {module.partition(".")[0] for module in modules}
+    sources: dict[str, bytes] = {}
+    pending = list(modules)
+    while pending:
+        module = pending.pop()
+        if module in sources or (file := _source_file(module, packages)) is None:
             continue
-        found[module] = file.read_bytes()
+        sources[module] = file.read_bytes()
         package = module if file.stem == "__init__" else module.rpartition(".")[0]
-        left += _imports(found[module], package, tops)
-    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:16]
+        pending += _imported_modules(sources[module], package, packages)
+    return hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:16]
 
 
-def _defined_in(module: str, held: object) -> bool:
-    return callable(held) and getattr(held, "__module__", None) == module
+def _is_defined_in(module: str, value: object) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module
 
 
-def _imports(source: bytes, package: str, tops: set[str]) -> Iterator[str]:
-    """The modules that a source imports, also in its functions, but not for its types only."""
-    for relative, names in _statements(source):
+def _imported_modules(source: bytes, package: str, packages: set[str]) -> Iterator[str]:
+    """Yield the modules that a source imports, in functions too, but not under TYPE_CHECKING."""
+    for relative, names in _import_statements(source):
         if relative is None:
             yield from names
             continue
@@ -76,41 +76,41 @@ def _imports(source: bytes, package: str, tops: set[str]) -> Iterator[str]:
         base = importlib.util.resolve_name(relative, package) if dots else relative
         for name in names:
             module = f"{base}.{name}"
-            yield module if _source(module, tops) else base
+            yield module if _source_file(module, packages) else base
 
 
 @cache
-def _statements(source: bytes) -> list[tuple[str | None, list[str]]]:
-    """Of `from a import b` a and b, of `import b` None and b; parsed once for all that ask."""
-    found: list[tuple[str | None, list[str]]] = []
-    left: list[ast.AST] = [ast.parse(source)]
-    while left:
-        node = left.pop()
+def _import_statements(source: bytes) -> list[tuple[str | None, list[str]]]:
+    """Return (a, [b]) for `from a import b` and (None, [b]) for `import b`."""
+    statements: list[tuple[str | None, list[str]]] = []
+    pending: list[ast.AST] = [ast.parse(source)]
+    while pending:
+        node = pending.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             continue
-        left += ast.iter_child_nodes(node)
+        pending += ast.iter_child_nodes(node)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            is_from = isinstance(node, ast.ImportFrom)
-            base = "." * node.level + (node.module or "") if is_from else None
-            found.append((base, [alias.name for alias in node.names]))
-    return found
+            base = None
+            if isinstance(node, ast.ImportFrom):
+                base = "." * node.level + (node.module or "")
+            statements.append((base, [alias.name for alias in node.names]))
+    return statements
 
 
-def _source(module: str, tops: set[str]) -> Path | None:
-    """The file of a module, if it is one that is followed."""
+def _source_file(module: str, packages: set[str]) -> Path | None:
+    """Return the file of a module that `code_digest` follows, else None."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return None
     try:
-        # the top first: to look for a part of a package imports the package
+        # the top-level package first: finding a submodule imports its parents
         spec = importlib.util.find_spec(top)
-        ours = spec is not None and (top in tops or not _is_installed(spec.origin))
-        spec = importlib.util.find_spec(module) if ours and module != top else spec
+        followed = spec is not None and (top in packages or not _is_installed(spec.origin))
+        spec = importlib.util.find_spec(module) if followed and module != top else spec
     except (ImportError, ValueError):
         return None
-    if not ours or spec is None or not (spec.origin or "").endswith(".py"):
-        return None
-    return Path(spec.origin)
+    origin = spec.origin if followed and spec else None
+    return Path(origin) if origin and origin.endswith(".py") else None
 
 
 def _is_installed(origin: str | None) -> bool:

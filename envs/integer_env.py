@@ -1,6 +1,6 @@
-"""An environment without programs: the response says an integer, and no sandbox is opened.
+"""An environment without programs: the answer is an integer, and no sandbox is opened.
 
-An example to copy for other answers; conf/task/sums.yaml names it.
+Used by conf/task/sums.yaml, and an example to copy for other kinds of answers.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class FirstInteger:
         self.stats = JudgeStats()
 
     def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
-        """Judge all, in order. A response without an integer holds no program: SYNTAX_ERROR.
+        """Judge all, in order. A response without an integer gets SYNTAX_ERROR.
 
-        Raises ValueError for a problem that has not exactly one test.
+        Raises ValueError for a problem that does not have exactly one test.
         """
         return [self._judge(submission) for submission in submissions]
 
@@ -33,26 +33,28 @@ class FirstInteger:
         problem = submission.problem
         if len(problem.tests) != 1:
             raise ValueError(f"problem {problem.name}: one test holds the answer, not more or none")
-        found = _INTEGER.search(submission.response)
-        right = found is not None and _plain(found[0]) == _plain(problem.tests[0].output.strip())
+        answer = _INTEGER.search(submission.response)
+        right = answer is not None and _canonical(answer[0]) == _canonical(
+            problem.tests[0].output.strip()
+        )
         verdict = Verdict.ACCEPTED if right else Verdict.WRONG_ANSWER
         self.stats.submissions += 1
-        self.stats.without_program += found is None
-        self.stats.programs_judged += found is not None
-        self.stats.tests_run += found is not None
+        self.stats.without_program += answer is None
+        self.stats.programs_judged += answer is not None
+        self.stats.tests_run += answer is not None
         return Judgement(
-            verdict=verdict if found else Verdict.SYNTAX_ERROR,
+            verdict=verdict if answer else Verdict.SYNTAX_ERROR,
             passed=int(right),
             total=1,
-            run=int(found is not None),
-            program=found[0] if found else "",
-            detail="" if found else "no integer in the response",
+            run=int(answer is not None),
+            program=answer[0] if answer else "",
+            detail="" if answer else "no integer in the response",
             problem_hash=problem.hash,
             judge_version=self.version,
         )
 
 
-def _plain(integer: str) -> str:
-    """Without leading zeros; as text, since Python reads no integer of 5,000 digits."""
+def _canonical(integer: str) -> str:
+    """Strip leading zeros; as text, since int() refuses more than 4,300 digits."""
     digits = integer.lstrip("-").lstrip("0") or "0"
     return f"-{digits}" if integer.startswith("-") and digits != "0" else digits

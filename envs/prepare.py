@@ -2,7 +2,7 @@
 
     python -m envs.prepare task=taco|code_contests|apps|paper [task.KEY=VALUE ...]
 
-Takes the same arguments as run.py. What an interrupted call has converted stays; the next goes on.
+Takes run.py's task arguments. After an interruption the same command resumes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from envs.cache_folder import root
+from envs.cache_folder import cache_root
 from envs.tasks import open_task
-from envs.tasks.task import SPLITS, Task
+from envs.tasks.task import Task
 from envs.tasks.task_cli import task_config
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0: prepared; 2: it cannot be, said in one line; 130: interrupted."""
+    """Return 0, 2 after a one-line error, or 130 if interrupted."""
     console = Console(highlight=False)
     started = time.monotonic()
     try:
@@ -30,18 +30,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"prepare: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("prepare: interrupted; the same command goes on from here", file=sys.stderr)
+        print("prepare: interrupted; the same command resumes from here", file=sys.stderr)
         return 130
     show(task, console)
-    console.print(f"{time.monotonic() - started:.1f} s; kept in {root()}", soft_wrap=True)
+    console.print(f"{time.monotonic() - started:.1f} s; kept in {cache_root()}", soft_wrap=True)
     return 0
 
 
 def show(task: Task, console: Console) -> None:
-    """Where every row went."""
+    """Print how many rows became problems of each split, and why others did not."""
     table = Table("rows", "number", title=f"{task.rows_read} rows read")
-    for split in SPLITS:
-        table.add_row(split, str(len(getattr(task, split))))
+    for split, problems in task.splits().items():
+        table.add_row(split, str(len(problems)))
     for reason, count in task.left_out.most_common():
         table.add_row(f"left out: {reason}", str(count))
     console.print(table)

@@ -1,4 +1,4 @@
-"""How far each problem of a data set can be trusted, from the verdicts on its own programs."""
+"""The quality of each problem of a data set, from the verdicts on its own programs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ SUFFIXES = (".parquet", ".csv")
 
 @dataclass
 class Quality:
-    """One problem. Good: at least one right program, all of them accepted, no wrong one accepted.
+    """Counts of one problem's programs.
 
-    `statement` tells the problem apart from others however many of its tests a task keeps.
+    Good: at least one right program, all right ones accepted, and no wrong one accepted.
+    `statement` (a hash) identifies the problem independently of how many tests a task keeps.
     """
 
     name: str
@@ -41,33 +42,33 @@ class Quality:
 
 
 class ProblemQualities:
-    """The problems that were judged, in the order of their first verdict."""
+    """Qualities of the judged problems, in the order of their first verdict."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Quality] = {}
 
-    def add(self, problem: Problem, right: bool, marked: bool, said: Judgement) -> None:
-        """Count one program."""
+    def add(self, problem: Problem, right: bool, needs_checker: bool, judgement: Judgement) -> None:
+        """Count one program. `right`: the data set says that it is correct."""
         row = self.rows.setdefault(
             problem.name,
             Quality(
                 name=problem.name,
                 statement=statement_hash(problem.statement),
                 checker=problem.checker,
-                needs_checker=marked,
+                needs_checker=needs_checker,
                 tests=len(problem.tests),
             ),
         )
-        accepted = said.verdict is Verdict.ACCEPTED
+        accepted = judgement.verdict is Verdict.ACCEPTED
         row.right += right
         row.right_accepted += right and accepted
         row.wrong += not right
         row.wrong_accepted += not right and accepted
-        row.infra_errors += said.verdict is Verdict.INFRA_ERROR
-        row.cpu_s += said.cpu_s
+        row.infra_errors += judgement.verdict is Verdict.INFRA_ERROR
+        row.cpu_s += judgement.cpu_s
 
     def write(self, file: Path) -> None:
-        """A table of kind .parquet or .csv, for task.quality. Raises OSError."""
+        """Write the table for task.quality, as .parquet or .csv. Raises OSError."""
         import pandas as pd
 
         rows = [asdict(row) | {"good": row.good} for row in self.rows.values()]

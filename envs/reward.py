@@ -1,4 +1,4 @@
-"""From a judgement to the one number that a policy learns from."""
+"""Rewards: from a judgement to the number that the policy is trained on."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ KINDS = ("binary", "fraction", "shaped")
 
 @dataclass
 class RewardConfig:
-    """How verdicts are paid. The range is the task's, since a soft value depends on it."""
+    """How verdicts become rewards. The range belongs to the task: soft values depend on it."""
 
-    # binary: all tests or nothing; fraction: share of tests; shaped: see below; or a function of
-    # one's own, module.function, from a Judgement to a number in [low, high]
+    # binary: all tests or nothing; fraction: share of tests passed; shaped: fraction with a penalty
+    # for no program; or your function, module.function, from a Judgement to a number in [low, high]
     kind: str = "binary"
-    low: float = 0.0  # paid for a program that passes no test
-    high: float = 1.0  # paid for an accepted program
-    no_program_penalty: NonNegativeFloat = 0.1  # shaped only: how far below `low` no program is
+    low: float = 0.0  # reward of a program that passes no test
+    high: float = 1.0  # reward of an accepted program
+    no_program_penalty: NonNegativeFloat = (
+        0.1  # shaped only: subtracted from `low` if there is no program
+    )
 
-    # [tokens from which on a response is paid less, tokens at which it is overlong_penalty less],
-    # linearly in between (DAPO's soft punishment: the last 4096 of 20480); null: length is free
+    # [length where the penalty starts, length where it reaches overlong_penalty] in tokens, linear
+    # in between (DAPO's soft overlong punishment: the last 4096 of 20480); null: no penalty
     overlong: list[PositiveInt] | None = None
-    overlong_penalty: PositiveFloat = 0.5  # in units of reward; DAPO's is half of its range too
+    overlong_penalty: PositiveFloat = 0.5  # in units of reward; half the range, as in DAPO
 
-    # Of a batch's rewards, before it is learned from; what is recorded and measured is without them
-    dither: NonNegativeFloat = 0.0  # σ of Gaussian noise on each (ReDit, 2506.18631: 0.05)
-    # weight of what an answer gains that is shorter than the shortest accepted one to its problem
-    # so far (HAPO, 2505.11225: 1.0)
+    # These two change only the rewards that are trained on, not those recorded and evaluated.
+    dither: NonNegativeFloat = 0.0  # σ of Gaussian noise per reward (ReDit, 2506.18631: 0.05)
+    # weight of the reward for being shorter than the shortest accepted response to the problem so
+    # far (HAPO, 2505.11225: 1.0)
     conciseness: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     def __post_init__(self) -> None:
@@ -54,7 +56,7 @@ class RewardConfig:
 
     @property
     def shapes_batches(self) -> bool:
-        """Whether what is learned from is more than a judgement says, and may exceed `high`."""
+        """Whether training rewards differ from the recorded ones, and may exceed `high`."""
         return self.dither > 0 or self.conciseness > 0
 
     @property
@@ -64,47 +66,47 @@ class RewardConfig:
 
     @property
     def identity(self) -> str:
-        """Another string wherever a judgement may be paid otherwise, for keeping rewards by it."""
+        """A string that changes whenever a reward may change; it keys stored rewards."""
         code = code_digest(self.kind.rpartition(".")[0]) if "." in self.kind else ""
         return repr((sorted(asdict(self).items()), code))
 
 
 def length_penalty(tokens: int, config: RewardConfig) -> float:
-    """What a response of so many tokens, EOS included, is paid less (DAPO, 2503.14476, eq. 13)."""
+    """Return the penalty for a length in tokens, EOS included (DAPO, 2503.14476, eq. 13)."""
     if config.overlong is None:
         return 0.0
-    free, whole = config.overlong
-    return config.overlong_penalty * min(1.0, max(0.0, (tokens - free) / (whole - free)))
+    start, full = config.overlong
+    return config.overlong_penalty * min(1.0, max(0.0, (tokens - start) / (full - start)))
 
 
-MOST_TAKEN = 0.7  # of an accepted answer, so that it stays above every failed one (HAPO)
+MAX_ACCEPTED_LOSS = 0.7  # keeps accepted responses above failed ones (HAPO)
 
 
 def conciseness_reward(tokens: int, shortest: int | None, accepted: bool) -> float:
-    """What HAPO pays for a response's length beside its verdict, in [−1, 1] (2505.11225).
+    """Return HAPO's length reward, in [−1, 1] (2505.11225).
 
-    `shortest`: tokens of the shortest accepted response to the problem in the batches before; None
-    where there is none yet, which pays 0. cos(π/2 · tokens / shortest), −1 from twice that length
-    on; an accepted response loses at most 0.7, a failed one gains nothing by being short.
+    cos(π/2 · tokens / shortest), and −1 from twice that length on. An accepted response loses at
+    most 0.7; a failed one gains nothing by being short. `shortest` is the length in tokens of the
+    shortest accepted response to the problem in earlier batches; without one the reward is 0.
     """
     if shortest is None:
         return 0.0
-    paid = math.cos(min(math.pi / 2 * tokens / shortest, math.pi))
-    return max(-MOST_TAKEN, paid) if accepted else min(0.0, paid)
+    value = math.cos(min(math.pi / 2 * tokens / shortest, math.pi))
+    return max(-MAX_ACCEPTED_LOSS, value) if accepted else min(0.0, value)
 
 
 class RewardError(ValueError):
-    """A function of one's own paid nothing that is a reward; one line."""
+    """A user's reward function failed or returned no valid reward; one line."""
 
 
 def reward(judgement: Judgement, config: RewardConfig) -> float:
-    """The reward of one response.
+    """Return the reward of one response.
 
-    binary: `high` if accepted, else `low`. fraction: `low` plus the share of tests passed of the
-    way to `high`. shaped: fraction, and `low - no_program_penalty` where the response held no
-    program. Any other kind is a function and pays what it returns; RewardError where that is no
-    number of the range. Raises ValueError for an INFRA_ERROR, which says nothing about the program,
-    and for a judgement that stopped early where the share of tests is asked for.
+    binary: `high` if accepted, else `low`. fraction: `low + (high − low) · passed / total`. shaped:
+    like fraction, but `low − no_program_penalty` for a response without a program. Any other kind
+    names a function; RewardError if its result is not a number in the range. Raises ValueError for
+    an INFRA_ERROR, which says nothing about the program, and for a judgement that stopped early
+    where the share of tests is needed.
     """
     if judgement.verdict is Verdict.INFRA_ERROR:
         raise ValueError("an INFRA_ERROR is no reward: leave the sample out of the batch")
@@ -127,14 +129,14 @@ def reward(judgement: Judgement, config: RewardConfig) -> float:
 def _by_function(judgement: Judgement, config: RewardConfig) -> float:
     where = f"task.reward.kind={config.kind}, asked about a {judgement.verdict},"
     try:
-        found = float(load_function(config.kind, "task.reward.kind")(judgement))
+        value = float(load_function(config.kind, "task.reward.kind")(judgement))
     except Exception as error:
-        # somebody's function may raise anything
-        told = " ".join(str(error).split())
-        raise RewardError(f"{where} failed: {type(error).__name__}: {told}") from error
-    if math.isnan(found) or not config.low <= found <= config.high:
+        # a user's function may raise anything
+        reason = " ".join(str(error).split())
+        raise RewardError(f"{where} failed: {type(error).__name__}: {reason}") from error
+    if math.isnan(value) or not config.low <= value <= config.high:
         raise RewardError(
-            f"{where} paid {found:g}, which is not between task.reward.low={config.low:g} and "
+            f"{where} paid {value:g}, which is not between task.reward.low={config.low:g} and "
             f"task.reward.high={config.high:g}; set these to its range"
         )
-    return found
+    return value

@@ -1,9 +1,8 @@
-"""Print a problem as a person would read it: facts, prompt, tests, and the data set's programs.
+"""Print a problem: facts, prompt, tests, and a right program of the data set.
 
     python -m envs.show task=NAME [task.KEY=VALUE ...] [problem=NAME or a part of it]
 
-Takes the same task arguments as run.py. Without `problem`, names of the first problems of every
-split.
+Takes run.py's task arguments. Without `problem`, lists the first problems of every split.
 """
 
 from __future__ import annotations
@@ -20,29 +19,31 @@ from rich.text import Text
 from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.selection import StoredProblems
-from envs.tasks.task import SPLITS, Task
+from envs.tasks.task import Task
 from envs.tasks.task_cli import parse_task_arguments
 
-_LISTED = 20  # names of a split, and tests of a problem
-_SHOWN_CHARS = 400  # of one input or output
+_MAX_LISTED = 20  # names of a split, and tests of a problem
+_MAX_CHARS = 400  # of one input or output
 _ALL = 10**9
 
 
 @dataclass
 class Options:
-    """What the command line asks for besides the task."""
+    """The command's own options."""
 
     problem: str | None = None  # its name or a part of it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0: shown; 2: there is no such thing, said in one line."""
+    """Return 0, or 2 after a one-line error."""
     console = Console(highlight=False)
     try:
         config, options = parse_task_arguments(Options, sys.argv[1:] if argv is None else argv)
-        if config.name != "mini":  # mini makes as many as it is asked for; others have so many
-            config = replace(config, **{f"{split}_problems": _ALL for split in SPLITS})
-        task = open_task(replace(config, decontaminate=False))  # what is shown may stand twice
+        if config.name != "mini":  # mini generates any number of problems; others have so many
+            config = replace(
+                config, train_problems=_ALL, validation_problems=_ALL, test_problems=_ALL
+            )
+        task = open_task(replace(config, decontaminate=False))
         if options.problem:
             show(_find(task, options.problem), task, console)
         else:
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def show(problem: Problem, task: Task, console: Console) -> None:
-    """All of one problem."""
+    """Print one problem."""
     limits = f"{problem.time_limit_s or '–'} s, {problem.memory_limit_mb or '–'} MiB"
     facts = {
         "problem": problem.name,
@@ -71,7 +72,7 @@ def show(problem: Problem, task: Task, console: Console) -> None:
             console.print(Text(f"{name:>12}  {value}"), soft_wrap=True)
     console.print(Panel(Text(task.prompt(problem)), title="prompt"))
     table = Table("test", "input", "expected output", title=f"{len(problem.tests)} tests")
-    for number, test in enumerate(problem.tests[:_LISTED]):
+    for number, test in enumerate(problem.tests[:_MAX_LISTED]):
         name = f"{number} sample" if test in problem.samples else str(number)
         table.add_row(name, Text(_shorten(test.input)), Text(_shorten(test.output)))
     console.print(table)
@@ -79,29 +80,31 @@ def show(problem: Problem, task: Task, console: Console) -> None:
         console.print(Panel(Text(program.strip()), title="a right program"))
 
 
-def _find(task: Task, wanted: str) -> Problem:
-    places = {name: (split, i) for split in SPLITS for i, name in enumerate(_names(task, split))}
-    found = [wanted] if wanted in places else [name for name in places if wanted in name]
-    if len(found) == 1:
-        split, i = places[found[0]]
-        return getattr(task, split)[i]
-    names = ", ".join((found or list(places))[:5])
-    count = f"{len(found)} problems match" if found else "no problem matches"
-    raise ValueError(f"problem={wanted}: {count}; for example {names}")
+def _find(task: Task, part: str) -> Problem:
+    places = {
+        name: (problems, index)
+        for problems in task.splits().values()
+        for index, name in enumerate(_names(problems))
+    }
+    matches = [part] if part in places else [name for name in places if part in name]
+    if len(matches) == 1:
+        problems, index = places[matches[0]]
+        return problems[index]
+    names = ", ".join((matches or list(places))[:5])
+    count = f"{len(matches)} problems match" if matches else "no problem matches"
+    raise ValueError(f"problem={part}: {count}; for example {names}")
 
 
-def _names(task: Task, split: str) -> list[str]:
-    problems = getattr(task, split)
+def _names(problems: Sequence[Problem]) -> list[str]:
     if isinstance(problems, StoredProblems):
         return [entry.name for entry in problems.entries]
     return [problem.name for problem in problems]
 
 
 def _list(task: Task, console: Console) -> None:
-    for split in SPLITS:
-        problems = getattr(task, split)
+    for split, problems in task.splits().items():
         console.print(f"{split}: {len(problems)} problems")
-        for problem in problems[:_LISTED]:
+        for problem in problems[:_MAX_LISTED]:
             first = " ".join(problem.statement.split())[:70]
             console.print(Text(f"  {problem.name}  {first}"), soft_wrap=True)
     for reason, count in task.left_out.most_common():
@@ -110,7 +113,7 @@ def _list(task: Task, console: Console) -> None:
 
 def _shorten(text: str) -> str:
     text = text.rstrip("\n")
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}… ({len(text)} characters)"
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}… ({len(text)} characters)"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Whether an output is the expected one.
+"""Checkers: compare a program's output with the expected output.
 
-Both are split into whitespace tokens, so line structure does not matter, and the number of tokens
-must match. What two tokens may differ in is the problem's `checker`. Numbers are never forced
-through a double unless one of them is a float literal: integers of any size stay exact.
+Both are split at whitespace, so line structure does not matter; the number of tokens must match.
+The problem's `checker` decides how two tokens may differ. Numbers are converted to doubles only if
+one of them is a float literal: integers of any size are compared exactly.
 """
 
 from __future__ import annotations
@@ -16,50 +16,52 @@ from typing import Any
 ABSOLUTE_TOLERANCE = 1e-6
 RELATIVE_TOLERANCE = 1e-6
 
-# Possessive, so that none goes back over its digits: a hostile output holds millions of them.
+# Possessive quantifiers prevent backtracking: a hostile output may hold millions of digits.
 _INTEGER = re.compile(rb"[+-]?+[0-9]++")
 _NUMBER = re.compile(rb"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
 _FLOAT_WITH_POINT = re.compile(rb"[+-]?+(?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
 
 
 def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
-    """(does `actual` answer as `expected` does, the reason if it does not).
+    """Return (whether `actual` is accepted, the difference if not).
 
     `tokens`: equal text, or two integers of equal value (007 is 7, at any size).
-    `floats`: also, if either token is a float literal and both are numbers, within 1e-6 absolutely
-    or relative to the expected one; where an integer literal is expected, the answer must be nearer
-    to it than 1/2 too. So 1.0 and 0.9999999 are 1, and 123456700.0 is not 123456789; beyond 2**53,
-    where doubles no longer tell integers apart, only the double nearest to the integer is it.
-    `case_insensitive`: as `tokens`, letters in either case.
+    `floats`: like `tokens`; if either token is a float literal and both are numbers, an absolute or
+    relative error up to 1e-6 is accepted too. Where an integer literal is expected, the error must
+    also be below 1/2. So 1.0 and 0.9999999 match 1, and 123456700.0 does not match 123456789.
+    Beyond 2**53, where doubles cannot represent all integers, only the nearest double matches.
+    `case_insensitive`: like `tokens`, ignoring case.
     `call`: both are JSON; numbers compare by value, within 1e-6 where a float is expected.
-    Raises ValueError for any other checker, `needs_checker` among them: no comparison can decide
-    a problem that accepts any valid answer; and where `comparable` is False.
+
+    Raises ValueError for any other checker, including `needs_checker` (no comparison can decide a
+    problem that accepts any valid answer), and where `comparable` is False.
     """
-    want, got = _as_bytes(expected), _as_bytes(actual)
+    expected_bytes, actual_bytes = _as_bytes(expected), _as_bytes(actual)
     if checker == "call":
-        return _check_call(want, got)
+        return _check_call(expected_bytes, actual_bytes)
     if checker not in ("tokens", "floats", "case_insensitive"):
         raise ValueError(f"checker {checker!r} cannot compare outputs")
-    if want == got:
+    if expected_bytes == actual_bytes:
         return True, ""
     if checker == "case_insensitive":
-        want, got = want.lower(), got.lower()
-    wanted = want.split()
-    found = got.split(None, len(wanted))  # no more tokens than needed are ever built
-    if wanted == found:
+        expected_bytes, actual_bytes = expected_bytes.lower(), actual_bytes.lower()
+    expected_tokens = expected_bytes.split()
+    # maxsplit: never build more tokens than needed
+    actual_tokens = actual_bytes.split(None, len(expected_tokens))
+    if expected_tokens == actual_tokens:
         return True, ""
-    if len(found) < len(wanted):
-        return False, f"{len(found)} tokens where {len(wanted)} are expected"
-    if len(found) > len(wanted):
-        return False, f"more than the {len(wanted)} expected tokens"
-    for at, (one, other) in enumerate(zip(wanted, found, strict=True)):
-        if one != other and not _same_number(one, other, floats=checker == "floats"):
-            return False, f"token {at + 1}: expected {_short(one)}, found {_short(other)}"
+    if len(actual_tokens) < len(expected_tokens):
+        return False, f"{len(actual_tokens)} tokens where {len(expected_tokens)} are expected"
+    if len(actual_tokens) > len(expected_tokens):
+        return False, f"more than the {len(expected_tokens)} expected tokens"
+    for number, (want, got) in enumerate(zip(expected_tokens, actual_tokens, strict=True), 1):
+        if want != got and not _same_number(want, got, floats=checker == "floats"):
+            return False, f"token {number}: expected {_short(want)}, found {_short(got)}"
     return True, ""
 
 
 def comparable(checker: str, expected: str) -> bool:
-    """Whether outputs can be compared with `expected`: under `call` it must be JSON."""
+    """Return whether outputs can be compared with `expected`: under `call` it must be JSON."""
     if checker != "call":
         return True
     try:
@@ -70,7 +72,7 @@ def comparable(checker: str, expected: str) -> bool:
 
 
 def infer_checker(outputs: Iterable[str]) -> str:
-    """`floats` if any token of the expected outputs is a float literal with a point, else `tokens`.
+    """Return `floats` if any expected token is a float literal with a point, else `tokens`.
 
     An exponent alone (`1e5`) does not count: it is more often a name or a hexadecimal string.
     """
@@ -101,7 +103,7 @@ def _same_number(expected: bytes, actual: bytes, *, floats: bool) -> bool:
 
 
 def _normal_integer(token: bytes) -> bytes:
-    """Sign and digits without leading zeros: equal for equal values, in linear time at any size."""
+    """Return sign and digits without leading zeros, in linear time at any size."""
     digits = token.lstrip(b"+-").lstrip(b"0")
     return b"-" + digits if token.startswith(b"-") and digits else digits
 
@@ -115,7 +117,7 @@ def _close(expected: float, actual: float) -> bool:
 def _check_call(expected: bytes, actual: bytes) -> tuple[bool, str]:
     if expected.strip() == actual.strip():
         return True, ""
-    # A JSON value has no form this much longer than another of the same value.
+    # No JSON value has two spellings that differ this much in length.
     if len(actual) > 64 * len(expected) + 4096:
         return False, "a far longer value than expected"
     try:
@@ -136,7 +138,7 @@ def _load_json(text: bytes) -> Any:
 
 
 def _parse_int(digits: str) -> int | tuple[str, str]:
-    """An int, or, beyond what Python converts in reasonable time, its digits marked as such."""
+    """Return an int; beyond what Python converts in reasonable time, its digits, marked."""
     return int(digits) if len(digits) <= 4000 else ("integer", digits)
 
 

@@ -1,8 +1,9 @@
-"""Fenced blocks of a response: CommonMark, widened by what models write.
+"""Find the fenced code blocks of a response, and tell whether a text is a Python program.
 
-Text before an opening fence that names Python; code on the line of the opening fence; a fence that
-is opened and closed on one line; an end token after a closing fence; a fence inside a docstring of
-the program; a last fence that never closes. The time is linear in the text, whatever stands in it.
+The rules are CommonMark's, extended by habits of models: text before an opening fence labelled
+Python, code on the line of the opening fence, a fence opened and closed on one line, an end token
+after a closing fence, a fence inside a docstring of the program, and a last fence that is never
+closed. The time is linear in the length of any text.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ END_TOKEN = re.compile(
     r"|<｜end▁of▁sentence｜>"
 )
 CLOSING_FENCE = re.compile(rf"[ \t>]*+(`{{3,}}+|~{{3,}}+)[ \t\r]*+(?:(?:{END_TOKEN.pattern}).*+)?+")
-MAX_REPAIRS = 32  # texts of one response that are parsed to tell where a block begins or ends
+MAX_REPAIRS = 32  # texts parsed per response to find where a block begins or ends
 
 _OPEN = re.compile(r"([ \t>]*+)(`{3,}+|~{3,}+)[ \t]*+([^`]*+)")
 _OPEN_AFTER_TEXT = re.compile(r"(?<!`)(`{3,}+)[ \t]*+(?:python|py)[\d.]*+[ \t]*+$", re.IGNORECASE)
@@ -29,7 +30,7 @@ _PYTHON = re.compile(r"\W*(?:python|py|pypy)[\d.]*(?![\w+-])", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What stands between two fences, and whether the first one names Python."""
+    """The text between two fences, and whether the opening fence is labelled Python."""
 
     text: str
     is_python: bool
@@ -37,40 +38,44 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    margin: str  # before the fence; it is stripped from the block's lines
+    margin: str  # text before the fence, stripped from the block's lines too
     fence: str
     is_python: bool
-    code: str = ""  # after the fence and the language: attributes, or the program's first line
+    code: str = ""  # after fence and label: attributes, or the program's first line
 
 
 def fenced_blocks(text: str) -> list[Block]:
-    """All fenced blocks in order, empty ones too."""
+    """Return all fenced blocks in order, including empty ones."""
     return _Reader(text).blocks()
 
 
 class _Runs:
-    """Lengths of one fence character's runs, one for each line; 0 where a line has none."""
+    """Run lengths of one fence character, one for each line that has a fence; 0 for none."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = lengths
-        self.longest = [*itertools.accumulate(reversed(lengths), max)][::-1]  # from here on
+        self.longest = [*itertools.accumulate(reversed(lengths), max)][::-1]  # suffix maxima
 
     def first(self, start: int, length: int) -> int | None:
-        """Where from `start` the first run at least so long stands. If none does, it looks at none:
-        a reader that goes on behind what it finds passes each line once.
+        """Return the index, from `start` on, of the first run of at least this length, or None.
+
+        The suffix maxima answer None without a search, so a reader that continues behind each
+        result visits every line once.
         """
         if start >= len(self.lengths) or self.longest[start] < length:
             return None
-        return next(at for at in range(start, len(self.lengths)) if self.lengths[at] >= length)
+        return next(i for i in range(start, len(self.lengths)) if self.lengths[i] >= length)
 
 
 class _Reader:
-    """Goes over the lines that hold a fence; they are counted by their place among such lines."""
+    """Reads the lines that contain a fence. Indices count only these lines."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
-        self.at = [i for i, line in enumerate(self.lines) if "```" in line or "~~~" in line]
-        fenced = [self.lines[i] for i in self.at]
+        self.fence_lines = [
+            i for i, line in enumerate(self.lines) if "```" in line or "~~~" in line
+        ]
+        fenced = [self.lines[i] for i in self.fence_lines]
         closing = [match[1] if (match := CLOSING_FENCE.fullmatch(line)) else "" for line in fenced]
         ending = [line.rstrip() for line in fenced]
         self.closing = {c: _Runs([run.count(c) for run in closing]) for c in "`~"}
@@ -80,8 +85,8 @@ class _Reader:
     def blocks(self) -> list[Block]:
         blocks: list[Block] = []
         here = 0
-        while here < len(self.at):
-            line = self.lines[self.at[here]].rstrip("\r")
+        while here < len(self.fence_lines):
+            line = self.lines[self.fence_lines[here]].rstrip("\r")
             opening = _opening(line)
             if opening is None:
                 blocks.extend(_one_line_blocks(line))
@@ -92,37 +97,38 @@ class _Reader:
         return blocks
 
     def _body(self, opening: _Opening, here: int) -> tuple[str, int]:
-        """(the text of the block that opens here, where to go on).
+        """Return (text of the block that opens here, index at which to continue).
 
-        Where no line closes the fence, the body runs to the first line that ends with it, else to
-        the end of the response.
+        If no line closes the fence, the body ends at the first line that ends with the fence, else
+        at the end of the response.
         """
-        start, char, length = self.at[here] + 1, opening.fence[0], len(opening.fence)
+        start, char, length = self.fence_lines[here] + 1, opening.fence[0], len(opening.fence)
         end = self.closing[char].first(here + 1, length)
         if end is not None:
             return self._closed(opening, start, end)
         end = self.ending[char].first(here + 1, length)
         if end is None:
-            return _joined(self.lines[start:], opening.margin), len(self.at)
-        last = self.lines[self.at[end]].rstrip().removesuffix(opening.fence)
-        return _joined([*self.lines[start : self.at[end]], last], opening.margin), end + 1
+            return _joined(self.lines[start:], opening.margin), len(self.fence_lines)
+        last = self.lines[self.fence_lines[end]].rstrip().removesuffix(opening.fence)
+        return _joined([*self.lines[start : self.fence_lines[end]], last], opening.margin), end + 1
 
     def _closed(self, opening: _Opening, start: int, end: int) -> tuple[str, int]:
-        """The body to the closing fence; to a later one if this one stands in a docstring."""
-        text = shorter = _joined(self.lines[start : self.at[end]], opening.margin)
+        """Return the body up to the closing fence, or a later one if that is in a docstring."""
+        text = shorter = _joined(self.lines[start : self.fence_lines[end]], opening.margin)
         further = end
         while self.repairs and any(shorter.count(quotes) % 2 for quotes in ("'''", '"""')):
             self.repairs -= 1
             if parsed(text):
                 return text, further + 1
-            further = self.closing[opening.fence[0]].first(further + 1, len(opening.fence))
-            if further is None:
+            later = self.closing[opening.fence[0]].first(further + 1, len(opening.fence))
+            if later is None:
                 break
-            text = _joined(self.lines[start : self.at[further]], opening.margin)
+            further = later
+            text = _joined(self.lines[start : self.fence_lines[further]], opening.margin)
         return shorter, end + 1
 
     def _with_code(self, code: str, text: str) -> str:
-        """The block and what stands on the line of its fence, if that begins a program."""
+        """Prepend the code on the opening fence's line if that makes the block a program."""
         if not code.strip() or not self.repairs:
             return text
         self.repairs -= 1
@@ -155,34 +161,33 @@ def _without_margin(line: str, margin: str) -> str:
 
 
 def _one_line_blocks(line: str) -> Iterator[Block]:
-    """What stands between two runs of as many backticks."""
+    """Yield the texts between two runs of equally many backticks."""
     runs = list(_BACKTICKS.finditer(line))
-    following: dict[int, int] = {}  # length → where the next run of it stands
+    following: dict[int, int] = {}  # length → index of the next run of this length
     closing: list[int | None] = [None] * len(runs)
-    for at in range(len(runs) - 1, -1, -1):
-        length = len(runs[at][0])
-        closing[at], following[length] = following.get(length), at
-    at = 0
-    while at < len(runs):
-        end = closing[at]
+    for i in range(len(runs) - 1, -1, -1):
+        length = len(runs[i][0])
+        closing[i], following[length] = following.get(length), i
+    i = 0
+    while i < len(runs):
+        end = closing[i]
         if end is not None:
-            inner = line[runs[at].end() : runs[end].start()]
+            inner = line[runs[i].end() : runs[end].start()]
             named = _PYTHON.match(inner)
             text = inner[named.end() :] if named else inner
             yield Block(text.strip(), named is not None)
-        at = at + 1 if end is None else end + 1
+        i = i + 1 if end is None else end + 1
 
 
-# What the host asks Python's own parser about a text that may be a program.
+# Python's own parser, on texts that may be programs.
 
-
-MAX_PARSED_CHARS = 65_536  # the host's parser needs up to a kilobyte for each character
+MAX_PARSED_CHARS = 65_536  # the parser needs up to a kilobyte of memory per character
 
 _ACTS = (ast.Call, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def parsed(text: str) -> ast.Module | None:
-    """The text as a Python 3 module of at least one statement; None if it is none, or too long."""
+    """Parse a Python 3 module of at least one statement. None if invalid or too long."""
     if len(text) > MAX_PARSED_CHARS:
         return None
     try:
@@ -195,11 +200,11 @@ def parsed(text: str) -> ast.Module | None:
 
 
 def acts(tree: ast.AST) -> bool:
-    """Whether anything is called, defined or imported: `3`, `YES` and `[1, 2]` are Python too."""
+    """Return whether anything is called, defined or imported, unlike in `3`, `YES` or `[1, 2]`."""
     return any(isinstance(node, _ACTS) for node in ast.walk(tree))
 
 
 def is_program(text: str) -> bool:
-    """Whether the text parses, and acts."""
+    """Return whether the text parses and does something."""
     tree = parsed(text)
     return tree is not None and acts(tree)

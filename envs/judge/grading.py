@@ -1,4 +1,4 @@
-"""From what a program did to what is said of it: one execution to a grade, all to a judgement."""
+"""Grade executions: one execution to a grade, all of a program's to a judgement."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from envs.sandbox.base import Execution, Outcome
 
 MAX_DETAIL_CHARS = 500
 
-# A program that the wall limit ended after less than this share of its CPU limit was waiting, not
-# starved by other processes: another run would end the same.
+# A program stopped by the wall limit after less than this share of its CPU limit was waiting by
+# itself and was not starved by other processes: another run would end the same way.
 _STARVED_SHARE = 0.1
 
 
@@ -22,27 +22,26 @@ class Grade:
 
     verdict: Verdict
     detail: str = ""
-    doubtful: bool = False  # a run alone on the machine may end differently
+    doubtful: bool = False  # a run alone on the machine may give another grade
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The grades of one program's run, counted."""
+    """The counted grades of one program's run."""
 
     verdict: Verdict
     passed: int
     run: int
     detail: str
-    failed_position: int | None  # of the first failed test, in the order of running
+    failed_position: int | None  # of the first failed test, in running order
     doubtful: bool
 
 
 def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> Grade:
-    """Grade one execution. `limit_s` is CPU time; the sandbox lets programs run a margin longer.
+    """Grade one execution. `limit_s` is CPU time; the sandbox adds a margin to it.
 
-    A right answer within that margin, a program that ran out of wall time while it was computing,
-    one that got no core and a failure of the infrastructure are doubtful; a wrong answer stays
-    wrong at any speed.
+    Doubtful are: a right answer within that margin, running out of wall time while computing,
+    getting no core, and a failure of the infrastructure. A wrong answer is never doubtful.
     """
     if execution.outcome is Outcome.INFRA_ERROR:
         return Grade(Verdict.INFRA_ERROR, execution.stderr, doubtful=True)
@@ -54,9 +53,9 @@ def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> 
         return Grade(Verdict.TIME_LIMIT, f"{detail} (limit {limit_s:g} s CPU)", doubtful=starved)
     if execution.outcome is not Outcome.FINISHED:
         return Grade(Verdict(execution.outcome.value), execution.stderr)
-    right, why = check(checker, expected, execution.stdout)
+    right, difference = check(checker, expected, execution.stdout)
     if not right:
-        return Grade(Verdict.WRONG_ANSWER, why)
+        return Grade(Verdict.WRONG_ANSWER, difference)
     if execution.cpu_s > limit_s:
         detail = f"{execution.cpu_s:.2f} s CPU (limit {limit_s:g} s)"
         return Grade(Verdict.TIME_LIMIT, detail, doubtful=True)
@@ -64,22 +63,22 @@ def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> 
 
 
 def summarize(grades: Sequence[Grade], total: int, *, early_stop: bool) -> Summary:
-    """Count grades, in the order of running, up to the first failure where `early_stop`.
+    """Count grades in running order; with `early_stop`, up to the first failure.
 
-    The verdict is the first failure's, but an INFRA_ERROR anywhere outweighs all; so do tests that
-    are missing although nothing failed, since the sandbox then lost them.
+    The verdict is that of the first failure, except that an INFRA_ERROR anywhere takes precedence.
+    Missing tests without a failure are an INFRA_ERROR too, since the sandbox has lost them.
     """
     passed = run = 0
     failed: tuple[int, Grade] | None = None
     doubtful = False
-    for position, one in enumerate(grades):
-        run += one.verdict not in (Verdict.SYNTAX_ERROR, Verdict.INFRA_ERROR)
-        passed += one.verdict is Verdict.ACCEPTED
-        doubtful = doubtful or one.doubtful
-        broken = one.verdict is Verdict.INFRA_ERROR
-        if one.verdict is not Verdict.ACCEPTED and (failed is None or broken):
-            failed = (position, one)
-        if failed is not None and (early_stop or broken):
+    for position, grade in enumerate(grades):
+        run += grade.verdict not in (Verdict.SYNTAX_ERROR, Verdict.INFRA_ERROR)
+        passed += grade.verdict is Verdict.ACCEPTED
+        doubtful = doubtful or grade.doubtful
+        infra_error = grade.verdict is Verdict.INFRA_ERROR
+        if grade.verdict is not Verdict.ACCEPTED and (failed is None or infra_error):
+            failed = (position, grade)
+        if failed is not None and (early_stop or infra_error):
             break
     if failed is None and len(grades) < total:
         failed = (len(grades), Grade(Verdict.INFRA_ERROR, "the sandbox left tests out"))
@@ -87,12 +86,12 @@ def summarize(grades: Sequence[Grade], total: int, *, early_stop: bool) -> Summa
     if failed is None:
         return Summary(Verdict.ACCEPTED, passed, run, "", None, doubtful)
     position, first = failed
-    infra = first.verdict is Verdict.INFRA_ERROR
-    return Summary(first.verdict, passed, run, first.detail, None if infra else position, doubtful)
+    failed_position = None if first.verdict is Verdict.INFRA_ERROR else position
+    return Summary(first.verdict, passed, run, first.detail, failed_position, doubtful)
 
 
 def judgement(problem: Problem, program: str, summary: Summary, test: int | None) -> Judgement:
-    """A summary in the problem's terms; `test` is the failed test's index in the problem."""
+    """Build the Judgement of a summary; `test` is the failed test's index in the problem."""
     detail = summary.detail.strip()
     if test is not None and summary.verdict is not Verdict.SYNTAX_ERROR:
         detail = f"test {test}: {detail}" if detail else f"test {test}"

@@ -1,8 +1,8 @@
-"""One sitting of the judge: submissions come in, all at once or in pieces, and programs are run.
+"""A judging session: submissions arrive at once or in pieces, and their programs are run.
 
-What was known of tests and programs when it was opened decides the order of tests, and what it
-learns is known when it closes, in the order of submission. So however the submissions were cut, and
-however the sandbox's workers took turns, verdicts and counters are the same.
+The order of tests depends only on what the judge knew when the session was opened. What the session
+learns is stored when it closes, in the order of submission. So verdicts and counters depend neither
+on how the submissions were cut into pieces nor on the timing of the sandbox's workers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from envs.environment import Submission
 from envs.judge.extract import extract_program
 from envs.judge.grading import Grade, Summary, grade, judgement, summarize
-from envs.judge.verdict_cache import Known
+from envs.judge.verdict_cache import CachedGrades
 from envs.problem import Judgement, Problem, Verdict
 from envs.sandbox.base import Execution, Job, Outcome
 
@@ -26,173 +26,189 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PendingProgram:
-    """One program to run, and every submission that waits for it."""
+    """A program to run, and the submissions that wait for its judgement."""
 
     problem: Problem
     program: str
     order: list[int]  # the problem's tests in the order in which they run
-    limit_s: float
+    limit_s: float  # of CPU time, for the verdict
     job: Job
-    waiting: list[int]
+    waiting: list[int]  # numbers of the submissions
     cpu_s: float = 0.0
     grades: dict[int, Grade] = field(default_factory=dict)  # by position in `order`
     judgement: Judgement | None = None
     failed_test: int | None = None
-    came_to: dict[int, tuple[Grade, float]] = field(default_factory=dict)  # test → grade, CPU s
-    wall_s: float = 0.0  # of judging, the program's share of those it was run with
-    recalled: bool = False  # it was not run: what it came to was on disk
-    doubtful: bool = False  # at first: what it comes to in the end is not for other runs
+    reliable: dict[int, tuple[Grade, float]] = field(default_factory=dict)  # test → grade, CPU s
+    wall_s: float = 0.0  # of judging: an equal share of the wall time of its piece
+    from_cache: bool = False  # not run: judged from grades on disk
+    rerun: bool = False  # its first run was doubtful, so its grades are not cached on disk
+
+    @property
+    def result(self) -> Judgement:
+        """The judgement. Raises RuntimeError before there is one."""
+        if self.judgement is None:
+            raise RuntimeError(f"a program for {self.problem.name} has no judgement yet")
+        return self.judgement
+
+    def answers(self) -> list[tuple[int, Judgement]]:
+        """Return the judgement under the number of each waiting submission."""
+        return [(index, self.result) for index in self.waiting]
 
 
 class JudgingSession:
-    """Opened by `Judge.open_session`; to be closed. Not for use from two threads at once."""
+    """Opened by `Judge.open_session`; must be closed. Use it from one thread at a time."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self._plans: dict[tuple[str, str], PendingProgram] = {}
+        self._programs: dict[tuple[str, str], PendingProgram] = {}
         self._doubtful: list[PendingProgram] = []
 
     def judge(
         self, submissions: Iterable[tuple[int, Submission]]
     ) -> Iterator[tuple[int, Judgement]]:
-        """Yield (index, judgement) as programs end; those in doubt wait for `finish`."""
-        known: list[tuple[int, Judgement]] = []
-        plans: list[PendingProgram] = []
+        """Yield (index, judgement) as programs end; doubtful programs wait for `finish`."""
+        answered: list[tuple[int, Judgement]] = []
+        to_run: list[PendingProgram] = []
         for index, submission in submissions:
-            self._admit(index, submission, plans, known)
-        yield from known
+            self._admit(index, submission, to_run, answered)
+        yield from answered
         begin = time.monotonic()
-        for at, executions in self._execute(plans):
-            if self._conclude(plans[at], executions).doubtful:
-                self._doubtful.append(plans[at])
-                plans[at].judgement, plans[at].doubtful = None, True
+        for number, executions in self._execute(to_run):
+            pending = to_run[number]
+            if self._conclude(pending, executions).doubtful:
+                self._doubtful.append(pending)
+                pending.judgement, pending.rerun = None, True
             else:
-                yield from _told(plans[at])
-        for plan in plans:
-            plan.wall_s = (time.monotonic() - begin) / len(plans)
+                yield from pending.answers()
+        for pending in to_run:
+            pending.wall_s = (time.monotonic() - begin) / len(to_run)
 
     def finish(self) -> Iterator[tuple[int, Judgement]]:
-        """Run those in doubt once more, each alone in the sandbox: nothing else may come now."""
-        for plan in sorted(self._doubtful, key=_first):
+        """Run doubtful programs once more, each alone in the sandbox. Nothing may follow."""
+        for pending in sorted(self._doubtful, key=_first_index):
             self._judge.stats.judged_again += 1
-            for _, executions in self._execute([plan]):
-                self._conclude(plan, executions)
-            yield from _told(plan)
+            for _, executions in self._execute([pending]):
+                self._conclude(pending, executions)
+            yield from pending.answers()
 
     def close(self) -> None:
-        """Count and remember what was judged, in the order of submission."""
-        for key, plan in sorted(self._plans.items(), key=lambda item: _first(item[1])):
-            if plan.judgement is not None:
-                self._judge.learn(key, plan)
-        self._judge.keep(
+        """Count and remember the judged programs, in the order of submission."""
+        judged = [item for item in self._programs.items() if item[1].judgement is not None]
+        for key, pending in sorted(judged, key=lambda item: _first_index(item[1])):
+            self._judge.record(key, pending)
+        self._judge.store_grades(
             [
-                (key, Known(plan.came_to, plan.wall_s))
-                for key, plan in self._plans.items()
-                if plan.judgement is not None and not plan.doubtful and not plan.recalled
+                (key, CachedGrades(pending.reliable, pending.wall_s))
+                for key, pending in judged
+                if not pending.rerun and not pending.from_cache
             ]
         )
-        self._judge.forget()
-        self._plans.clear()
+        self._judge.evict()
+        self._programs.clear()
 
     def _admit(
         self,
         index: int,
         submission: Submission,
-        plans: list[PendingProgram],
-        known: list[tuple[int, Judgement]],
+        to_run: list[PendingProgram],
+        answered: list[tuple[int, Judgement]],
     ) -> None:
-        """Answer from what is known, join an equal program's plan, or make a new plan."""
+        """Answer from memory or disk, join an equal pending program, or add a program to run."""
         judge, problem = self._judge, submission.problem
         judge.require_judgeable(problem)
         judge.stats.submissions += 1
         program = extract_program(submission.response)
         if program is None:
             judge.stats.without_program += 1
-            known.append((index, judge.no_program(problem)))
+            answered.append((index, judge.no_program(problem)))
             return
         key = (problem.hash, hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest())
-        judged = judge.known(key)
+        judged = judge.cached_judgement(key)
         if judged is not None:
             judge.stats.programs_cached += 1
-            known.append((index, judged))
-        elif key in self._plans:
+            answered.append((index, judged))
+        elif key in self._programs:
             judge.stats.programs_cached += 1
-            plan = self._plans[key]
-            plan.waiting.append(index)
-            if plan.judgement is not None:  # of an earlier piece
-                known.append((index, plan.judgement))
+            pending = self._programs[key]
+            pending.waiting.append(index)
+            if pending.judgement is not None:  # in an earlier piece
+                answered.append((index, pending.judgement))
         else:
-            plan = self._plans[key] = judge.plan(index, problem, program)
-            if self._recalled(plan, judge.recall(key)):
-                known.append((index, plan.judgement))
+            pending = self._programs[key] = judge.plan(index, problem, program)
+            if self._judge_from_cache(pending, judge.cached_grades(key)):
+                answered.append((index, pending.result))
             else:
-                plans.append(plan)
+                to_run.append(pending)
 
-    def _recalled(self, plan: PendingProgram, known: Known | None) -> bool:
-        """Conclude from what is on disk, where that is all that a run would have shown."""
-        if known is None:
+    def _judge_from_cache(self, pending: PendingProgram, cached: CachedGrades | None) -> bool:
+        """Judge from grades on disk if they cover every test that a run would reach."""
+        if cached is None:
             return False
-        of_all = [of for of in known.tests.values() if of[0].verdict is Verdict.SYNTAX_ERROR]
-        grades: list[tuple[Grade, float]] = of_all[:1]
-        for test in () if of_all else plan.order:
-            if test not in known.tests:
+        syntax_errors = [
+            graded for graded in cached.tests.values() if graded[0].verdict is Verdict.SYNTAX_ERROR
+        ]
+        graded_tests: list[tuple[Grade, float]] = syntax_errors[:1]
+        for test in () if syntax_errors else pending.order:
+            if test not in cached.tests:
                 return False
-            grades.append(known.tests[test])
-            failed = grades[-1][0].verdict is not Verdict.ACCEPTED
+            graded_tests.append(cached.tests[test])
+            failed = graded_tests[-1][0].verdict is not Verdict.ACCEPTED
             if failed and self._judge.config.early_stop:
                 break
-        plan.cpu_s, plan.wall_s, plan.recalled = sum(s for _, s in grades), known.wall_s, True
-        self._say(plan, [grade for grade, _ in grades])
+        pending.cpu_s = sum(cpu_s for _, cpu_s in graded_tests)
+        pending.wall_s, pending.from_cache = cached.wall_s, True
+        self._set_judgement(pending, [grade for grade, _ in graded_tests])
         return True
 
-    def _execute(self, plans: list[PendingProgram]) -> Iterator[tuple[int, list[Execution]]]:
+    def _execute(self, programs: list[PendingProgram]) -> Iterator[tuple[int, list[Execution]]]:
         early_stop = self._judge.config.early_stop
 
-        def keep_going(at: int, position: int, execution: Execution) -> bool:
+        def keep_going(number: int, position: int, execution: Execution) -> bool:
             if execution.outcome in (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR):
                 return False
-            passed = _graded(plans[at], position, execution).verdict is Verdict.ACCEPTED
+            passed = _graded(programs[number], position, execution).verdict is Verdict.ACCEPTED
             return passed or not early_stop
 
-        if plans:
-            yield from self._judge.sandbox.run([plan.job for plan in plans], keep_going)
+        if programs:
+            yield from self._judge.sandbox.run([pending.job for pending in programs], keep_going)
 
-    def _conclude(self, plan: PendingProgram, executions: list[Execution]) -> Summary:
-        plan.cpu_s += sum(execution.cpu_s for execution in executions)
-        grades = [_graded(plan, *item) for item in enumerate(executions)]
-        spent = (execution.cpu_s for execution in executions)
-        came_to = zip(plan.order, zip(grades, spent, strict=True), strict=False)
-        plan.came_to = {test: of for test, of in came_to if not of[0].doubtful}
-        plan.grades.clear()
-        return self._say(plan, grades)
+    def _conclude(self, pending: PendingProgram, executions: list[Execution]) -> Summary:
+        """Grade a program's executions and set its judgement."""
+        pending.cpu_s += sum(execution.cpu_s for execution in executions)
+        grades = [_graded(pending, *item) for item in enumerate(executions)]
+        pending.reliable = {
+            test: (grade, execution.cpu_s)
+            for test, grade, execution in zip(pending.order, grades, executions, strict=False)
+            if not grade.doubtful
+        }
+        pending.grades.clear()
+        return self._set_judgement(pending, grades)
 
-    def _say(self, plan: PendingProgram, grades: list[Grade]) -> Summary:
-        """The judgement that these grades, in the plan's order, come to."""
+    def _set_judgement(self, pending: PendingProgram, grades: list[Grade]) -> Summary:
+        """Set the judgement from the grades, which are in the program's order of tests."""
         early_stop = self._judge.config.early_stop
-        summary = summarize(grades, len(plan.order), early_stop=early_stop)
-        plan.failed_test = None
+        summary = summarize(grades, len(pending.order), early_stop=early_stop)
+        pending.failed_test = None
         if summary.failed_position is not None:
-            plan.failed_test = plan.order[summary.failed_position]
-        plan.judgement = replace(
-            judgement(plan.problem, plan.program, summary, plan.failed_test),
-            cpu_s=plan.cpu_s,
+            pending.failed_test = pending.order[summary.failed_position]
+        pending.judgement = replace(
+            judgement(pending.problem, pending.program, summary, pending.failed_test),
+            cpu_s=pending.cpu_s,
             judge_version=self._judge.version,
         )
         return summary
 
 
-def _first(plan: PendingProgram) -> int:
-    return min(plan.waiting)
+def _first_index(pending: PendingProgram) -> int:
+    return min(pending.waiting)
 
 
-def _told(plan: PendingProgram) -> Iterator[tuple[int, Judgement]]:
-    return ((index, plan.judgement) for index in tuple(plan.waiting))
-
-
-def _graded(plan: PendingProgram, position: int, execution: Execution) -> Grade:
-    """Grade an execution, once, and let its output go: many of them would fill the memory."""
-    if position not in plan.grades:
-        expected = plan.problem.tests[plan.order[position]].output
-        plan.grades[position] = grade(plan.problem.checker, expected, plan.limit_s, execution)
+def _graded(pending: PendingProgram, position: int, execution: Execution) -> Grade:
+    """Grade an execution once and drop its output: many outputs would fill the memory."""
+    if position not in pending.grades:
+        expected = pending.problem.tests[pending.order[position]].output
+        pending.grades[position] = grade(
+            pending.problem.checker, expected, pending.limit_s, execution
+        )
         execution.stdout = b""
-    return plan.grades[position]
+    return pending.grades[position]

@@ -1,8 +1,8 @@
-"""What programs came to, on disk: what one run had judged, another need not have run again.
+"""The verdict cache: grades of programs on disk, shared by runs.
 
-A judge that is given it answers as it would have after running the program: for every test that it
-would have run, in its own order, what the test came to is known, or the program is run. Verdicts
-and counters are those of a judge without it; what was in doubt is not kept.
+A judge with this cache gives the same verdicts and counters as one without. It uses an entry only
+if it covers every test that a run would reach, in the judge's own order; otherwise the program is
+run. Doubtful grades are not stored.
 """
 
 from __future__ import annotations
@@ -17,123 +17,127 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from envs.cache_folder import root
+from envs.cache_folder import cache_root
 from envs.judge.grading import Grade
 from envs.problem import Verdict
 
 log = logging.getLogger(__name__)
 
-LARGEST_BYTES = 2**31  # of the file; beyond it what is known is read and no more is kept
-LONGEST_DETAIL = 10_000  # characters; what says more of itself is run again
-WAIT_S = 30.0  # for another process that writes
+MAX_FILE_BYTES = 2**31  # a larger file is only read
+MAX_DETAIL_CHARS = 10_000  # grades with a longer detail are not stored
+LOCK_TIMEOUT_S = 30.0  # wait for another process that writes
 _PAGE_BYTES = 4096
 
-Key = tuple[str, str, str]  # the judge's version, a problem's hash, a program's
+Key = tuple[str, str, str]  # version of the judge, hash of the problem, hash of the program
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What a program came to on some of a problem's tests."""
+class CachedGrades:
+    """A program's grades on some of a problem's tests."""
 
     tests: dict[int, tuple[Grade, float]]  # test → its grade and CPU seconds
-    wall_s: float  # what judging it took
+    wall_s: float  # wall time of judging the program
 
 
 class VerdictCache:
-    """The file; one object for all threads of a process, one file for any number of processes.
+    """An SQLite file, for any number of processes; one object serves all threads of a process.
 
-    A file that fails, at once or later, is told of in a line and used no more: what it would have
-    answered is run.
+    If the file fails, now or later, one warning is logged and the cache is off: programs are run.
     """
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._lock, self._full = threading.Lock(), False
-        self._open: sqlite3.Connection | None = None
-        with self._failing():
+        self._connection: sqlite3.Connection | None = None
+        with self._guarded():
             file.parent.mkdir(parents=True, exist_ok=True)
-            self._open = _connect(file)
+            self._connection = _connect(file)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
-            if self._open is not None:
-                self._open.close()
-            self._open = None
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
 
-    def of(self, key: Key) -> Known | None:
-        """What is known of a program on a problem."""
-        with self._failing():
-            row = self._row(_digest(key))
-            if row is not None:
-                return Known(dict(map(_read, json.loads(row[1]))), row[0])
+    def get(self, key: Key) -> CachedGrades | None:
+        """Return the stored grades of a program."""
+        with self._guarded():
+            if self._connection is not None:
+                row = _select(self._connection, _digest(key))
+                if row is not None:
+                    return CachedGrades(dict(map(_parse_test, json.loads(row[1]))), row[0])
         return None
 
-    def keep(self, programs: Iterable[tuple[Key, Known]]) -> None:
-        """Add what is told here to what is known of these programs."""
-        with self._failing():
-            if self._open is None or self._full:
+    def add(self, programs: Iterable[tuple[Key, CachedGrades]]) -> None:
+        """Merge these grades into the stored ones, in one transaction."""
+        with self._guarded():
+            if self._connection is None or self._full:
                 return
             try:
-                with self._open:  # one transaction
-                    self._open.execute("BEGIN IMMEDIATE")
-                    for key, known in programs:
-                        self._add(_digest(key), known)
+                with self._connection:
+                    self._connection.execute("BEGIN IMMEDIATE")
+                    for key, grades in programs:
+                        _merge(self._connection, _digest(key), grades)
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                     raise
                 self._full = True
-                log.warning("%s is full: what programs come to is only read from now on", self.file)
-
-    def _row(self, digest: bytes) -> tuple[float, str] | None:
-        if self._open is None:
-            return None
-        found = self._open.execute("SELECT wall_s, tests FROM programs WHERE key = ?", (digest,))
-        return found.fetchone()
-
-    def _add(self, digest: bytes, known: Known) -> None:
-        row = self._row(digest)
-        held = {test: rest for test, *rest in json.loads(row[1])} if row else {}
-        for test, (grade, cpu_s) in known.tests.items():
-            if len(grade.detail) <= LONGEST_DETAIL:
-                held[test] = [grade.verdict, round(cpu_s, 6), grade.detail]
-        tests = json.dumps([[test, *rest] for test, rest in sorted(held.items())])
-        told = (digest, round(known.wall_s, 6), tests)
-        self._open.execute("INSERT OR REPLACE INTO programs VALUES (?, ?, ?)", told)
+                log.warning("%s is full: it is only read from now on", self.file)
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _guarded(self) -> Iterator[None]:
         with self._lock:
             try:
                 yield
             except (OSError, sqlite3.Error, ValueError, TypeError) as error:
-                log.warning("%s: %s; programs are run as if it were not there", self.file, error)
-                self._open = None
+                log.warning("%s: %s; the verdict cache is off", self.file, error)
+                self._connection = None
 
 
 def default_file() -> Path:
-    """This machine's file: what a limit means hangs on how fast it is."""
-    return root() / "verdicts" / f"{platform.node() or 'here'}.sqlite"
+    """Return this machine's file: the meaning of a CPU limit depends on the machine's speed."""
+    return cache_root() / "verdicts" / f"{platform.node() or 'here'}.sqlite"
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    """Whoever dies while writing leaves whole what was there."""
-    opened = sqlite3.connect(file, WAIT_S, isolation_level=None, check_same_thread=False)
-    opened.execute("PRAGMA journal_mode = WAL")
-    opened.execute("PRAGMA synchronous = NORMAL")
-    opened.execute(f"PRAGMA max_page_count = {LARGEST_BYTES // _PAGE_BYTES}")
-    opened.execute(
+    """Open the database. A process that dies while writing leaves the old content intact."""
+    connection = sqlite3.connect(
+        file, LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA max_page_count = {MAX_FILE_BYTES // _PAGE_BYTES}")
+    connection.execute(
         "CREATE TABLE IF NOT EXISTS programs (key BLOB PRIMARY KEY, wall_s REAL, tests TEXT)"
         " WITHOUT ROWID"
     )
-    return opened
+    return connection
+
+
+def _select(connection: sqlite3.Connection, digest: bytes) -> tuple[float, str] | None:
+    """Return (wall seconds, tests as JSON) of a program."""
+    query = "SELECT wall_s, tests FROM programs WHERE key = ?"
+    return connection.execute(query, (digest,)).fetchone()
+
+
+def _merge(connection: sqlite3.Connection, digest: bytes, grades: CachedGrades) -> None:
+    row = _select(connection, digest)
+    stored = {test: rest for test, *rest in json.loads(row[1])} if row else {}
+    for test, (grade, cpu_s) in grades.tests.items():
+        if len(grade.detail) <= MAX_DETAIL_CHARS:
+            stored[test] = [grade.verdict, round(cpu_s, 6), grade.detail]
+    tests = json.dumps([[test, *rest] for test, rest in sorted(stored.items())])
+    values = (digest, round(grades.wall_s, 6), tests)
+    connection.execute("INSERT OR REPLACE INTO programs VALUES (?, ?, ?)", values)
 
 
 def _digest(key: Key) -> bytes:
     return hashlib.sha256(repr(key).encode()).digest()
 
 
-def _read(row: list) -> tuple[int, tuple[Grade, float]]:
+def _parse_test(row: list[Any]) -> tuple[int, tuple[Grade, float]]:
     test, verdict, cpu_s, detail = row
     return test, (Grade(Verdict(verdict), detail), cpu_s)

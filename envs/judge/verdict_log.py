@@ -1,7 +1,7 @@
-"""The verdicts of a validation, a JSON line each: what was judged is not judged again.
+"""The verdict log of `python -m envs.validate`: one JSON line per judged program, for resuming.
 
-Lines are written as programs end, so a kill loses only what was in flight; a line that was cut is
-taken off before the next one is written.
+A line is written as soon as its program ends, so a kill loses only programs in flight. A truncated
+last line is removed before the next one is written.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any, BinaryIO
 
 from envs.problem import Judgement, Problem, Verdict
 
-_BEGIN = b'{"problem": '  # of every line
+_BEGIN = b'{"problem": '  # start of every line
 
 
 class VerdictLog:
-    """Verdicts on disk, or nowhere where there is no file; use as a context.
+    """Context manager for a verdict log; without a file nothing is stored.
 
-    Entering it raises OSError, and ValueError for a file that is not a journal or is being written.
+    Entering raises OSError, and ValueError if the file is not a verdict log or is in use.
     """
 
     def __init__(self, file: Path | None, judge_version: str) -> None:
         self.file, self.judge_version = file, judge_version
-        self._known: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._rows: dict[tuple[str, ...], dict[str, Any]] = {}
         self._out: BinaryIO | None = None
 
     def __enter__(self) -> VerdictLog:
@@ -37,50 +37,56 @@ class VerdictLog:
             except BlockingIOError:
                 raise ValueError(f"out={self.file}: another process writes to this file") from None
             self._out.seek(0)
-            whole = 0
+            complete_bytes = 0
             for line in self._out:
                 if not line.endswith(b"\n") and line[: len(_BEGIN)] == _BEGIN[: len(line)]:
-                    break  # cut in two; a line of anything else is not ours to cut off
-                whole += len(line)
-                self._remember(line)
-            os.truncate(self.file, whole)
+                    break  # truncated; any other text is not a line of this log and is kept
+                complete_bytes += len(line)
+                self._load_line(line)
+            os.truncate(self.file, complete_bytes)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._out is not None:
             self._out.close()
 
-    def known(self, problem: Problem, kind: str, program: str) -> Judgement | None:
-        """What an earlier run of the same judge said of this program on these tests."""
-        held = self._known.get((self.judge_version, problem.hash, kind, _digest(program)))
-        if held is None:
+    def get(self, problem: Problem, kind: str, program: str) -> Judgement | None:
+        """Return the logged judgement of this program, problem and judge version."""
+        row = self._rows.get((self.judge_version, problem.hash, kind, _digest(program)))
+        if row is None:
             return None
         return Judgement(
-            verdict=Verdict(held["verdict"]),
-            passed=held["passed"],
-            total=held["total"],
-            run=held["passed"],
+            verdict=Verdict(row["verdict"]),
+            passed=row["passed"],
+            total=row["total"],
+            run=row["passed"],
             program="",
-            cpu_s=held["cpu_s"],
-            detail=held["detail"],
+            cpu_s=row["cpu_s"],
+            detail=row["detail"],
         )
 
     def add(
-        self, problem: Problem, kind: str, index: int, program: str, marked: bool, said: Judgement
+        self,
+        problem: Problem,
+        kind: str,
+        index: int,
+        program: str,
+        needs_checker: bool,
+        judgement: Judgement,
     ) -> None:
-        """One more verdict."""
+        """Write one judgement. `kind` and `index` name the program among the problem's."""
         if self._out is None:
             return
         row = {
             "problem": problem.name,
             "kind": kind,
             "index": index,
-            "verdict": said.verdict,
-            "passed": said.passed,
-            "total": said.total,
-            "cpu_s": round(said.cpu_s, 4),
-            "needs_checker": marked,
-            "detail": said.detail,
+            "verdict": judgement.verdict,
+            "passed": judgement.passed,
+            "total": judgement.total,
+            "cpu_s": round(judgement.cpu_s, 4),
+            "needs_checker": needs_checker,
+            "detail": judgement.detail,
             "hash": problem.hash,
             "program": _digest(program),
             "judge": self.judge_version,
@@ -88,11 +94,11 @@ class VerdictLog:
         self._out.write(json.dumps(row).encode() + b"\n")
         self._out.flush()
 
-    def _remember(self, line: bytes) -> None:
+    def _load_line(self, line: bytes) -> None:
         try:
             row = json.loads(line)
-            if row["verdict"] != Verdict.INFRA_ERROR:  # to be tried again
-                self._known[row["judge"], row["hash"], row["kind"], row["program"]] = row
+            if row["verdict"] != Verdict.INFRA_ERROR:  # these are judged again
+                self._rows[row["judge"], row["hash"], row["kind"], row["program"]] = row
         except (ValueError, KeyError, TypeError):
             raise ValueError(
                 f"out={self.file}: not a file of envs.validate; name another"

@@ -1,4 +1,7 @@
-"""Tasks: where problems come from, and how a model is asked for a program."""
+"""Tasks: where problems come from, and how a model is prompted for a program.
+
+Knows data sets, splits and prompts. Must not know tokens, sandboxes or how a response is judged.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,22 @@ from envs.import_by_name import load_function
 from envs.tasks.config import TaskConfig
 from envs.tasks.task import Task
 
+__all__ = ["Task", "TaskConfig", "open_task"]
+
 
 def open_task(config: TaskConfig) -> Task:
-    """The task that `config` names; ValueError or OSError says which key is wrong."""
-    prompt = None
+    """Open the task that `config` describes. Raises ValueError or OSError naming the wrong key."""
+    template = None
     if config.prompt:
-        from envs.tasks.prompts import Prompt
+        from envs.tasks.prompts import PromptTemplate
 
-        prompt = Prompt(Path(config.prompt), "task.prompt")  # first, since its faults cost nothing
+        # before the task is opened: its errors cost nothing
+        template = PromptTemplate(Path(config.prompt), "task.prompt")
     task = _open(config)
-    if prompt:
-        known = hashlib.sha256(f"{task.data_hash} {prompt.digest}".encode()).hexdigest()[:16]
-        task = replace(task, prompt=prompt, prompt_digest=prompt.digest, data_hash=known)
+    if template:
+        content = f"{task.data_hash} {template.digest}"
+        data_hash = hashlib.sha256(content.encode()).hexdigest()[:16]
+        task = replace(task, prompt=template, prompt_digest=template.digest, data_hash=data_hash)
     if not config.few_shot:
         return task
     from envs.tasks.prompts import with_few_shot

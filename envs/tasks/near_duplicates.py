@@ -1,69 +1,79 @@
-"""Statements that stand in two splits: the same problem is often told in more than one data set.
+"""Near-duplicate statements of two splits: data sets often share problems.
 
-Near-duplicates are found by MinHash over word 5-grams (Broder 1997; the library is datasketch),
-then confirmed by the exact Jaccard similarity of the 5-grams, so that the sketch decides nothing.
+Candidates come from MinHash over word 5-grams (Broder 1997, library datasketch). The exact Jaccard
+similarity of the 5-grams then decides, so the sketch decides nothing.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-SIMILARITY = 0.5  # Jaccard similarity of word 5-grams from which two statements count as one
-_WORDS = 5
-_SKETCH_SIMILARITY = 0.3  # candidates are taken well below the threshold, then compared exactly
+if TYPE_CHECKING:
+    from datasketch import MinHash
+
+SIMILARITY = 0.5  # Jaccard similarity of word 5-grams from which two statements are duplicates
+_GRAM_WORDS = 5
+_SKETCH_SIMILARITY = 0.3  # of candidates: well below the threshold
 _PERMUTATIONS = 128
-_SAMPLES = re.compile(  # where the words end and the examples begin, in the usual layouts
+_SAMPLES = re.compile(  # where the prose ends and the examples begin, in the usual layouts
     r"\n\W*(?:sample )?(?:examples?|inputs?|sample inputs?)\W*\d*\W*\n(?=\W*\S+.*\d)", re.IGNORECASE
 )
 
 
-class Told(Protocol):
-    """What has a name and a statement."""
+class Statement(Protocol):
+    """A problem's name and statement."""
 
-    name: str
-    statement: str
+    @property
+    def name(self) -> str: ...
+    @property
+    def statement(self) -> str: ...
 
 
 def similar_pairs(
-    train: Sequence[Told], test: Sequence[Told], progress: Callable[[int], None] | None = None
+    train: Sequence[Statement],
+    test: Sequence[Statement],
+    progress: Callable[[int], None] | None = None,
 ) -> list[dict[str, object]]:
-    """{train, test, similarity} for every pair of problems that tell the same, best first.
+    """Return {train, test, similarity} of every near-duplicate pair, most similar first.
 
-    `progress` is told how many of `train` have been compared.
+    `progress` gets the number of train problems compared so far.
     """
     from datasketch import MinHashLSH
 
     index = MinHashLSH(threshold=_SKETCH_SIMILARITY, num_perm=_PERMUTATIONS)
-    grams = [shingles(problem.statement) for problem in test]
-    for number, found in enumerate(grams):
-        if found:
-            index.insert(number, _sketch(found))
-    pairs = []
+    test_grams = [shingles(problem.statement) for problem in test]
+    for number, grams in enumerate(test_grams):
+        if grams:
+            index.insert(number, _sketch(grams))
+    pairs: list[tuple[float, str, str]] = []
     for count, problem in enumerate(train, 1):
-        own = shingles(problem.statement)
-        for number in index.query(_sketch(own)) if own else ():
-            similarity = len(own & grams[number]) / len(own | grams[number])
+        grams = shingles(problem.statement)
+        for number in index.query(_sketch(grams)) if grams else ():
+            similarity = len(grams & test_grams[number]) / len(grams | test_grams[number])
             if similarity >= SIMILARITY:
-                other = test[number].name
-                pairs.append(
-                    {"train": problem.name, "test": other, "similarity": round(similarity, 3)}
-                )
+                pairs.append((round(similarity, 3), problem.name, test[number].name))
         if progress:
             progress(count)
-    return sorted(pairs, key=lambda pair: (-pair["similarity"], pair["train"], pair["test"]))
+    pairs.sort(key=lambda pair: (-pair[0], *pair[1:]))
+    return [
+        {"train": train_name, "test": test_name, "similarity": similarity}
+        for similarity, train_name, test_name in pairs
+    ]
 
 
 def shingles(statement: str) -> frozenset[str]:
-    """The word 5-grams of a statement's prose, lower case; a shorter text is one gram."""
+    """Return the word 5-grams of a statement's prose, in lower case; a shorter text is one gram."""
     prose = _SAMPLES.split(statement, maxsplit=1)[0]
     words = re.findall(r"\w+", prose.lower()) or re.findall(r"\w+", statement.lower())
-    last = max(1, len(words) - _WORDS + 1)
-    return frozenset(" ".join(words[i : i + _WORDS]) for i in range(last)) if words else frozenset()
+    last = max(1, len(words) - _GRAM_WORDS + 1)
+    if not words:
+        return frozenset()
+    return frozenset(" ".join(words[i : i + _GRAM_WORDS]) for i in range(last))
 
 
-def _sketch(grams: frozenset[str]) -> object:
+def _sketch(grams: frozenset[str]) -> MinHash:
     from datasketch import MinHash
 
     sketch = MinHash(num_perm=_PERMUTATIONS, seed=1)

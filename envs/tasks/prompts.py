@@ -1,8 +1,12 @@
-"""Solved examples before every problem of a run, taken out of its train split."""
+"""Prompts: Jinja templates for a problem, and few-shot examples before it.
+
+The default templates stand in conf/prompt/; `task.prompt` names another.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -14,120 +18,120 @@ from envs.tasks.selection import StoredProblems
 if TYPE_CHECKING:
     from envs.tasks.task import Task
 
-LOOKED_AT = 200  # problems from the front of train, whose order depends on their statements alone
-
-
-def with_few_shot(task: Task, count: int) -> Task:
-    """`count` examples, the shortest with a right program among those looked at.
-
-    The same for every problem and every seed; what is shown is no longer trained on. Raises
-    ValueError where train has too few.
-    """
-    sizes = {
-        index: size
-        for index, problem in enumerate(task.train[:LOOKED_AT])
-        if (size := _size(task, problem)) is not None
-    }
-    if len(sizes) < count:
-        raise ValueError(
-            f"task.few_shot={count}: only {len(sizes)} of the first {LOOKED_AT} problems to train "
-            "on have a right program"
-        )
-    chosen = sorted(sorted(sizes, key=sizes.get)[:count])
-    rest = [index for index in range(len(task.train)) if index not in chosen]
-    train = task.train
-    if isinstance(train, StoredProblems):
-        kept = StoredProblems([train.entries[index] for index in rest])
-    else:
-        kept = [train[index] for index in rest]
-    return replace(task, train=kept, examples=[train[index] for index in chosen])
-
-
-def _size(task: Task, problem: Problem) -> int | None:
-    """Characters of prompt and shortest answer; None without a right program."""
-    if not problem.solutions:
-        return None
-    return len(task.prompt(problem)) + min(map(len, problem.solutions))
-
-
-# How a problem is told to a model: a Jinja template, ours in conf/prompt/ or one's own.
-
-
 TEMPLATES = Path(__file__).resolve().parents[2] / "conf" / "prompt"
 VARIABLES = ("statement", "samples", "fn_name", "starter_code")
+FEW_SHOT_CANDIDATES = 200  # from the front of train, whose order depends on statements alone
 
 
-class Prompt:
-    """The user message of a problem: samples that the statement shows itself are left out of it."""
+class PromptTemplate:
+    """The user message of a problem. Samples that the statement shows itself are left out."""
 
     def __init__(self, path: Path, key: str = "") -> None:
-        """`key` is what the configuration calls it. Raises ValueError in one line: no such file, a
-        fault in it, or a variable that no problem has.
+        """Read and check the template. `key`: the configuration key that names it.
+
+        Raises ValueError in one line: no such file, a syntax error, or an unknown variable.
         """
         self.where = f"{key}={path}" if key else str(path)
         try:
             self.text = path.expanduser().read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is not UTF-8"
-            raise ValueError(f"{self.where}: {why}") from error
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise ValueError(f"{self.where}: {reason}") from error
         self._check()
 
     def __call__(self, problem: Problem) -> str:
-        """Raises ValueError where the template cannot be filled in for this problem."""
-        known = {name: getattr(problem, name) for name in VARIABLES}
-        known |= {"statement": problem.statement.strip()}
-        known |= {"samples": () if _shown(problem) else problem.samples}
+        """Render the prompt. Raises ValueError if the template fails for this problem."""
+        values = {name: getattr(problem, name) for name in VARIABLES}
+        values |= {"statement": problem.statement.strip()}
+        values |= {"samples": () if _shows_samples(problem) else problem.samples}
         try:
-            return self._template.render(known)
+            return self._template.render(values)
         except Exception as error:
-            # a template calls whatever it likes
-            told = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise ValueError(f"{self.where}: for {problem.name}, {told}") from error
+            # a template may call anything
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise ValueError(f"{self.where}: for {problem.name}, {reason}") from error
 
     @property
     def digest(self) -> str:
-        """Changes with the template: prompts belong to the data that a run is about."""
+        """16 hex digits over the template, which is part of a run's data."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @cached_property
     def _template(self) -> Any:
-        return _environment().from_string(self.text)
+        return _jinja_environment().from_string(self.text)
 
     def _check(self) -> None:
         import jinja2
         import jinja2.meta
 
         try:
-            unknown = jinja2.meta.find_undeclared_variables(_environment().parse(self.text))
-            self._template  # noqa: B018 - some faults show only here
+            tree = _jinja_environment().parse(self.text)
+            unknown = sorted(jinja2.meta.find_undeclared_variables(tree) - set(VARIABLES))
+            self._template  # noqa: B018 - some errors show only on compilation
         except jinja2.TemplateSyntaxError as error:
             raise ValueError(f"{self.where}, line {error.lineno}: {error.message}") from error
-        if unknown := sorted(unknown - set(VARIABLES)):
+        if unknown:
             listed = ", ".join(VARIABLES)
             raise ValueError(f"{self.where}: there is no {unknown[0]!r}; a problem has {listed}")
 
 
 class DefaultPrompt:
-    """Ours: one template for programs that read stdin, one for functions."""
+    """The default templates: one for programs that read stdin, one for functions."""
 
     def __init__(self) -> None:
-        self.stdin, self.call = (Prompt(TEMPLATES / f"{kind}.jinja") for kind in ("stdin", "call"))
+        self.stdin = PromptTemplate(TEMPLATES / "stdin.jinja")
+        self.call = PromptTemplate(TEMPLATES / "call.jinja")
 
     def __call__(self, problem: Problem) -> str:
         return (self.call if problem.fn_name else self.stdin)(problem)
 
     @property
     def digest(self) -> str:
-        """Changes with either template."""
+        """16 hex digits over both templates."""
         return hashlib.sha256((self.stdin.digest + self.call.digest).encode()).hexdigest()[:16]
 
 
-def _environment() -> Any:
+def with_few_shot(task: Task, count: int) -> Task:
+    """Return the task with `count` examples, taken out of its train split.
+
+    Examples are the candidates with the shortest prompt and right program. They are the same for
+    every problem and seed. Raises ValueError if too few candidates have a right program.
+    """
+    sizes = {
+        index: size
+        for index, problem in enumerate(task.train[:FEW_SHOT_CANDIDATES])
+        if (size := _shot_size(task, problem)) is not None
+    }
+    if len(sizes) < count:
+        raise ValueError(
+            f"task.few_shot={count}: only {len(sizes)} of the first {FEW_SHOT_CANDIDATES} problems "
+            "to train on have a right program"
+        )
+    chosen = sorted(sorted(sizes, key=sizes.__getitem__)[:count])
+    rest = [index for index in range(len(task.train)) if index not in chosen]
+    train: Sequence[Problem] = task.train
+    examples = [train[index] for index in chosen]
+    if isinstance(train, StoredProblems):
+        train = StoredProblems([train.entries[index] for index in rest])
+    else:
+        train = [train[index] for index in rest]
+    return replace(task, train=train, examples=examples)
+
+
+def _shot_size(task: Task, problem: Problem) -> int | None:
+    """Return the characters of prompt and shortest right program; None without one."""
+    if not problem.solutions:
+        return None
+    return len(task.prompt(problem)) + min(map(len, problem.solutions))
+
+
+def _jinja_environment() -> Any:
     import jinja2
 
     return jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=False)
 
 
-def _shown(problem: Problem) -> bool:
+def _shows_samples(problem: Problem) -> bool:
+    """Return whether the statement contains every sample input."""
     words = " ".join(problem.statement.split())
     return all(" ".join(test.input.split()) in words for test in problem.samples)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import track
 
-from envs.cache_folder import root
+from envs.cache_folder import cache_root
 from envs.problem import Problem
 from envs.tasks.config import TaskConfig
 from envs.tasks.selection import StoredProblems
@@ -140,7 +140,7 @@ def _note(problems: Sequence[Problem], tokenizer: object, settings: object) -> P
         tokenizer.chat_template,
         tokenizer.backend_tokenizer.to_str(),
     )
-    return root() / "prompts" / f"{hashlib.sha256(repr(known).encode()).hexdigest()[:16]}.npz"
+    return cache_root() / "prompts" / f"{hashlib.sha256(repr(known).encode()).hexdigest()[:16]}.npz"
 
 
 def _keep(note: Path, ids: np.ndarray, ends: np.ndarray) -> None:

@@ -16,10 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PINNED = "hf://datasets/some/name@" + "0" * 40
 SCRIPT = f"""
 from envs.tasks.config import FilesConfig
-from envs.tasks.storage.sources import find
+from envs.tasks.storage.sources import find_sources
 try:
     files = FilesConfig(test="ALL/test-*.parquet")
-    next(find(None, "{PINNED}", "task.path", files)["test"][0].read(0))
+    next(find_sources(None, "{PINNED}", "task.path", files)["test"][0].read(0))
 except ValueError as error:
     print(error)
 """

@@ -1,4 +1,4 @@
-"""APPS (codeparrot/apps; Hendrycks et al. 2021), whose rows share TACO's schema."""
+"""APPS (codeparrot/apps; Hendrycks et al. 2021), in TACO's schema."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from envs.tasks.loaders.field_parsers import Row, own_name
 
 
 def problem(row: Row, name: str) -> Problem:
-    """A problem from a row, named by its number in the data set. Raises SkipRow."""
+    """Convert a row, named by its problem_id. Raises SkipRow."""
     return taco.problem(row, own_name(name, row.get("problem_id")))

@@ -1,6 +1,4 @@
-"""CodeContests (deepmind/code_contests; Li et al. 2022): tests in three kinds, programs in five
-languages.
-"""
+"""CodeContests (deepmind/code_contests; Li et al. 2022): three kinds of tests, five languages."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from envs.problem import Problem, Test
 from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name, plain_lines
 from envs.tasks.loaders.special_judge import checker_for
 
-_PYTHON_3 = 3  # CodeContests' number for the language
+_PYTHON_3 = 3  # the data set's code for the language
 _SOURCES = (
     "UNKNOWN_SOURCE",
     "CODECHEF",
@@ -23,7 +21,7 @@ _SOURCES = (
 
 
 def problem(row: Row, name: str) -> Problem:
-    """A problem from a row of CodeContests: all its tests, and its Python 3 programs.
+    """Convert a row, with all its tests and its Python 3 programs.
 
     Raises SkipRow, also for a problem that reads or writes files.
     """
@@ -32,8 +30,8 @@ def problem(row: Row, name: str) -> Problem:
     if row.get("output_file") not in (None, "", "stdout"):
         raise SkipRow("writes a file")
     samples = _tests(row, "public_tests")
-    by_hand = dict.fromkeys(samples + _tests(row, "private_tests"))
-    tests = tuple(by_hand | dict.fromkeys(_tests(row, "generated_tests")))
+    handmade = dict.fromkeys(samples + _tests(row, "private_tests"))
+    tests = tuple(handmade | dict.fromkeys(_tests(row, "generated_tests")))
     if not tests:
         raise SkipRow("no tests")
     statement = row.get("description") or ""
@@ -45,7 +43,7 @@ def problem(row: Row, name: str) -> Problem:
         samples=samples,
         tests=tests,
         checker=checker_for(statement, tests, None),
-        generated_tests=len(tests) - len(by_hand),
+        generated_tests=len(tests) - len(handmade),
         time_limit_s=_duration(row.get("time_limit")),
         memory_limit_mb=-(-memory_bytes // 2**20) or None,
         difficulty=str(row.get("difficulty") or ""),
@@ -57,11 +55,13 @@ def problem(row: Row, name: str) -> Problem:
 
 
 def _tests(row: Row, column: str) -> tuple[Test, ...]:
-    held = row.get(column) or {}
-    inputs, outputs = held.get("input") or [], held.get("output") or []
+    columns = row.get(column) or {}
+    inputs, outputs = columns.get("input") or [], columns.get("output") or []
     if len(inputs) != len(outputs):
         raise SkipRow("inputs and outputs differ in number")
-    return tuple(Test(plain_lines(one), other) for one, other in zip(inputs, outputs, strict=True))
+    return tuple(
+        Test(plain_lines(text), output) for text, output in zip(inputs, outputs, strict=True)
+    )
 
 
 def _source(value: int | str) -> str:
@@ -70,15 +70,15 @@ def _source(value: int | str) -> str:
     return str(value)
 
 
-def _duration(held: Any) -> float | None:
-    """Seconds of {seconds, nanos}; None where unknown."""
-    if not held:
+def _duration(time: Any) -> float | None:
+    """Return the seconds of {seconds, nanos}, or None if unknown."""
+    if not time:
         return None
-    return (held.get("seconds") or 0) + (held.get("nanos") or 0) / 1e9 or None
+    return (time.get("seconds") or 0) + (time.get("nanos") or 0) / 1e9 or None
 
 
-def _python_3(held: Any) -> tuple[str, ...]:
-    if not held:
+def _python_3(programs: Any) -> tuple[str, ...]:
+    if not programs:
         return ()
-    pairs = zip(held.get("language") or (), held.get("solution") or (), strict=False)
+    pairs = zip(programs.get("language") or (), programs.get("solution") or (), strict=False)
     return tuple(program for language, program in pairs if language == _PYTHON_3)

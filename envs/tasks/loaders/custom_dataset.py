@@ -1,7 +1,7 @@
-"""A data set in a schema of one's own: `task.fields` says which column holds what.
+"""Your own data set (`task=own`): `task.fields` maps a problem's fields to your columns.
 
-A column inside another is written with dots, `tests.input`; where there is a list on the way, the
-rest is looked up in each of its items. Text on the way is read as JSON.
+A nested column is written with dots, `tests.input`. A list on the path is searched item by item,
+and a text on the path is parsed as JSON.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ from typing import Any
 
 from envs.problem import Problem, Test
 from envs.tasks.config import FieldsConfig
-from envs.tasks.loaders import field_parsers as read
+from envs.tasks.loaders import field_parsers
 from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name
 from envs.tasks.loaders.special_judge import checker_for
 
-_NEEDED = ("statement", "inputs", "outputs")
-_LOOKED_AT = 200  # rows in which a column must stand once
+_REQUIRED = ("statement", "inputs", "outputs")
+_CHECKED_ROWS = 200  # a column must occur in one of the first rows
 
 
 def problem(row: Row, name: str, fields: FieldsConfig) -> Problem:
-    """A problem from a row, call-based where it names a function. Raises SkipRow."""
-    held = {key: _at(row, column) for key, column in asdict(fields).items() if column}
-    for key in _NEEDED:
-        if held[key] is None:
+    """Convert a row; the problem is call-based if it names a function. Raises SkipRow."""
+    values = {key: _lookup(row, column) for key, column in asdict(fields).items() if column}
+    for key in _REQUIRED:
+        if values[key] is None:
             raise SkipRow(f"nothing in {getattr(fields, key)}")
-    starter_code = held.get("starter_code") or ""
-    time_limit, memory = held.get("time_limit"), held.get("memory_limit")  # seconds, MiB or text
-    fn_name = read.function_name(held.get("fn_name"), starter_code)
-    to_tests = read.call_tests if fn_name else read.stdin_tests
-    tests = to_tests(_list(held["inputs"]), _list(held["outputs"]))
+    starter_code = values.get("starter_code") or ""
+    time_limit, memory = values.get("time_limit"), values.get("memory_limit")
+    fn_name = field_parsers.function_name(values.get("fn_name"), starter_code)
+    parse_tests = field_parsers.call_tests if fn_name else field_parsers.stdin_tests
+    tests = parse_tests(_list(values["inputs"]), _list(values["outputs"]))
     samples: tuple[Test, ...] = ()
-    if held.get("sample_inputs"):
-        samples = to_tests(_list(held["sample_inputs"]), _list(held.get("sample_outputs")))
+    if values.get("sample_inputs"):
+        samples = parse_tests(_list(values["sample_inputs"]), _list(values.get("sample_outputs")))
         tests = tuple(dict.fromkeys(samples + tests))
     return Problem(
-        name=own_name(name, held.get("name")),
-        statement=held["statement"],
+        name=own_name(name, values.get("name")),
+        statement=values["statement"],
         samples=samples,
         tests=tests,
-        checker=checker_for(held["statement"], tests, fn_name),
+        checker=checker_for(values["statement"], tests, fn_name),
         fn_name=fn_name,
         starter_code=starter_code,
-        time_limit_s=_number(time_limit) or read.seconds(time_limit),
-        memory_limit_mb=math.ceil(_number(memory) or 0) or read.megabytes(memory),
-        difficulty=str(held.get("difficulty") or ""),
-        tags=read.tag_list(held.get("tags")),
-        source=held.get("source") or "",
-        solutions=tuple(_list(held.get("solutions")) or ()),
-        incorrect_solutions=tuple(_list(held.get("incorrect_solutions")) or ()),
+        time_limit_s=_number(time_limit) or field_parsers.seconds(time_limit),
+        memory_limit_mb=math.ceil(_number(memory) or 0) or field_parsers.megabytes(memory),
+        difficulty=str(values.get("difficulty") or ""),
+        tags=field_parsers.tag_list(values.get("tags")),
+        source=values.get("source") or "",
+        solutions=tuple(_list(values.get("solutions")) or ()),
+        incorrect_solutions=tuple(_list(values.get("incorrect_solutions")) or ()),
     )
 
 
 def check_fields(fields: FieldsConfig) -> None:
-    """Raises ValueError where a column that no problem can do without is not named."""
-    for key in _NEEDED:
+    """Raise ValueError if the column of a required field is not named."""
+    for key in _REQUIRED:
         if getattr(fields, key) is None:
             raise ValueError(
                 f"task.fields.{key} has no value: name the column that holds it, "
@@ -68,52 +68,53 @@ def check_fields(fields: FieldsConfig) -> None:
 
 
 def check_columns(fields: FieldsConfig, rows: Iterable[Row | None], label: str) -> None:
-    """Raises ValueError for a column that none of the first rows has."""
-    looked_at = [row for row in itertools.islice(rows, _LOOKED_AT) if isinstance(row, Mapping)]
-    there = dict.fromkeys(column for row in looked_at for column in row)
+    """Raise ValueError for a column that none of the first rows has."""
+    checked = [row for row in itertools.islice(rows, _CHECKED_ROWS) if isinstance(row, Mapping)]
+    columns = ", ".join(dict.fromkeys(column for row in checked for column in row))
     for key, column in asdict(fields).items():
-        if column and looked_at and not any(_there(row, column) for row in looked_at):
+        if column and checked and not any(_has_column(row, column) for row in checked):
             raise ValueError(
-                f"task.fields.{key}={column}: no such column in {label}; it has {', '.join(there)}"
+                f"task.fields.{key}={column}: no such column in {label}; it has {columns}"
             )
 
 
-def _there(row: Row, column: str) -> bool:
-    """Whether a row has the column, be it empty; one inside another must hold something."""
+def _has_column(row: Row, column: str) -> bool:
+    """Return whether a row has the column, even if empty; a nested column must have a value."""
     try:
-        held = _at(row, column)
+        value = _lookup(row, column)
     except SkipRow:
         return False
-    inside = any(item is not None for item in held) if isinstance(held, list) else held is not None
-    return column in row or inside
+    if isinstance(value, list):
+        return column in row or any(item is not None for item in value)
+    return column in row or value is not None
 
 
-def _at(row: Row, column: str) -> Any:
-    """What a row holds there; None where it holds nothing."""
+def _lookup(row: Row, column: str) -> Any:
+    """Return the value of a column, with dots for nested ones; None if there is none."""
     if column in row:
         return row[column]
-    held: Any = row
-    for step in column.split("."):
-        held = _inside(held, step)
-    return held
+    value: Any = row
+    for name in column.split("."):
+        value = _member(value, name)
+    return value
 
 
-def _inside(held: Any, step: str) -> Any:
-    if isinstance(held, str):
-        held = read.load_json(held, "a column with others inside")
-    if isinstance(held, list):
-        return [_inside(item, step) for item in held]
-    return held.get(step) if isinstance(held, Mapping) else None
+def _member(value: Any, name: str) -> Any:
+    if isinstance(value, str):
+        value = field_parsers.load_json(value, "a column with others inside")
+    if isinstance(value, list):
+        return [_member(item, name) for item in value]
+    return value.get(name) if isinstance(value, Mapping) else None
 
 
 def _list(value: Any) -> Any:
-    """A list, or the JSON of one; any other text is the only item."""
+    """Return a list, given as such or as JSON; any other text becomes its only item."""
     if isinstance(value, str):
         try:
-            found = read.load_json(value, "")
+            items = field_parsers.load_json(value, "")
         except SkipRow:
             return [value]
-        return found if isinstance(found, list) else [value]
+        return items if isinstance(items, list) else [value]
     return value
 
 

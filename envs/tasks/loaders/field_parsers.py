@@ -1,7 +1,7 @@
-"""The odd fields of public contest rows, each turned into what a Problem holds, or refused.
+"""Parsers for fields of data-set rows.
 
-TACO and APPS keep JSON, Python lists and free text inside strings; what cannot be understood is
-refused with a reason, so that a loader can count it instead of judging against a guess.
+TACO and APPS store JSON, Python lists and free text inside strings. A field that cannot be parsed
+raises SkipRow with a reason: the row is counted instead of being judged against a guess.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 class SkipRow(ValueError):
-    """A row that cannot become a problem; the message is the reason, fit for counting."""
+    """A row that gives no problem; the message is the reason, and rows are counted by it."""
 
 
 _SECONDS = {"ms": 0.001, "millisecond": 0.001, "min": 60.0, "minute": 60.0}
@@ -31,12 +31,12 @@ _FUNCTION = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)\s*\(", re.MULTILINE)
 
 
 def own_name(name: str, own: Any) -> str:
-    """`data set/number` with the data set's own name for the problem, where it has one."""
+    """Replace the row number in `data set/number` by the data set's own problem name, if any."""
     return name if own is None else f"{name.partition('/')[0]}/{own}"
 
 
 def load_json(text: Any, what: str) -> Any:
-    """JSON in a string, with integers of any length; SkipRow where it is empty or broken."""
+    """Parse JSON with integers of any length. Raises SkipRow if it is empty or broken."""
     if not isinstance(text, str):
         return text
     if not text.strip():
@@ -50,7 +50,7 @@ def load_json(text: Any, what: str) -> Any:
 
 @contextmanager
 def integers_of_any_length() -> Iterator[None]:
-    """Lift Python's limit on digits: test data hold integers of thousands of them."""
+    """Lift Python's limit on digits of an int: test data have integers of thousands of digits."""
     limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     try:
@@ -60,64 +60,64 @@ def integers_of_any_length() -> Iterator[None]:
 
 
 def programs(value: Any, what: str) -> tuple[str, ...]:
-    """A list of programs, or JSON of one; an absent or empty field holds none."""
+    """Parse a list of programs, or its JSON; an absent or empty field has none."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return ()
-    found = load_json(value, what)
-    if not isinstance(found, list):
+    items = load_json(value, what)
+    if not isinstance(items, list):
         raise SkipRow(f"{what} is not a list")
-    return tuple(program for program in found if isinstance(program, str) and program.strip())
+    return tuple(program for program in items if isinstance(program, str) and program.strip())
 
 
 def tag_list(text: Any) -> tuple[str, ...]:
-    """The text of a Python list of strings; anything else is taken for no tags."""
+    """Parse a list of strings, or its Python text; anything else counts as no tags."""
     try:
-        found = ast.literal_eval(text) if isinstance(text, str) else text
+        tags = ast.literal_eval(text) if isinstance(text, str) else text
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return ()
-    if not isinstance(found, list | tuple):
+    if not isinstance(tags, list | tuple):
         return ()
-    return tuple(tag for tag in found if isinstance(tag, str))
+    return tuple(tag for tag in tags if isinstance(tag, str))
 
 
 def seconds(text: Any) -> float | None:
-    """ "2 seconds", "0.5 - 1.5 sec", "1500 ms": the longest time named; None where none is."""
+    """Return the longest time in "2 seconds", "0.5 - 1.5 sec" or "1500 ms"; None without one."""
     if not isinstance(text, str):
         return None
-    found = []
+    times = []
     for number, unit in _quantities(text):
         factor = _SECONDS.get(unit.removesuffix("s") if len(unit) > 2 else unit, 1.0)
-        found.append(number * factor)
-    return max(found, default=0.0) or None
+        times.append(number * factor)
+    return max(times, default=0.0) or None
 
 
 def megabytes(text: Any) -> int | None:
-    """ "256 megabytes", "65536 KB", "1.5 GB": in MiB, rounded up; None where no size is named."""
+    """Return the MiB, rounded up, of "256 megabytes", "65536 KB" or "1.5 GB"; None without one."""
     if not isinstance(text, str):
         return None
-    found = []
+    sizes = []
     for number, unit in _quantities(text):
         unit = unit.lower().removesuffix("s")
         factor = _MEGABYTES.get(unit, _MEGABYTES.get(unit[:1], 1.0))
-        found.append(number * factor)
-    return math.ceil(max(found, default=0.0)) or None
+        sizes.append(number * factor)
+    return math.ceil(max(sizes, default=0.0)) or None
 
 
 def _quantities(text: str) -> list[tuple[float, str]]:
-    """(number, unit); in "1 - 2 seconds" the first number takes the unit that follows, too."""
+    """Return (number, unit) pairs; in "1 - 2 seconds" both numbers have the unit."""
     unit = ""
-    found = []
-    for number, own in reversed(_QUANTITY.findall(text)):
-        unit = own.lower() or unit
-        found.append((float(number), unit))
-    return found
+    quantities = []
+    for number, stated_unit in reversed(_QUANTITY.findall(text)):
+        unit = stated_unit.lower() or unit
+        quantities.append((float(number), unit))
+    return quantities
 
 
 def function_name(declared: Any, starter_code: str) -> str | None:
-    """The function to call, or None for a stdin problem.
+    """Return the function to call, or None for a stdin problem.
 
-    A non-empty starter code means call-based too; its first function, other than `__init__`, is
-    the one. SkipRow where it defines none.
+    Starter code makes a problem call-based too: the function is its first one other than
+    `__init__`. Raises SkipRow if it defines none.
     """
     if isinstance(declared, str) and declared.strip():
         return declared.strip()
@@ -130,19 +130,19 @@ def function_name(declared: Any, starter_code: str) -> str | None:
 
 
 def stdin_tests(inputs: Any, outputs: Any) -> tuple[Test, ...]:
-    """Tests of a program that reads stdin; texts, or lists of lines."""
+    """Build tests of a program that reads stdin, from texts or lists of lines."""
     pairs = _pairs(inputs, outputs)
-    tests = tuple(dict.fromkeys(Test(_text(one), _text(other)) for one, other in pairs))
+    tests = tuple(dict.fromkeys(Test(_text(stdin), _text(stdout)) for stdin, stdout in pairs))
     if not any(test.output.strip() for test in tests):
         raise SkipRow("all expected outputs are empty")
     return tests
 
 
 def call_tests(inputs: Any, outputs: Any) -> tuple[Test, ...]:
-    """Tests of a function: the argument list, and the returned value, as JSON.
+    """Build tests of a function: argument list and returned value as JSON.
 
-    An input that is a text holds one JSON value a line. Where every output of a problem is a list
-    of exactly one element, the list is the data set's wrapping and is taken off.
+    An input given as text has one JSON value per line. If every output of a problem is a list of
+    exactly one element, that list is the data set's wrapping and is removed.
     """
     pairs = _pairs(inputs, outputs)
     wrapped = all(isinstance(output, list) and len(output) == 1 for _, output in pairs)
@@ -173,7 +173,7 @@ def _pairs(inputs: Any, outputs: Any) -> list[tuple[Any, Any]]:
 
 
 def _text(value: Any) -> str:
-    """A text with plain line ends; a list as its lines; a number as printed."""
+    """Return a text with \\n line ends; a list becomes its lines, a number is printed."""
     if isinstance(value, str):
         return plain_lines(value)
     with integers_of_any_length():
@@ -183,7 +183,7 @@ def _text(value: Any) -> str:
 
 
 def plain_lines(text: str) -> str:
-    r"""A text whose lines end in \n: judges of other systems turn \r\n into it, Python does not."""
+    r"""Replace \r\n by \n, as other judges do and Python's stdin does not."""
     return text.replace("\r\n", "\n")
 
 

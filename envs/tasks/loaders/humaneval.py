@@ -11,9 +11,9 @@ from envs.tasks.loaders.special_judge import checker_for
 
 
 def problem(row: Row, name: str) -> Problem:
-    """A problem from a row; its prompt, a function without a body, is statement and starter code.
+    """Convert a row. Its prompt, a function without a body, is both statement and starter code.
 
-    The right program is prompt and canonical solution together. Raises SkipRow.
+    The right program is the prompt followed by the canonical solution. Raises SkipRow.
     """
     prompt, fn_name = row.get("prompt"), row.get("entry_point")
     if not isinstance(prompt, str) or not isinstance(fn_name, str):
@@ -34,9 +34,11 @@ def problem(row: Row, name: str) -> Problem:
 
 
 def _tests(row: Row) -> tuple[Test, ...]:
-    """The asserts of `check(candidate)`, the one function that the column `test` defines."""
-    defined = [node for node in parse(row.get("test"), "test") if not isinstance(node, ast.Assign)]
-    match defined:
+    """Return the tests of `check(candidate)`, the only function in the column `test`."""
+    statements = [
+        node for node in parse(row.get("test"), "test") if not isinstance(node, ast.Assign)
+    ]
+    match statements:
         case [ast.FunctionDef(name="check", args=ast.arguments(args=[parameter]), body=body)]:
             called, tests = asserted_tests(body)
             if called == parameter.arg:

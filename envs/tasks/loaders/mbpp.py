@@ -1,6 +1,6 @@
 """MBPP (google-research-datasets/mbpp; Austin et al. 2021): a sentence, and asserts to satisfy.
 
-Rows of both its forms: `full` has text, test_setup_code and challenge_test_list; `sanitized` has
+Reads both versions: `full` has text, test_setup_code and challenge_test_list; `sanitized` has
 prompt and test_imports.
 """
 
@@ -13,16 +13,16 @@ from envs.tasks.loaders.special_judge import checker_for
 
 
 def problem(row: Row, name: str) -> Problem:
-    """A problem from a row; the statement shows the first assert, as is usual. Raises SkipRow."""
+    """Convert a row. The statement shows the first assert, as usual for MBPP. Raises SkipRow."""
     if row.get("test_setup_code"):
         raise SkipRow("the tests have set-up code")
-    listed = [*_texts(row, "test_list"), *_texts(row, "challenge_test_list")]
-    fn_name, tests = asserted_tests(parse("\n".join(listed), "test_list"))
+    asserts = [*_texts(row, "test_list"), *_texts(row, "challenge_test_list")]
+    fn_name, tests = asserted_tests(parse("\n".join(asserts), "test_list"))
     text = row.get("text") or row.get("prompt")
     code = row.get("code")
     if not isinstance(text, str):
         raise SkipRow("neither text nor prompt is there")
-    statement = f"{text.strip()}\n\nFor example:\n```python\n{listed[0].strip()}\n```"
+    statement = f"{text.strip()}\n\nFor example:\n```python\n{asserts[0].strip()}\n```"
     return Problem(
         name=own_name(name, row.get("task_id")),
         statement=statement,
@@ -36,7 +36,7 @@ def problem(row: Row, name: str) -> Problem:
 
 
 def _texts(row: Row, column: str) -> list[str]:
-    held = row.get(column) or []
-    if not isinstance(held, list) or not all(isinstance(item, str) for item in held):
+    items = row.get(column) or []
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise SkipRow(f"{column} is not a list of texts")
-    return held
+    return items

@@ -1,8 +1,8 @@
-"""Which checker a problem needs, told from its statement and its tests by written rules.
+"""Infer a problem's checker from its statement and its tests by written rules.
 
-The rows of public data sets rarely say that a problem accepts more than one answer; the statement
-does, in a handful of usual phrases. Such a problem is marked `needs_checker`, since a comparison
-with one expected output would turn right answers away. An unusual phrase can escape these rules.
+Data sets rarely record that a problem accepts several answers, but the statement says so in a few
+usual phrases. Such a problem is marked `needs_checker`, because comparing with one expected output
+would reject right answers. An unusual phrase can escape these rules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FREEDOMS = {
         # "any sequence of at most 20000 moves will be accepted"
         rf"\bany\b{_SAME_SENTENCE}{{0,80}}\b(?:will be|would be|is|are|be)\s+"
         r"(?:accepted|considered (?:as )?correct|considered valid)",
-        # said in the notes to the samples
+        # in the notes to the samples
         r"\bthere (?:are|exist) other (?:possible |valid |correct )?(?:answers|solutions)\b",
         r"\bone of (?:the )?possible (?:answers|solutions|outputs) (?:for|to) the\b",
         # "there exists an answer with fewer stages, but you are not required to minimize it"
@@ -41,7 +41,7 @@ _FREEDOMS = {
     ),
 }
 _NEEDS_CHECKER = {
-    why: re.compile("|".join(patterns), re.IGNORECASE) for why, patterns in _FREEDOMS.items()
+    reason: re.compile("|".join(patterns), re.IGNORECASE) for reason, patterns in _FREEDOMS.items()
 }
 _ANY_CASE = re.compile(
     r"\b(?:letters?|characters?|strings?|print|printed|output|displayed|answer|YES|NO)\b"
@@ -53,34 +53,35 @@ _ANY_CASE = re.compile(
 
 
 def checker_for(statement: str, tests: Sequence[Test], fn_name: str | None) -> str:
-    """The problem's checker; `needs_checker` where no comparison can tell right from wrong."""
+    """Return the problem's checker; `needs_checker` if no comparison can decide."""
     if why_needs_checker(statement, tests):
         return "needs_checker"
     return "call" if fn_name else comparing_checker(statement, tests)
 
 
 def why_needs_checker(statement: str, tests: Sequence[Test]) -> str | None:
-    """What frees the answer from the expected output, or None.
+    """Return why several answers are right, or None.
 
-    Two tests with the same input and different outputs prove it; else the statement's words tell:
-    any answer will do, the parts of the answer come in any order, or the problem is interactive.
+    Two tests with the same input and different outputs prove it. Otherwise the statement decides:
+    any answer is accepted, parts of the answer may come in any order, or the problem is
+    interactive.
     """
     outputs: dict[str, list[str]] = {}
     for test in tests:
         if outputs.setdefault(test.input, test.output.split()) != test.output.split():
             return "two outputs for one input"
     text = " ".join(statement.replace("\n\n", ".\n").split(" "))
-    for why, pattern in _NEEDS_CHECKER.items():
+    for reason, pattern in _NEEDS_CHECKER.items():
         if pattern.search(text):
-            return why
+            return reason
     return None
 
 
 def comparing_checker(statement: str, tests: Sequence[Test]) -> str:
-    """The comparison for stdin problems: `floats`, `case_insensitive` or `tokens`.
+    """Return the checker of a stdin problem: `floats`, `case_insensitive` or `tokens`.
 
-    A float literal among the expected outputs decides first; then a statement that leaves the
-    case of printed letters free, if the outputs hold letters at all.
+    `floats` if an expected output has a float literal; else `case_insensitive` if the outputs have
+    letters and the statement allows either case.
     """
     checker = infer_checker(test.output for test in tests)
     letters = any(char.isalpha() for test in tests for char in test.output[:1000])

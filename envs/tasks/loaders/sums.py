@@ -1,4 +1,4 @@
-"""Sums of two numbers: the smallest task without programs, for trying the loop and its doors."""
+"""Sums of two numbers: the smallest task without programs, for trying the training loop."""
 
 from __future__ import annotations
 
@@ -7,31 +7,41 @@ import random
 
 from envs.problem import Problem, Test
 from envs.tasks.config import TaskConfig
-from envs.tasks.task import SPLITS, Task, data_hash
+from envs.tasks.task import Task, data_hash
 
-LEVELS = {"easy": 5, "medium": 10, "hard": 50}  # difficulty → both numbers are below this
+LEVELS = {"easy": 5, "medium": 10, "hard": 50}  # difficulty → bound on both numbers
 _SHARES = {"train": 0.6, "validation": 0.1, "test": 0.3}
 
 
 def make(config: TaskConfig) -> Task:
-    """The task of conf/task/sums.yaml."""
-    splits = {split: load(split, getattr(config, f"{split}_problems")) for split in SPLITS}
-    return Task(**splits, prompt=prompt, response=str, data_hash=data_hash(splits, prompt))
+    """Build the task of conf/task/sums.yaml."""
+    train = load("train", config.train_problems)
+    validation = load("validation", config.validation_problems)
+    test = load("test", config.test_problems)
+    splits = {"train": train, "validation": validation, "test": test}
+    return Task(
+        train=train,
+        validation=validation,
+        test=test,
+        prompt=prompt,
+        response=str,
+        data_hash=data_hash(splits, prompt),
+    )
 
 
 def load(split: str, size: int) -> list[Problem]:
-    """`size` problems, the easy ones first, or all of a split. No two splits share a sum."""
-    chosen = [drawn for level in LEVELS for drawn in _cut(level, split)][:size]
-    return [_problem(f"sums/{split}/{i:04d}", *drawn) for i, drawn in enumerate(chosen)]
+    """Return `size` problems of a split (or all), easy ones first. No two splits share a sum."""
+    sums = [item for level in LEVELS for item in _level_sums(level, split)][:size]
+    return [_problem(f"sums/{split}/{i:04d}", *item) for i, item in enumerate(sums)]
 
 
 def prompt(problem: Problem) -> str:
-    """The user message."""
+    """Return the user message."""
     return problem.statement
 
 
-def _cut(level: str, split: str) -> list[tuple[str, int, int]]:
-    """(level, a, b) of a level's pairs that belong to a split, in a fixed random order."""
+def _level_sums(level: str, split: str) -> list[tuple[str, int, int]]:
+    """Return (level, a, b) of a level's pairs in a split, in a fixed random order."""
     easier = max((limit for limit in LEVELS.values() if limit < LEVELS[level]), default=0)
     numbers = range(LEVELS[level])
     pairs = [pair for pair in itertools.product(numbers, numbers) if max(pair) >= easier]

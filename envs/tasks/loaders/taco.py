@@ -1,4 +1,4 @@
-"""TACO (BAAI/TACO; Li et al. 2023): JSON, Python lists and free text inside columns of text."""
+"""TACO (BAAI/TACO; Li et al. 2023): JSON, Python lists and free text in string columns."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from envs.tasks.loaders.special_judge import checker_for
 
 
 def problem(row: Row, name: str) -> Problem:
-    """A problem from a row of TACO or APPS, whose statements show their own samples.
+    """Convert a row of TACO or APPS, whose statements include their samples.
 
-    Call-based if the row names a function or brings starter code. Raises SkipRow.
+    The problem is call-based if the row names a function or has starter code. Raises SkipRow.
     """
-    held = field_parsers.load_json(row.get("input_output"), "input_output")
-    if not isinstance(held, dict):
+    fields = field_parsers.load_json(row.get("input_output"), "input_output")
+    if not isinstance(fields, dict):
         raise SkipRow("input_output is not an object")
     starter_code = row.get("starter_code") or ""
-    fn_name = field_parsers.function_name(held.get("fn_name"), starter_code)
-    read = field_parsers.call_tests if fn_name else field_parsers.stdin_tests
-    tests = read(held.get("inputs"), held.get("outputs"))
+    fn_name = field_parsers.function_name(fields.get("fn_name"), starter_code)
+    parse_tests = field_parsers.call_tests if fn_name else field_parsers.stdin_tests
+    tests = parse_tests(fields.get("inputs"), fields.get("outputs"))
     statement = row.get("question") or ""
     return Problem(
         name=name,

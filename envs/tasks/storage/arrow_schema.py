@@ -1,4 +1,4 @@
-"""Problems as Arrow columns: what a prepared data set keeps of each, and how one is made again."""
+"""The Arrow schema of stored problems, and conversion of problems to it and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TESTS = ("samples", "tests")
 
 @cache
 def schema() -> pa.Schema:
-    """Every field of a Problem, then what is worked out once when a row is converted."""
+    """The fields of a Problem, then columns that are computed once, when a row is converted."""
     import pyarrow as pa
 
     test = pa.struct([("input", pa.string()), ("output", pa.string())])
@@ -31,43 +31,42 @@ def schema() -> pa.Schema:
             ("time_limit_s", pa.float64()),
             ("memory_limit_mb", pa.int64()),
             ("generated_tests", pa.int64()),
-            ("hash", pa.string()),  # Problem.hash: all that a verdict depends on
-            ("digest", pa.string()),  # of all but the name
+            ("hash", pa.string()),  # Problem.hash: over everything that a verdict depends on
+            ("digest", pa.string()),  # over everything but the name
             ("statement_hash", pa.string()),
-            ("left_out", pa.string()),  # why the problem cannot be trained on; null where it can
+            ("left_out", pa.string()),  # why the problem cannot be trained on; null if it can
         ]
     )
 
 
 def to_batch(problems: Sequence[Problem], left_out: Sequence[str | None]) -> pa.RecordBatch:
-    """One row a problem."""
+    """Convert problems to one row each."""
     import pyarrow as pa
 
-    rows = [_row(problem, why) for problem, why in zip(problems, left_out, strict=True)]
+    rows = [_row(problem, reason) for problem, reason in zip(problems, left_out, strict=True)]
     return pa.RecordBatch.from_pylist(rows, schema=schema())
 
 
 def to_problem(batch: pa.RecordBatch, row: int, name: str, judged: bool = True) -> Problem:
-    """The problem of a row, under a name of its own; its hash is not worked out again.
+    """Build the problem of a row under the given name. Its hash is read, not recomputed.
 
-    Not `judged`: without tests and programs, whose pages are then not read.
+    Without `judged`, tests and programs are left out, and their pages are not read.
     """
     if not judged:
         batch = batch.drop_columns(["tests", "solutions", "incorrect_solutions"])
-    (held,) = batch.slice(row, 1).to_pylist()
-    held = {"tests": (), "solutions": (), "incorrect_solutions": ()} | held
-    known = {
-        key: held[key] for key in (*_TEXTS, "time_limit_s", "memory_limit_mb", "generated_tests")
-    }
-    known |= {key: tuple(held[key]) for key in _LISTS}
-    known |= {key: tuple(Test(**test) for test in held[key]) for key in _TESTS}
-    problem = Problem(**known | {"name": name})
-    vars(problem)["hash"] = held["hash"]
+    (stored,) = batch.slice(row, 1).to_pylist()
+    stored = {"tests": (), "solutions": (), "incorrect_solutions": ()} | stored
+    scalars = (*_TEXTS, "time_limit_s", "memory_limit_mb", "generated_tests")
+    values = {key: stored[key] for key in scalars}
+    values |= {key: tuple(stored[key]) for key in _LISTS}
+    values |= {key: tuple(Test(**test) for test in stored[key]) for key in _TESTS}
+    problem = Problem(**values | {"name": name})
+    vars(problem)["hash"] = stored["hash"]  # fills the cached property
     return problem
 
 
 def statement_hash(statement: str) -> str:
-    """14 hex digits that depend on the statement's words alone."""
+    """Return 14 hex digits over the statement's words."""
     return hashlib.sha256(" ".join(statement.split()).encode()).hexdigest()[:14]
 
 
@@ -77,14 +76,14 @@ def _row(problem: Problem, left_out: str | None) -> dict[str, Any]:
         key: [{"input": test.input, "output": test.output} for test in getattr(problem, key)]
         for key in _TESTS
     }
-    told = (problem.statement, problem.samples, problem.starter_code, problem.hash)
+    content = (problem.statement, problem.samples, problem.starter_code, problem.hash)
     programs = (problem.solutions, problem.incorrect_solutions)
     return row | {
         "time_limit_s": problem.time_limit_s,
         "memory_limit_mb": problem.memory_limit_mb,
         "generated_tests": problem.generated_tests,
         "hash": problem.hash,
-        "digest": hashlib.sha256(repr((*told, *programs)).encode()).hexdigest()[:16],
+        "digest": hashlib.sha256(repr((*content, *programs)).encode()).hexdigest()[:16],
         "statement_hash": statement_hash(problem.statement),
         "left_out": left_out,
     }

@@ -1,4 +1,4 @@
-"""Problems that a function makes, kept so that later starts only read them."""
+"""Cache generated problems on disk, so that later starts only read them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.cache_folder import locked, root
+from envs.cache_folder import cache_root, locked_folder
 from envs.import_by_name import code_digest
 from envs.problem import Problem
 from envs.tasks.storage.arrow_schema import schema, to_batch, to_problem
@@ -17,44 +17,48 @@ if TYPE_CHECKING:
 
 
 def cached_problems(
-    name: str, make: Callable[..., Sequence[Problem]], *given: object
+    name: str, generate: Callable[..., Sequence[Problem]], *arguments: object
 ) -> list[Problem]:
-    """`make(*given)`, from disk where an earlier start left it.
+    """Return `generate(*arguments)`, read from disk if an earlier start stored it.
 
-    `name` begins the file's name; the rest depends on the arguments and on the source of the
-    function and all that it imports. A file that cannot be read is made again.
+    The file's name is `name` and a hash of the arguments and of the function's source with all of
+    its imports. An unreadable file is regenerated.
     """
     code = code_digest(
-        make.__module__, make.__module__.rpartition(".")[0], "envs.tasks.storage.arrow_schema"
+        generate.__module__,
+        generate.__module__.rpartition(".")[0],
+        "envs.tasks.storage.arrow_schema",
     )
-    key = hashlib.sha256(repr((make.__qualname__, given, code)).encode()).hexdigest()[:16]
-    folder = root() / "made"
+    content = repr((generate.__qualname__, arguments, code))
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]
+    folder = cache_root() / "made"
     file = folder / f"{name}-{key}.arrow"
-    with locked(folder):
+    with locked_folder(folder):
         try:
             batch = _read(file)
         except (OSError, ValueError):
-            problems = make(*given)
+            problems = generate(*arguments)
             batch = to_batch(problems, [None] * len(problems))
-            _write(file, batch)
-    return [to_problem(batch, row, name) for row, name in enumerate(batch["name"].to_pylist())]
+            write_batch(file, batch)
+    names = batch["name"].to_pylist()
+    return [to_problem(batch, row, problem_name) for row, problem_name in enumerate(names)]
+
+
+def write_batch(file: Path, batch: pa.RecordBatch) -> None:
+    """Write an Arrow file atomically; a lock keeps other writers away."""
+    import pyarrow as pa
+
+    temporary = file.with_name("batch.tmp")
+    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    temporary.replace(file)
 
 
 def _read(file: Path) -> pa.RecordBatch:
-    """ValueError or OSError where it is not whole."""
+    """Read the batch. Raises ValueError or OSError if the file is not complete."""
     import pyarrow as pa
 
     reader = pa.ipc.open_file(pa.memory_map(str(file)))
     if not reader.schema.equals(schema()):
         raise ValueError(f"{file} has other columns")
     return reader.get_batch(0)
-
-
-def _write(file: Path, batch: pa.RecordBatch) -> None:
-    """Whole under its name, or not at all."""
-    import pyarrow as pa
-
-    temporary = file.with_suffix(".tmp")
-    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    temporary.replace(file)

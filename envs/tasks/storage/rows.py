@@ -1,7 +1,7 @@
-"""Rows of a data set, from JSON lines, parquet or Arrow, turned into problems.
+"""Read rows of a data set (JSON lines, Parquet or Arrow) and convert them to problems.
 
-Rows that cannot be judged are skipped and counted by reason; problems that accept any valid answer
-stay, marked `needs_checker`.
+`task.rows` names the function that converts a row. Rows that give no problem are skipped and
+counted by reason. Problems that accept several answers are kept, marked `needs_checker`.
 """
 
 from __future__ import annotations
@@ -23,49 +23,53 @@ from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders import custom_dataset, field_parsers
 from envs.tasks.loaders.field_parsers import Row, SkipRow
 
+_ARROW_ROWS = 16  # read at once: the rows of whole contests hold megabytes each
+
 
 @dataclass(frozen=True)
 class Converter:
-    """`convert(row, name)` gives a problem, or raises SkipRow with the reason why not."""
+    """`convert(row, name)` returns a problem, or raises SkipRow with the reason."""
 
     convert: Callable[[Row, str], Problem]
-    prefix: str  # of the problems' names: the module's, e.g. "taco"
-    identity: str  # another string wherever a row may become another problem
-    fields: FieldsConfig | None = None  # what the function was told of the columns
+    prefix: str  # of problem names: the data set, e.g. "taco"
+    identity: str  # changes whenever a row may become another problem
+    fields: FieldsConfig | None = None  # if the function takes task.fields
 
     def check(self, rows: Iterable[Row | None], label: str) -> None:
-        """Raises ValueError where the configuration names a column that none of `rows` has."""
+        """Raise ValueError if the configuration names a column that none of `rows` has."""
         if self.fields is not None:
             custom_dataset.check_columns(self.fields, rows, label)
 
 
-def converter(name: str, fields: FieldsConfig, key: str) -> Converter:
-    """The converter of a dotted name; `key` is the configuration's name for it.
+def load_converter(name: str | None, fields: FieldsConfig, key: str) -> Converter:
+    """Load the converter that the configuration key `key` names (package.module.function).
 
-    A function with a third parameter `fields` is told task.fields. Its identity is that of its
-    source and of all that it imports, so that nothing prepared by an older version is used.
-    Raises ValueError, in one line.
+    A function with a parameter `fields` gets task.fields. The converter's identity covers its
+    source and everything it imports, so problems prepared by older code are not reused. Raises
+    ValueError in one line.
     """
+    if name is None:
+        raise ValueError(f"{key} is missing: a function from a row to a problem")
     function = load_function(name, key)
     code = code_digest(function.__module__, name.rpartition(".")[0])
     prefix = "own" if function is custom_dataset.problem else name.split(".")[-2]
     if "fields" in inspect.signature(function).parameters:
         custom_dataset.check_fields(fields)
-        told = partial(function, fields=fields)
-        return Converter(told, prefix, repr((name, code, fields)), fields)
+        convert = partial(function, fields=fields)
+        return Converter(convert, prefix, repr((name, code, fields)), fields)
     if fields != FieldsConfig():
         raise ValueError(f"task.fields is for task=own; {key}={name} knows its columns itself")
     return Converter(function, prefix, repr((name, code)))
 
 
 def read_rows(path: Path, first: int = 0) -> Iterator[Row | None]:
-    """The rows of a .jsonl, .parquet or .arrow file from a number on; None for a line not JSON.
+    """Yield the rows of a file from number `first` on; None for a line that is not JSON.
 
-    Raises ValueError for another kind of file or a broken one, OSError where it cannot be read.
+    Raises ValueError for an unknown suffix or a broken file, OSError if it cannot be read.
     """
     if path.suffix in (".jsonl", ".json"):
         with path.open(encoding="utf-8", errors="surrogateescape") as lines:
-            yield from map(_json_line, itertools.islice(filter(str.strip, lines), first, None))
+            yield from map(_parse_line, itertools.islice(filter(str.strip, lines), first, None))
     elif path.suffix in (".parquet", ".arrow"):
         try:
             for batch in _arrow_batches(path):
@@ -78,73 +82,72 @@ def read_rows(path: Path, first: int = 0) -> Iterator[Row | None]:
 
 
 def _arrow_batches(path: Path) -> Iterator[Any]:
-    """Few rows at a time: those of whole contests hold megabytes each."""
     import pyarrow as pa
     import pyarrow.parquet
 
     if path.suffix == ".parquet":
-        yield from pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=16)
+        yield from pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=_ARROW_ROWS)
         return
-    with pa.memory_map(str(path)) as held:
+    with pa.memory_map(str(path)) as mapped:
         try:
-            reader = pa.ipc.open_stream(held)  # as `datasets` saves it
+            batches = pa.ipc.open_stream(mapped)  # the format that `datasets` saves
         except pa.ArrowInvalid:
-            whole = pa.ipc.open_file(held)
-            reader = (whole.get_batch(i) for i in range(whole.num_record_batches))
-        for batch in reader:
-            for start in range(0, batch.num_rows, 16):
-                yield batch.slice(start, 16)
+            file = pa.ipc.open_file(mapped)
+            batches = (file.get_batch(i) for i in range(file.num_record_batches))
+        for batch in batches:
+            for start in range(0, batch.num_rows, _ARROW_ROWS):
+                yield batch.slice(start, _ARROW_ROWS)
 
 
-def read(
+def convert_rows(
     converter: Converter, rows: Iterable[Row | None], first: int = 0
 ) -> Iterator[Problem | SkipRow]:
-    """For every row its problem, or why it gives none; `first` is the number of the first row.
+    """Yield each row's problem, or the reason why it has none; `first` numbers the first row.
 
-    Nothing that stands in a row raises.
+    No content of a row raises.
     """
     for number, row in enumerate(rows, first):
         if not isinstance(row, dict):
             yield SkipRow("the line is not a JSON object")
             continue
         try:
-            yield _sound(converter.convert(row, f"{converter.prefix}/{number:05d}"))
+            yield _check(converter.convert(row, f"{converter.prefix}/{number:05d}"))
         except SkipRow as reason:
             yield reason
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
-            # a column of another type than the data set's: one row is not worth a crash
+            # a column of an unexpected type: one row is not worth a crash
             yield SkipRow(f"a column cannot be read ({type(error).__name__})")
         except RecursionError:
             yield SkipRow("a column is nested too deep")
 
 
-def load(converter: Converter, path: Path) -> tuple[list[Problem], Counter[str]]:
-    """(the problems of a file of rows, why other rows were skipped and how many).
+def load_problems(converter: Converter, path: Path) -> tuple[list[Problem], Counter[str]]:
+    """Return (the problems of a file of rows, counts of the reasons for skipped rows).
 
-    Raises as `read_rows`.
+    Raises like `read_rows`.
     """
-    found = list(read(converter, read_rows(path)))
-    problems = [item for item in found if isinstance(item, Problem)]
-    names = unique([problem.name for problem in problems])
+    converted = list(convert_rows(converter, read_rows(path)))
+    problems = [item for item in converted if isinstance(item, Problem)]
+    names = unique_names(problem.name for problem in problems)
     problems = [replace(problem, name=name) for problem, name in zip(problems, names, strict=True)]
-    return problems, Counter(str(item) for item in found if isinstance(item, SkipRow))
+    return problems, Counter(str(item) for item in converted if isinstance(item, SkipRow))
 
 
-def unique(names: Iterable[str]) -> list[str]:
-    """The second of the same name and all after it get `#2`, `#3`, …"""
-    seen: Counter[str] = Counter()
-    found = []
+def unique_names(names: Iterable[str]) -> list[str]:
+    """Append `#2`, `#3`, … to the second and later occurrences of a name."""
+    counts: Counter[str] = Counter()
+    unique = []
     for name in names:
-        seen[name] += 1
-        found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return found
+        counts[name] += 1
+        unique.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
+    return unique
 
 
-def _sound(problem: Problem) -> Problem:
-    """The problem if all of it is of the right type and can be written down; else SkipRow."""
+def _check(problem: Problem) -> Problem:
+    """Return a problem whose types, texts and limits are sound; else raise SkipRow."""
     tests = (*problem.samples, *problem.tests)
-    named = (problem.statement, problem.starter_code, problem.difficulty, problem.source)
-    texts = [*named, problem.name, problem.fn_name or "", *problem.tags]
+    texts = [problem.statement, problem.starter_code, problem.difficulty, problem.source]
+    texts += [problem.name, problem.fn_name or "", *problem.tags]
     texts += [*problem.solutions, *problem.incorrect_solutions]
     texts += [text for test in tests for text in (test.input, test.output)]
     if not all(isinstance(text, str) for text in texts):
@@ -162,7 +165,7 @@ def _sound(problem: Problem) -> Problem:
     return problem
 
 
-def _json_line(line: str) -> Row | None:
+def _parse_line(line: str) -> Row | None:
     try:
         with field_parsers.integers_of_any_length():
             return json.loads(line)

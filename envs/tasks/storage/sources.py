@@ -1,7 +1,7 @@
-"""Where the rows of a public data set come from: a file, a folder, or the Hugging Face hub.
+"""Find the rows of a data set: in a file, in a folder, or on the Hugging Face hub.
 
-Each source says what identifies its content, so that rows which have been converted once are known
-again, and can be read from any row on, so that an interrupted conversion goes on where it stopped.
+Each source has an identity, which tells whether its rows were converted before, and can be read
+from any row on, so an interrupted conversion resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -14,80 +14,82 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from envs.cache_folder import replace_file, root
+from envs.cache_folder import cache_root, replace_file
 from envs.hub_errors import explain_hub_error
 from envs.tasks.config import FilesConfig
 from envs.tasks.loaders.field_parsers import Row
 from envs.tasks.storage.rows import Converter, read_rows
 
-_FOLDER = {"train": "train*", "validation": "valid*", "test": "test*"}
+_FOLDER_PATTERNS = {"train": "train*", "validation": "valid*", "test": "test*"}
 _BUILDERS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json", ".json": "json"}
 _PINNED = re.compile(r"hf://datasets/(?P<name>[^@]+)@(?P<commit>[0-9a-f]{40})")
 
 
 @dataclass(frozen=True)
 class Source:
-    """One stream of rows, and how one becomes a problem."""
+    """A stream of rows with its converter."""
 
     converter: Converter
     label: str  # for progress and errors
-    stem: str  # tells the sources of a task apart, in the names of their problems
-    identity: str  # another string wherever a row may differ
-    read: Callable[[int], Iterator[Row | None]]  # the rows from a number on; None: not a row
-    rows: int | None = None  # how many, where that is known
+    stem: str  # distinguishes the sources of a task in problem names
+    identity: str  # changes whenever a row may differ
+    read: Callable[[int], Iterator[Row | None]]  # rows from a number on; None: a broken row
+    rows: int | None = None  # number of rows, if known
 
 
-def find(converter: Converter, path: str, key: str, files: FilesConfig) -> dict[str, list[Source]]:
-    """The sources of each split; under "all" where `path` is one file, whose splits are ours.
+def find_sources(
+    converter: Converter, path: str, key: str, files: FilesConfig
+) -> dict[str, list[Source]]:
+    """Return the sources of each split; a single file is under "all", to be divided later.
 
-    `files` is the data set's layout; a folder where it finds nothing is searched for train*, valid*
-    and test*. `key` is the configuration's name for `path`. Raises ValueError and OSError, in one
+    `files` is the data set's layout. A folder that does not match it is searched for train*,
+    valid* and test*. `key` is the configuration key of `path`. Raises ValueError or OSError in one
     line.
     """
     layout = {split: pattern for split, pattern in asdict(files).items() if pattern}
     if "://" in path:
-        return _on_hub(converter, path, key, layout)
-    given = Path(path).expanduser()
-    if not given.exists():
+        return _remote_sources(converter, path, key, layout)
+    folder = Path(path).expanduser()
+    if not folder.exists():
         raise ValueError(f"{key}={path}: no such file or folder")
-    if given.is_file():
-        return {"all": [_file(converter, given)]}
-    if any(True for pattern in layout.values() for _ in given.glob(pattern)):
-        named = {split: given.glob(layout[split]) if split in layout else () for split in _FOLDER}
+    if folder.is_file():
+        return {"all": [_file_source(converter, folder)]}
+    if any(True for pattern in layout.values() for _ in folder.glob(pattern)):
+        matches = {split: folder.glob(pattern) for split, pattern in layout.items()}
     else:
-        named = {split: given.rglob(pattern) for split, pattern in _FOLDER.items()}
-    found = {
-        split: [_file(converter, file) for file in sorted(files) if _holds_rows(file)]
-        for split, files in named.items()
+        matches = {split: folder.rglob(pattern) for split, pattern in _FOLDER_PATTERNS.items()}
+    sources = {
+        split: [
+            _file_source(converter, file)
+            for file in sorted(matches.get(split, ()))
+            if file.is_file() and file.suffix in _BUILDERS
+        ]
+        for split in _FOLDER_PATTERNS
     }
-    if not any(found.values()):
+    if not any(sources.values()):
         kinds = ", ".join(_BUILDERS)
         raise ValueError(f"{key}={path}: no train*, valid* or test* file of kind {kinds} in it")
-    return found
+    return sources
 
 
-def _holds_rows(file: Path) -> bool:
-    return file.is_file() and file.suffix in _BUILDERS
-
-
-def _file(converter: Converter, file: Path) -> Source:
+def _file_source(converter: Converter, file: Path) -> Source:
     if file.suffix not in _BUILDERS:
         raise ValueError(f"{file}: not a file of rows; it must end in {', '.join(_BUILDERS)}")
     digest, lines = _content(file)
-
     rows = lines if file.suffix in (".jsonl", ".json") else None
     return Source(converter, str(file), file.stem, digest, partial(read_rows, file), rows)
 
 
 def _content(file: Path) -> tuple[str, int]:
-    """(digest of the file's bytes, its lines), remembered as long as its size and time stay."""
-    facts = file.stat()
-    known = [str(file.resolve()), facts.st_size, facts.st_mtime_ns]
-    note = root() / "digests" / f"{hashlib.sha256(known[0].encode()).hexdigest()[:16]}.json"
+    """Return (digest of the file's bytes, number of lines), cached by path, size and time."""
+    status = file.stat()
+    path = str(file.resolve())
+    key = [path, status.st_size, status.st_mtime_ns]
+    cache = cache_root() / "digests" / f"{hashlib.sha256(path.encode()).hexdigest()[:16]}.json"
     try:
-        held = json.loads(note.read_text())
-        if held["file"] == known:
-            return held["digest"], held["lines"]
+        cached = json.loads(cache.read_text())
+        if cached["file"] == key:
+            return cached["digest"], cached["lines"]
     except (OSError, ValueError, KeyError):
         pass
     digest, lines = hashlib.sha256(), 0
@@ -95,15 +97,15 @@ def _content(file: Path) -> tuple[str, int]:
         while block := content.read(1 << 20):
             digest.update(block)
             lines += block.count(b"\n")
-    note.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(note, json.dumps({"file": known, "digest": digest.hexdigest(), "lines": lines}))
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(cache, json.dumps({"file": key, "digest": digest.hexdigest(), "lines": lines}))
     return digest.hexdigest(), lines
 
 
-def _on_hub(
+def _remote_sources(
     converter: Converter, path: str, key: str, layout: dict[str, str]
 ) -> dict[str, list[Source]]:
-    """hf://datasets/ID@COMMIT, or file://FOLDER with the same files in it."""
+    """Sources at hf://datasets/ID@COMMIT, or at file://FOLDER with the same files."""
     base = path.rstrip("/")
     if base.startswith("hf://") and not _PINNED.fullmatch(base):
         raise ValueError(
@@ -114,12 +116,14 @@ def _on_hub(
         files = key.replace("path", "files")
         raise ValueError(f"{key}={path}: say which files hold its splits, {files}.train=PATTERN")
     return {
-        split: [_stream(converter, split, base, layout[split], key)] if split in layout else []
-        for split in _FOLDER
+        split: [_remote_source(converter, split, base, layout[split], key)]
+        if split in layout
+        else []
+        for split in _FOLDER_PATTERNS
     }
 
 
-def _stream(converter: Converter, split: str, base: str, pattern: str, key: str) -> Source:
+def _remote_source(converter: Converter, split: str, base: str, pattern: str, key: str) -> Source:
     url = f"{base}/{pattern}"
     builder = _BUILDERS.get(Path(pattern).suffix)
     if builder is None:
@@ -134,23 +138,22 @@ def _stream(converter: Converter, split: str, base: str, pattern: str, key: str)
         datasets.disable_progress_bars()
         try:
             if match := _PINNED.match(base):
-                # Asked first, since `datasets` only says of what it may not read that it is empty.
+                # first, since `datasets` reports a data set without read access only as empty
                 huggingface_hub.HfApi().dataset_info(match["name"], revision=match["commit"])
             stream = datasets.load_dataset(builder, data_files=url, split="train", streaming=True)
             yield from stream.skip(first)
         except Exception as error:
-            # `datasets` raises dozens of kinds; the ones with a known cure are told apart there
-            told = (
-                explain_hub_error(error, key, base, "dataset")
-                or f"{key}={base}: {_first_line(error)}"
-            )
-            raise ValueError(told) from error
+            # `datasets` raises dozens of types
+            message = explain_hub_error(error, key, base, "dataset")
+            raise ValueError(message or f"{key}={base}: {_first_line(error)}") from error
 
     identity = url
     if url.startswith("file://"):
-        pattern = Path(url.removeprefix("file://"))
-        files = sorted(pattern.parent.glob(pattern.name))
-        identity = repr([(file.name, _content(file)[0]) for file in files])
+        local = Path(url.removeprefix("file://"))
+        contents = [
+            (file.name, _content(file)[0]) for file in sorted(local.parent.glob(local.name))
+        ]
+        identity = repr(contents)
     return Source(converter, url, split, identity, read)
 
 

@@ -1,9 +1,8 @@
-"""Rows converted once: a folder of Arrow files that later starts only map into memory.
+"""Stores of converted rows: folders of Arrow files that later starts map into memory.
 
-The rows of a source are converted in parts, each written whole under its final name, so that a
-conversion which was killed goes on after its last part, losing nothing and doubling nothing. The
-folder's name is a hash of the rows, of the limits on tests, and of the code that turns rows into
-problems: where any of them differs, another folder is made.
+Rows are converted in parts. Each part is written atomically, so a killed conversion resumes after
+its last complete part, without loss or duplicates. The folder's name is a hash of the rows, the
+limits on tests, and the code that converts rows: a change in any of them gives another folder.
 """
 
 from __future__ import annotations
@@ -19,21 +18,24 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from envs.cache_folder import locked, replace_file, root
+from envs.cache_folder import cache_root, locked_folder, replace_file
 from envs.import_by_name import code_digest
 from envs.problem import Problem
 from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.storage.arrow_schema import schema, to_batch
-from envs.tasks.storage.rows import read
+from envs.tasks.storage.generated_cache import write_batch
+from envs.tasks.storage.rows import convert_rows
 from envs.tasks.storage.sources import Source
-from envs.tasks.storage.test_limits import Limits, cap, why_left_out
+from envs.tasks.storage.test_limits import SizeLimits, limit_tests, why_left_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STEPS = (read, why_left_out, cap, to_batch)  # what a row goes through besides its converter
+STEPS = (convert_rows, why_left_out, limit_tests, to_batch)  # applied to every row
 PART_ROWS = 1000
-PART_CHARS = 16_000_000  # of tests and programs: a part fits in memory many times over
+PART_CHARS = 16_000_000  # of tests and programs, so that a part fits in memory many times
+
+Part = tuple["pa.RecordBatch", dict[str, Any]]  # problems, and {first, rows, skipped}
 
 
 @dataclass(frozen=True)
@@ -46,40 +48,34 @@ class Store:
     skipped: Counter[str]  # why rows gave no problem → how many
 
 
-class _Parts:
+class _PartFiles:
     """The part files of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.done = folder, folder / "done.json"
 
-    def whole(self) -> list[tuple[pa.RecordBatch, dict[str, Any]]]:
-        """The parts from the first on, up to the first that is missing or broken; others go."""
-        found: list[tuple[pa.RecordBatch, dict[str, Any]]] = []
+    def load(self) -> list[Part]:
+        """Return the parts up to the first missing or broken one; delete the others."""
+        parts: list[Part] = []
         for file in sorted(self.folder.glob("part-*.arrow")):
-            part = _open(file) if file == self._file(len(found)) else None
-            if part is None or part[1]["first"] != _end(found):
+            part = _open_part(file) if file == self._file(len(parts)) else None
+            if part is None or part[1]["first"] != _next_row(parts):
                 file.unlink()
             else:
-                found.append(part)
-        return found
+                parts.append(part)
+        return parts
 
-    def complete(self) -> bool:
-        """Whether everything was written, and still has the size that it had then."""
+    def is_complete(self) -> bool:
+        """Return whether all parts were written and still have the size they had then."""
         try:
-            sizes = json.loads(self.done.read_text())
-            return sizes == self._sizes()
+            return json.loads(self.done.read_text()) == self._sizes()
         except (OSError, ValueError):
             return False
 
-    def add(self, number: int, batch: pa.RecordBatch, facts: dict[str, Any]) -> None:
-        """Write a part; it has its name only once it is whole."""
-        import pyarrow as pa
-
-        batch = batch.replace_schema_metadata({"facts": json.dumps(facts)})
-        temporary = self.folder / "part.tmp"
-        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        temporary.replace(self._file(number))
+    def add(self, number: int, batch: pa.RecordBatch, notes: dict[str, Any]) -> None:
+        """Write a part atomically."""
+        batch = batch.replace_schema_metadata({"facts": json.dumps(notes)})
+        write_batch(self._file(number), batch)
 
     def finish(self) -> None:
         replace_file(self.done, json.dumps(self._sizes()))
@@ -91,41 +87,42 @@ class _Parts:
         return self.folder / f"part-{number:05d}.arrow"
 
 
-def prepare(source: Source, limits: Limits, console: Console | None = None) -> Store:
-    """The problems of a source, converted where they have not been; a bar shows on `console`.
+def prepare_store(source: Source, limits: SizeLimits, console: Console | None = None) -> Store:
+    """Return a source's problems, converting rows not yet converted, with a progress bar.
 
-    Raises ValueError and OSError where the source cannot be read; what was converted stays.
+    Raises ValueError or OSError if the source cannot be read; converted parts stay.
     """
-    folder = root() / "problems" / f"{source.converter.prefix}-{_key(source, limits)}"
-    parts = _Parts(folder)
-    with locked(folder):
-        if not parts.complete():
-            parts.done.unlink(missing_ok=True)
-            with _progress(source, console) as progress:
-                _convert(source, limits, parts, progress)
-            parts.finish()
-        held = parts.whole()
-    skipped = sum((Counter(facts["skipped"]) for _, facts in held), Counter())
-    return Store(source, [batch for batch, _ in held], _end(held), skipped)
+    folder = cache_root() / "problems" / f"{source.converter.prefix}-{_key(source, limits)}"
+    files = _PartFiles(folder)
+    with locked_folder(folder):
+        if not files.is_complete():
+            files.done.unlink(missing_ok=True)
+            with _progress(console) as progress:
+                _convert(source, limits, files, progress)
+            files.finish()
+        parts = files.load()
+    skipped = sum((Counter(notes["skipped"]) for _, notes in parts), Counter[str]())
+    return Store(source, [batch for batch, _ in parts], _next_row(parts), skipped)
 
 
-def _convert(source: Source, limits: Limits, parts: _Parts, progress: Progress) -> None:
-    held = parts.whole()
-    first, number = _end(held), len(held)
+def _convert(source: Source, limits: SizeLimits, files: _PartFiles, progress: Progress) -> None:
+    parts = files.load()
+    first, number = _next_row(parts), len(parts)
     bar = progress.add_task(source.label, total=source.rows, completed=first)
     if not first:
         source.converter.check(source.read(0), source.label)
-    for part in _portions(read(source.converter, source.read(first), first)):
-        problems = [cap(item, limits) for item in part if isinstance(item, Problem)]
+    for part in _portions(convert_rows(source.converter, source.read(first), first)):
+        problems = [limit_tests(item, limits) for item in part if isinstance(item, Problem)]
         reasons = [why_left_out(problem) for problem in problems]
         skipped = Counter(str(item) for item in part if isinstance(item, SkipRow))
-        facts = {"first": first, "rows": len(part), "skipped": skipped}
-        parts.add(number, to_batch(problems, reasons), facts)
+        notes = {"first": first, "rows": len(part), "skipped": skipped}
+        files.add(number, to_batch(problems, reasons), notes)
         first, number = first + len(part), number + 1
         progress.update(bar, completed=first)
 
 
 def _portions(items: Iterator[Problem | SkipRow]) -> Iterator[list[Problem | SkipRow]]:
+    """Cut converted rows into parts of at most PART_ROWS rows and about PART_CHARS characters."""
     portion: list[Problem | SkipRow] = []
     chars = 0
     for item in items:
@@ -143,32 +140,38 @@ def _chars(problem: Problem) -> int:
     return tests + sum(map(len, (*problem.solutions, *problem.incorrect_solutions)))
 
 
-def _open(file: Path) -> tuple[pa.RecordBatch, dict[str, Any]] | None:
-    """(the part, what was noted of it); None where the file is not a whole part."""
+def _open_part(file: Path) -> Part | None:
+    """Open a part; None if the file is not complete."""
     import pyarrow as pa
 
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(file)))
-        facts = json.loads(reader.schema.metadata[b"facts"])
+        notes = json.loads(reader.schema.metadata[b"facts"])
         batch = reader.get_batch(0)
-        return (batch, facts) if batch.schema.equals(schema()) else None
+        return (batch, notes) if batch.schema.equals(schema()) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _end(held: list[tuple[pa.RecordBatch, dict[str, Any]]]) -> int:
-    """The number of source rows behind these parts."""
-    return held[-1][1]["first"] + held[-1][1]["rows"] if held else 0
+def _next_row(parts: list[Part]) -> int:
+    """Return the number of source rows that the parts cover."""
+    return parts[-1][1]["first"] + parts[-1][1]["rows"] if parts else 0
 
 
-def _key(source: Source, limits: Limits) -> str:
-    ours = code_digest(*{step.__module__ for step in STEPS})
-    known = (source.converter.identity, source.identity, limits, ours)
-    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+def _key(source: Source, limits: SizeLimits) -> str:
+    code = code_digest(*{step.__module__ for step in STEPS})
+    content = (source.converter.identity, source.identity, limits, code)
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
-def _progress(source: Source, console: Console | None) -> Progress:
-    columns = (TextColumn("preparing {task.description}"), BarColumn(), MofNCompleteColumn())
-    shown = console or Console(stderr=True)
-    elapsed = TimeElapsedColumn()
-    return Progress(*columns, elapsed, console=shown, transient=True, disable=not shown.is_terminal)
+def _progress(console: Console | None) -> Progress:
+    shown_on = console or Console(stderr=True)
+    return Progress(
+        TextColumn("preparing {task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=shown_on,
+        transient=True,
+        disable=not shown_on.is_terminal,
+    )

@@ -1,4 +1,4 @@
-"""What is kept of a problem's tests, and which problems are of no use."""
+"""Limit the tests kept of a problem, and say which problems cannot be used."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from envs.tasks.storage.arrow_schema import statement_hash
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What of a problem's tests is kept: samples, then others, then generated ones.
+class SizeLimits:
+    """Limits on a problem's tests: samples are kept first, then other tests, then generated ones.
 
-    Which of each is drawn by the statement.
+    A random order seeded by the statement decides within each kind.
     """
 
     max_tests: int
     max_bytes: int  # of inputs and outputs together
 
 
-def cap(problem: Problem, limits: Limits) -> Problem:
-    """The problem with as many tests as the limits allow."""
-    by_hand, samples = len(problem.tests) - problem.generated_tests, set(problem.samples)
-    hidden = [test for test in problem.tests[:by_hand] if test not in samples]
-    generated = list(problem.tests[by_hand:])
+def limit_tests(problem: Problem, limits: SizeLimits) -> Problem:
+    """Return the problem with as many tests as the limits allow."""
+    handmade, samples = len(problem.tests) - problem.generated_tests, set(problem.samples)
+    hidden = [test for test in problem.tests[:handmade] if test not in samples]
+    generated = list(problem.tests[handmade:])
     rng = random.Random(f"tests/{statement_hash(problem.statement)}")
     for tests in (hidden, generated):
         rng.shuffle(tests)
     kept: list[Test] = []
-    left = limits.max_bytes
+    bytes_left = limits.max_bytes
     for test in (*problem.samples, *hidden, *generated):
         size = len(test.input.encode()) + len(test.output.encode())
-        if len(kept) < limits.max_tests and size <= left:
+        if len(kept) < limits.max_tests and size <= bytes_left:
             kept.append(test)
-            left -= size
-    last = set(generated)
-    return replace(problem, tests=tuple(kept), generated_tests=sum(t in last for t in kept))
+            bytes_left -= size
+    generated_set = set(generated)
+    generated_kept = sum(test in generated_set for test in kept)
+    return replace(problem, tests=tuple(kept), generated_tests=generated_kept)
 
 
 def why_left_out(problem: Problem) -> str | None:
-    """Why a problem cannot be trained on; None where it can."""
+    """Return why a problem cannot be trained on, or None if it can."""
     if problem.checker == "needs_checker":
         return "needs a checker of its own"
     if not problem.statement.strip():

@@ -8,7 +8,7 @@ import pytest
 
 from envs.judge.grading import Grade
 from envs.judge.judge import Judge, JudgeConfig
-from envs.judge.verdict_cache import Known, VerdictCache
+from envs.judge.verdict_cache import CachedGrades, VerdictCache
 from envs.problem import Verdict
 from envs.sandbox.base import Execution, Outcome
 from envs.sandbox.select import SandboxConfig, open_sandbox
@@ -157,8 +157,8 @@ def test_a_file_that_breaks_later_fails_no_run(sandbox, verdicts, caplog):
 def _write(file, number):
     verdicts = VerdictCache(file)
     for at in range(50):
-        known = Known({number: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2)
-        verdicts.keep([(("1", "problem", str(at)), known)])
+        known = CachedGrades({number: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2)
+        verdicts.add([(("1", "problem", str(at)), known)])
     verdicts.close()
 
 
@@ -171,26 +171,27 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path):
         writer.join()
     verdicts = VerdictCache(file)
     for at in range(50):
-        assert verdicts.of(("1", "problem", str(at))).tests.keys() == {0, 1, 2, 3}
+        assert verdicts.get(("1", "problem", str(at))).tests.keys() == {0, 1, 2, 3}
     verdicts.close()
 
 
 def test_details_come_back_as_they_were_and_one_without_end_is_not_kept(verdicts):
     odd = Grade(Verdict.RUNTIME_ERROR, "\ud800 '\x00\n")
-    known = Known({0: (odd, 0.25), 2: (Grade(Verdict.WRONG_ANSWER, "x" * 10**5), 0.5)}, 1.0)
-    verdicts.keep([(KEY, known)])
-    assert verdicts.of(KEY) == Known({0: (odd, 0.25)}, 1.0)
-    assert verdicts.of(("2", *KEY[1:])) is None
+    known = CachedGrades({0: (odd, 0.25), 2: (Grade(Verdict.WRONG_ANSWER, "x" * 10**5), 0.5)}, 1.0)
+    verdicts.add([(KEY, known)])
+    assert verdicts.get(KEY) == CachedGrades({0: (odd, 0.25)}, 1.0)
+    assert verdicts.get(("2", *KEY[1:])) is None
 
 
 def test_a_full_file_is_read_and_not_written(verdicts, caplog):
-    verdicts.keep([(KEY, Known({0: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2))])
-    (pages,) = verdicts._open.execute("PRAGMA page_count").fetchone()
-    verdicts._open.execute(f"PRAGMA max_page_count = {pages}")
+    verdicts.add([(KEY, CachedGrades({0: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2))])
+    (pages,) = verdicts._connection.execute("PRAGMA page_count").fetchone()
+    verdicts._connection.execute(f"PRAGMA max_page_count = {pages}")
     many = [
-        (("1", "p", str(i)), Known({0: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2)) for i in range(999)
+        (("1", "p", str(i)), CachedGrades({0: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2))
+        for i in range(999)
     ]
     for _ in range(2):
-        verdicts.keep(many)
-        assert verdicts.of(KEY) is not None and verdicts.of(many[-1][0]) is None
+        verdicts.add(many)
+        assert verdicts.get(KEY) is not None and verdicts.get(many[-1][0]) is None
     assert len(caplog.records) == 1 and "full" in caplog.text

@@ -8,7 +8,7 @@ import pytest
 
 from envs.judge.extract import extract_program
 from envs.tasks import open_task
-from envs.tasks.storage.rows import converter
+from envs.tasks.storage.rows import load_converter
 from envs.tasks.task_cli import task_config
 
 WORDS = ("alpha", "beta", "gamma", "delta", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu")
@@ -54,7 +54,7 @@ def config(name, path, **changed):
 def converter_of(name):
     """How a task of conf/task/ turns rows into problems."""
     held = composed(name)
-    return converter(held.rows, held.fields, "task.rows")
+    return load_converter(held.rows, held.fields, "task.rows")
 
 
 @cache

@@ -10,7 +10,7 @@ from envs.problem import Verdict
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.prompts import DefaultPrompt
-from envs.tasks.storage.rows import load
+from envs.tasks.storage.rows import load_problems
 from tests.envs.tasks.test_dataset_task import config, converter_of
 
 HUMANEVAL = [
@@ -118,7 +118,7 @@ def load_rows(tmp_path):
     def read(schema, rows):
         file = tmp_path / f"{schema}.jsonl"
         file.write_text("\n".join(map(json.dumps, rows)))
-        return load(converter_of(schema), file)
+        return load_problems(converter_of(schema), file)
 
     return read
 

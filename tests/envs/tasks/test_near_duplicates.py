@@ -7,7 +7,7 @@ import pytest
 
 from envs.problem import Problem, Test
 from envs.tasks.near_duplicates import shingles, similar_pairs
-from envs.tasks.storage.rows import load
+from envs.tasks.storage.rows import load_problems
 from tests.envs.tasks.test_dataset_task import converter_of
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")
@@ -40,8 +40,8 @@ def test_a_statement_without_words_is_no_pair():
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no data rows in {DATA}")
 def test_real_rows_of_two_data_sets_overlap():
-    ours, _ = load(converter_of("code_contests"), DATA / "code_contests_test.jsonl")
-    theirs, _ = load(converter_of("taco"), DATA / "taco_stdin.jsonl")
+    ours, _ = load_problems(converter_of("code_contests"), DATA / "code_contests_test.jsonl")
+    theirs, _ = load_problems(converter_of("taco"), DATA / "taco_stdin.jsonl")
     pairs = similar_pairs(ours, theirs)
     found = {pair["train"] for pair in pairs}
     assert "code_contests/1575_J. Jeopardy of Dropped Balls" in found

@@ -4,7 +4,7 @@ import pytest
 
 from envs.problem import Problem, Test
 from envs.tasks import open_task
-from envs.tasks.prompts import VARIABLES, DefaultPrompt, Prompt
+from envs.tasks.prompts import VARIABLES, DefaultPrompt, PromptTemplate
 from tests.envs.tasks.test_dataset_task import config, taco_row, write
 
 SAMPLE = Test("3 4\n", "7\n")
@@ -48,7 +48,7 @@ def test_a_template_of_ones_own_is_told_all_that_a_problem_has(template):
     text = "{{ statement }}|{{ samples|length }}|{{ fn_name }}|{{ starter_code }}"
     assert all(name in text for name in VARIABLES)
     problem = Problem("p", " Add. \n", (SAMPLE,), (SAMPLE,), fn_name="add", starter_code="x")
-    assert Prompt(template(text))(problem) == "Add.|1|add|x"
+    assert PromptTemplate(template(text))(problem) == "Add.|1|add|x"
 
 
 @pytest.mark.parametrize("name", ["mini", "sums", "taco"])
@@ -89,7 +89,7 @@ def test_a_template_that_is_no_file_is_said(tmp_path):
 
 
 def test_a_template_that_fails_on_a_problem_names_it(template):
-    prompt = Prompt(template("{{ samples[3].input }}"), "task.prompt")
+    prompt = PromptTemplate(template("{{ samples[3].input }}"), "task.prompt")
     with pytest.raises(ValueError, match=r"^task.prompt=.*: for p, UndefinedError: "):
         prompt(Problem("p", "Add.", (SAMPLE,), (SAMPLE,)))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from envs.problem import CHECKERS, Problem
 from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.storage.arrow_schema import to_batch, to_problem
-from envs.tasks.storage.rows import read
+from envs.tasks.storage.rows import convert_rows
 from tests.envs.tasks.test_dataset_task import converter_of
 
 SOME = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
@@ -117,7 +117,7 @@ MBPP_ROW = st.fixed_dictionaries(
 
 
 def check(schema, rows):
-    items = list(read(converter_of(schema), rows))
+    items = list(convert_rows(converter_of(schema), rows))
     assert len(items) == len(rows)
     for item in items:
         if isinstance(item, SkipRow):

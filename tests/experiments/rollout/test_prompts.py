@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from envs.cache_folder import root
+from envs.cache_folder import cache_root
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
-from envs.tasks.prompts import Prompt, with_few_shot
+from envs.tasks.prompts import PromptTemplate, with_few_shot
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy.loading import load
@@ -53,7 +53,7 @@ def test_the_second_time_nothing_is_encoded(task, tokenizer):
         encode_prompts(task.train, unasked, tokenizer, TaskConfig(chat=False), {})
     with pytest.raises(AssertionError):
         encode_prompts(task.train, unasked, tokenizer, TaskConfig(), {"enable_thinking": False})
-    assert len(list((root() / "prompts").iterdir())) == 1
+    assert len(list((cache_root() / "prompts").iterdir())) == 1
 
 
 def test_another_template_is_encoded_anew(task, tokenizer, tmp_path):
@@ -69,7 +69,7 @@ def test_another_template_is_encoded_anew(task, tokenizer, tmp_path):
 
 def test_a_template_that_fails_on_a_problem_is_one_line(task, tokenizer, tmp_path):
     (tmp_path / "mine.jinja").write_text("{{ samples[0].input }}")
-    prompt = Prompt(tmp_path / "mine.jinja", "task.prompt")
+    prompt = PromptTemplate(tmp_path / "mine.jinja", "task.prompt")
     with pytest.raises(UserError, match=r"task\.prompt=.*: for taco/"):
         broken = replace(task, prompt=prompt, prompt_digest=prompt.digest)
         encode_prompts(task.train, broken, tokenizer, TaskConfig(), {})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.cache_folder import root
+from envs.cache_folder import cache_root
 from envs.tasks.mini import task
 from envs.tasks.storage import generated_cache
 
@@ -38,7 +38,7 @@ def test_what_is_kept_is_what_was_made(monkeypatch):
 def test_a_broken_file_is_made_again(monkeypatch, damage):
     calls, load = counted(monkeypatch)
     generated_cache.cached_problems("mini-test", load, "test", 3)
-    (file,) = (root() / "made").glob("*.arrow")
+    (file,) = (cache_root() / "made").glob("*.arrow")
     file.write_bytes(damage(file.read_bytes()))
     assert generated_cache.cached_problems("mini-test", load, "test", 3) == task.load("test", 3)
     assert len(calls) == 2

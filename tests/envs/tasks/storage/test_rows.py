@@ -10,7 +10,7 @@ from envs.problem import Problem, Test
 from envs.tasks.loaders.code_contests import problem as code_contests_problem
 from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.loaders.taco import problem as taco_problem
-from envs.tasks.storage.rows import Converter, load
+from envs.tasks.storage.rows import Converter, load_problems
 from tests.envs.tasks.test_dataset_task import converter_of
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[5] / "shared" / "data")
@@ -179,8 +179,8 @@ def test_json_lines_and_parquet_hold_the_same_problems(tmp_path):
     lines, table = tmp_path / "rows.jsonl", tmp_path / "rows.parquet"
     lines.write_text("\n".join(map(json.dumps, rows)) + "\n\n{broken\n[1]\n")
     pandas.DataFrame(rows).to_parquet(table)
-    from_lines, skipped = load(converter_of("code_contests"), lines)
-    from_table, skipped_there = load(converter_of("code_contests"), table)
+    from_lines, skipped = load_problems(converter_of("code_contests"), lines)
+    from_table, skipped_there = load_problems(converter_of("code_contests"), table)
     assert [p.hash for p in from_lines] == [p.hash for p in from_table]
     assert [p.name for p in from_lines] == ["code_contests/a", "code_contests/a#2"]
     assert skipped == {"reads a file": 1, "the line is not a JSON object": 2}
@@ -189,7 +189,7 @@ def test_json_lines_and_parquet_hold_the_same_problems(tmp_path):
 
 def test_another_kind_of_file_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"rows\.csv: neither"):
-        load(converter_of("taco"), tmp_path / "rows.csv")
+        load_problems(converter_of("taco"), tmp_path / "rows.csv")
 
 
 @needs_data
@@ -206,14 +206,14 @@ def test_another_kind_of_file_is_an_error(tmp_path):
     ],
 )
 def test_real_rows(task, name, problems, skipped):
-    found, reasons = load(converter_of(task), DATA / f"{name}.jsonl")
+    found, reasons = load_problems(converter_of(task), DATA / f"{name}.jsonl")
     assert (len(found), reasons) == (problems, skipped)
     assert len({problem.name for problem in found}) == problems
 
 
 @needs_data
 def test_nearly_all_special_judge_problems_are_recognised():
-    found, _ = load(converter_of("taco"), DATA / "taco_special_judge.jsonl")
+    found, _ = load_problems(converter_of("taco"), DATA / "taco_special_judge.jsonl")
     exact = [problem.name for problem in found if problem.checker == "tokens"]
     # Their statements give no sign that other answers are right, too.
     assert exact == ["taco/00005", "taco/00046"]
@@ -226,6 +226,6 @@ def test_a_call_whose_value_is_no_json_is_left_out_and_counted(tmp_path):
 
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(json.dumps({"value": value}) for value in ("2", "None", "(1, 2)")))
-    problems, skipped = load(Converter(build, "own", ""), file)
+    problems, skipped = load_problems(Converter(build, "own", ""), file)
     assert [problem.name for problem in problems] == ["own/00000"]
     assert skipped == {"an expected value is not JSON": 2}

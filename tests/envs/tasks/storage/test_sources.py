@@ -5,7 +5,7 @@ import json
 import pytest
 
 from envs.tasks import open_task
-from envs.tasks.storage.sources import find
+from envs.tasks.storage.sources import find_sources
 from tests.envs.tasks.test_dataset_task import (
     code_contests_row,
     config,
@@ -87,8 +87,12 @@ def test_a_stream_that_breaks_is_said_in_a_line(hub):
 def test_a_hub_name_without_a_commit_is_refused():
     for path in ("hf://datasets/BAAI/TACO", "hf://datasets/BAAI/TACO@main"):
         with pytest.raises(ValueError, match=r"task\.path=.*@COMMIT"):
-            find(TACO, path, "task.path", LAYOUT)
-    assert list(find(TACO, AT_THE_HUB, "task.path", LAYOUT)) == ["train", "validation", "test"]
+            find_sources(TACO, path, "task.path", LAYOUT)
+    assert list(find_sources(TACO, AT_THE_HUB, "task.path", LAYOUT)) == [
+        "train",
+        "validation",
+        "test",
+    ]
 
 
 def test_arrow_parquet_and_lines_hold_the_same_problems(tmp_path):
@@ -113,7 +117,7 @@ def test_a_file_is_known_by_its_content(tmp_path):
         write(file, [taco_row(0)])
 
     def identity(file):
-        ((source,),) = find(TACO, str(file), "task.path", LAYOUT).values()
+        ((source,),) = find_sources(TACO, str(file), "task.path", LAYOUT).values()
         return source.identity
 
     assert identity(one) == identity(other)

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from envs.cache_folder import root
+from envs.cache_folder import cache_root
 from envs.tasks.config import FilesConfig
 from envs.tasks.selection import StoredProblems, load_entries
 from envs.tasks.storage import store as store_module
-from envs.tasks.storage.rows import load
-from envs.tasks.storage.sources import find
-from envs.tasks.storage.store import prepare
-from envs.tasks.storage.test_limits import Limits
+from envs.tasks.storage.rows import load_problems
+from envs.tasks.storage.sources import find_sources
+from envs.tasks.storage.store import prepare_store
+from envs.tasks.storage.test_limits import SizeLimits
 from experiments.benchmarks.prepare import write
 from tests.envs.tasks.test_dataset_task import converter_of
 
 ROOT = Path(__file__).resolve().parents[4]
 TACO = converter_of("taco")
-LIMITS = Limits(max_tests=1000, max_bytes=100_000_000)
+LIMITS = SizeLimits(max_tests=1000, max_bytes=100_000_000)
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +44,8 @@ def file(tmp_path):
 
 
 def opened(file, limits=LIMITS):
-    ((source,),) = find(TACO, str(file), "task.path", FilesConfig()).values()
-    return prepare(source, limits)
+    ((source,),) = find_sources(TACO, str(file), "task.path", FilesConfig()).values()
+    return prepare_store(source, limits)
 
 
 def problems(store):
@@ -53,12 +53,12 @@ def problems(store):
 
 
 def part_files():
-    return sorted(root().glob("problems/*/part-*.arrow"))
+    return sorted(cache_root().glob("problems/*/part-*.arrow"))
 
 
 def test_a_store_holds_what_the_rows_say(file, small_parts):
     store = opened(file)
-    from_rows, skipped = load(TACO, file)
+    from_rows, skipped = load_problems(TACO, file)
     assert store.rows == 320 and store.skipped == skipped and skipped.total() > 20
     assert len(part_files()) == 7
 
@@ -74,23 +74,23 @@ def test_a_store_holds_what_the_rows_say(file, small_parts):
 
 def test_the_second_start_reads_no_row(file, monkeypatch):
     first = opened(file)
-    ((source,),) = find(TACO, str(file), "task.path", FilesConfig()).values()
+    ((source,),) = find_sources(TACO, str(file), "task.path", FilesConfig()).values()
 
     def read(_):
         raise AssertionError("the rows were read again")
 
-    again = prepare(store_module.Source(**vars(source) | {"read": read}), LIMITS)
+    again = prepare_store(store_module.Source(**vars(source) | {"read": read}), LIMITS)
     assert problems(again) == problems(first) and again.skipped == first.skipped
 
 
 def test_another_content_or_limit_is_another_store(file):
-    few = opened(file, Limits(max_tests=2, max_bytes=10**9))
+    few = opened(file, SizeLimits(max_tests=2, max_bytes=10**9))
     assert max(len(problem.tests) for problem in problems(few)) == 2
     assert max(len(problem.tests) for problem in problems(opened(file))) > 2
     with file.open("a") as lines:
         lines.write("{}\n")
     assert opened(file).rows == 321
-    assert len(list((root() / "problems").iterdir())) == 3
+    assert len(list((cache_root() / "problems").iterdir())) == 3
 
 
 @pytest.mark.parametrize("step", store_module.STEPS, ids=lambda step: step.__name__)
@@ -103,7 +103,7 @@ def test_a_change_of_what_rows_go_through_is_another_store(file, monkeypatch, st
 
     monkeypatch.setattr(Path, "read_bytes", read)
     opened(file)
-    assert len(list((root() / "problems").iterdir())) == 2
+    assert len(list((cache_root() / "problems").iterdir())) == 2
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "unfinished", "no note"])
@@ -132,11 +132,11 @@ import sys
 from envs.tasks.storage import store
 store.PART_ROWS = 20
 from envs.tasks.config import FieldsConfig, FilesConfig
-from envs.tasks.storage.rows import converter
-from envs.tasks.storage.sources import find
-taco = converter("envs.tasks.loaders.taco.problem", FieldsConfig(), "task.rows")
-((source,),) = find(taco, sys.argv[1], "task.path", FilesConfig()).values()
-store.prepare(source, store.Limits(1000, 100_000_000))
+from envs.tasks.storage.rows import load_converter
+from envs.tasks.storage.sources import find_sources
+taco = load_converter("envs.tasks.loaders.taco.problem", FieldsConfig(), "task.rows")
+((source,),) = find_sources(taco, sys.argv[1], "task.path", FilesConfig()).values()
+store.prepare_store(source, store.SizeLimits(1000, 100_000_000))
 """
 
 
@@ -157,7 +157,7 @@ def test_a_killed_conversion_goes_on_and_loses_and_doubles_nothing(tmp_path, mon
     store = opened(file)
     after = {part.name: part.stat().st_mtime_ns for part in part_files()}
     assert survived.items() <= after.items()  # what was there was not made again
-    from_rows, skipped = load(TACO, file)
+    from_rows, skipped = load_problems(TACO, file)
     assert [problem.name for problem in problems(store)] == [p.name for p in from_rows]
     assert (store.rows, store.skipped) == (600, skipped)
 
