@@ -1,4 +1,4 @@
-"""From a configuration to the parts of a run; what the algorithm does not need is not made."""
+"""Build the parts of a run from its configuration, as far as the algorithm needs them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envs.environment import Environment
 from envs.import_by_name import load_function
@@ -37,38 +37,42 @@ from experiments.run_dir.records import Records
 from experiments.runtime import Runtime
 from experiments.sample import PromptedProblem
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 @dataclass
 class Parts:
     """Everything that the loop works with."""
 
     learner: Learner
-    weight_sync: WeightSync  # the behaviour policy: its engine, and which weights it holds
-    eval_engine: Engine  # the trained weights
-    tokenizer: object
+    weight_sync: WeightSync  # from the learner to the rollout policy's engine
+    eval_engine: Engine  # of the trained policy
+    tokenizer: PreTrainedTokenizerBase
     environments: Environments
     rollouts: Rollouts | FrozenBatches
-    prefetch: Callable[[int], None]  # begins a batch, and those after it, where that can be
+    prefetch: Callable[[int], None]  # starts a batch, and later ones where their weights exist
     sample_log: SampleLog | None
     reward_shaping: RewardShaping  # of the rewards that a batch is learned from
-    logprob_check: LogprobCheck  # of the behaviour policy's engine against the learner
+    logprob_check: LogprobCheck  # of the rollout policy's engine against the learner
     judge: Environment  # of training responses; the budget counts its work
     eval_judge: Environment
     eval_prompts: Sequence[PromptedProblem]
     initial_values: InitialValues | None
     ledger: Ledger
     settings: dict[str, Any]  # the configuration as plain values
-    problems: str  # where they come from and what was left out, in a line
+    problems: str  # how many, and what was left out, in a line
 
     def count_judging(self) -> None:
-        """Take the judge's counters into the ledger."""
-        spent, counts = [self.judge.stats, *self.rollouts.judging_stats], self.ledger.counts
+        """Copy the judges' counters to the ledger."""
+        all_stats = [self.judge.stats, *self.rollouts.judging_stats]
         if self.initial_values:
-            spent.append(self.initial_values.reference.judging_stats)
-        counts.judged_programs = sum(stats.programs_judged for stats in spent)
-        counts.judged_tests = sum(stats.tests_run for stats in spent)
-        counts.infra_errors = sum(stats.infra_errors for stats in spent)
-        self.ledger.judge_cpu_s = sum(stats.cpu_s for stats in spent)
+            all_stats.append(self.initial_values.reference.judging_stats)
+        counts = self.ledger.counts
+        counts.judged_programs = sum(stats.programs_judged for stats in all_stats)
+        counts.judged_tests = sum(stats.tests_run for stats in all_stats)
+        counts.infra_errors = sum(stats.infra_errors for stats in all_stats)
+        self.ledger.judge_cpu_s = sum(stats.cpu_s for stats in all_stats)
         self.ledger.charge_recalled("judge", self.judge.stats.recalled_s)
 
 
@@ -76,30 +80,33 @@ class Parts:
 def build(
     config: RunConfig, records: Records, runtime: Runtime = SINGLE_PROCESS
 ) -> Iterator[Parts]:
-    """Load, connect and record; the sandbox closes with the block."""
+    """Build the parts and record their facts; the sandbox closes with the block.
+
+    Raises UserError.
+    """
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
-    records.describe(
-        memory=check_memory(config, algorithm.needs, runtime.size if runtime.sharded else 0)
-    )
+    ranks = runtime.size if runtime.sharded else 0
+    records.describe(memory=check_memory(config, algorithm.needs, ranks))
     task = _open_task(config)
     base, tokenizer = loading.load(config.model)
-    weights = loading.fingerprint(base.model)
+    fingerprint = loading.fingerprint(base.model)
     parameters = sum(parameter.numel() for parameter in base.model.parameters())
-    with runtime.environments(config) as environments:
+    with runtime.environments(config) as local_environments:
         ledger = Ledger()
-        work = build_worker_parts(config, base, tokenizer, environments, runtime, ledger)
-        learner, environments = work.learner, work.environments
+        worker = build_worker_parts(config, base, tokenizer, local_environments, runtime, ledger)
+        learner, environments = worker.learner, worker.environments
+        assert environments is not None  # rank 0 judges
         judge, eval_judge = environments.make(), environments.make()
-        train = _prompts(task.train, "train", task, tokenizer, config)
-        split = getattr(task, config.eval.split)
-        eval_prompts = _prompts(split, config.eval.split, task, tokenizer, config)
+        train_prompts = _prompts(task.train, "train", task, tokenizer, config)
+        eval_split = getattr(task, config.eval.split)
+        eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config)
         records.describe(
             data_hash=task.data_hash,
             judge_version=judge.version,
             sandbox={"name": environments.name, "strength": environments.strength},
-            weights=weights,
+            weights=fingerprint,
             parameters=parameters,
-            train_problems=len(train),
+            train_problems=len(train_prompts),
             eval_problems=len(eval_prompts),
             task={
                 "rows_read": task.rows_read,
@@ -107,42 +114,42 @@ def build(
                 "decontaminated": task.decontaminated,
             },
         )
-        records.problems(_asked(eval_prompts, task))
-        engine = work.engine
-        records.describe(engine=engine.description)
+        records.problems(_statements(eval_prompts, task))
+        records.describe(engine=worker.engine.description)
         rollouts = open_batches(
-            config,
-            task,
-            train,
-            engine,
-            judge,
-            environments,
-            tokenizer,
-            ledger,
-            records.folder.name,
-            algorithm.needs,
-            lambda: learner.policy.version,
+            config=config,
+            task=task,
+            prompts=train_prompts,
+            engine=worker.engine,
+            judge=judge,
+            environments=environments,
+            tokenizer=tokenizer,
+            ledger=ledger,
+            run=records.folder.name,
+            needs=algorithm.needs,
+            version=lambda: learner.policy.version,
         )
+        log_samples = config.train.keep_samples
         yield Parts(
             learner=learner,
-            weight_sync=work.weight_sync,
-            eval_engine=work.eval_engine,
+            weight_sync=worker.weight_sync,
+            eval_engine=worker.eval_engine,
             tokenizer=tokenizer,
             environments=environments,
             rollouts=rollouts,
-            prefetch=runtime.prefetcher(work.weight_sync, rollouts, config.steps),
-            sample_log=SampleLog(records.folder, judge.version)
-            if config.train.keep_samples
-            else None,
+            prefetch=runtime.prefetcher(worker.weight_sync, rollouts, config.steps),
+            sample_log=SampleLog(records.folder, judge.version) if log_samples else None,
             reward_shaping=RewardShaping(config.task.reward, config.seed),
-            logprob_check=LogprobCheck(config, engine, learner, train),
+            logprob_check=LogprobCheck(config, worker.engine, learner, train_prompts),
             judge=judge,
             eval_judge=eval_judge,
             eval_prompts=eval_prompts,
-            initial_values=_initial_values(config, work, weights, tokenizer, ledger),
+            initial_values=_initial_values(
+                config, worker, environments, fingerprint, tokenizer, ledger
+            ),
             ledger=ledger,
             settings=asdict(config),
-            problems=_in_a_line(task, len(train), len(eval_prompts)),
+            problems=_problem_counts(task, len(train_prompts), len(eval_prompts)),
         )
 
 
@@ -153,67 +160,80 @@ def _open_task(config: RunConfig) -> Task:
         raise UserError(str(error)) from error
 
 
-def _in_a_line(task: Task, train: int, evaluated: int) -> str:
+def _problem_counts(task: Task, train: int, evaluated: int) -> str:
     text = f"{train} to train on, {evaluated} to evaluate"
     if task.rows_read:
         text += f", of {task.rows_read} rows"
     if task.left_out:
-        text += f"; left out: {_reasons(task)}"
+        text += f"; left out: {_left_out(task)}"
     return text
 
 
-def _reasons(task: Task) -> str:
-    return ", ".join(f"{why} {count}" for why, count in task.left_out.most_common())
+def _left_out(task: Task) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in task.left_out.most_common())
 
 
 def _prompts(
-    problems: Sequence[Problem], split: str, task: Task, tokenizer: object, config: RunConfig
+    problems: Sequence[Problem],
+    split: str,
+    task: Task,
+    tokenizer: PreTrainedTokenizerBase,
+    config: RunConfig,
 ) -> Prompts:
-    """The split's prompts; an empty split is an error, dropped problems are said."""
-    kept, dropped = encode_prompts(problems, task, tokenizer, config.task, config.model.chat_args)
+    """Encode a split's prompts and count those over the limit. Raises UserError if none is left."""
+    prompts, dropped = encode_prompts(
+        problems, task, tokenizer, config.task, config.model.chat_args
+    )
     if dropped:
-        task.left_out[f"prompt over task.max_prompt_tokens={config.task.max_prompt_tokens}"] += (
-            dropped
-        )
-    if not kept and (config.steps or split != "train"):
-        raise UserError(_empty(split, kept, task, config))
-    return kept
+        limit = config.task.max_prompt_tokens
+        task.left_out[f"prompt over task.max_prompt_tokens={limit}"] += dropped
+    if not prompts and (config.steps or split != "train"):
+        raise UserError(_empty_split(split, prompts, task, config))
+    return prompts
 
 
-def _asked(prompts: Sequence[PromptedProblem], task: Task) -> Iterator[dict[str, str]]:
-    """Each problem's name and what the model is asked, which is its statement with its samples."""
+def _statements(prompts: Sequence[PromptedProblem], task: Task) -> Iterator[dict[str, str]]:
+    """Yield each problem's name and its prompt: the statement with its samples."""
     for prompt in prompts:
-        problem = prompt.problem
-        yield {"problem": problem.name, "prompt": task.prompt(problem)}
+        yield {"problem": prompt.problem.name, "prompt": task.prompt(prompt.problem)}
 
 
-def _empty(split: str, prompts: Prompts, task: Task, config: RunConfig) -> str:
-    """Why a split has nothing to ask for, and which key would give it something."""
-    told = f"task={config.task.name}: the {split} split is empty"
+def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) -> str:
+    """Say why a split is empty, and which key changes that."""
+    message = f"task={config.task.name}: the {split} split is empty"
     removed = task.left_out["stands in the test split too"]
     if len(prompts.problems):
         limit = config.task.max_prompt_tokens
-        told += f": all of its prompts are over task.max_prompt_tokens={limit}, the shortest with "
-        told += f"{prompts.shortest} tokens; raise it"
+        message += (
+            f": all of its prompts are over task.max_prompt_tokens={limit}, the shortest with "
+            f"{prompts.shortest} tokens; raise it"
+        )
     elif removed and split != "test":
-        told += f": {removed} problems stand in the test split too; task.decontaminate=false keeps "
-        told += "them, but a test is worth less then"
-    return told + (f"; left out: {_reasons(task)}" if task.left_out else "")
+        message += (
+            f": {removed} problems stand in the test split too; task.decontaminate=false keeps "
+            "them, but a test is worth less then"
+        )
+    return message + (f"; left out: {_left_out(task)}" if task.left_out else "")
 
 
 def _initial_values(
-    config: RunConfig, work: WorkerParts, weights: str, tokenizer: object, ledger: Ledger
+    config: RunConfig,
+    worker: WorkerParts,
+    environments: Environments,
+    fingerprint: str,
+    tokenizer: PreTrainedTokenizerBase,
+    ledger: Ledger,
 ) -> InitialValues | None:
-    """`weights`: the reference's fingerprint."""
-    needs = work.learner.algorithm.needs
-    if work.reference_engine is None:
+    """`fingerprint`: of the reference policy's weights."""
+    needs = worker.learner.algorithm.needs
+    if worker.reference_engine is None:
         return None
-    # A judge of its own: what the cache on disk saves it must not show in the run's counters.
     reference = ReferenceRewards(
         folder=Path(config.output_dir) / ".cache" / "reference_rewards",
-        engine=work.reference_engine,
-        weights=weights,
-        judge=work.environments.make(),
+        engine=worker.reference_engine,
+        weights=fingerprint,
+        # A judge of its own: the run's counters must not show what the cache on disk saves.
+        judge=environments.make(),
         tokenizer=tokenizer,
         reward=config.task.reward,
         sampling=Sampling(config.task.max_response_tokens, config.train.temperature),

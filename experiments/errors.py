@@ -1,4 +1,4 @@
-"""What users are meant to see of an error: one line, without a traceback."""
+"""Errors as users see them: one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import errno
 
 from envs.sandbox.base import SandboxError
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class UserError(Exception):
-    """Names the thing that is wrong and the way out."""
+    """An error that the user can correct; the message names the fault and the cure."""
 
 
 def one_line(error: BaseException) -> str:
-    """The error in one line; a full disk is called that, whoever met it."""
+    """Return the error in one line. A full disk is always reported as such."""
     if is_full(error):
         where = f" at {error.filename}" if getattr(error, "filename", None) else ""
         return f"the disk is full{where}; free some of it, or choose another output_dir"
@@ -25,12 +25,12 @@ def one_line(error: BaseException) -> str:
 
 
 def is_expected(error: BaseException) -> bool:
-    """Whether the line says all there is to say: the user can mend it, no code is at fault."""
+    """Whether one line says enough: the user can correct it, and no code is at fault."""
     return isinstance(error, (UserError, SandboxError)) or is_full(error)
 
 
 def is_full(error: BaseException) -> bool:
-    """The libraries that write weights know no errno; it stands in their text."""
+    """Whether the disk is full. Libraries that write weights give the errno in their text only."""
     if isinstance(error, OSError) and error.errno is not None:
-        return error.errno in FULL
-    return any(f"(os error {code})" in str(error) for code in FULL)
+        return error.errno in DISK_FULL
+    return any(f"(os error {code})" in str(error) for code in DISK_FULL)

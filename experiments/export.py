@@ -1,14 +1,13 @@
-"""Whole weights from a run that trained an adapter: `python -m experiments.export run=FOLDER`.
+"""Merge the adapter that a run trained: `python -m experiments.export run=FOLDER [out=FOLDER]`.
 
-Its last checkpoint's adapter is added to the base as engines get it: in float32, rounded once. What
-is written loads as `model.path=OUT`, in transformers and in vLLM.
+The adapter of the last checkpoint is added to the base as engines get it: in float32, rounded once.
+The result loads as `model.path=OUT`, in transformers and in vLLM.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,13 +20,18 @@ from experiments.policy.weights import copy_weights
 
 
 @dataclass
-class _Given:
-    run: str  # the run's folder
-    out: str | None = None  # where to; None: RUN/exported
+class Arguments:
+    """The command line."""
+
+    run: str  # a run folder
+    out: str | None = None  # None: RUN/exported
 
 
 def export(run: Path, out: Path | None = None) -> Path:
-    """Write model and tokenizer into `out` (default: RUN/exported) → where. Raises UserError."""
+    """Write model and tokenizer to `out` (default: RUN/exported); return `out`.
+
+    Raises UserError.
+    """
     if not (run / "run.json").is_file():
         raise UserError(f"run={run}: no run folder; `outputs/NAME/` holds some")
     checkpoint = _last_checkpoint(run)
@@ -54,18 +58,11 @@ def _last_checkpoint(run: Path) -> Path:
     return run / "checkpoints" / max(steps, key=steps.get)
 
 
-def _given(words: Sequence[str]) -> tuple[Path, Path | None]:
-    try:
-        given = parse_arguments(_Given, words)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    return Path(given.run), Path(given.out) if given.out else None
-
-
 def main() -> None:
     try:
-        out = export(*_given(sys.argv[1:]))
-    except UserError as error:
+        arguments = parse_arguments(Arguments, sys.argv[1:])
+        out = export(Path(arguments.run), Path(arguments.out) if arguments.out else None)
+    except (UserError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     print(f"model.path={out}")

@@ -1,4 +1,4 @@
-"""A response on its way from whoever wrote it to the loss, and how one is judged and paid."""
+"""Samples: responses on their way to the loss, with origin, verdict and reward."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from envs.reward import RewardConfig, RewardError, length_penalty, reward
 from experiments.errors import UserError
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
     from experiments.engines.base import Completion
 
@@ -26,27 +27,27 @@ class PromptedProblem:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who wrote a response, and when."""
+    """The policy that generated a response, and when."""
 
-    # policy: that of this run; run: another run's; file: who knows
+    # policy: this run's; run: another run's; file: unknown
     source: Literal["policy", "reference", "dataset", "run", "file"]
     run: str | None = None  # the run folder's name, or the file's
-    step: int | None = None  # the batch that it was written for
-    version: int | None = None  # optimiser steps that the writer's weights had seen
+    step: int | None = None  # the batch that it was generated for
+    version: int | None = None  # optimiser steps that its weights had seen
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One judged response. Offline ones have no log-probs: nobody knows who wrote them."""
+    """One judged response."""
 
     prompt: PromptedProblem
     tokens: tuple[int, ...]
-    logps: tuple[float, ...] | None
+    logps: tuple[float, ...] | None  # rollout log-probs; None: offline, of an unknown policy
     judgement: Judgement
-    reward: float | None  # None: the judge itself failed, the sample is left out
+    reward: float | None  # None: infrastructure error, the sample is left out
     truncated: bool
     origin: Origin
-    replayed: int | None = None  # its number in the replay store, where it comes from there
+    replayed: int | None = None  # its number in the replay buffer, if it comes from there
 
     @property
     def offline(self) -> bool:
@@ -54,7 +55,7 @@ class Sample:
 
     @property
     def fresh(self) -> bool:
-        """Written by a policy for the batch that it is in."""
+        """Whether a policy generated it for the batch that it is in."""
         return not self.offline and self.replayed is None
 
     @property
@@ -66,11 +67,14 @@ def judge_completions(
     prompts: Sequence[PromptedProblem],
     completions: Sequence[Completion],
     judge: Environment,
-    tokenizer: object,
+    tokenizer: PreTrainedTokenizerBase,
     config: RewardConfig,
     origin: Origin,
 ) -> list[Sample]:
-    """Decode, judge and pay completions, one prompt each; their versions complete the origin."""
+    """Decode and judge completions, one prompt each, and compute their rewards.
+
+    `origin` lacks the version, which each completion carries.
+    """
     if not completions:
         return []
     texts = texts_of(completions, tokenizer)
@@ -80,8 +84,8 @@ def judge_completions(
     return rewarded_samples(prompts, completions, judgements, config, origin)
 
 
-def texts_of(completions: Sequence[Completion], tokenizer: object) -> list[str]:
-    """What the judge reads; of one completion or more, since tokenizers make a text of none."""
+def texts_of(completions: Sequence[Completion], tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Decode at least one completion for the judge. (Tokenizers decode none as one text.)"""
     tokens = [list(completion.tokens) for completion in completions]
     return tokenizer.batch_decode(tokens, skip_special_tokens=True)
 
@@ -93,7 +97,7 @@ def rewarded_samples(
     config: RewardConfig,
     origin: Origin,
 ) -> list[Sample]:
-    """The samples of judged completions, one prompt each."""
+    """Return the samples of judged completions, one prompt each."""
     return [
         Sample(
             prompt,
@@ -109,7 +113,10 @@ def rewarded_samples(
 
 
 def compute_reward(judgement: Judgement, config: RewardConfig, tokens: int) -> float | None:
-    """The reward of a response of `tokens`, or None where the judge failed: that is no reward."""
+    """Return the reward of a response of `tokens`; None after an infrastructure error.
+
+    Raises UserError if the reward function returns a value outside its range.
+    """
     if judgement.verdict is Verdict.INFRA_ERROR:
         return None
     try:

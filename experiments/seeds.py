@@ -1,4 +1,4 @@
-"""Random streams by name, so that no draw depends on how many others came before it."""
+"""Random streams by name: no draw depends on how many draws came before it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import random
 
 
 def seed_for(*parts: object) -> int:
-    """A 63-bit seed from a path of names and numbers, the same on every machine."""
+    """Return a 63-bit seed for a path of names and numbers, the same on every machine."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 def stream(*parts: object) -> random.Random:
-    """A generator of its own for one purpose."""
+    """Return a random generator for one purpose."""
     return random.Random(seed_for(*parts))

@@ -295,7 +295,7 @@ class Trainer:
         return {"eval/kl_ref": kl} | mismatch.metrics()
 
     def check_logprobs(self, step: int) -> dict[str, float]:
-        """Compare the rollout engine's log-probs with the learner's; print and return the result."""
+        """Compare the rollout engine's log-probs with the learner's, print and return metrics."""
         check = self.parts.logprob_check
         with self.ledger.phase("sync"):
             mismatch = check.check(step)

@@ -1,12 +1,12 @@
-"""The evaluation before training: the same bits in every run of a seed, so it is made once.
+"""The evaluation of the base model, which is the same in every run of a seed, so it is cached.
 
-What it is known by is all that decides it: weights, engine, prompts, tests, sampling, seed, judge,
-the code of both rooms, libraries and hardware. The judge is one of its own, so that later
-evaluations find the same state of theirs whether this one was made or read.
+The cache key covers all that decides the result: weights, engine, prompts, tests, sampling, seed,
+judge, code, libraries and hardware. The evaluation uses a judge of its own, so that the judge of
+later evaluations has the same state whether this one was computed or read.
 
-A run that reads it is charged as one that made it: `time/evaluate_s` and `time/total_s` grow by the
-seconds that it took when it was made, or else the first run of a sweep would look slower than the
-others. Evaluation has no other charge.
+A run that reads the result is charged its cost: `time/evaluate_s` and `time/total_s` grow by the
+seconds that it took. Otherwise the first run of a sweep would look slower than the others.
+Evaluation has no other charge.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envs.cache_folder import replace_file
 from envs.environment import Environment
 from envs.problem import Verdict
 from experiments.config.schema import RunConfig
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
     from experiments.build import Parts
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("algorithms", "envs", "experiments")
+PACKAGES = ("algorithms", "envs", "experiments")  # whose code is part of the key
 
 
 def evaluate_base(
     config: RunConfig, parts: Parts, info: dict[str, Any], progress: Callable[[int], None]
 ) -> tuple[list[dict[str, Any]], Path | None]:
-    """The rows of step 0, and the file they were read from if they were not made here."""
+    """Return the rows of step 0, and the file they were read from; None: they were computed."""
     begin, judge = time.monotonic(), parts.environments.make()
-    file = _file(config, parts, judge, info)
-    known = _read(file)
-    if known:
-        parts.ledger.charge("evaluate", known["seconds"] - (time.monotonic() - begin))
-        return known["rows"], file
+    file = _cache_file(config, parts, judge, info)
+    cached = _read(file)
+    if cached:
+        parts.ledger.charge("evaluate", cached["seconds"] - (time.monotonic() - begin))
+        return cached["rows"], file
     rows = evaluate(
         config, 0, parts.eval_prompts, parts.eval_engine, judge, parts.tokenizer, progress
     )
@@ -52,31 +53,36 @@ def evaluate_base(
     return rows, None
 
 
-def _file(config: RunConfig, parts: Parts, judge: Environment, info: dict[str, Any]) -> Path:
+def _cache_file(config: RunConfig, parts: Parts, judge: Environment, info: dict[str, Any]) -> Path:
     prompts = hashlib.sha256()
     for prompt in parts.eval_prompts:
         problem = prompt.problem
-        known_by = (prompt.tokens, problem.hash, problem.name, problem.difficulty, problem.tags)
-        prompts.update(repr(known_by).encode())
-    e, m = config.eval, config.model
-    decided_by = {
+        identity = (prompt.tokens, problem.hash, problem.name, problem.difficulty, problem.tags)
+        prompts.update(repr(identity).encode())
+    evaluation, model = config.eval, config.model
+    key = {
         "weights": info["weights"],
         "engine": (parts.eval_engine.description, config.engine.batch_size),
         "prompts": prompts.hexdigest(),
-        "sampling": (e.samples, e.temperature, e.top_p, config.task.max_response_tokens),
+        "sampling": (
+            evaluation.samples,
+            evaluation.temperature,
+            evaluation.top_p,
+            config.task.max_response_tokens,
+        ),
         "seed": config.seed,
         "judge": judge.version,
-        "code": _code(),
-        "machine": (info["versions"], info["hardware"], m.device, m.dtype, m.threads),
+        "code": _code_hash(),
+        "machine": (info["versions"], info["hardware"], model.device, model.dtype, model.threads),
     }
-    name = hashlib.sha256(repr(decided_by).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
     return Path(config.output_dir) / ".cache" / "base" / f"{name}.json"
 
 
 @cache
-def _code() -> str:
+def _code_hash() -> str:
     digest = hashlib.sha256()
-    for file in sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
+    for file in sorted(f for package in PACKAGES for f in (ROOT / package).rglob("*.py")):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
@@ -87,11 +93,8 @@ def _read(file: Path) -> dict[str, Any] | None:
     return None
 
 
-def _write(file: Path, known: dict[str, Any]) -> None:
-    """Whole or not at all; a run does not fail for what only later ones would read."""
-    unfinished = file.with_suffix(f".{time.monotonic_ns()}")
+def _write(file: Path, result: dict[str, Any]) -> None:
+    """A failure to write does not end the run: only later runs would read the file."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(json.dumps(known))
-        unfinished.replace(file)
-    unfinished.unlink(missing_ok=True)
+        replace_file(file, json.dumps(result))

@@ -1,6 +1,6 @@
-"""How far the trained policy has moved from the base: KL(π_θ ‖ π_ref) of whole responses.
+"""KL(π_θ ‖ π_ref) of whole responses: how far the trained policy has moved from the base.
 
-The same responses tell whether the engine of the trained weights writes as the learner believes.
+The same responses also show whether the engine of the trained weights agrees with the learner.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ def kl_to_base(
     learner: Learner,
     bound: float,
 ) -> tuple[float, Mismatch]:
-    """Nats a response, at the training temperature: the same measure for every algorithm; and the
-    engine's log-probs of these responses against the learner's.
+    """Return the KL in nats a response, and the mismatch of the engine's log-probs.
 
-    `eval.kl_samples` fresh responses of the trained weights to each prompt, k3 summed over their
-    tokens, which on-policy is unbiased for the KL of the sequence; the mean over responses.
+    The engine generates `eval.kl_samples` fresh responses to each prompt at the training
+    temperature, so the measure is the same for every algorithm. The KL of a response is k3 summed
+    over its tokens, which on-policy is unbiased for the KL of the sequence; the result is the mean
+    over responses. `bound`: see `Mismatch`.
     """
     prompts = list(prompts)
     sampling = Sampling(config.task.max_response_tokens, config.train.temperature)
@@ -48,8 +49,8 @@ def kl_to_base(
         learner.pad,
         learner.model.device,
     )
-    told = torch.tensor([logp for group in groups for one in group for logp in one.logps])
+    engine_logps = torch.tensor([logp for group in groups for one in group for logp in one.logps])
     logp, ref_logp = learner.logp(tokens), learner.ref_logp(tokens)
-    scored, base = (of[tokens.mask].cpu() for of in (logp, ref_logp))
-    moved = float(masked_sum(kl(logp, ref_logp, "k3"), tokens.mask).mean())
-    return moved, mismatch(told, scored, bound, base)
+    learner_logps, base_logps = (logps[tokens.mask].cpu() for logps in (logp, ref_logp))
+    divergence = float(masked_sum(kl(logp, ref_logp, "k3"), tokens.mask).mean())
+    return divergence, mismatch(engine_logps, learner_logps, bound, base_logps)

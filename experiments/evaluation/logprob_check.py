@@ -1,13 +1,13 @@
-"""Whether the engine writes with the distribution that the learner believes it does.
+"""Check that the engine samples from the distribution that the learner computes.
 
 A stale weight, a temperature that was not applied or a wrong log-prob ends no run: the ratio is off
-and training gets worse. So, where both must hold the same weights (at the start, and right after a
-sync), the engine writes a few fresh responses and the learner scores them too. In exact arithmetic
-the log-probs would be equal; what is left is rounding, far below the bound.
+and training gets worse. So, when both must hold the same weights (at the start, and right after a
+sync), the engine generates a few responses and the learner scores them too. In exact arithmetic the
+log-probs would be equal; what remains is rounding, far below the bound.
 
-Where the reference is kept it scores them as well: once training has moved the weights, an engine
-that still writes with the base (a sync left out, an adapter ignored) is nearer to the base than to
-the learner. That tells it also where the weights have moved by less than the bound.
+Where the reference is kept, it scores them as well. Once training has moved the weights, an engine
+that still samples from the base (a sync left out, an adapter ignored) is nearer to the base than to
+the learner. This finds the fault even where the weights have moved by less than the bound.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from experiments.learner.learner import Learner
 from experiments.sample import PromptedProblem
 from experiments.seeds import seed_for, stream
 
-NEARER = 2  # times: by so much rounding alone does not favour the base
+NEARER = 2  # times nearer to the base than rounding alone explains
 BOUNDS = {"float32": 1e-3, "bfloat16": 2e-2}  # nats; measured means: 1e-6 and 0.002
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Engine's against learner's log-probs of the same tokens, over the tokens of one check."""
+    """The engine's log-probs against the learner's, over the tokens of one check."""
 
     mean: float  # absolute difference, nats
     max: float
     kl: float  # KL(engine ‖ learner) per token, by k3
     beyond: float  # share of tokens whose difference is above the bound
     bound: float  # nats
-    to_base: float = float("nan")  # mean absolute difference to the reference's, where it is kept
+    to_base: float = float("nan")  # mean absolute difference to the reference; NaN: it is not kept
 
     @property
     def warned(self) -> bool:
-        """A mean above the bound, or none at all; or far nearer to the base than to the learner."""
+        """Whether the mean is above the bound or NaN, or far nearer to the base than the learner."""
         return not self.mean <= self.bound or self.mean > NEARER * self.to_base
 
     def metrics(self) -> dict[str, float]:
@@ -56,7 +56,7 @@ def mismatch(
     bound: float,
     base_logp: torch.Tensor | None = None,
 ) -> Mismatch:
-    """All (tokens,), the tokens drawn from the engine. A NaN is beyond every bound."""
+    """Compare log-probs of shape (tokens,); the engine drew the tokens. NaN exceeds every bound."""
     nan = torch.tensor(float("nan"))
     to_base = nan if base_logp is None else (engine_logp - base_logp).abs().mean()
     difference = (engine_logp - learner_logp).abs()
@@ -71,7 +71,10 @@ def mismatch(
 
 
 class LogprobCheck:
-    """Checks at the first step, and at the first fresh weights `engine.logprob_check_every` steps later."""
+    """Checks the rollout engine at the first step, and every `engine.logprob_check_every` steps.
+
+    A check waits until the engine holds the learner's weights.
+    """
 
     def __init__(
         self,
@@ -81,59 +84,60 @@ class LogprobCheck:
         prompts: Sequence[PromptedProblem],
     ) -> None:
         self.engine, self.learner, self.prompts = engine, learner, prompts
-        self.every, self.samples = config.engine.logprob_check_every, config.engine.logprob_check_samples
+        self.every = config.engine.logprob_check_every
+        self.samples = config.engine.logprob_check_samples
         self.bound = config.engine.logprob_check_bound or BOUNDS[config.model.dtype]
         self.sampling = Sampling(config.task.max_response_tokens, config.train.temperature)
         self.seed = config.seed
         self._last: int | None = None
 
     def due(self, step: int, policy_lag: int) -> bool:
-        """Whether to check before `step`; with a lag the two hold different weights rightly."""
+        """Whether to check before `step`. With a lag, engine and learner rightly differ."""
         if not self.every or policy_lag:
             return False
         return self._last is None or step - self._last >= self.every
 
     def state_dict(self) -> dict[str, Any]:
-        """When it last checked."""
+        """Return the step of the last check."""
         return {"last": self._last}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As if it had checked then."""
+        """Restore the step of the last check."""
         self._last = state["last"]
 
     def check(self, step: int) -> Mismatch:
-        """Write fresh responses and score them."""
+        """Generate responses, score them and compare."""
         self._last = step
-        drawn = stream(self.seed, "mismatch", step).choices(self.prompts, k=self.samples)
+        prompts = stream(self.seed, "mismatch", step).choices(self.prompts, k=self.samples)
         seeds = [[seed_for(self.seed, "mismatch", step, i)] for i in range(self.samples)]
-        groups = self.engine.generate([prompt.tokens for prompt in drawn], seeds, self.sampling)
+        groups = self.engine.generate([prompt.tokens for prompt in prompts], seeds, self.sampling)
         completions = [completion for group in groups for completion in group]
         tokens = Tokens.pack(
-            [prompt.tokens for prompt in drawn],
+            [prompt.tokens for prompt in prompts],
             range(self.samples),
             [completion.tokens for completion in completions],
             self.learner.pad,
             self.learner.model.device,
         )
-        told = [logp for completion in completions for logp in completion.logps]
-        scored = self.learner.logp(tokens)[tokens.mask].cpu()
-        base = None
+        engine_logps = [logp for completion in completions for logp in completion.logps]
+        learner_logps = self.learner.logp(tokens)[tokens.mask].cpu()
+        base_logps = None
         if self.learner.reference is not None:
-            base = self.learner.ref_logp(tokens)[tokens.mask].cpu()
-        return mismatch(torch.tensor(told), scored, self.bound, base)
+            base_logps = self.learner.ref_logp(tokens)[tokens.mask].cpu()
+        return mismatch(torch.tensor(engine_logps), learner_logps, self.bound, base_logps)
 
-    def summary(self, found: Mismatch) -> str:
-        """A line for the log: a warning where the mean difference is above the bound."""
+    def summary(self, mismatch: Mismatch) -> str:
+        """Return a line for the log, a warning if the mismatch is beyond rounding."""
         text = (
             f"log-probs of the {self.engine.name} engine against the learner's: mean difference "
-            f"{found.mean:.2g}, max {found.max:.2g}, KL {found.kl:.2g}, "
-            f"{found.beyond:.1%} beyond {found.bound:g}"
+            f"{mismatch.mean:.2g}, max {mismatch.max:.2g}, KL {mismatch.kl:.2g}, "
+            f"{mismatch.beyond:.1%} beyond {mismatch.bound:g}"
         )
-        if not found.warned:
+        if not mismatch.warned:
             return text
-        if found.mean > found.to_base:
-            text += f", and only {found.to_base:.2g} to the base's"
+        if mismatch.mean > mismatch.to_base:
+            text += f", and only {mismatch.to_base:.2g} to the base's"
         return (
-            f"WARNING: {text}: the engine does not write with the weights or the temperature that "
-            "the learner believes; the ratio of PPO and GRPO is wrong"
+            f"WARNING: {text}: the engine does not sample with the learner's weights or "
+            "temperature; the ratio of PPO and GRPO is wrong"
         )

@@ -1,52 +1,58 @@
-"""Where metrics go besides the run folder: Weights & Biases, TensorBoard, both, or nowhere.
+"""Loggers that show a run elsewhere: Weights & Biases, TensorBoard, both, or none.
 
-The run folder is the record; a logger shows it elsewhere. So none of its failures stops a run: the
-first is said, and that logger gets nothing more.
+The run folder is the record, so a logger's failure never stops a run. The first failure is printed,
+and that logger gets nothing more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from omegaconf import OmegaConf
+
 from experiments.config.schema import RunConfig
-from experiments.errors import one_line
+from experiments.errors import UserError, one_line
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OWN = ("budget/", "time/", "memory/", "eval/")  # columns of a step's row that keep their names
+UNPREFIXED = ("budget/", "time/", "memory/", "eval/")  # columns that keep their names
+SHOWN_PROGRAMS = 8  # of an evaluation in TensorBoard, each of another problem
 
 
 class Logger(Protocol):
-    """What shows a run. Rows are those of metrics.parquet and evals.parquet."""
+    """Shows a run. Rows are those of metrics.parquet and evals.parquet."""
 
     def step(self, step: int, values: dict[str, float]) -> None:
-        """One training step: train/…, budget/…, time/…, memory/…; at evaluations eval/kl_ref."""
+        """Log a training step: train/…, budget/…, time/…, memory/…; at evaluations eval/kl_ref."""
 
     def evaluation(
         self, step: int, values: dict[str, float], samples: Sequence[dict[str, Any]]
     ) -> None:
-        """eval/…, budget/…, time/…, memory/…; and every sample."""
+        """Log eval/…, budget/…, time/…, memory/…, and samples."""
 
     def close(self, status: str) -> None:
-        """status: finished | interrupted | failed."""
+        """Log the status: finished | interrupted | failed."""
 
 
 class Loggers:
-    """All that the configuration names, each kept from stopping the run."""
+    """All loggers of a configuration, guarded."""
 
-    def __init__(self, makers: dict[str, Callable[[], Logger]], say: Callable[[str], None]) -> None:
-        self.say, self.open = say, {}
+    def __init__(
+        self, makers: Mapping[str, Callable[[], Logger]], say: Callable[[str], None]
+    ) -> None:
+        self.say = say
+        self.open: dict[str, Logger] = {}
         for name, make in makers.items():
             self._guarded(name, "start", lambda name=name, make=make: self._add(name, make()))
 
     def step(self, row: dict[str, Any]) -> None:
-        """A row of metrics.parquet."""
+        """Log a row of metrics.parquet."""
         if self.open:
-            values = {named(key): value for key, value in row.items() if told(value)}
+            values = {logged_name(key): value for key, value in row.items() if is_measured(value)}
             self._each("log", lambda logger: logger.step(row["step"], values))
 
     def evaluation(
@@ -56,7 +62,7 @@ class Loggers:
         ks: Sequence[int],
         spent: dict[str, float],
     ) -> None:
-        """The rows of an evaluation; spent: the ledger's columns."""
+        """Log the rows of an evaluation; `spent`: the ledger's columns."""
         if not self.open:
             return
         import pandas as pd
@@ -66,24 +72,23 @@ class Loggers:
         self._each("log", lambda logger: logger.evaluation(step, scores | spent, rows))
 
     def close(self, status: str) -> None:
-        """The last word."""
         self._each("finish", lambda logger: logger.close(status))
         self.open = {}
 
     def _add(self, name: str, logger: Logger) -> None:
         self.open[name] = logger
 
-    def _each(self, what: str, act: Callable[[Logger], None]) -> None:
+    def _each(self, verb: str, act: Callable[[Logger], None]) -> None:
         for name, logger in list(self.open.items()):
-            self._guarded(name, what, lambda logger=logger: act(logger))
+            self._guarded(name, verb, lambda logger=logger: act(logger))
 
-    def _guarded(self, name: str, what: str, act: Callable[[], object]) -> None:
+    def _guarded(self, name: str, verb: str, act: Callable[[], object]) -> None:
         try:
             act()
         except Exception as error:
             self.open.pop(name, None)
-            told = f"logger={name}" if name else "loggers"
-            self.say(f"{told}: could not {what} ({one_line(error)}); the run goes on without it")
+            who = f"logger={name}" if name else "loggers"
+            self.say(f"{who}: could not {verb} ({one_line(error)}); the run goes on without it")
 
 
 def open_loggers(
@@ -93,31 +98,71 @@ def open_loggers(
     recorded: int,
     say: Callable[[str], None],
 ) -> Loggers:
-    """Those that the configuration names; `recorded`: steps whose rows are behind a run."""
+    """Open the loggers of a configuration; `recorded`: steps that a resumed run has logged."""
     makers: dict[str, Callable[[], Logger]] = {}
     if config.logger.wandb:
         from experiments.run_dir.wandb_logger import WandbLogger
 
         makers["wandb"] = lambda: WandbLogger(config, folder, settings, say)
     if config.logger.tensorboard:
-        from experiments.run_dir.tensorboard_logger import TensorboardLogger
-
         makers["tensorboard"] = lambda: TensorboardLogger(folder, settings, recorded)
     return Loggers(makers, say)
 
 
-def named(column: str) -> str:
-    """What a column of metrics.parquet is called elsewhere."""
-    return column if column.startswith(OWN) or column == "step" else f"train/{column}"
+def logged_name(column: str) -> str:
+    """Return the name under which loggers show a column of metrics.parquet."""
+    return column if column.startswith(UNPREFIXED) or column == "step" else f"train/{column}"
 
 
-def told(value: Any) -> bool:
-    """Not what was not measured."""
+def is_measured(value: Any) -> bool:
     return not (isinstance(value, float) and math.isnan(value))
 
 
 def summary(samples: pd.DataFrame, ks: Sequence[int]) -> dict[str, float]:
-    """eval/pass@k and the measures of diversity, as the report has them."""
+    """Return eval/pass@k and the measures of diversity, as in the report."""
     from analysis.metrics.scores import scores
 
     return {f"eval/{name}": row.mean() for name, row in sorted(scores(samples, ks).items())}
+
+
+class TensorboardLogger:
+    """Event files in the run folder; `tensorboard --logdir outputs` shows all runs.
+
+    A resumed run drops the events after its checkpoint.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], recorded: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise UserError("pip install -e '.[tensorboard]' brings it") from error
+        self.writer = SummaryWriter(
+            str(folder / "tensorboard"), purge_step=recorded + 1 if recorded else None
+        )
+        self.writer.add_text("config", _as_code(OmegaConf.to_yaml(settings)), recorded)
+
+    def step(self, step: int, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            if name != "step":
+                self.writer.add_scalar(name, value, step)
+
+    def evaluation(
+        self, step: int, values: dict[str, float], samples: Sequence[dict[str, Any]]
+    ) -> None:
+        for name, value in values.items():
+            if name.startswith("eval/"):
+                self.writer.add_scalar(name, value, step)
+        for row in [row for row in samples if row["sample"] == 0][:SHOWN_PROGRAMS]:
+            result = f"{row['verdict']}, {row['passed']} of {row['total']} tests"
+            text = f"{result}\n\n{_as_code(row['program'])}"
+            self.writer.add_text(f"eval/samples/{row['problem']}", text, step)
+        self.writer.flush()
+
+    def close(self, status: str) -> None:
+        self.writer.add_text("status", status)
+        self.writer.close()
+
+
+def _as_code(text: str) -> str:
+    """Indent text, so that it is shown as it is."""
+    return "\n".join(f"    {line}" for line in text.splitlines())
