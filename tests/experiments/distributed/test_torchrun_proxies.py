@@ -1,4 +1,4 @@
-"""What a rank does with its part of the prompts, and without one."""
+"""A rank generates for its share of the prompts, or releases memory if it has none."""
 
 from types import SimpleNamespace
 
@@ -6,33 +6,33 @@ from experiments.distributed.torchrun_proxies import ShardedEngine
 from experiments.engines.base import Sampling
 
 
-class Told:
-    """An engine that remembers what it was asked to do."""
+class RecordingEngine:
+    """An engine that records its calls."""
 
     def __init__(self):
-        self.asked = []
+        self.calls = []
 
     def generate(self, prompts, seeds, sampling, finished):
-        self.asked.append(prompts)
+        self.calls.append(prompts)
         return [f"to {prompt}" for prompt in prompts]
 
-    def rest(self):
-        self.asked.append("rest")
+    def release_memory(self):
+        self.calls.append("release_memory")
 
 
-def written(rank, size, prompts):
-    """What this rank gives for so many prompts, and what its engine was asked."""
-    ranks = SimpleNamespace(rank=rank, size=size, targets={}, gather=lambda found: found)
-    engine = Told()
-    spread = ShardedEngine(ranks, "engine", engine, trained=None)
-    found, error = spread.generate_shard(prompts, [[0]] * len(prompts), Sampling(4))
+def generated(rank, size, prompts):
+    """Return what this rank generates for some prompts, and its engine's calls."""
+    ranks = SimpleNamespace(rank=rank, size=size, targets={}, gather=lambda result: result)
+    engine = RecordingEngine()
+    sharded = ShardedEngine(ranks, "engine", engine, trained=None)
+    groups, error = sharded.generate_shard(prompts, [[0]] * len(prompts), Sampling(4))
     assert error is None
-    return found, engine.asked
+    return groups, engine.calls
 
 
-def test_each_rank_writes_every_so_many_th_prompt():
-    assert written(1, 2, ["a", "b", "c", "d"]) == (["to b", "to d"], [["b", "d"]])
+def test_rank_i_of_n_generates_for_every_nth_prompt():
+    assert generated(1, 2, ["a", "b", "c", "d"]) == (["to b", "to d"], [["b", "d"]])
 
 
-def test_a_rank_without_prompts_lets_its_engine_rest():
-    assert written(2, 3, ["a", "b"]) == ([], ["rest"])
+def test_a_rank_without_prompts_releases_its_engines_memory():
+    assert generated(2, 3, ["a", "b"]) == ([], ["release_memory"])
