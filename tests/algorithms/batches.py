@@ -8,7 +8,7 @@ GROUP = 4
 
 
 def raw(seed=0, rows=12, time=6):
-    """Per-row tensors and the lengths; nothing is padded yet."""
+    """Per-row tensors, lengths and rewards, without padding."""
     generator = torch.Generator().manual_seed(seed)
     names = ("logp", "behaviour_logp", "ref_logp", "policy_logp", "values", "new_values")
     drawn = -torch.rand(len(names), rows, time, generator=generator, dtype=torch.float64)
@@ -19,7 +19,7 @@ def raw(seed=0, rows=12, time=6):
 
 
 def padded(x, lengths, left, right, side):
-    """(rows, time) → with padding, full of NaN, tokens flush left or flush right, and the mask."""
+    """(rows, time) → padded with NaN, tokens flush left or flush right, and the mask."""
     rows, time = x.shape
     width = left + time + right
     out = torch.full((rows, width), torch.nan, dtype=x.dtype)
@@ -33,7 +33,7 @@ def padded(x, lengths, left, right, side):
 
 def gradient(
     algorithm,
-    given,
+    tensors,
     lengths,
     rewards,
     *,
@@ -46,21 +46,22 @@ def gradient(
     group=GROUP,
     batches=70,
 ):
-    """(loss, gradient of every row's own log-probs and values) for one way to lay the batch out.
+    """(loss, gradients of log-probs and values, in the rows' own order) for one layout of a batch.
 
-    `online` (rows,) bool; without it, an algorithm that takes the data set's programs has one in
-    each group. Only what is needed is given.
+    `online` (rows,) bool; without it, an off-policy algorithm has one data-set program in each
+    group. The batch has only the fields that the algorithm needs.
     """
-    writer, ref = given["behaviour_logp"], given["ref_logp"]
+    behaviour, ref = tensors["behaviour_logp"], tensors["ref_logp"]
     between = {"proximal_logp": 0.5, "start_logp": 0.3, "precedent_logp": 0.8}
-    given = {k: writer + share * (ref - writer) for k, share in between.items()} | given
-    leaves = {k: given[k].clone().requires_grad_(True) for k in ("logp", "new_values")}
-    tensors = {k: padded(v, lengths, *layout)[0] for k, v in {**given, **leaves}.items()}
-    mask = padded(given["logp"], lengths, *layout)[1]
+    mixtures = {k: behaviour + share * (ref - behaviour) for k, share in between.items()}
+    tensors = mixtures | tensors
+    leaves = {k: tensors[k].clone().requires_grad_(True) for k in ("logp", "new_values")}
+    mask = padded(tensors["logp"], lengths, *layout)[1]
+    tensors = {k: padded(v, lengths, *layout)[0] for k, v in {**tensors, **leaves}.items()}
     order = torch.arange(len(mask)) if order is None else order
     keep = torch.ones(len(mask), dtype=torch.bool) if keep is None else keep
     needs = algorithm.needs
-    told = {
+    needed = {
         "behaviour_logp": needs.behaviour,
         "ref_logp": needs.reference,
         "policy_logp": needs.policy,
@@ -81,28 +82,27 @@ def gradient(
         group_size=group,
         batches=batches,
         q0=torch.full_like(rewards, 0.3) if needs.initial_value != "none" else None,
-        **{k: tensors[k][order].detach() for k, wanted in told.items() if wanted},
+        **{k: tensors[k][order].detach() for k, is_needed in needed.items() if is_needed},
     )
     batch = algorithm.prepare(batch)
     kept = batch.keep.nonzero().flatten()
     batch = batch.only_kept()
     total = 0.0
     for rows in torch.arange(len(kept)).split(cut or len(kept)):
-        at = order[kept[rows]]
-        output = PolicyOutput(
-            logp=tensors["logp"][at], entropy=tensors["logp"][at], values=tensors["new_values"][at]
-        )
+        index = order[kept[rows]]
+        logp, values = tensors["logp"][index], tensors["new_values"][index]
+        output = PolicyOutput(logp=logp, entropy=logp, values=values)
         total = total + algorithm.loss(output, batch.rows(rows))[0]
     total.backward()
     return total.detach(), leaves["logp"].grad, leaves["new_values"].grad
 
 
-def fresh(given):
-    """The same, written by the policy itself and before the update."""
+def fresh(tensors):
+    """The same tensors for fresh responses, before the update."""
     its_own = ("behaviour_logp", "policy_logp", "start_logp")
-    return given | dict.fromkeys(its_own, given["logp"])
+    return tensors | dict.fromkeys(its_own, tensors["logp"])
 
 
-def present(given):
-    """The same with the policy before the update being the policy, as in training."""
-    return {**given, "policy_logp": given["logp"]}
+def current(tensors):
+    """The same tensors before the update of this batch, as in training."""
+    return {**tensors, "policy_logp": tensors["logp"]}

@@ -1,4 +1,4 @@
-"""What several files of this folder are given."""
+"""Fixtures of several files of this folder."""
 
 import pytest
 

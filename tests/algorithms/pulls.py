@@ -1,11 +1,11 @@
-"""Where an objective pulls a batch: ragged, cut apart, one group dropped; in float64."""
+"""Loss and gradient of an objective on a ragged batch, split, with one group dropped; float64."""
 
 import torch
 
 import algorithms
 from algorithms.base import Batch
 from algorithms.tensors import masked_sum
-from tests.algorithms.batches import fresh, gradient, present, raw
+from tests.algorithms.batches import current, fresh, gradient, raw
 
 BETA = 0.3
 KEEP = torch.arange(12) < 8  # the third group is dropped
@@ -13,11 +13,14 @@ OWN = torch.ones(12, dtype=torch.bool)
 TOKEN = {"aggregate": "token_mean", "kl_coef": 0.0, "clip_high": 0.2}
 
 
-def pull(algorithm, case, *, given=present, **options):
-    """(loss, gradient of the log-probs), cut into parts of three rows."""
+def pull(algorithm, case, *, policies=current, **options):
+    """(loss, gradient of the log-probs), in micro-batches of three rows.
+
+    `policies` says which of the policies coincide: current, fresh or at_start.
+    """
     tensors, lengths, rewards = case
     options = {"keep": KEEP, "online": OWN, "cut": 3} | options
-    return gradient(algorithm, given(tensors), lengths, rewards, **options)[:2]
+    return gradient(algorithm, policies(tensors), lengths, rewards, **options)[:2]
 
 
 def same(one, other, factor=1.0):
@@ -29,14 +32,14 @@ def make(name, **options):
 
 
 def sums(case, key):
-    """A row's sum of log-probs."""
+    """Each row's sum of log-probs."""
     tensors, lengths, _ = case
     mask = torch.arange(tensors[key].shape[1]) < lengths.unsqueeze(-1)
     return masked_sum(tensors[key], mask)
 
 
 def at_start(tensors):
-    """Policy, reference and writer are one."""
+    """Policy, reference and behaviour policy coincide."""
     return {**fresh(tensors), "ref_logp": tensors["logp"]}
 
 

@@ -1,4 +1,4 @@
-"""A world of 27 responses, whose optimum is known by enumeration."""
+"""A tabular policy over 27 responses, whose optimum is known by enumeration."""
 
 import itertools
 
@@ -11,7 +11,7 @@ MASK = torch.ones(len(RESPONSES), LENGTH, dtype=torch.bool)
 
 
 def prefix_rows(responses):
-    """Row of a table with one entry for each prefix, for every token: (batch, time)."""
+    """Index of each token's prefix in a table of prefixes: (batch, time)."""
     rows = []
     for t in range(LENGTH):
         offset = sum(VOCABULARY**i for i in range(t))
@@ -52,7 +52,7 @@ def total_variation(table, optimum):
 
 
 def fit(world, loss_of, steps=600):
-    """Full-support off-policy data: every response once, whatever the policy would write."""
+    """Fit a table to full-support off-policy data: every response once."""
     table = world["reference"].clone().requires_grad_(True)
     optimiser = torch.optim.LBFGS([table], max_iter=steps, tolerance_grad=1e-12, history_size=50)
 

@@ -1,4 +1,4 @@
-"""The algorithm that docs/guide/algorithms.md adds, held to RLOO."""
+"""The example algorithm of docs/guide/algorithms.md, compared with RLOO."""
 
 import re
 import sys
@@ -23,26 +23,26 @@ def block(language):
 
 @pytest.fixture
 def module(monkeypatch):
-    made = ModuleType("algorithms.leave_one_out")
-    monkeypatch.setitem(sys.modules, made.__name__, made)
-    exec(block("python"), vars(made))
-    return made
+    example = ModuleType("algorithms.leave_one_out")
+    monkeypatch.setitem(sys.modules, example.__name__, example)
+    exec(block("python"), vars(example))
+    return example
 
 
-def test_what_it_does_not_offer_is_not_recommended(module):
-    given = [f"algo.core={module.__name__}.LeaveOneOut", "train.lag=1"]
+def test_an_option_that_it_lacks_is_not_recommended(module):
+    overrides = [f"algo.core={module.__name__}.LeaveOneOut", "train.lag=1"]
     with pytest.raises(UserError, match=r"here it is up to 1; lower it$"):
-        config_of(["algo=sft", *given])
+        config_of(["algo=sft", *overrides])
     with pytest.raises(UserError, match=r"lower it, or allow more with algo.max_lag=1$"):
         config_of(["algo=rloo", "train.lag=1"])
 
 
-def test_the_pages_example_is_rloo(module):
-    given = OmegaConf.create(block("yaml"))
-    name, core = given.pop("name"), given.core.rpartition(".")
+def test_the_example_is_rloo(module):
+    options = OmegaConf.create(block("yaml"))
+    name, core = options.pop("name"), options.core.rpartition(".")
     assert (name, core[0]) == ("leave_one_out", module.__name__)
-    made = getattr(module, core[2])
-    ours = made(made.Config(name=name, **given), 1.0)
+    example = getattr(module, core[2])
+    ours = example(example.Config(name=name, **options), 1.0)
     keep = torch.arange(12) % 5 != 3
     case = {"keep": keep, "cut": 3, "layout": (1, 2, "left")}
     expected = gradient(algorithms.make("rloo"), *raw(50), **case)

@@ -44,34 +44,34 @@ GRPO = {
     ),
 }
 LENGTHS = (3, 8, 1, 5, 6, 2, 4, 7)
-ASKED = {"prompt": ["t4 t5"] * GROUP}
+PROMPT = {"prompt": ["t4 t5"] * GROUP}
 
 
-def batch_of(tokens, rewards=REWARDS, group=GROUP, **told):
+def batch_of(tokens, rewards=REWARDS, group=GROUP, **fields):
     ones = torch.ones(len(rewards), dtype=torch.bool)
-    return Batch(tokens.mask, rewards, ones, ones, group, **told)
+    return Batch(tokens.mask, rewards, ones, ones, group, **fields)
 
 
 @pytest.mark.parametrize("case", GRPO)
 def test_objectives_over_groups(case, tmp_path):
-    name, options, theirs = GRPO[case]
+    name, options, trl_options = GRPO[case]
     model, tokens = tiny_model(), tokens_of(LENGTHS)
     output, old, ref = scored(model, tokens)
     algorithm = algorithms.make(name, **options)
     batch = algorithm.prepare(batch_of(tokens, behaviour_logp=old, ref_logp=ref))
     ours = algorithm.loss(output, batch)[0]
     our_gradient = gradients(ours, model)
-    beta = theirs.pop("beta", options.get("kl_coef", 0.0))
+    beta = trl_options.pop("beta", options.get("kl_coef", 0.0))
     other = trainer(
         "GRPO",
         model,
         tmp_path,
-        ASKED,
+        PROMPT,
         max_completion_length=64,
         per_device_train_batch_size=GROUP,
         num_generations=GROUP,
         use_bias_correction_kl=False,  # the published form
-        **{"epsilon": 0.2, **theirs},
+        **{"epsilon": 0.2, **trl_options},
     )
     other.beta = beta  # set afterwards: at construction it would look for a reference by name
     other.current_gradient_accumulation_steps = 1
@@ -90,14 +90,14 @@ def test_objectives_over_groups(case, tmp_path):
 
 
 def test_rloo_on_fresh_responses(tmp_path):
-    """TRL's loss has a ratio, which is 1 here: another value than −A log π, and its gradient."""
+    """TRL's loss has a ratio, which is 1 here: its value is not −A log π, but its gradient is."""
     model, tokens = tiny_model(), tokens_of(LENGTHS)
     output, _, _ = scored(model, tokens)
     rloo = algorithms.make("rloo", kl_coef=0.0)
     batch = rloo.prepare(batch_of(tokens))
     ours = gradients(rloo.loss(output, batch)[0], model)
     sizes = {"per_device_train_batch_size": GROUP, "num_generations": GROUP}
-    other = trainer("RLOO", model, tmp_path, ASKED, beta=0.0, **sizes)
+    other = trainer("RLOO", model, tmp_path, PROMPT, beta=0.0, **sizes)
     others = REWARDS.view(-1, GROUP)
     loo = (others.sum(-1, keepdim=True) - others) / (GROUP - 1)
     inputs = {
@@ -119,13 +119,13 @@ def test_objectives_over_pairs(name, tmp_path):
     output, _, ref = scored(model, tokens)
     scale = LENGTH if name == "ipo" else 1  # (h/T − 1/2β)² T² = (h − 1/(2 β/T))²
     algorithm = algorithms.make(name, beta=beta / scale)
-    told = {"ref_logp": ref, "policy_logp": output.logp.detach()}
+    logps = {"ref_logp": ref, "policy_logp": output.logp.detach()}
     rewards = torch.tensor([1.0, 0.0] * 4)
-    ours = algorithm.loss(output, algorithm.prepare(batch_of(tokens, rewards, 2, **told)))[0]
+    ours = algorithm.loss(output, algorithm.prepare(batch_of(tokens, rewards, 2, **logps)))[0]
     our_gradient = gradients(ours, model)
-    asked = {"prompt": ["t4"], "chosen": ["t5"], "rejected": ["t6"]}
-    other = trainer("DPO", model, tmp_path, asked, loss_type=kind, beta=beta)
-    other.precompute_ref_logps = True  # the reference is given
+    dataset = {"prompt": ["t4"], "chosen": ["t5"], "rejected": ["t6"]}
+    other = trainer("DPO", model, tmp_path, dataset, loss_type=kind, beta=beta)
+    other.precompute_ref_logps = True  # ref_chosen_logps and ref_rejected_logps
     order = torch.tensor([0, 2, 4, 6, 1, 3, 5, 7])  # the chosen, then the rejected
     inputs = {k: v[order] for k, v in padded(tokens).items()}
     sums = (ref * tokens.mask).sum(-1)[order]
@@ -166,7 +166,7 @@ def test_astar_po(tmp_path):
         args=A2POConfig(
             output_dir=str(tmp_path), beta2=0.05, use_cpu=True, bf16=False, report_to=[]
         ),
-        train_dataset=Dataset.from_dict(ASKED),
+        train_dataset=Dataset.from_dict(PROMPT),
         processing_class=tokenizer(),
     )
     inputs = padded(tokens)

@@ -1,4 +1,4 @@
-"""What the KL to the reference weighs against the reward in each algorithm: where it rests.
+"""The weight of the KL to the reference against the reward, from where each algorithm rests.
 
 The optimum of E[r] − β KL(π ‖ π_ref) is π_ref e^{r/β}/Z. There, and for no other β, the expected
 update of an algorithm that regularises with this β is zero.
@@ -22,7 +22,7 @@ BETA, GROUP, COUNT = 0.5, 8, 80_000
 
 @dataclass
 class World:
-    """Responses that the optimum for BETA wrote, with binary rewards."""
+    """Responses of the optimum for BETA, with binary rewards."""
 
     logits: Tensor  # the optimum
     ref_logp: Tensor  # (responses, time)
@@ -69,7 +69,7 @@ def short():
 
 
 def drift(algorithm, world):
-    """Length of the expected update at the optimum for BETA, of the logits."""
+    """Norm of the expected update of the logits at the optimum for BETA."""
     logits = world.logits.clone().requires_grad_(True)
     logp = world.logp(logits)[world.drawn]
     ones = torch.ones(COUNT, dtype=torch.bool)
@@ -111,13 +111,13 @@ def test_grpos_coefficient_without_the_std_is_beta_for_one_token(short):
 
 
 def test_over_several_tokens_grpo_rests_elsewhere_whatever_its_coefficient(long):
-    """A KL in the loss leaves out what a token does to the KL of the tokens after it."""
+    """A KL in the loss leaves out a token's effect on the KL of the tokens after it."""
     nearest = min(drift(grpo(BETA * factor), long) for factor in (0.25, 0.5, 0.75, 1, 1.5, 2, 4))
     assert nearest > 5 * drift(ppo(BETA), long)
 
 
 def test_dividing_by_the_std_makes_grpos_coefficient_weigh_less(short):
-    """The reward is multiplied by 1/std, the KL is not: kl_coef weighs what kl_coef × std does."""
+    """1/std multiplies the reward and not the KL: kl_coef has the weight of kl_coef × std."""
     std = short.rewards[short.drawn].view(-1, GROUP).std(-1)
     std = 1 / (1 / std[std > 0]).mean().item()  # a group without a spread has no advantage
     assert std < 0.5
@@ -125,14 +125,14 @@ def test_dividing_by_the_std_makes_grpos_coefficient_weigh_less(short):
     assert drift(grpo(BETA / std, scale_by_std=True), short) < plain / 3
 
 
-def test_grpos_default_weighs_what_the_docs_say():
+def test_grpos_default_has_the_weight_that_the_docs_state():
     """docs/guide/algorithms.md; SPO's and PPO's are their coefficients."""
-    right = torch.arange(1, GROUP).unsqueeze(-1)  # of a group of eight, which neither fail nor pass
+    right = torch.arange(1, GROUP).unsqueeze(-1)  # accepted of eight: neither none nor all
     std = (torch.arange(GROUP) < right).double().std(-1)
-    weighs = GRPOConfig().kl_coef * std * GROUP / (GROUP - 1)
-    assert [f"{weighs.min():.3f}", f"{weighs.max():.3f}"] == ["0.008", "0.012"]
+    weights = GRPOConfig().kl_coef * std * GROUP / (GROUP - 1)
+    assert [f"{weights.min():.3f}", f"{weights.max():.3f}"] == ["0.008", "0.012"]
     assert SPOConfig().beta / PPOConfig().kl_coef == 5
-    assert [round(float(SPOConfig().beta / w)) for w in (weighs.max(), weighs.min())] == [8, 12]
+    assert [round(float(SPOConfig().beta / w)) for w in (weights.max(), weights.min())] == [8, 12]
 
 
 def test_the_files_of_equal_beta_weigh_it_equally():

@@ -1,4 +1,4 @@
-"""SFT: the mean log-likelihood of what was accepted, and nothing of the rest."""
+"""SFT: the mean log-likelihood of the accepted responses alone."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_only_accepted_responses_are_imitated():
     assert loss.item() == pytest.approx((1 + 2 + 5) / 3)
 
 
-def test_it_needs_nothing_and_takes_anybodys_programs():
+def test_it_needs_nothing_and_learns_from_any_program():
     needs = SFT(SFTConfig(), 1.0).needs
     assert needs.off_policy
     assert not (needs.reference or needs.groups or needs.behaviour)

@@ -1,7 +1,7 @@
 """Autograd against finite differences of the loss, for every name whose loss is its objective.
 
-The others hold something fixed that depends on the policy (a weight, a value beside the policy):
-their gradients are in test_recipes.py token by token.
+The others detach something that depends on the policy (a weight, a value beside the policy):
+test_recipes.py checks their gradients token by token.
 """
 
 import pytest
@@ -14,35 +14,35 @@ OPTIONS = {
     "pkpo": {"k": 2},
     "passk": {"k": 2},
     "clip_cov": {"share": 0.1, "cov_low": 0.01},
-    "spo": {"q0": "monte_carlo"},  # the group's value is held fixed
+    "spo": {"q0": "monte_carlo"},  # the group's value is detached
 }
-HELD_FIXED = {"cispo", "topr", "chord", "srft", "dro"}
+DETACHED = {"cispo", "topr", "chord", "srft", "dro"}
 
 
-@pytest.mark.parametrize("name", sorted(set(algorithms.names()) - HELD_FIXED))
+@pytest.mark.parametrize("name", sorted(set(algorithms.names()) - DETACHED))
 def test_the_gradient_is_the_slope_of_the_loss(name):
-    algorithm, (given, lengths, rewards) = (
+    algorithm, (tensors, lengths, rewards) = (
         algorithms.make(name, **OPTIONS.get(name, {})),
         raw(seed=41),
     )
     generator = torch.Generator().manual_seed(0)
     keep = torch.arange(12) != 6
     step = 1e-6
-    moved = {
-        key: torch.randn(given[key].shape, generator=generator).double()
+    directions = {
+        key: torch.randn(tensors[key].shape, generator=generator).double()
         for key in ("logp", "new_values")
     }
 
     def at(sign):
-        """What is decided before the update is decided anew by the moved policy."""
-        here = given | {key: given[key] + sign * step * way for key, way in moved.items()}
-        here["policy_logp"] = here["logp"]
-        return gradient(algorithm, here, lengths, rewards, keep=keep, cut=5)
+        """(loss, gradients) after a step along `directions`; prepare sees the moved policy too."""
+        moved = tensors | {key: tensors[key] + sign * step * way for key, way in directions.items()}
+        moved["policy_logp"] = moved["logp"]
+        return gradient(algorithm, moved, lengths, rewards, keep=keep, cut=5)
 
     _, *gradients = at(0)
     along = sum(
         float((grad * way).sum())
-        for grad, way in zip(gradients, moved.values(), strict=True)
+        for grad, way in zip(gradients, directions.values(), strict=True)
         if grad is not None
     )
     slope = float(at(1)[0] - at(-1)[0]) / (2 * step)
@@ -52,12 +52,12 @@ def test_the_gradient_is_the_slope_of_the_loss(name):
 
 @pytest.mark.parametrize("name", algorithms.names())
 def test_in_float32_it_is_the_same_gradient(name):
-    """What models train in: a term that cancels in float64 may swallow the others there."""
-    algorithm, (given, lengths, rewards) = (
+    """Models train in float32, where a term that cancels in float64 may swallow the others."""
+    algorithm, (tensors, lengths, rewards) = (
         algorithms.make(name, **OPTIONS.get(name, {})),
         raw(seed=42),
     )
-    rounded = {key: value.float() for key, value in given.items()}  # lots see the same numbers
+    rounded = {key: value.float() for key, value in tensors.items()}  # tie breakers see the same
     exact = {key: value.double() for key, value in rounded.items()}
     exact["policy_logp"], rounded["policy_logp"] = exact["logp"], rounded["logp"]
     pairs = zip(

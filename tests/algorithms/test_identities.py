@@ -1,4 +1,4 @@
-"""What the objectives are to each other: in float64, ragged, cut apart, one group dropped."""
+"""Identities between objectives: in float64, on ragged, split batches with one group dropped."""
 
 import itertools
 import math
@@ -72,18 +72,18 @@ def test_2_kimis_form_is_vargrad_and_a_penalty_on_the_groups_mean_log_ratio():
 
 def test_3_gvpo_is_rloo_with_the_kl_in_the_reward_on_fresh_responses():
     case = raw(5)
-    gvpo = pull(make("gvpo", beta=BETA), case, given=fresh)[1]
-    same(gvpo, pull(make("rloo", kl_coef=BETA), case, given=fresh)[1], BETA)
+    gvpo = pull(make("gvpo", beta=BETA), case, policies=fresh)[1]
+    same(gvpo, pull(make("rloo", kl_coef=BETA), case, policies=fresh)[1], BETA)
     stale = pull(make("rloo", kl_coef=BETA), case)[1]
-    assert (gvpo - BETA * stale).abs().max() > 1e-3  # they part where the writer is another
+    assert (gvpo - BETA * stale).abs().max() > 1e-3  # they differ on stale responses
 
 
 def test_4_at_the_reference_all_squares_point_where_dr_grpo_does():
     case = raw(6)
-    dr_grpo = pull(make("dr_grpo", constant_length=1), case, given=at_start)[1]
+    dr_grpo = pull(make("dr_grpo", constant_length=1), case, policies=at_start)[1]
     assert dr_grpo.abs().max() > 0
-    same(pull(make("kimi"), case, given=at_start)[1], dr_grpo)
-    gvpo = pull(make("gvpo", beta=BETA), case, given=at_start)[1]
+    same(pull(make("kimi"), case, policies=at_start)[1], dr_grpo)
+    gvpo = pull(make("gvpo", beta=BETA), case, policies=at_start)[1]
     same(gvpo, dr_grpo, BETA * GROUP / (GROUP - 1))
 
 
@@ -120,8 +120,8 @@ def test_7_ipo_is_copgs_pair_and_dpo_starts_as_a_quarter_of_it():
     copg = pull(make("copg", beta=BETA), case, group=2)
     for one, other in zip(copg, pull(make("ipo", beta=BETA / 2), case, group=2), strict=True):
         same(one, other, BETA**2)
-    copg = pull(make("copg", beta=BETA), case, group=2, given=at_start)[1]
-    same(pull(make("dpo", beta=BETA), case, group=2, given=at_start)[1], copg, 0.25)
+    copg = pull(make("copg", beta=BETA), case, group=2, policies=at_start)[1]
+    same(pull(make("dpo", beta=BETA), case, group=2, policies=at_start)[1], copg, 0.25)
 
 
 @pytest.mark.parametrize(("name", "slope"), [("dpo", BETA / 2), ("ipo", 1 / BETA), ("rso", BETA)])
@@ -129,7 +129,7 @@ def test_7_ipo_is_copgs_pair_and_dpo_starts_as_a_quarter_of_it():
 def test_8_all_pairs_of_a_binary_group_point_where_dr_grpo_does(name, slope, right):
     tensors, lengths, _ = raw(11)
     rewards = (torch.arange(12) < right).double()
-    one_group = {"keep": torch.arange(12) < GROUP, "given": at_start}
+    one_group = {"keep": torch.arange(12) < GROUP, "policies": at_start}
     case = (tensors, lengths, rewards)
     dr_grpo = pull(make("dr_grpo", constant_length=1), case, **one_group)[1]
     factor = slope * GROUP**2 / (right * (GROUP - right))
@@ -145,15 +145,15 @@ def test_8_a_prompt_without_both_verdicts_teaches_no_preference():
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(6, 2, 3), (6, 5, 3), (5, 0, 2), (5, 5, 5), (4, 1, 1)])
-def test_9_the_parts_in_pass_at_k_by_counting_every_draw(n, c, k):
+def test_9_each_responses_part_in_pass_at_k_by_counting_every_draw(n, c, k):
     accepted = torch.arange(n) < c
     draws, count = list(itertools.combinations(range(n), k)), math.comb(n, k)
     solved = [any(accepted[i] for i in draw) for draw in draws]
     part = [sum(s for s, d in zip(solved, draws, strict=True) if i in d) / count for i in range(n)]
     only = [[i for i in draw if accepted[i]] for draw in draws]
     alone = [only.count([i]) / count for i in range(n)]
-    of = (torch.full((n,), float(n)).double(), k, torch.full((n,), float(c)).double())
-    got = pass_at_k_rewards(accepted, *of)
+    counts = (torch.full((n,), float(n)).double(), k, torch.full((n,), float(c)).double())
+    got = pass_at_k_rewards(accepted, *counts)
     same(got, torch.tensor(part, dtype=torch.float64))
     assert float(got.sum()) == pytest.approx(k * sum(solved) / count)
     pkpo, rewards = make("pkpo", k=k), accepted.double()
@@ -206,12 +206,12 @@ FRESH = {
 def test_11_on_fresh_responses_they_share_one_gradient(name):
     case = raw(16)
     scaled = {"scale_by_std": name != "asymre"}
-    grpo = pull(make("grpo", **TOKEN, **scaled), case, given=fresh)[1]
-    got = pull(make(name.split()[0], **FRESH[name]), case, given=fresh)[1]
+    grpo = pull(make("grpo", **TOKEN, **scaled), case, policies=fresh)[1]
+    got = pull(make(name.split()[0], **FRESH[name]), case, policies=fresh)[1]
     if name != "gspo":
         same(got, grpo)
-    gspo = pull(make("gspo"), case, given=fresh)[1]
-    same(gspo, pull(make("grpo", kl_coef=0.0), case, given=fresh)[1])
+    gspo = pull(make("gspo"), case, policies=fresh)[1]
+    same(gspo, pull(make("grpo", kl_coef=0.0), case, policies=fresh)[1])
 
 
 def test_12_of_one_token_gspo_is_grpo():
@@ -225,9 +225,8 @@ def test_12_of_one_token_gspo_is_grpo():
 def test_12_of_one_token_apa_on_standardised_rewards_is_kimi():
     tensors, lengths, rewards = raw(17)
     one_group = {"keep": torch.arange(12) < GROUP}
-    nothing = torch.zeros_like(tensors["values"])  # the critic's
-    told = {**tensors, "values": nothing, "new_values": nothing}
-    case = (told, torch.ones_like(lengths), rewards)
+    zeros = torch.zeros_like(tensors["values"])  # the critic's
+    case = ({**tensors, "values": zeros, "new_values": zeros}, torch.ones_like(lengths), rewards)
     group = rewards[:GROUP]
     standard = rewards.clone()
     standard[:GROUP] = (group - group.mean()) / (group.var(correction=0) + 1e-8).sqrt()
@@ -237,8 +236,8 @@ def test_12_of_one_token_apa_on_standardised_rewards_is_kimi():
 
 def test_a_critic_of_zeros_makes_ppo_reinforce_pp():
     tensors, lengths, rewards = raw(18)
-    nothing = torch.zeros_like(tensors["values"])
-    case = ({**tensors, "values": nothing, "new_values": nothing}, lengths, rewards)
+    zeros = torch.zeros_like(tensors["values"])
+    case = ({**tensors, "values": zeros, "new_values": zeros}, lengths, rewards)
     ppo, plain = (make(name, kl_coef=0.05) for name in ("ppo", "reinforce_pp"))
     same(pull(ppo, case)[1], pull(plain, case)[1])
 
@@ -248,12 +247,12 @@ def test_5_dro_with_the_groups_value_is_gvpo():
     case = (tensors, lengths, rewards)
     h = sums(case, "logp") - sums(case, "ref_logp")
     value = (rewards - BETA * h).view(-1, GROUP).mean(-1).repeat_interleave(GROUP)
-    told = {**tensors, "new_values": value.unsqueeze(-1).expand_as(tensors["logp"]).clone()}
-    dro = pull(make("dro", beta=BETA), (told, lengths, rewards))[1]
+    with_value = {**tensors, "new_values": value.unsqueeze(-1).expand_as(tensors["logp"]).clone()}
+    dro = pull(make("dro", beta=BETA), (with_value, lengths, rewards))[1]
     same(dro, pull(make("gvpo", beta=BETA), case)[1], (GROUP - 1) / GROUP / BETA)
 
 
-def test_14_copg_anchored_in_the_writer_is_rebel():
+def test_14_copg_with_the_behaviour_policy_as_anchor_is_rebel():
     case, eta = pair_case(18), 1 / BETA
     d = (sums(case, "logp") - sums(case, "behaviour_logp")).view(-1, 2)[:4]
     rebel = ((d[:, 0] - d[:, 1]) / eta - 1).square().mean()
@@ -265,7 +264,7 @@ def test_14_copg_anchored_in_the_writer_is_rebel():
 
 def test_rloo_is_dr_grpo_but_for_its_scale():
     case = raw(19)
-    dr_grpo = pull(make("dr_grpo", constant_length=7), case, given=fresh)[1]
+    dr_grpo = pull(make("dr_grpo", constant_length=7), case, policies=fresh)[1]
     same(dr_grpo, pull(make("rloo", kl_coef=0.0), case)[1], (GROUP - 1) / GROUP / 7)
 
 
@@ -281,7 +280,7 @@ def test_cppo_that_prunes_nothing_is_grpo_and_keeps_the_rarer_verdict():
 
 @pytest.mark.parametrize("options", [{"base_least": 1.0}, {"kl_coef": 0.0}])
 def test_remix_of_this_batchs_responses_and_one_base_is_grpo(options):
-    """λ = 1, and the policy at the start of the batch wrote all of it."""
+    """λ = 1, and all responses are of the policy at the start of the batch."""
     (tensors, *rest), options = raw(61), {"kl_coef": 0.5} | options
     case = ({**tensors, "start_logp": tensors["behaviour_logp"]}, *rest)
     grpo = make("grpo", kl_coef=options["kl_coef"])

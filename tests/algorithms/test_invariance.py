@@ -71,29 +71,29 @@ def test_micro_batches_add_up_to_the_whole(algorithm, cut):
 
 
 def test_dropped_rows_are_in_no_mean_no_scale_and_no_denominator(algorithm):
-    given, lengths, rewards = raw(seed=3)
+    tensors, lengths, rewards = raw(seed=3)
     dropped = torch.tensor([1, 6, 8, 9, 10, 11])  # two rows, and a whole group
     keep = torch.ones(12, dtype=torch.bool)
     keep[dropped] = False
     other, others_lengths, others_rewards = raw(seed=4)
-    swapped = {k: torch.where(keep.unsqueeze(-1), given[k], other[k]) for k in given}
+    swapped = {k: torch.where(keep.unsqueeze(-1), tensors[k], other[k]) for k in tensors}
     others = (
         torch.where(keep, lengths, others_lengths),
         torch.where(keep, rewards, 1 - others_rewards),
     )
     same(
-        gradient(algorithm, given, lengths, rewards, keep=keep),
+        gradient(algorithm, tensors, lengths, rewards, keep=keep),
         gradient(algorithm, swapped, *others, keep=keep),
         DROPPED,
     )
 
 
 def test_a_batch_without_its_dropped_groups_is_the_same_batch(algorithm):
-    given, lengths, rewards = raw(seed=5)
+    tensors, lengths, rewards = raw(seed=5)
     keep = torch.arange(12) < 8
-    loss, *dropped = gradient(algorithm, given, lengths, rewards, keep=keep)
+    loss, *dropped = gradient(algorithm, tensors, lengths, rewards, keep=keep)
     alone, *absent = gradient(
-        algorithm, {k: v[:8] for k, v in given.items()}, lengths[:8], rewards[:8]
+        algorithm, {k: v[:8] for k, v in tensors.items()}, lengths[:8], rewards[:8]
     )
     left = [one if one is None else one[:8] for one in dropped]
     same([loss, *left], [alone, *absent], DROPPED)
@@ -105,13 +105,13 @@ SOME_RIGHT = torch.tensor([1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1], dtype=torch.floa
 
 @pytest.mark.parametrize("case", CASES)
 def test_only_algorithms_that_need_the_best_reward_read_it(case):
-    (name, options), (given, lengths, _) = CASES[case], raw(seed=5)
+    (name, options), (tensors, lengths, _) = CASES[case], raw(seed=5)
     one, other = (algorithms.make(name, high, **options) for high in (1.0, 0.0))
-    expected = gradient(one, given, lengths, SOME_RIGHT)
+    expected = gradient(one, tensors, lengths, SOME_RIGHT)
     if not one.needs.best_reward:
-        same(expected, gradient(other, given, lengths, SOME_RIGHT), BEST)
+        same(expected, gradient(other, tensors, lengths, SOME_RIGHT), BEST)
         return
     if case == "passk":  # of k = 4 in groups of 4, one success is as good as all
         return
     with pytest.raises((AssertionError, ValueError)):  # else the need would be declared in vain
-        same(expected, gradient(other, given, lengths, SOME_RIGHT), BEST)
+        same(expected, gradient(other, tensors, lengths, SOME_RIGHT), BEST)

@@ -15,14 +15,14 @@ NO_PAPER = {"sft"}  # a control
 
 @pytest.mark.parametrize("name", algorithms.names())
 def test_its_file_states_only_what_differs_from_the_defaults_of_its_core(name):
-    core, given = algorithms.load(name), algorithms.defaults(name)
+    core, options = algorithms.load(name), algorithms.defaults(name)
     assert issubclass(core, Algorithm)
-    assert given["name"] == name
-    assert set(given) == {field.name for field in fields(core.Config)}
+    assert options["name"] == name
+    assert set(options) == {field.name for field in fields(core.Config)}
     stated = OmegaConf.to_container(OmegaConf.load(algorithms.CONF / f"{name}.yaml"))
     repeated = set(stated.items()) & set(asdict(core.Config()).items())
     assert {key for key, _ in repeated} <= {"name", "core"}
-    assert parse_values(core.Config, given, "algo") == algorithms.make(name).config
+    assert parse_values(core.Config, options, "algo") == algorithms.make(name).config
 
 
 @pytest.mark.parametrize("name", sorted(set(algorithms.names()) - NO_PAPER))
@@ -43,5 +43,5 @@ def test_the_list_of_algorithms():
     assert needs == "behaviour log-probs, reference, critic (separate)"
     assert data == "its own, of any age"
     assert "lam=1.0" in options.split()
-    theirs = "its own, of any age, and the data set's programs"
-    assert rows["sft"][3:5] == ("train.offline_share", theirs)
+    off_policy = "its own, of any age, and the data set's programs"
+    assert rows["sft"][3:5] == ("train.offline_share", off_policy)

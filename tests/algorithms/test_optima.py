@@ -1,4 +1,4 @@
-"""Objectives that claim the optimum of E[R] − β KL(π ‖ π_ref) from anyone's responses."""
+"""Objectives that claim the optimum of E[R] − β KL(π ‖ π_ref) from responses of any policy."""
 
 import pytest
 import torch
@@ -58,33 +58,33 @@ def optimal_table(world):
     return flat.view_as(world["reference"]).log()
 
 
-def made(name, **options):
+def make(name, **options):
     return algorithms.make(name.split()[0].rstrip(","), reward_high=0.0, **options)
 
 
 def pull_at_optimum(algorithm, world, drawn):
-    """Norm of the gradient there, `drawn` being one prompt's responses."""
+    """Norm of the gradient at the optimum on one prompt's responses `drawn`."""
     table = optimal_table(world).requires_grad_(True)
     loss_of(algorithm, world, table_logp(table), drawn).backward()
     return table.grad.norm().item()
 
 
-def writers(world):
-    """Who may have written: the optimum itself, anyone, the reference."""
-    anyone = torch.ones(len(RESPONSES)) / len(RESPONSES)
+def behaviour_policies(world):
+    """Probabilities of all responses under the optimum, a uniform policy and the reference."""
+    uniform = torch.ones(len(RESPONSES)) / len(RESPONSES)
     return {
         "optimum": world["optimum"],
-        "anyone": anyone,
+        "uniform": uniform,
         "reference": world["ref_logp"].sum(-1).exp(),
     }
 
 
 @pytest.mark.parametrize("name", OPTIMAL)
-def test_at_the_optimum_nobodys_responses_have_a_pull(name, world):
-    for writer in writers(world).values():
+def test_at_the_optimum_no_policys_responses_have_a_gradient(name, world):
+    for behaviour in behaviour_policies(world).values():
         generator = torch.Generator().manual_seed(1)
-        drawn = torch.multinomial(writer, 40, replacement=True, generator=generator)
-        assert pull_at_optimum(made(name, **OPTIMAL[name]), world, drawn) < 1e-9
+        drawn = torch.multinomial(behaviour, 40, replacement=True, generator=generator)
+        assert pull_at_optimum(make(name, **OPTIMAL[name]), world, drawn) < 1e-9
 
 
 ON_POLICY = {
@@ -94,10 +94,10 @@ ON_POLICY = {
 }
 
 
-def mean_pull(name, world, writer, size=4, prompts=40_000):
+def mean_pull(name, world, behaviour, size=4, prompts=40_000):
     """Norm of the mean gradient at the optimum over so many groups, in one batch."""
     generator = torch.Generator().manual_seed(2)
-    drawn = torch.multinomial(writer, size * prompts, replacement=True, generator=generator)
+    drawn = torch.multinomial(behaviour, size * prompts, replacement=True, generator=generator)
     table = optimal_table(world).requires_grad_(True)
     logp = table_logp(table)
     ones = torch.ones(len(drawn), dtype=torch.bool)
@@ -113,29 +113,29 @@ def mean_pull(name, world, writer, size=4, prompts=40_000):
         ref_logp=world["ref_logp"][drawn],
         values=values,
     )
-    algorithm = made(name, **ON_POLICY[name])
+    algorithm = make(name, **ON_POLICY[name])
     output = PolicyOutput(logp=logp[drawn], entropy=logp[drawn], values=values)
     algorithm.loss(output, algorithm.prepare(batch))[0].backward()
     return table.grad.norm().item()
 
 
 @pytest.mark.parametrize("name", ON_POLICY)
-def test_with_the_kl_in_the_reward_fresh_responses_have_no_pull_on_average(name, world):
+def test_with_the_kl_in_the_reward_fresh_responses_have_no_mean_gradient(name, world):
     """RLOO's: none at all, since R − β log π/π_ref is the same for every response there."""
-    everyone = writers(world)
-    assert mean_pull(name, world, everyone["optimum"]) < (1e-9 if name == "rloo" else 0.01)
-    if name != "rloo":  # which takes foreign ones for its own
-        assert mean_pull(name, world, everyone["anyone"]) > 0.03
+    behaviours = behaviour_policies(world)
+    assert mean_pull(name, world, behaviours["optimum"]) < (1e-9 if name == "rloo" else 0.01)
+    if name != "rloo":  # which takes all responses for its own
+        assert mean_pull(name, world, behaviours["uniform"]) > 0.03
 
 
-def test_kimis_fixed_point_is_another_on_foreign_responses(world):
+def test_kimis_fixed_point_is_another_on_off_policy_responses(world):
     every = torch.arange(len(RESPONSES))
-    assert pull_at_optimum(made("kimi", tau=BETA), world, every) > 1e-2
+    assert pull_at_optimum(make("kimi", tau=BETA), world, every) > 1e-2
 
 
 @pytest.mark.parametrize("name", ["gvpo", "dro", "astar_po"])
-def test_frozen_foreign_responses_lead_to_it(name, world):
-    algorithm, every = made(name, **OPTIMAL[name]), torch.arange(len(RESPONSES))
+def test_frozen_off_policy_responses_lead_to_it(name, world):
+    algorithm, every = make(name, **OPTIMAL[name]), torch.arange(len(RESPONSES))
     table = fit(world, lambda logp: loss_of(algorithm, world, logp, every), steps=60)
     assert total_variation(world["reference"], world["optimum"]) > 0.05
     assert total_variation(table, world["optimum"]) < 1e-3

@@ -82,8 +82,8 @@ def test_the_clip_cuts_only_what_goes_too_far_in_the_good_direction():
 def test_unequal_clip_bounds():
     logp = torch.tensor([[1.0]], requires_grad=True)
     mask = torch.ones(1, 1, dtype=torch.bool)
-    given = (logp, torch.zeros(1, 1), torch.ones(1, 1), mask)
-    assert clipped_surrogate(*given, clip_high=0.28).item() == pytest.approx(-1.28)
+    inputs = (logp, torch.zeros(1, 1), torch.ones(1, 1), mask)
+    assert clipped_surrogate(*inputs, clip_high=0.28).item() == pytest.approx(-1.28)
 
 
 def test_an_absurd_ratio_stays_finite():
@@ -103,7 +103,7 @@ def test_value_loss_takes_the_worse_of_plain_and_clipped():
     assert value_loss(values, old, returns, mask, clip=10.0).item() == pytest.approx(unclipped)
 
 
-def test_the_reward_stands_on_the_last_response_token():
+def test_the_reward_is_on_the_last_response_token():
     mask = torch.tensor([[True, True, False], [True, True, True], [False, True, False]])
     placed = terminal_rewards(torch.tensor([1.0, 2.0, 3.0]), mask)
     assert placed.tolist() == [[0, 1, 0], [0, 0, 2], [0, 3, 0]]
@@ -130,9 +130,9 @@ def test_returns_are_those_before_whitening_and_carry_the_kl_penalty():
     torch.testing.assert_close(
         free.returns, batch.rewards.unsqueeze(-1).expand_as(batch.mask).masked_fill(~batch.mask, 0)
     )
-    paying, _ = ppo_batch(kl_coef=0.1)
+    penalised, _ = ppo_batch(kl_coef=0.1)
     tokens_to_go = batch.mask.flip(1).cumsum(1).flip(1).masked_fill(~batch.mask, 0)
-    torch.testing.assert_close(paying.returns, free.returns - 0.1 * 0.5 * tokens_to_go)
+    torch.testing.assert_close(penalised.returns, free.returns - 0.1 * 0.5 * tokens_to_go)
 
 
 def test_advantages_are_whitened_over_the_whole_batch():

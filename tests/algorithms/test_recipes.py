@@ -1,4 +1,4 @@
-"""What each recipe does of its own: whom it weighs, masks, draws or leaves out."""
+"""What is special to each objective: the tokens and responses that it weighs, masks or draws."""
 
 import math
 
@@ -26,7 +26,7 @@ from tests.algorithms.pulls import (
 def test_lipo_learns_from_where_the_policy_is_the_reference():
     tensors, lengths, _ = raw(20)
     case = (tensors, lengths, torch.tensor([1.0, 0.0, 0.0, 1.0] * 3).double())
-    learnt = pull(make("lipo"), case, given=at_start)[1][:8]
+    learnt = pull(make("lipo"), case, policies=at_start)[1][:8]
     live = (torch.arange(6) < lengths.unsqueeze(-1))[:8]
     good = live & (case[2][:8] > 0).unsqueeze(-1)
     assert (learnt[good] < 0).all() and (learnt[live & ~good] > 0).all()
@@ -44,12 +44,12 @@ def test_lipo_weighs_dpos_pair_by_gain_and_rank():
 
 
 def drawn(rewards, count, beta, seed=0):
-    """Which of each group rejection sampling takes, by real lots."""
+    """The rows of each group that rejection sampling draws, from random numbers."""
     generator = torch.Generator().manual_seed(seed)
     kept = torch.ones_like(rewards, dtype=torch.bool)
     kept[:, 0] = False
-    lots = torch.rand(count, *rewards.shape, generator=generator, dtype=torch.float64)
-    return rejection_sample(rewards, kept, list(lots), count, beta)
+    uniforms = torch.rand(count, *rewards.shape, generator=generator, dtype=torch.float64)
+    return rejection_sample(rewards, kept, list(uniforms), count, beta)
 
 
 def test_rso_draws_as_from_the_optimum():
@@ -67,8 +67,8 @@ def test_rso_draws_as_from_the_optimum():
 def test_rso_pairs_what_it_has_drawn():
     tensors, lengths, _ = raw(40, rows=64)
     rewards = torch.tensor([1.0, 0.0] * 32, dtype=torch.float64)
-    given = {"keep": torch.ones(64, dtype=torch.bool), "group": 32}
-    own = {"online": torch.ones(64, dtype=torch.bool), **given}
+    every = torch.ones(64, dtype=torch.bool)
+    own = {"online": every, "keep": every, "group": 32}
     grad = pull(make("rso", samples=8), (tensors, lengths, rewards), **own)[1]
     assert (grad != 0).any(-1).view(2, 32).sum(-1).tolist() == [8, 8]
     whole = pull(make("rso", samples=32), (tensors, lengths, rewards), **own)[1]
@@ -85,7 +85,7 @@ def test_reinforce_pp_of_equal_lengths_has_the_batchs_z_score():
     tensors, lengths, rewards = raw(20)
     case = (tensors, torch.full_like(lengths, 4), rewards)
     z = (rewards[:8] - rewards[:8].mean()) / (rewards[:8].var(correction=0) + 1e-8).sqrt()
-    grad = pull(make("reinforce_pp", kl_coef=0.0), case, given=fresh)[1]
+    grad = pull(make("reinforce_pp", kl_coef=0.0), case, policies=fresh)[1]
     same(grad[:8, :4], -z.unsqueeze(-1).expand(8, 4) / 32)
 
 
@@ -132,7 +132,7 @@ def test_dppo_drops_what_has_moved_too_far_in_probability():
 
 def test_topr_of_its_own_fresh_responses_is_reinforce_and_tapers_unlikely_failures():
     case = raw(24)
-    topr = pull(make("topr", baseline=0.5), case, given=fresh)[1]
+    topr = pull(make("topr", baseline=0.5), case, policies=fresh)[1]
     live = torch.arange(6) < case[1].unsqueeze(-1)
     same(topr[:8], (-(case[2] - 0.5).unsqueeze(-1) * live)[:8] / 8)
     far = {**case[0], "behaviour_logp": case[0]["logp"] + 20}  # the policy has left them
@@ -142,7 +142,7 @@ def test_topr_of_its_own_fresh_responses_is_reinforce_and_tapers_unlikely_failur
     same(tapered[:8][~failed], topr[:8][~failed])
 
 
-def test_topr_leaves_out_failures_of_unknown_writers_and_takes_their_successes():
+def test_topr_drops_failures_without_log_probs_and_keeps_such_successes():
     case = raw(25)
     grad = pull(make("topr"), case, online=~OWN)[1]
     assert ((grad[:8] != 0).any(-1) == (case[2][:8] > 0)).all()
@@ -158,7 +158,7 @@ def test_covariance_shares_of_nothing_are_what_they_add_to():
 def test_covariances_pick_the_tokens_that_cost_most_entropy():
     case = raw(27)
     live = (torch.arange(6) < case[1].unsqueeze(-1))[:8]
-    a = pull(make("grpo", **TOKEN), case, given=fresh)[1][:8] * -live.sum()
+    a = pull(make("grpo", **TOKEN), case, policies=fresh)[1][:8] * -live.sum()
     cov = (a - a[live].mean()) * (case[0]["logp"][:8] - case[0]["logp"][:8][live].mean())
     top = cov.masked_fill(~live, -math.inf).flatten().topk(2).indices
     share = 2.5 / live.sum().item()
@@ -204,14 +204,14 @@ def test_pf_ppo_learns_from_the_best_and_the_worst():
     tensors, lengths, _ = raw(31)
     rewards = torch.tensor([0.5, 1.0, 0.2, 0.0] * 3, dtype=torch.float64)
     case = (tensors, lengths, rewards)
-    kept = (pull(make("pf_ppo", kl_coef=0.0), case, given=fresh)[1] != 0).any(-1)
+    kept = (pull(make("pf_ppo", kl_coef=0.0), case, policies=fresh)[1] != 0).any(-1)
     assert kept[:8].view(2, 4).tolist() == [[False, True, False, True]] * 2
 
 
 def test_apa_starts_along_the_policy_gradient():
     case, options = raw(32), {"kl_coef": 0.0, "lam": 0.95}
-    apa = pull(make("apa", beta=BETA, **options), case, given=fresh)[1]
-    same(apa, pull(make("ppo", **options), case, given=fresh)[1], 2 / BETA)
+    apa = pull(make("apa", beta=BETA, **options), case, policies=fresh)[1]
+    same(apa, pull(make("ppo", **options), case, policies=fresh)[1], 2 / BETA)
 
 
 def test_vapo_of_endless_responses_without_imitation_is_ppo():
@@ -223,7 +223,7 @@ def test_vapo_of_endless_responses_without_imitation_is_ppo():
     same(imitating, got + 2 * pull(make("sft"), case)[1])
 
 
-def test_ppo_ewma_is_ppo_where_the_average_wrote_and_unclipped_where_it_is_the_policy():
+def test_ppo_ewma_is_ppo_on_responses_of_the_average_and_unclipped_if_that_is_the_policy():
     (tensors, *rest), options = raw(38), {"kl_coef": 0.0}
     ewma, ppo = make("ppo_ewma", **options), make("ppo", **options)
     case = ({**tensors, "proximal_logp": tensors["behaviour_logp"]}, *rest)
@@ -239,7 +239,7 @@ def test_ppo_ewma_is_ppo_where_the_average_wrote_and_unclipped_where_it_is_the_p
 def test_ppo_ewma_caps_the_ratio_and_leaves_a_gradient():
     (tensors, *rest), options = raw(39), {"kl_coef": 0.0, "ratio_cap": 1e-6}
     case = ({**tensors, "proximal_logp": tensors["logp"]}, *rest)
-    free = pull(make("ppo_ewma", kl_coef=0.0), case, given=fresh)[1]
+    free = pull(make("ppo_ewma", kl_coef=0.0), case, policies=fresh)[1]
     same(pull(make("ppo_ewma", **options), case)[1], free, 1e-6)
 
 
@@ -264,10 +264,10 @@ def test_remixs_band_lies_around_where_the_batch_began(start):
     tensors, lengths, _ = raw(63)
     rewards = torch.tensor([1.0, 0.0] * 6, dtype=torch.float64)
     distances = torch.tensor([-0.3, -0.3, -0.1, -0.1, 0.1, 0.1, 0.3, 0.3]).double()
-    writer = torch.full_like(tensors["logp"], -2.0)
+    behaviour = torch.full_like(tensors["logp"], -2.0)
     ratio = torch.cat([start + distances, torch.ones(4).double()]).unsqueeze(-1)
-    given = {"behaviour_logp": writer, "start_logp": writer + math.log(start)}
-    case = ({**tensors, **given, "logp": writer + ratio.log()}, lengths, rewards)
+    policies = {"behaviour_logp": behaviour, "start_logp": behaviour + math.log(start)}
+    case = ({**tensors, **policies, "logp": behaviour + ratio.log()}, lengths, rewards)
     moved = (pull(make("remix", kl_coef=0.0), case, keep=OWN)[1] != 0).any(-1)[:8]
     good, bad = moved[::2].tolist(), moved[1::2].tolist()
     assert (good, bad) == ([True, True, True, False], [False, True, True, True])
@@ -279,7 +279,7 @@ def test_repo_compares_fresh_and_replayed_responses_with_their_own_kind():
     fresh, case = torch.tensor([True, True, False, False] * 3), (tensors, lengths, rewards)
     live = (torch.arange(6) < lengths.unsqueeze(-1)).double()
     wide = {"clip_low": 0.999, "clip_high": 1e9, "scale_by_std": False}
-    split = pull(make("repo", **wide), case, given=at_start, fresh=fresh)[1]
+    split = pull(make("repo", **wide), case, policies=at_start, fresh=fresh)[1]
     expected = torch.tensor([-0.5, 0.5, 0.0, 0.0] * 2).double()  # the replayed are all right
     same(split[:8], expected.unsqueeze(-1) * (live / lengths.unsqueeze(-1))[:8] / 8)
     mixed = pull(make("repo", baseline="mixed"), case, fresh=fresh)[1]
@@ -290,7 +290,7 @@ def test_repo_compares_fresh_and_replayed_responses_with_their_own_kind():
 
 
 def mixed(seed):
-    """Row 1 of each group is an accepted program of the data set, row 2 a failed one."""
+    """Row 1 of each group is an accepted data-set program, row 2 a failed one."""
     tensors, lengths, rewards = raw(seed)
     rewards = torch.tensor([0.0, 1.0, 0.0, 1.0] * 3).to(rewards)
     online = torch.tensor([True, False, False, True] * 3)
@@ -319,9 +319,11 @@ def test_chord_weighs_demonstrations_by_how_undecided_the_policy_is():
 
 def test_srft_token_by_token():
     case, online, live = mixed(37)
-    grad = pull(make("srft"), case, online=online, given=fresh)[1]
+    grad = pull(make("srft"), case, online=online, policies=fresh)[1]
     p, tokens = case[0]["logp"].exp(), live[[0, 1, 3, 4, 5, 7]].sum()
-    h = (case[0]["logp"] * live).sum(-1, keepdim=True) / case[1].unsqueeze(-1)  # what is given
+    h = (case[0]["logp"] * live).sum(-1, keepdim=True) / case[1].unsqueeze(
+        -1
+    )  # the batch's entropy
     a = (1 - 2 / 3) / (math.sqrt(1 / 3) + 1e-6)  # of 0, 1, 1: mean 2/3, std 0.577
     same(grad[[1, 5]], ((-0.5 * (-h).exp() - a * p) * live / tokens)[[1, 5]])
     same(grad[[3, 7]], (-0.1 * h.exp() * live / tokens)[[3, 7]])

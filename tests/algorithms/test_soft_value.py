@@ -81,8 +81,8 @@ def self_normalised(rewards, log_weights, beta):
 
 
 @pytest.mark.parametrize("solves", [0.05, 0.3, 0.9, 0.999])
-def test_pooling_is_nearer_than_the_reference_alone_however_far_the_writer_has_come(solves):
-    """A prompt that π_ref solves in 5 %, and 64 responses of one that solves it in `solves`."""
+def test_pooling_is_nearer_than_the_reference_alone_however_good_the_policy(solves):
+    """π_ref solves the prompt in 5 %; 64 responses are of a policy that solves it in `solves`."""
     beta, p, repeats = 0.1, 0.05, 1000
     generator = torch.Generator().manual_seed(0)
     truth = soft_value(torch.tensor([1.0] * 5 + [0.0] * 95, dtype=torch.float64), beta)
@@ -100,7 +100,7 @@ def test_pooling_is_nearer_than_the_reference_alone_however_far_the_writer_has_c
     pooled = error(pooled_soft_value(*row, beta) for row in rows)
     assert alone > 0.4
     assert pooled < 0.15
-    if solves > 0.9:  # the failures are gone, and nothing tells normalised weights
+    if solves > 0.9:  # no failures are left to correct normalised weights
         values, sizes = zip(*(self_normalised(r, w, beta) for _, r, w in rows), strict=True)
         assert torch.stack(sizes).median() > 60
         assert error(values) > 5 * pooled

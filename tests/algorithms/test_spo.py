@@ -1,4 +1,4 @@
-"""SPO against what is known exactly: other methods' formulas, the textbook loss, its own rules."""
+"""SPO against exact results: other methods' formulas, the textbook loss, its own rules."""
 
 import math
 from dataclasses import replace
@@ -100,10 +100,10 @@ def test_cross_entropy_reads_rewards_relative_to_the_best():
     logp, ref_logp, mask, rewards = ragged_batch()
     q0 = torch.full((8,), 0.1, dtype=torch.float64)
     shifted = spo_loss(logp, ref_logp, mask, rewards - 1, q0 - 1, beta=BETA, kind="cross_entropy")
-    given = spo_loss(
+    unshifted = spo_loss(
         logp, ref_logp, mask, rewards, q0, beta=BETA, kind="cross_entropy", reward_high=1.0
     )
-    torch.testing.assert_close(given, shifted)
+    torch.testing.assert_close(unshifted, shifted)
 
 
 def test_cross_entropy_is_finite_and_pulls_failures_back_whatever_q_is():
@@ -149,11 +149,11 @@ def test_log1mexp_is_exact_at_both_ends():
 def test_advantage_is_huber_of_the_squared_error():
     logp, ref_logp, mask, rewards = ragged_batch()
     q0 = torch.full((8,), 0.3, dtype=torch.float64)
-    given = (logp, ref_logp, mask, rewards, q0)
-    wide = spo_loss(*given, beta=BETA, kind="advantage", huber_width=100.0)
-    squared = spo_loss(*given, beta=BETA, kind="squared")
+    inputs = (logp, ref_logp, mask, rewards, q0)
+    wide = spo_loss(*inputs, beta=BETA, kind="advantage", huber_width=100.0)
+    squared = spo_loss(*inputs, beta=BETA, kind="squared")
     torch.testing.assert_close(wide, squared / 2)
-    narrow = spo_loss(*given, beta=BETA, kind="advantage", huber_width=0.01)
+    narrow = spo_loss(*inputs, beta=BETA, kind="advantage", huber_width=0.01)
     assert narrow < wide
 
 
@@ -191,16 +191,16 @@ def test_loss_of_the_class_is_the_function_and_its_metrics_are_the_batchs():
     assert metrics["spo/q_initial"].item() == pytest.approx(batch.q0.mean().item())
 
 
-def test_the_share_of_successes_with_q_above_the_best_reward_is_told():
-    """Of four responses, which succeed and which have gone beyond: β Σ log π/π_ref + Q̂_0 > 1."""
+def test_the_share_of_successes_with_q_above_the_best_reward_is_a_metric():
+    """Three of four responses succeed; two of the four have β Σ log π/π_ref + Q̂_0 > 1."""
     ref_logp, mask = torch.zeros(4, 2), torch.ones(4, 2, dtype=torch.bool)
     logp = torch.tensor([[2.0, 2.0], [0.1, 0.1], [3.0, 1.0], [2.0, 1.0]])
     rewards = torch.tensor([1.0, 1.0, 0.0, 1.0])
     batch = prepared(logp, ref_logp, mask, rewards, group_size=4, q0="group")
     batch = replace(batch, q0=torch.full((4,), 0.7))
     spo = SPO(SPOConfig(beta=0.1, q0="group"), reward_high=1.0)
-    told = spo.loss(PolicyOutput(logp=logp, entropy=logp), batch)[1]
-    shares = [told[f"spo/{name}"].item() for name in ("best", "q_above_best", "best_and_above")]
+    metrics = spo.loss(PolicyOutput(logp=logp, entropy=logp), batch)[1]
+    shares = [metrics[f"spo/{name}"].item() for name in ("best", "q_above_best", "best_and_above")]
     assert shares == pytest.approx([3 / 4, 2 / 4, 1 / 4])
 
 

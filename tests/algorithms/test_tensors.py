@@ -1,4 +1,4 @@
-"""What all algorithms share."""
+"""The tensor operations that all algorithms share."""
 
 from typing import get_args
 
@@ -51,7 +51,7 @@ def test_kl_estimators_by_their_formulas():
         kl(d, zero, "k9")
 
 
-def test_k1_and_k3_are_unbiased_and_the_gradients_are_as_said():
+def test_k1_and_k3_are_unbiased_and_the_gradients_are_as_documented():
     """By enumeration: Σ_a π(a) estimator(a) against KL(π ‖ ref) and its true gradient."""
     logits = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     ref = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -112,13 +112,13 @@ def test_chosen_logp_in_one_chunk_or_many(monkeypatch, budget):
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen, bias):
-    """Of hidden states, of the head, and of none that is frozen; with a slope for each token."""
+    """Gradients of hidden states and of the head unless frozen, with a slope for each token."""
     generator = torch.Generator().manual_seed(0)
     head = torch.nn.Linear(8, 30, bias=bias).requires_grad_(not frozen)
     start = torch.randn(17, 8, generator=generator)
     tokens = torch.randint(30, (17,), generator=generator)
     slope = torch.randn(17, generator=generator)
-    found = []
+    results = []
     for budget in (2**24, 100):
         monkeypatch.setattr(tensors, "LOGITS_PER_CHUNK", budget)
         hidden = start.clone().requires_grad_(True)
@@ -127,11 +127,11 @@ def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen
         (logp * slope).sum().backward()
         gradients = [p.grad for p in head.parameters() if p.grad is not None]
         assert len(gradients) == (0 if frozen else 1 + bias)
-        found.append([logp.detach(), entropy, hidden.grad, *gradients])
+        results.append([logp.detach(), entropy, hidden.grad, *gradients])
         bare, nothing = chosen_logp(hidden, head, tokens, temperature, entropy="none")
         assert torch.equal(bare, logp)
         assert nothing.isnan().all()
-    for one, other in zip(*found, strict=True):
+    for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other)
 
 
