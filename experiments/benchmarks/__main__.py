@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from experiments.benchmarks import common
 from experiments.studies.cli import choose
@@ -67,22 +66,8 @@ def write_page(folder: Path, failed: dict[str, str]) -> None:
     common.write_json(folder / "every.json", content)
     parts = ["# Benchmarks", *(f"**{name}** {reason}." for name, reason in failed.items())]
     for name, result in results.items():
-        parts += [f"## {TITLES[name]} (`make bench-{name}`)", _origin(result["made"])]
-        parts.append(common.table(result["rows"]))
+        parts.append(common.section(f"{TITLES[name]} (`make bench-{name}`)", result))
     (folder / "report.md").write_text("\n\n".join(parts) + "\n")
-
-
-def _origin(made: dict[str, Any]) -> str:
-    """Machine, versions and workload on one line."""
-    facts = dict(made)
-    versions = ", ".join(f"{name} {number}" for name, number in facts.pop("versions").items())
-    words = [facts.pop("machine"), f"Python {facts.pop('python')}", versions]
-    words += [f"commit {facts.pop('commit')}", facts.pop("when")]
-    for key, value in facts.items():
-        if isinstance(value, dict):
-            value = "; ".join(f"{case}: {why}" for case, why in value.items()) or "nothing"
-        words.append(f"{key.replace('_', ' ')}: {value}")
-    return "; ".join(words) + "."
 
 
 if __name__ == "__main__":

@@ -79,19 +79,31 @@ def ratios(values: Sequence[float], baseline: Sequence[float]) -> list[float]:
 
 
 def finish(name: str, rows: Sequence[Row], out: Path, **facts: Any) -> None:
-    """Print the rows and write `out/NAME.json`. `facts` describe the workload."""
+    """Print the rows, write `NAME.json` and `NAME.md`. `facts` describe the workload."""
+    result = {"bench": name, "made": made() | facts, "rows": [asdict(each) for each in rows]}
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / f"{name}.json", {"bench": name, "made": made() | facts, "rows": rows})
-    print(f"{table([asdict(each) for each in rows])}\n\nwritten to {out / name}.json")
+    write_json(out / f"{name}.json", result)
+    (out / f"{name}.md").write_text(section(name, result) + "\n")
+    print(f"{section(name, result)}\n\nwritten to {out / name}.json")
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=asdict) + "\n")
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as a Markdown table."""
-    return markdown.table(["", "measure", "median", "range", "goal"], list(map(_cells, rows)))
+def section(title: str, result: dict[str, Any]) -> str:
+    """Markdown: machine, versions and workload on one line, then the rows as a table."""
+    facts = dict(result["made"])
+    versions = ", ".join(f"{name} {number}" for name, number in facts.pop("versions").items())
+    words = [facts.pop("machine"), f"Python {facts.pop('python')}", versions]
+    words += [f"commit {facts.pop('commit')}", facts.pop("when")]
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            value = "; ".join(f"{case}: {why}" for case, why in value.items()) or "nothing"
+        words.append(f"{key.replace('_', ' ')}: {value}")
+    head = ["", "measure", "median", "range", "goal"]
+    table = markdown.table(head, list(map(_cells, result["rows"])))
+    return f"## {title}\n\n{'; '.join(words)}.\n\n{table}"
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -13,16 +13,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import PositiveFloat
 
-from algorithms.base import Algorithm
 from experiments.benchmarks import common
 from experiments.benchmarks.common import ROOT, Row, row
+from experiments.benchmarks.memory import ADAPTER, measure_step
 from experiments.benchmarks.workload import (
     BatchShape,
     algorithms,
@@ -31,20 +31,17 @@ from experiments.benchmarks.workload import (
     step_of,
 )
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
-from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.evaluation.logprob_check import BOUNDS, mismatch
-from experiments.learner import memory
 from experiments.learner.forward import Tokens
 from experiments.learner.memory_check import free_bytes
 from experiments.policy import loading
-from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
-from experiments.run_dir.machine import PeakMemory
 
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
 EOS, PAD = 2, 0
+PPO = ("PPO critic=shared", "PPO critic=separate")
 
 
 @dataclass
@@ -90,9 +87,8 @@ class Bench:
         generator = torch.Generator().manual_seed(0)
         return torch.randint(3, self.model_config.vocab_size, shape, generator=generator).tolist()
 
-    def free(self) -> int:
-        """Free bytes of the device's memory."""
-        return free_bytes(self.device)
+    def free_mib(self) -> float:
+        return free_bytes(self.device) / 2**20
 
     def timed(self, work: Callable[[], object]) -> float:
         """Seconds until the device has finished."""
@@ -144,65 +140,32 @@ def _rates(bench: Bench, engine: Engine) -> list[float]:
 def learn(bench: Bench) -> list[Row]:
     """A step of each algorithm, with an adapter where the whole model does not fit."""
     rows: list[Row] = []
-    shape = memory.shape_of(bench.model_config)
-    for name, algorithm in algorithms().items():
-        if "monte_carlo" in name or "online" in name:
-            continue  # the same step as q0=group
-        for adapter in ("none", "lora"):
-            config = bench.batch.config(dtype="bfloat16", adapter=adapter)
-            case = name if adapter == "none" else f"{name}, LoRA rank {config.model.adapter_rank}"
-            needed = fit_micro_batch(bench, config, shape, algorithm)
-            if needed is not None:
-                rows += _learn(bench, case, algorithm, config, needed)
+    for name in ("GRPO without KL", "GRPO", "SPO q0=group", *PPO):
+        for case in (name, f"{name}, {ADAPTER}"):
+            step = measure_step(bench.model_config, bench.batch, case, "bfloat16", shrink=True)
+            if "why" not in step:
+                rows += _learn_rows(bench, case, step)
                 break
-            free = bench.free() / 2**20
-            rows.append(row(f"{case}: does not fit", "GPU memory", [free], "MiB"))
+            rows.append(row(f"{case}: {step['why']}", "free memory", [bench.free_mib()], "MiB"))
     return rows
 
 
-def fit_micro_batch(
-    bench: Bench, config: RunConfig, shape: memory.Shape, algorithm: Algorithm
-) -> int | None:
-    """Halve the micro-batch until a step fits. Returns its bytes, or None if none fits."""
-    on_gpu = bench.device.type == "cuda"
-    while True:
-        needed = memory.estimate(shape, config, algorithm.needs, on_gpu).without_writing
-        if needed < 0.92 * bench.free():
-            return needed
-        if config.train.micro_batch == 1:
-            return None
-        config.train.micro_batch //= 2
-
-
-def _learn(
-    bench: Bench, case: str, algorithm: Algorithm, config: RunConfig, needed: int
-) -> list[Row]:
+def _learn_rows(bench: Bench, case: str, step: dict[str, Any]) -> list[Row]:
     """Time, tokens a second, MFU, and peak memory against the estimate."""
-    peak, batch, policy = PeakMemory(), bench.batch, bench.policy()
-    lora, micro_batch = config.model.adapter == "lora", config.train.micro_batch
-    if lora:
-        policy = adapted(policy, config.model, 0)
-    step = step_of(algorithm, policy, PAD, copied=False, micro_batch=micro_batch)
-    samples, tokens = batch.samples(bench.model_config.vocab_size), batch.tokens
-    times = bench.times(lambda: step(samples, batch.group_size))
-    case = f"{case}, micro-batch {micro_batch}"
-    rows = [
-        row(case, "time of a step", times, "s"),
-        row(case, "learning", [tokens / seconds for seconds in times], "tokens/s"),
-    ]
+    rates = [bench.batch.tokens / seconds for seconds in step["step_s"]]
+    rows = [row(case, "time of a step", step["step_s"], "s"), row(case, "rate", rates, "tokens/s")]
     if bench.device.type != "cuda":
         return rows
     gpu = torch.cuda.get_device_name(bench.device)
     if flops := next((flops for name, flops in PEAK_FLOPS.items() if name in gpu), None):
         # Operations a parameter and token, forward and backward; an adapter's base has no weight
         # gradients. Passes without gradient are not counted.
-        operations = 4 if lora else 6
-        parameters = sum(parameter.numel() for parameter in policy.model.parameters())
-        used = [operations * parameters * tokens / seconds / flops for seconds in times]
+        operations = 4 if ADAPTER in case else 6
+        used = [operations * step["parameters"] * rate / flops for rate in rates]
         rows.append(row(case, "MFU", used))
-    peak_mib = peak.columns()[f"memory/gpu{bench.device.index or 0}_peak_mb"]
-    rows.append(row(case, "peak memory", [peak_mib], "MiB"))
-    return [*rows, row(case, "peak to estimate", [peak_mib * 2**20 / needed], at_most=1.15)]
+    peak, estimate = step["peak_mib"], step["estimate_mib"]
+    rows.append(row(case, "peak memory", [peak], "MiB"))
+    return [*rows, row(case, "peak to estimate", [peak / estimate], at_most=1.15)]
 
 
 def agree(bench: Bench) -> list[Row]:
@@ -244,14 +207,14 @@ def vllm(bench: Bench) -> list[Row]:
     config.engine.name, config.engine.colocate = "vllm", True
     engine = VLLMEngine(Host(config, policy), policy, {EOS})
     rows = [row("vLLM, colocated", "generation until EOS", _rates(bench, engine), "tokens/s")]
-    asleep = bench.free()
+    asleep = bench.free_mib()
     rows += _agree(bench, policy, engine, "vLLM")
     with torch.no_grad():
         for parameter in policy.model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1 * parameter.std())
     policy.version += 1
     seconds = bench.timed(lambda: engine.sync(policy))
-    freed = (asleep - bench.free()) / 2**20
+    freed = asleep - bench.free_mib()
     rows.append(row("vLLM, colocated", "weight sync, wake-up included", [seconds], "s"))
     rows.append(row("vLLM, asleep", "more GPU memory free", [freed], "MiB"))
     return rows + _agree(bench, policy, engine, "vLLM with other weights")
@@ -273,19 +236,28 @@ def main(options: Options) -> int:
         rows = run_part(options.part, options.small)
         options.out.write_text(json.dumps([asdict(each) for each in rows]))
         return 0
-    start = time.monotonic()
-    results: dict[str, dict[str, Any]] = {"parts": {}, "skipped": {}, "failed": {}}
+    start, rows = time.monotonic(), []
+    skipped: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for key in planned():
         remaining = options.budget - (time.monotonic() - start)
-        status, result = "skipped", f"no time left of {options.budget:.0f} s"
-        if remaining >= 5:
-            run = run_here if options.small else run_in_child
-            status, result = run(key, remaining)
-        results[status][key] = result
-        print(f"{key}: {result if status != 'parts' else 'done'}", flush=True)
-    write_page(options.out, results, time.monotonic() - start)
-    print(f"written to {options.out / 'gpu.md'}")
-    return min(1, len(results["failed"]))
+        print(key, flush=True)
+        try:
+            if remaining < 5:
+                raise SkippedError(f"no time left of {options.budget:.0f} s")
+            part = run_part(key, True) if options.small else run_in_child(key, remaining)
+            rows += [replace(each, case=f"{key}: {each.case}") for each in part]
+        except SkippedError as reason:
+            skipped[key] = str(reason)
+        except Exception as error:
+            failed[key] = f"{type(error).__name__}: {error}"
+    device = "no GPU: a trial at tiny shapes, whose figures mean nothing"
+    if torch.cuda.is_available():
+        device = torch.cuda.get_device_name(0)
+    seconds = round(time.monotonic() - start)
+    facts = {"device": device, "seconds": seconds, "skipped": skipped, "failed": failed}
+    common.finish("gpu", rows, options.out, **facts)
+    return min(1, len(failed))
 
 
 def planned() -> list[str]:
@@ -318,57 +290,24 @@ def make_bench(size: str, small: bool, device: torch.device, folder: Path) -> Be
     return Bench(model_config, batch, device, folder, rounds=1 if small else 3)
 
 
-def run_here(key: str, _: float) -> tuple[str, Any]:
-    """Run a part at tiny shapes; returns its status and its rows or reason."""
-    try:
-        return "parts", [asdict(each) for each in run_part(key, small=True)]
-    except SkippedError as reason:
-        return "skipped", str(reason)
-    except Exception as error:
-        return "failed", f"{type(error).__name__}: {error}"
-
-
-def run_in_child(key: str, timeout_s: float) -> tuple[str, Any]:
-    """Run a part in a process of its own; returns its status and its rows or reason."""
+def run_in_child(key: str, timeout_s: float) -> list[Row]:
+    """Run a part in a process of its own. Raises SkippedError or RuntimeError with its reason."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.json"
-        command = [sys.executable, "-m", "experiments.benchmarks.gpu_check"]
-        command += [f"part={key}", f"out={out}"]
+        module = [sys.executable, "-m", "experiments.benchmarks.gpu_check"]
+        command = [*module, f"part={key}", f"out={out}"]
         try:
-            done = subprocess.run(
-                command, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=timeout_s, check=False
+            subprocess.run(
+                command, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=timeout_s, check=True
             )
         except subprocess.TimeoutExpired:
-            return "skipped", f"not done within the remaining {timeout_s:.0f} s"
-        if done.returncode == 0:
-            return "parts", json.loads(out.read_text())
-        last = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
-        kind, _, reason = last.partition(": ")
-        return ("skipped", reason) if kind.endswith("SkippedError") else ("failed", last)
-
-
-def write_page(folder: Path, results: dict[str, dict[str, Any]], seconds: float) -> None:
-    """Write `gpu.json` and `gpu.md`."""
-    made = common.made() | {"seconds": round(seconds), "device": _device_name()}
-    folder.mkdir(parents=True, exist_ok=True)
-    common.write_json(folder / "gpu.json", {"made": made, **results})
-    versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
-    origin = f"{made['device']}; {made['machine']}; {versions}; commit {made['commit']}; "
-    paragraphs = ["# On a GPU", f"{origin}{made['when']}; {seconds:.0f} s."]
-    for key, rows in results["parts"].items():
-        paragraphs += [f"## {key}", common.table(rows)]
-    for title in ("skipped", "failed"):
-        if results[title]:
-            reasons = [f"- {key}: {reason}" for key, reason in results[title].items()]
-            paragraphs += [f"## {title.capitalize()}", "\n".join(reasons)]
-    (folder / "gpu.md").write_text("\n\n".join(paragraphs) + "\n")
-
-
-def _device_name() -> str:
-    if not torch.cuda.is_available():
-        return "no GPU: a trial at tiny shapes, whose figures mean nothing"
-    memory_gib = torch.cuda.get_device_properties(0).total_memory / 2**30
-    return f"{torch.cuda.get_device_name(0)}, {memory_gib:.0f} GiB"
+            raise SkippedError(f"not done within the remaining {timeout_s:.0f} s") from None
+        except subprocess.CalledProcessError as error:
+            kind, _, reason = (error.stderr.strip() or str(error)).splitlines()[-1].partition(": ")
+            raise (SkippedError if kind.endswith("SkippedError") else RuntimeError)(
+                reason or kind
+            ) from None
+        return [Row(**each) for each in json.loads(out.read_text())]
 
 
 if __name__ == "__main__":

@@ -14,14 +14,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
+from algorithms.base import Algorithm
 from experiments.benchmarks import common
 from experiments.benchmarks.common import Row, ratios, row, run_process
 from experiments.benchmarks.workload import BatchShape, algorithms, llama_sizes, step_of
-from experiments.config.schema import ModelConfig
+from experiments.config.schema import ModelConfig, RunConfig
 from experiments.learner import memory
 from experiments.learner.memory_check import free_bytes
 from experiments.learner.optimiser import Float32AdamW
@@ -80,44 +81,75 @@ def _measure_in_child(shape: str, case: str) -> dict[str, Any]:
 
 
 def measure(shape_name: str, case: str) -> dict[str, Any]:
-    """Peak growth in MiB, its estimate, and the seconds of a step; {"why"} if it does not fit."""
+    """Measure a case on one of SHAPES, in float32."""
+    sizes, batch = SHAPES[shape_name]
+    model_config: Any = loading.read_config(ModelConfig())
+    if sizes:
+        model_config = type(model_config)(**sizes, head_dim=None, tie_word_embeddings=True)
+    return measure_step(model_config, batch, case, "float32")
+
+
+def measure_step(
+    model_config: Any,
+    batch: BatchShape,
+    case: str,
+    dtype: Literal["float32", "bfloat16"],
+    shrink: bool = False,
+) -> dict[str, Any]:
+    """Peak growth in MiB, its estimate, and the seconds of each step.
+
+    If the estimate exceeds free memory, `shrink` halves the micro-batch. If nothing fits, the
+    result is {"why": reason}.
+    """
     torch.set_num_threads(1)
     name, _, variant = case.partition(", ")
-    sizes, batch = SHAPES[shape_name]
     device, algorithm = loading.pick_device("auto"), algorithms()[name]
     on_gpu = device.type == "cuda"
     config = batch.config(
+        dtype=dtype,
         adapter="lora" if variant == ADAPTER else "none",
         checkpoint_activations=variant == CHECKPOINTS,
     )
     if variant == MICRO_TOKENS:
         config.train.micro_tokens = int(MICRO_TOKENS_SHARE * batch.tokens)
-    model_config: Any = loading.read_config(ModelConfig())
-    if sizes:
-        model_config = type(model_config)(**sizes, head_dim=None, tie_word_embeddings=True)
-    shape = memory.shape_of(model_config)
-    estimate = memory.estimate(shape, config, algorithm.needs, on_gpu)
-    needed = estimate.without_writing - estimate.held.get("the engine's weights", 0)
-    if needed > 0.9 * (free := free_bytes(device)):
-        return {"why": f"needs {needed / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"}
+    shape, free = memory.shape_of(model_config), free_bytes(device)
+    while (needed := _step_bytes(shape, config, algorithm, on_gpu)) > 0.9 * free:
+        if not shrink or config.train.micro_batch == 1:
+            why = f"needs {needed / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"
+            return {"why": why}
+        config.train.micro_batch //= 2
     _import_lazily_loaded(variant)
     clock = time.perf_counter if on_gpu else time.process_time
     peak, before = PeakMemory(), 0.0 if on_gpu else _resident_mib()
     torch.manual_seed(0)
-    base = Policy(loading.random_model(model_config, device, torch.float32))
-    policy = loading.trained_policy(base, config)
-    step = step_of(algorithm, policy, 0, copied=False, micro_tokens=config.train.micro_tokens)
+    base = Policy(loading.random_model(model_config, device, getattr(torch, dtype)))
+    policy, pieces = loading.trained_policy(base, config), config.train
+    step = step_of(
+        algorithm,
+        policy,
+        0,
+        copied=False,
+        micro_tokens=pieces.micro_tokens,
+        micro_batch=pieces.micro_batch,
+    )
     samples, times = batch.samples(shape.vocabulary), []
     for _ in range(STEPS):
         start = clock()
         step(samples, batch.group_size)
         times.append(clock() - start)
+    key = f"memory/gpu{device.index or 0}_peak_mb" if on_gpu else "memory/peak_mb"
     return {
-        "peak_mib": peak.columns()["memory/gpu0_peak_mb" if on_gpu else "memory/peak_mb"] - before,
+        "peak_mib": peak.columns()[key] - before,
         "estimate_mib": needed / 2**20,
         "step_s": times[1:],
         "parameters": shape.parameters,
     }
+
+
+def _step_bytes(shape: memory.Shape, config: RunConfig, algorithm: Algorithm, on_gpu: bool) -> int:
+    """The estimate without an engine, which this benchmark has not."""
+    estimate = memory.estimate(shape, config, algorithm.needs, on_gpu)
+    return estimate.without_writing - estimate.held.get("the engine's weights", 0)
 
 
 def _import_lazily_loaded(variant: str) -> None:

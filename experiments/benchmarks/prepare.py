@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,8 @@ def main(options: Options) -> None:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.jsonl"
-        write(file, options.rows)
+        with file.open("w") as lines:
+            lines.writelines(json.dumps(each) + "\n" for each in synthetic_rows(options.rows))
         for case in ("first start", "second start"):
             usage = run_process(("-c", OPEN, str(file)), SPO_BENCH_CACHE=f"{folder}/cache")
             problems, opened, encoded = usage.output.split()
@@ -62,34 +63,21 @@ def main(options: Options) -> None:
     common.finish("prepare", rows, options.out, file_rows=options.rows, **sizes)
 
 
-# The synthetic file: rows of about 30 kB with a heavy tail, every eighth malformed in one of the
-# ways of the real one. Its problems have no meaning.
-
+Json = dict[str, Any]
 SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ha", "jek", "li", "mo", "nu", "que", "ri", "sta", "ve")
 EMPTY_COLUMNS = (
     "raw_tags skill_types url Expected_Auxiliary_Space date picture_num Expected_Time_Complexity"
 )
 
 
-def write(out: Path, count: int, seed: int = 0) -> None:
-    """Write `count` rows as JSON lines."""
-    with out.open("w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in _lines(count, seed))
-
-
-def _lines(count: int, seed: int) -> Iterator[str]:
-    rng = random.Random(f"synthetic taco/{seed}")
+def synthetic_rows(count: int) -> Iterator[Json]:
+    """Rows of about 30 kB with a heavy tail, without meaning."""
+    rng = random.Random("synthetic taco/0")
     words = ["".join(rng.choices(SYLLABLES, k=rng.randint(1, 3))) for _ in range(4000)]
-    for number in range(count):
-        row = _row(rng, words)
-        if number % 8 == 7:
-            malformed = MALFORMED[number // 8 % len(MALFORMED)](row, rng)
-            yield malformed if isinstance(malformed, str) else json.dumps(malformed)
-        else:
-            yield json.dumps(row)
+    return (_row(rng, words) for _ in range(count))
 
 
-def _row(rng: random.Random, words: list[str]) -> dict[str, Any]:
+def _row(rng: random.Random, words: list[str]) -> Json:
     tests = [_test(rng) for _ in range(rng.choice((1, 3, 10, 40, 120)))]
     input_output = {"inputs": [test[0] for test in tests], "outputs": [test[1] for test in tests]}
     statement = " ".join(rng.choices(words, k=rng.randint(60, 400)))
@@ -114,42 +102,6 @@ def _row(rng: random.Random, words: list[str]) -> dict[str, Any]:
 def _test(rng: random.Random) -> tuple[str, str]:
     numbers = [rng.randint(-(10**9), 10**9) for _ in range(int(rng.paretovariate(0.55)) % 9000 + 1)]
     return " ".join(map(str, numbers)) + "\n", f"{sum(numbers)}\n"
-
-
-def _change_tests(
-    row: dict[str, Any], change: Callable[[dict[str, Any]], object]
-) -> dict[str, Any]:
-    tests = json.loads(row["input_output"])
-    change(tests)
-    return row | {"input_output": json.dumps(tests)}
-
-
-MALFORMED: Sequence[Callable[[dict[str, Any], random.Random], dict[str, Any] | str]] = (
-    lambda row, rng: row | {"input_output": ""},
-    lambda row, rng: row | {"input_output": row["input_output"][:-9]},
-    lambda row, rng: row | {"solutions": '["half'},
-    lambda row, rng: row | {"solutions": ""},
-    lambda row, rng: row | {"question": None},
-    lambda row, rng: row | {"question": f"Print any of the answers. {row['question']}"},
-    lambda row, rng: _change_tests(row, lambda tests: tests.update(inputs=[], outputs=[])),
-    lambda row, rng: _change_tests(row, lambda tests: tests["outputs"].append("1")),
-    lambda row, rng: _change_tests(
-        row, lambda tests: tests.update(outputs=[""] * len(tests["inputs"]))
-    ),
-    lambda row, rng: _change_tests(
-        row, lambda tests: tests.update(inputs=[text.split() for text in tests["inputs"]])
-    ),
-    lambda row, rng: _change_tests(
-        row, lambda tests: tests.update(fn_name="f", inputs=[[1, [2]]], outputs=[[3]])
-    ),
-    lambda row, rng: row | {"starter_code": "# write here"},
-    lambda row, rng: (
-        row | {"input_output": f'{{"inputs": [{"7" * 6000}], "outputs": ["{"7" * 6000}"]}}'}
-    ),
-    lambda row, rng: row | {"question": "\ud800 " + row["question"]},
-    lambda row, rng: json.dumps(row)[: rng.randint(1, 400)],
-    lambda row, rng: json.dumps([row["question"]]),
-)
 
 
 if __name__ == "__main__":

@@ -5,25 +5,27 @@ import json
 import pytest
 import torch
 
-from experiments.benchmarks import gpu_check
-from experiments.benchmarks.gpu_check import Bench, Options, main, make_bench
+from experiments.benchmarks import gpu_check, memory
+from experiments.benchmarks.gpu_check import Options, main, make_bench
+from experiments.benchmarks.workload import step_of
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_every_part_is_done_or_says_why_not(tmp_path):
     assert main(Options(small=True, out=tmp_path)) == 0
-    held = json.loads((tmp_path / "gpu.json").read_text())
-    planned = set(gpu_check.planned())
-    assert planned == held["parts"].keys() | held["skipped"].keys()
-    assert not held["failed"]
-    assert {key.split()[0] for key in held["skipped"]} == {"tests", "vllm"}
-    agreed = [row for row in held["parts"]["agree 0.5B"] if row["measure"] == "mean difference"]
-    assert [row["met"] for row in agreed] == [True, True]
-    learnt = {row["case"].split(",")[0] for row in held["parts"]["learn 8B"]}
-    assert {"GRPO", "SPO q0=group", "PPO critic=separate"} <= learnt
+    result = json.loads((tmp_path / "gpu.json").read_text())
+    made, rows = result["made"], result["rows"]
+    done = {row["case"].partition(": ")[0] for row in rows}
+    assert set(gpu_check.planned()) == done | made["skipped"].keys()
+    assert not made["failed"]
+    assert {key.split()[0] for key in made["skipped"]} == {"tests", "vllm"}
+    agreed = [row["met"] for row in rows if row["measure"] == "mean difference"]
+    assert agreed == [True] * 4
+    learnt = {row["case"].split(",")[0] for row in rows if row["case"].startswith("learn 8B: ")}
+    assert {f"learn 8B: {name}" for name in ("GRPO", "SPO q0=group")} <= learnt
     page = (tmp_path / "gpu.md").read_text()
     assert "no GPU: a trial at tiny shapes" in page
-    assert all(key in page for key in planned)
+    assert all(key in page for key in gpu_check.planned())
 
 
 def test_a_part_that_fails_and_one_without_time_are_on_the_page(tmp_path, monkeypatch):
@@ -40,14 +42,18 @@ def test_a_part_that_fails_and_one_without_time_are_on_the_page(tmp_path, monkey
 
 def test_what_does_not_fit_is_made_smaller_then_adapted_then_left_out(tmp_path, monkeypatch):
     bench = make_bench("8B", True, torch.device("cpu"), tmp_path)
-    algorithm, config = gpu_check.algorithms()["GRPO"], bench.batch.config(dtype="bfloat16")
-    shape = gpu_check.memory.shape_of(bench.model_config)
-    whole = gpu_check.fit_micro_batch(bench, config, shape, algorithm)
-    assert config.train.micro_batch == 64
-    monkeypatch.setattr(Bench, "free", lambda _: whole)
-    assert gpu_check.fit_micro_batch(bench, config, shape, algorithm) < whole
-    assert config.train.micro_batch < 64
-    monkeypatch.setattr(Bench, "free", lambda _: 1000)
+    whole = memory.measure_step(bench.model_config, bench.batch, "GRPO", "bfloat16")
+    sizes = []
+
+    def recorded(algorithm, policy, pad, **train):
+        sizes.append(train["micro_batch"])
+        return step_of(algorithm, policy, pad, **train)
+
+    monkeypatch.setattr(memory, "step_of", recorded)
+    monkeypatch.setattr(memory, "free_bytes", lambda _: whole["estimate_mib"] * 2**20)
+    memory.measure_step(bench.model_config, bench.batch, "GRPO", "bfloat16", shrink=True)
+    assert sizes and sizes[0] < 64
+    monkeypatch.setattr(memory, "free_bytes", lambda _: 1000)
     rows = gpu_check.learn(bench)
-    assert all("does not fit" in row.case for row in rows)
-    assert any("LoRA" in row.case for row in rows)
+    assert all("needs" in row.case for row in rows)
+    assert any("adapter" in row.case for row in rows)

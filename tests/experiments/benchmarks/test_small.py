@@ -10,7 +10,7 @@ from experiments.benchmarks.__main__ import TITLES
 
 SMALL = {
     "generate": ["prompts=2", "responses=2", "max_tokens=8", "rounds=1"],
-    "prepare": ["rows=300"],
+    "prepare": ["rows=100"],
     "train": ["prompts=2", "group=2", "rounds=1"],
     "memory": ["shapes=nano", "cases=GRPO"],
     "report": ["runs=20", "rows=2000"],

@@ -18,7 +18,7 @@ from envs.tasks.storage.rows import load_problems
 from envs.tasks.storage.sources import find_sources
 from envs.tasks.storage.store import prepare_store
 from envs.tasks.storage.test_limits import SizeLimits
-from experiments.benchmarks.prepare import write
+from tests.envs.tasks.storage.malformed_rows import write
 from tests.envs.tasks.test_dataset_task import converter_of
 
 ROOT = Path(__file__).resolve().parents[4]
