@@ -23,7 +23,7 @@ class JudgementCache:
     def __init__(self, folder: Path, judge: Environment, ledger: Ledger) -> None:
         self.folder, self.judge, self.ledger = folder / judge.version, judge, ledger
 
-    def judge(self, problem: Problem, responses: Mapping[str, str]) -> dict[str, Judgement]:
+    def judgements_of(self, problem: Problem, responses: Mapping[str, str]) -> dict[str, Judgement]:
         """What the judge says of each response; the keys, programs, name them on disk."""
         return self.submit(problem, responses)()
 

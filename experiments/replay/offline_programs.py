@@ -48,7 +48,7 @@ class OfflinePrograms:
         format_response: Callable[[str], str],
         ledger: Ledger,
     ) -> None:
-        self.judgements, self.tokenizer = JudgementCache(folder, judge, ledger), tokenizer
+        self.judgement_cache, self.tokenizer = JudgementCache(folder, judge, ledger), tokenizer
         self.reward, self.max_tokens, self.per_problem = reward, max_tokens, per_problem
         self.format_response, self.ledger = format_response, ledger
         self.counts: Counter[str] = Counter()  # of programs: used, and why others are not
@@ -131,7 +131,7 @@ class OfflinePrograms:
         chosen: dict[str, tuple[int, ...]] = {}
         for kind in (problem.solutions, problem.incorrect_solutions):
             chosen |= self._choose(problem, kind, counts)
-        answer = self.judgements.submit(problem, {p: self.format_response(p) for p in chosen})
+        answer = self.judgement_cache.submit(problem, {p: self.format_response(p) for p in chosen})
 
         def read() -> list[_Program]:
             judgements = answer()

@@ -29,7 +29,7 @@ class ProgramFile:
     def __init__(
         self,
         path: Path,
-        judgements: JudgementCache,
+        judgement_cache: JudgementCache,
         tokenizer: object,
         reward: RewardConfig,
         max_tokens: int,
@@ -40,7 +40,7 @@ class ProgramFile:
 
         Raises UserError, which names the line, where one is not what it should be.
         """
-        self.path, self.judgements, self.tokenizer, self.reward = (
+        self.path, self.judgement_cache, self.tokenizer, self.reward = (
             path,
             judgements,
             tokenizer,
@@ -79,7 +79,9 @@ class ProgramFile:
             else:
                 found.append((row, tokens, None if logps is None else tuple(map(float, logps))))
         texts = [self._text(row, tokens) for row, tokens, _ in found]
-        judgements = self.judgements.judge(prompt.problem, {_key(text): text for text in texts})
+        judgements = self.judgement_cache.judgements_of(
+            prompt.problem, {_key(text): text for text in texts}
+        )
         samples = []
         for (_, tokens, logps), text in zip(found, texts, strict=True):
             judgement = judgements[_key(text)]
