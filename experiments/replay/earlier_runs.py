@@ -1,7 +1,7 @@
-"""What earlier runs wrote, as their folders keep it (`train.keep_samples`).
+"""Samples that earlier runs logged in their folders (`train.keep_samples`).
 
-A sample is used where all that its reward hangs on is as it was: its problem's tests, its prompt,
-which judge it was. Others are left out and counted. How a verdict is paid is this run's own.
+A sample is used if everything that its reward depends on is unchanged: the problem's tests, the
+prompt and the judge. Other samples are left out and counted. Rewards follow this run's settings.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,50 +22,50 @@ from experiments.sample import PromptedProblem, Sample
 
 
 class EarlierRun:
-    """The responses that one run's own policies wrote; a source of the replay store."""
+    """Responses that one run's own policies generated; a source of the replay buffer."""
 
     def __init__(self, run: Path, judge_version: str, reward: RewardConfig) -> None:
         self.run, self.judge_version, self.reward = run, judge_version, reward
         self.left_out: Counter[str] = Counter()
         self.digest = sample_log.digest(run)
         self._table = sample_log.read_all(run)
-        self._rows = _by_problem(self._table)
+        self._rows = _rows_by_problem(self._table)
 
     def __str__(self) -> str:
         return f"replay.from_runs=[{self.run}]"
 
     @property
     def problems(self) -> dict[str, int]:
-        """Name of each problem that it has responses to → how many."""
+        """The number of responses to each problem, by name."""
         return {name: len(rows) for name, rows in self._rows.items()}
 
     def rejection_reason(self, prompt: PromptedProblem) -> str | None:
-        """Why none of its responses to a problem can be used; None where some can."""
+        """Return why none of the responses to a problem can be used; None if some can."""
         rows = self._table.take(self._rows[prompt.problem.name]).to_pylist()
-        whys = [mismatch_reason(row, prompt, self.judge_version) for row in rows]
-        return None if None in whys else whys[0]
+        reasons = [mismatch_reason(row, prompt, self.judge_version) for row in rows]
+        return None if None in reasons else reasons[0]
 
     def samples_for(self, prompt: PromptedProblem) -> list[Sample]:
-        """Those to one problem, in the order in which they were written."""
+        """Return the samples of one problem, in the order in which they were generated."""
         rows = self._table.take(self._rows.get(prompt.problem.name, np.empty(0, np.int64)))
-        whys = [mismatch_reason(row, prompt, self.judge_version) for row in rows.to_pylist()]
-        self.left_out += Counter(why for why in whys if why)
-        same = rows.filter(pa.array([why is None for why in whys], pa.bool_()))
-        samples = samples_of(same, [prompt] * len(same), self.reward)
+        reasons = [mismatch_reason(row, prompt, self.judge_version) for row in rows.to_pylist()]
+        self.left_out += Counter(reason for reason in reasons if reason)
+        usable = rows.filter(pa.array([reason is None for reason in reasons], pa.bool_()))
+        samples = samples_of(usable, [prompt] * len(usable), self.reward)
         return [with_run_origin(sample) for sample in samples]
 
 
 def with_run_origin(sample: Sample) -> Sample:
-    """To the run that reads it, what a run's own policy wrote is another run's."""
+    """Return the sample with another run's policy as its origin, if a policy generated it."""
     if sample.origin.source != "policy":
         return sample
     return replace(sample, origin=replace(sample.origin, source="run"))
 
 
 def mismatch_reason(
-    row: Mapping[str, object], prompt: PromptedProblem, judge_version: str
+    row: Mapping[str, Any], prompt: PromptedProblem, judge_version: str
 ) -> str | None:
-    """Why a recorded sample says nothing of this problem as it is now; None where it does."""
+    """Return why a logged sample does not apply to this problem; None if it does."""
     if row["problem_hash"] != prompt.problem.hash:
         return "the problem has other tests"
     if row["prompt"] != prompt_digest(prompt):
@@ -74,16 +75,18 @@ def mismatch_reason(
     return None
 
 
-def _by_problem(table: pa.Table) -> dict[str, np.ndarray]:
-    """Problem → the rows that the run's policy wrote for the batch which they were trained on in.
+def _rows_by_problem(table: pa.Table) -> dict[str, np.ndarray]:
+    """Return each problem's row numbers: rows generated for the batch that trained on them.
 
-    What the run itself replayed stands there a second time, and what it took from the data set or
-    from elsewhere is to be had there.
+    Replayed samples would count twice, and samples from the data set or from other runs are
+    available at their origin.
     """
     own = np.array(table["source"].to_pylist(), object) == "policy"
-    steps, written = (np.array(table[name].to_pylist(), object) for name in ("step", "written"))
-    rows = np.flatnonzero(own & (steps == written))
-    names = np.array(table["problem"].to_pylist(), object)[rows]
+    steps, generated_for = (np.array(table[key].to_pylist(), object) for key in ("step", "written"))
+    rows = np.flatnonzero(own & (steps == generated_for))
+    if not len(rows):
+        return {}
+    names = np.array(table["problem"].to_pylist())[rows]
     order = np.argsort(names, kind="stable")
-    known, starts = np.unique(names[order], return_index=True) if len(rows) else ([], [0])
-    return dict(zip(known, np.split(rows[order], starts[1:]), strict=False))
+    problems, starts = np.unique(names[order], return_index=True)
+    return dict(zip(problems.tolist(), np.split(rows[order], starts[1:]), strict=True))

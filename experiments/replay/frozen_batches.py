@@ -1,14 +1,14 @@
-"""Frozen rollouts: the batches that an earlier run kept, in their order, instead of new ones.
+"""Frozen batches: the batches that an earlier run logged, in their order, instead of new rollouts.
 
-The same responses and rewards, bit for bit, whatever the algorithm: what differs between two runs
-is the loss alone. Nothing is written and nothing is judged.
+Responses and rewards are the same bits for every algorithm, so two runs differ in the loss alone.
+Nothing is generated and nothing is judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from envs.environment import JudgeStats
 from experiments.config.schema import RunConfig
@@ -21,8 +21,9 @@ from experiments.sample import PromptedProblem, Sample
 
 
 class FrozenBatches:
-    """Stands where `Rollouts` stands. Raises UserError where the run's batches do not fit."""
+    """A `BatchSource` without an engine. Raises UserError if the logged batches do not fit."""
 
+    offline = None
     replay = None
 
     def __init__(
@@ -30,11 +31,11 @@ class FrozenBatches:
         config: RunConfig,
         prompts: Sequence[PromptedProblem],
         judge_version: str,
-        charges: JudgingCosts,
+        costs: JudgingCosts,
         accepts_missing_logprobs: bool,
     ) -> None:
-        """`accepts_missing_logprobs`: the algorithm learns from responses without log-probs as well."""
-        self.config, self.judge_version, self.charges = config, judge_version, charges
+        """`accepts_missing_logprobs`: whether the algorithm learns without behaviour log-probs."""
+        self.config, self.judge_version, self.costs = config, judge_version, costs
         self.accepts_missing_logprobs = accepts_missing_logprobs
         self.run = Path(config.replay.from_runs[0])
         self.digest = sample_log.digest(self.run)
@@ -45,21 +46,21 @@ class FrozenBatches:
             self._refuse(f"it kept {len(numbers)} batches; use steps={len(numbers)} or fewer")
         names = set(sample_log.read_all(self.run)["problem"].unique().to_pylist())
         self._prompts = {p.problem.name: p for p in prompts if p.problem.name in names}
-        if missing := sorted(names - self._prompts.keys()):
-            self._refuse(f"{missing[0]} is no problem of this run's train split; use its task")
+        if absent := sorted(names - self._prompts.keys()):
+            self._refuse(f"{absent[0]} is no problem of this run's train split; use its task")
         self._step = 0
 
-    def _refuse(self, told: str) -> None:
-        raise UserError(f"replay.from_runs=[{self.run}]: {told}")
+    def _refuse(self, reason: str) -> NoReturn:
+        raise UserError(f"replay.from_runs=[{self.run}]: {reason}")
 
     def collect(self, step: int) -> list[Sample]:
-        """The batch that the recorded run trained on at `step`."""
+        """Return the batch that the logged run trained on at `step`."""
         table, self._step = sample_log.read(self.run, step), step
         names = table["problem"].to_pylist()
         prompts = [self._prompts[name] for name in names]
         for row, prompt in zip(table.to_pylist(), prompts, strict=True):
-            if why := mismatch_reason(row, prompt, self.judge_version):
-                self._refuse(f"batch {step}, {row['problem']}: {why}")
+            if reason := mismatch_reason(row, prompt, self.judge_version):
+                self._refuse(f"batch {step}, {row['problem']}: {reason}")
             if row["logps"] is None and not self.accepts_missing_logprobs:
                 self._refuse(
                     f"batch {step} has responses without their writer's log-probs, which "
@@ -67,11 +68,11 @@ class FrozenBatches:
                 )
         samples = samples_of(table, prompts, self.config.task.reward)
         samples = [with_run_origin(sample) for sample in samples]
-        self.charges.charge(samples)
+        self.costs.charge(samples)
         return samples
 
     def upcoming_prompts(self, batches: int) -> list[PromptedProblem]:
-        """The prompts of the next batches."""
+        """Return the prompts of the next batches."""
         steps = range(self._step + 1, min(self._step + batches, self.config.steps) + 1)
         tables = [sample_log.read(self.run, step) for step in steps]
         names = [name for table in tables for name in table["problem"].to_pylist()]
@@ -79,25 +80,25 @@ class FrozenBatches:
 
     @property
     def judging_stats(self) -> list[JudgeStats]:
-        """What judging the batches has cost."""
-        return [self.charges.stats]
+        """The cost of judging the batches."""
+        return [self.costs.stats]
 
     @property
     def description(self) -> dict[str, Any]:
-        """For run.json."""
+        """The source of the batches, for run.json."""
         return {"frozen": {"run": str(self.run), "digest": self.digest}}
 
     def metrics(self) -> dict[str, float]:
-        """None of its own."""
+        """Return no metrics: there is no replay buffer."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """How far it came, and what was charged."""
-        return {"step": self._step, "digest": self.digest, "charges": self.charges.state_dict()}
+        """Return the position, and what was charged."""
+        return {"step": self._step, "digest": self.digest, "charges": self.costs.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to what `state_dict` held."""
+        """Restore what `state_dict` returned. Raises UserError if the logged run has changed."""
         if state["digest"] != self.digest:
             self._refuse("it has changed since the checkpoint; bring it back")
         self._step = state["step"]
-        self.charges.load_state_dict(state["charges"])
+        self.costs.load_state_dict(state["charges"])

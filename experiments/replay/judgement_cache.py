@@ -1,4 +1,8 @@
-"""Programs that are judged once and then known to all runs: what the judge said is kept on disk."""
+"""Judgements of programs that a run did not generate, cached on disk, and the costs it is charged.
+
+Such programs come from the data set, from earlier runs or from files. Each is judged once for all
+runs that share the cache.
+"""
 
 from __future__ import annotations
 
@@ -18,35 +22,38 @@ from experiments.sample import Sample
 
 
 class JudgementCache:
-    """Judges what is not known yet; a failure of the judge itself is not kept."""
+    """Judge programs that are not cached; infrastructure errors are not cached."""
 
     def __init__(self, folder: Path, judge: Environment, ledger: Ledger) -> None:
         self.folder, self.judge, self.ledger = folder / judge.version, judge, ledger
 
     def judgements_of(self, problem: Problem, responses: Mapping[str, str]) -> dict[str, Judgement]:
-        """What the judge says of each response; the keys, programs, name them on disk."""
+        """Return the judgement of each response; the keys (programs) name them on disk."""
         return self.submit(problem, responses)()
 
     def submit(
         self, problem: Problem, responses: Mapping[str, str]
     ) -> Callable[[], dict[str, Judgement]]:
-        """Begin with it, where the judge works in other processes → what waits, and says it."""
+        """Start judging if the judge works in other processes; return a function that waits."""
         file = self.folder / f"{problem.hash}.json"
-        known = dict(_on_disk(file))
-        missing = [program for program in responses if _key(program) not in known]
+        cached = dict(_read(file))
+        missing = [program for program in responses if _program_key(program) not in cached]
         submissions = [Submission(problem, responses[program]) for program in missing]
-        answer = _submit(self.judge, submissions) if missing else None
+        pending = _submit(self.judge, submissions) if missing else None
 
-        def answered() -> dict[str, Judgement]:
-            if answer is not None:
+        def wait() -> dict[str, Judgement]:
+            if pending is not None:
                 with self.ledger.phase("judge"):
-                    fresh = answer()
-                known.update(zip(map(_key, missing), fresh, strict=True))
-                _keep(file, dict(_on_disk(file)) | known)
-            said = {program: known[_key(program)] for program in responses}
-            return {p: replace(told, program=p if told.program else "") for p, told in said.items()}
+                    fresh = pending()
+                cached.update(zip(map(_program_key, missing), fresh, strict=True))
+                _write(file, dict(_read(file)) | cached)
+            judgements = {program: cached[_program_key(program)] for program in responses}
+            return {
+                program: replace(judgement, program=program if judgement.program else "")
+                for program, judgement in judgements.items()
+            }
 
-        return answered
+        return wait
 
 
 def _submit(judge: Environment, submissions: Sequence[Submission]) -> Callable[[], list[Judgement]]:
@@ -55,61 +62,60 @@ def _submit(judge: Environment, submissions: Sequence[Submission]) -> Callable[[
     return lambda: judge.judge(submissions)
 
 
-def _keep(file: Path, known: Mapping[str, Judgement]) -> None:
-    kept = {
+def _write(file: Path, judgements: Mapping[str, Judgement]) -> None:
+    stored = {
         key: asdict(judgement) | {"program": bool(judgement.program)}
-        for key, judgement in known.items()
+        for key, judgement in judgements.items()
         if judgement.verdict is not Verdict.INFRA_ERROR
     }
     file.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(file, json.dumps(kept))
+    replace_file(file, json.dumps(stored))
 
 
-def _on_disk(file: Path) -> Iterator[tuple[str, Judgement]]:
-    """What is kept; a file that is missing or broken keeps nothing."""
+def _read(file: Path) -> Iterator[tuple[str, Judgement]]:
+    """Yield (key, judgement); nothing if the file is missing or broken."""
     with suppress(FileNotFoundError, json.JSONDecodeError):
-        for key, held in json.loads(file.read_text()).items():
-            yield key, Judgement(**held | {"verdict": Verdict(held["verdict"])})
+        for key, fields in json.loads(file.read_text()).items():
+            yield key, Judgement(**fields | {"verdict": Verdict(fields["verdict"])})
 
 
-def _key(program: str) -> str:
+def _program_key(program: str) -> str:
     return hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-# What judging other writers' programs has cost: charged to each run that trains on them. An
-# earlier run or the cache on disk may have paid for it; it is charged again, once for each
-# program, so that equal runs cost the same. The writing of them is charged to nobody.
-
-
 class JudgingCosts:
-    """Takes programs into the budget when they are first used."""
+    """Charge a run for judging the replayed programs that it trains on.
+
+    An earlier run or the cache on disk may have paid already. Each program is charged again, once,
+    so that equal runs cost the same. Its generation is charged to nobody.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger, self.stats = ledger, JudgeStats()
-        self._known: dict[str, None] = {}
+        self._charged: dict[str, None] = {}  # keys in order of their first use
 
     def charge(self, samples: Iterable[Sample]) -> None:
-        """A response without a program cost nothing, equal programs were run once."""
+        """Charge each new program once. A response without a program costs nothing."""
         for sample in samples:
             judgement = sample.judgement
-            key = _judgement_key(sample)
-            if not judgement.program or key in self._known:
+            key = _sample_key(sample)
+            if not judgement.program or key in self._charged:
                 continue
-            self._known[key] = None
+            self._charged[key] = None
             self.ledger.counts.replayed_programs += 1
             self.stats.programs_judged += 1
             self.stats.tests_run += judgement.run
             self.stats.cpu_s += judgement.cpu_s
 
     def state_dict(self) -> dict[str, Any]:
-        """What was charged, and for which programs."""
-        return {"stats": asdict(self.stats), "known": list(self._known)}
+        """Return the costs, and the programs they are for."""
+        return {"stats": asdict(self.stats), "known": list(self._charged)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to what `state_dict` held."""
-        self.stats, self._known = JudgeStats(**state["stats"]), dict.fromkeys(state["known"])
+        """Restore what `state_dict` returned."""
+        self.stats, self._charged = JudgeStats(**state["stats"]), dict.fromkeys(state["known"])
 
 
-def _judgement_key(sample: Sample) -> str:
-    known = (sample.prompt.problem.name, sample.judgement.program)
-    return hashlib.sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+def _sample_key(sample: Sample) -> str:
+    text = repr((sample.prompt.problem.name, sample.judgement.program))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

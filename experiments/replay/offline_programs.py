@@ -1,8 +1,7 @@
-"""Offline samples: the data set's own correct and incorrect programs.
+"""Offline programs: the data set's own correct and incorrect solutions as samples.
 
-They are samples like any other: formatted as a response and judged once, as the online ones are.
-Only their log-probs are missing, since nobody knows who wrote them. What the judge said is kept on
-disk and shared by all runs.
+They are formatted as responses and judged like rollouts, but have no behaviour log-probs. Their
+judgements are cached on disk and shared by all runs.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis.metrics.normal_form import normal_form
 from envs.environment import Environment, JudgeStats
@@ -22,25 +21,33 @@ from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
 from experiments.seeds import stream
 
-REMEMBERED = 1024  # problems whose programs stay in memory; others are read from disk again
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+MAX_PROBLEMS = 1024  # problems whose programs stay in memory; others are read from disk again
 DATASET = Origin("dataset")
 
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A program as a response, and what the judge said of it."""
+    """A program as a response, and its judgement."""
 
     tokens: tuple[int, ...]
     judgement: Judgement
 
 
+def encode_response(text: str, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Return the tokens of a response, with EOS."""
+    return (*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id)
+
+
 class OfflinePrograms:
-    """Judged samples made of the problems' own correct and incorrect programs."""
+    """Draw judged samples from the problems' own correct and incorrect programs."""
 
     def __init__(
         self,
         folder: Path,
-        tokenizer: object,
+        tokenizer: PreTrainedTokenizerBase,
         judge: Environment,
         reward: RewardConfig,
         max_tokens: int,
@@ -51,15 +58,17 @@ class OfflinePrograms:
         self.judgement_cache, self.tokenizer = JudgementCache(folder, judge, ledger), tokenizer
         self.reward, self.max_tokens, self.per_problem = reward, max_tokens, per_problem
         self.format_response, self.ledger = format_response, ledger
-        self.counts: Counter[str] = Counter()  # of programs: used, and why others are not
-        self.judging_stats = JudgeStats()  # what judging them has cost, in this run or another
+        self.counts: Counter[str] = (
+            Counter()
+        )  # programs used, and others by the reason they are not
+        self.judging_stats = JudgeStats()  # judging costs, whichever run paid
         self._pool: OrderedDict[str, list[_Program]] = OrderedDict()
-        self._asked: dict[str, Callable[[], list[_Program]]] = {}  # what the judge has begun with
+        self._pending: dict[str, Callable[[], list[_Program]]] = {}  # judging has started
         self._counted: set[str] = set()
         self._uncharged: dict[str, tuple[Counter[str], list[Judgement]]] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What this run was charged, and for which problems; judgements are on disk."""
+        """Return what this run was charged, and the problems; judgements are on disk."""
         problems = sorted(self._counted)
         return {
             "counts": dict(self.counts),
@@ -68,23 +77,23 @@ class OfflinePrograms:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to what `state_dict` held."""
+        """Restore what `state_dict` returned."""
         self.counts, self._counted = Counter(state["counts"]), set(state["problems"])
         self.judging_stats = JudgeStats(**state["charged"])
 
     def prefetch(self, prompt: PromptedProblem) -> None:
-        """The prompt comes soon: have its programs judged, where that goes on meanwhile."""
+        """Start judging a prompt's programs, if the judge works in other processes."""
         name = prompt.problem.name
-        if name not in self._pool and name not in self._asked:
-            self._asked[name] = self._ask(prompt.problem)
+        if name not in self._pool and name not in self._pending:
+            self._pending[name] = self._submit(prompt.problem)
 
     def draw(self, prompt: PromptedProblem, count: int, *seed: object) -> list[Sample]:
-        """`count` samples, accepted and rejected ones in equal parts where both exist.
+        """Draw `count` samples, half accepted and half rejected where both exist.
 
-        A small pool repeats itself; the list is empty where no program of the problem fits. What
-        they have cost is charged by `charge`.
+        A small pool repeats samples. The list is empty if no program of the problem fits. `charge`
+        charges their costs.
         """
-        programs = self._of(prompt.problem)
+        programs = self._programs_of(prompt.problem)
         accepted = [p for p in programs if p.judgement.verdict is Verdict.ACCEPTED]
         rejected = [p for p in programs if p.judgement.verdict is not Verdict.ACCEPTED]
         pools = [pool for pool in (accepted, rejected) if pool]
@@ -94,17 +103,18 @@ class OfflinePrograms:
         offset = rng.randrange(len(pools))
         drawn = [rng.choice(pools[(offset + i) % len(pools)]) for i in range(count)]
         return [
-            Sample(prompt, p.tokens, None, p.judgement, self._pay(p), False, DATASET) for p in drawn
+            Sample(prompt, p.tokens, None, p.judgement, self._reward(p), False, DATASET)
+            for p in drawn
         ]
 
     def charge(self, prompt: PromptedProblem) -> None:
-        """Samples to this prompt are used: count its programs, once.
+        """Charge a prompt's programs once, when samples of them are used.
 
-        Also where another run has judged them, so that equal runs cost the same.
+        Programs that another run judged are charged too, so that equal runs cost the same.
         """
-        if (found := self._uncharged.pop(prompt.problem.name, None)) is None:
+        if (uncharged := self._uncharged.pop(prompt.problem.name, None)) is None:
             return
-        counts, judgements = found
+        counts, judgements = uncharged
         self._counted.add(prompt.problem.name)
         failed = sum(judgement.verdict is Verdict.INFRA_ERROR for judgement in judgements)
         self.counts += counts + Counter(used=len(judgements) - failed)
@@ -114,27 +124,27 @@ class OfflinePrograms:
         self.judging_stats.tests_run += sum(judgement.run for judgement in judgements)
         self.judging_stats.cpu_s += sum(judgement.cpu_s for judgement in judgements)
 
-    def _pay(self, program: _Program) -> float | None:
+    def _reward(self, program: _Program) -> float | None:
         return compute_reward(program.judgement, self.reward, len(program.tokens))
 
-    def _of(self, problem: Problem) -> list[_Program]:
+    def _programs_of(self, problem: Problem) -> list[_Program]:
         if problem.name not in self._pool:
-            read = self._asked.pop(problem.name, None) or self._ask(problem)
-            self._pool[problem.name] = read()
-            if len(self._pool) > REMEMBERED:
+            wait = self._pending.pop(problem.name, None) or self._submit(problem)
+            self._pool[problem.name] = wait()
+            if len(self._pool) > MAX_PROBLEMS:
                 self._pool.popitem(last=False)
         return self._pool[problem.name]
 
-    def _ask(self, problem: Problem) -> Callable[[], list[_Program]]:
-        """Begin to read its programs → what waits for the judge, and gives them."""
+    def _submit(self, problem: Problem) -> Callable[[], list[_Program]]:
+        """Start judging a problem's programs; return a function that waits for them."""
         counts: Counter[str] = Counter()
         chosen: dict[str, tuple[int, ...]] = {}
         for kind in (problem.solutions, problem.incorrect_solutions):
             chosen |= self._choose(problem, kind, counts)
-        answer = self.judgement_cache.submit(problem, {p: self.format_response(p) for p in chosen})
+        pending = self.judgement_cache.submit(problem, {p: self.format_response(p) for p in chosen})
 
-        def read() -> list[_Program]:
-            judgements = answer()
+        def wait() -> list[_Program]:
+            judgements = pending()
             if problem.name not in self._counted:
                 self._uncharged.setdefault(problem.name, (counts, list(judgements.values())))
             return [
@@ -143,12 +153,12 @@ class OfflinePrograms:
                 if judgements[program].verdict is not Verdict.INFRA_ERROR
             ]
 
-        return read
+        return wait
 
     def _choose(
         self, problem: Problem, programs: Iterable[str], counts: Counter[str]
     ) -> dict[str, tuple[int, ...]]:
-        """At most `per_problem` programs that differ in more than writing, with their tokens."""
+        """Return at most `per_problem` programs with distinct normal forms, with their tokens."""
         order = list(dict.fromkeys(programs))
         stream("offline programs", problem.name).shuffle(order)
         chosen: dict[str, tuple[int, ...]] = {}
@@ -162,14 +172,9 @@ class OfflinePrograms:
             if len(chosen) == self.per_problem:
                 counts["beyond train.offline_per_problem"] += 1
                 continue
-            tokens = self._tokens(program)
+            tokens = encode_response(self.format_response(program), self.tokenizer)
             if len(tokens) > self.max_tokens:
                 counts["over task.max_response_tokens"] += 1
             else:
                 chosen[program] = tokens
         return chosen
-
-    def _tokens(self, program: str) -> tuple[int, ...]:
-        text = self.format_response(program)
-        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return (*ids, self.tokenizer.eos_token_id)

@@ -1,14 +1,19 @@
-"""Every sample that a run trained on, in its folder: an Arrow file for each batch.
+"""The sample log of a run: an Arrow file for each batch that it trained on.
 
-A file is whole or not there, and written before the batch is learnt from; a run that goes on cuts
-those after its checkpoint. `pyarrow.dataset.dataset(FOLDER, format="arrow")` reads all of them.
+A file is complete or absent, and is written before the batch is trained on. A resumed run removes
+the files after its checkpoint. `pyarrow.dataset.dataset(FOLDER, format="arrow")` reads all of them.
+
+The same Arrow rows hold the replay buffer in memory. A row holds all of a sample except its problem
+and prompt; of these it holds the name and digests. The reader brings the problem, and the digests
+show whether it is the same one.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,80 +25,14 @@ from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
 
 FOLDER = "samples"
 
-
-class SampleLog:
-    """Writes them for one run."""
-
-    def __init__(self, run: Path, judge_version: str) -> None:
-        self.folder = run / FOLDER
-        self.folder.mkdir(exist_ok=True)
-        self.judge_version = judge_version
-
-    def write(self, step: int, samples: Sequence[Sample]) -> None:
-        """One batch, in the order in which it is trained on; also one with nothing in it."""
-        with atomic_write(_part(self.folder, step)) as file:
-            write_arrow(table_of(samples, step, self.judge_version), file)
-
-
-def truncate(run: Path, after: int) -> None:
-    """Only the first `after` batches stay."""
-    for part in (run / FOLDER).glob("step-*.arrow"):
-        if _step(part) > after:
-            part.unlink()
-
-
-def steps(run: Path) -> list[int]:
-    """The batches that a run kept."""
-    return sorted(map(_step, (run / FOLDER).glob("step-*.arrow")))
-
-
-def read(run: Path, step: int) -> pa.Table:
-    """One batch, mapped into memory. Raises UserError where it is not there, or damaged."""
-    part = _part(run / FOLDER, step)
-    try:
-        return read_arrow(part)
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(
-            f"{part}: cannot be read ({one_line(error)}); it was whole when it was written: bring "
-            "it back, or leave this run out of replay.from_runs"
-        ) from error
-
-
-def read_all(run: Path) -> pa.Table:
-    """All that a run kept, in order, mapped into memory."""
-    return pa.concat_tables([SCHEMA.empty_table(), *(read(run, step) for step in steps(run))])
-
-
-def digest(run: Path) -> str:
-    """16 hex digits, others where it keeps other batches."""
-    found = hashlib.sha256()
-    for step in steps(run):
-        with _part(run / FOLDER, step).open("rb") as file:
-            found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()[:16]
-
-
-def _part(folder: Path, step: int) -> Path:
-    return folder / f"step-{step:08}.arrow"
-
-
-def _step(part: Path) -> int:
-    return int(part.stem.removeprefix("step-"))
-
-
-# Samples as Arrow columns: what a store holds in memory and what a run folder keeps of them. A row
-# holds all that a sample is but its problem and prompt, of which it holds the name and digests:
-# whoever reads a row brings the problem, and sees by the digests whether it is the same one.
-
-
 SCHEMA = pa.schema(
     {
-        "step": pa.int32(),  # the batch that it was trained on in
+        "step": pa.int32(),  # the batch in which it was trained on
         "problem": pa.string(),
         "problem_hash": pa.string(),
         "prompt": pa.string(),  # digest of the prompt's tokens
         "tokens": pa.large_list(pa.int32()),
-        "logps": pa.large_list(pa.float32()),  # null: nobody told
+        "logps": pa.large_list(pa.float32()),  # null: unknown
         "reward": pa.float64(),
         "truncated": pa.bool_(),
         "verdict": pa.string(),
@@ -102,21 +41,81 @@ SCHEMA = pa.schema(
         "run_tests": pa.int32(),
         "program": pa.large_string(),
         "cpu_s": pa.float64(),
-        "judge": pa.string(),  # its version
+        "judge": pa.string(),  # the judge's version
         "source": pa.string(),
         "run": pa.string(),
-        "written": pa.int32(),  # the batch that it was written for
-        "version": pa.int32(),  # optimiser steps that the writer's weights had seen
+        "written": pa.int32(),  # the batch it was generated for
+        "version": pa.int32(),  # optimiser steps of the generating weights
     }
 )
 
 
+class SampleLog:
+    """Write a run's samples."""
+
+    def __init__(self, run: Path, judge_version: str) -> None:
+        self.folder = run / FOLDER
+        self.folder.mkdir(exist_ok=True)
+        self.judge_version = judge_version
+
+    def write(self, step: int, samples: Sequence[Sample]) -> None:
+        """Write one batch in the order in which it is trained on; it may be empty."""
+        with atomic_write(_file(self.folder, step)) as file:
+            write_arrow(table_of(samples, step, self.judge_version), file)
+
+
+def truncate(run: Path, after: int) -> None:
+    """Remove the batches after number `after`."""
+    for file in (run / FOLDER).glob("step-*.arrow"):
+        if _step_of(file) > after:
+            file.unlink()
+
+
+def steps(run: Path) -> list[int]:
+    """Return the numbers of the logged batches, ascending."""
+    return sorted(map(_step_of, (run / FOLDER).glob("step-*.arrow")))
+
+
+def read(run: Path, step: int) -> pa.Table:
+    """Map one batch into memory. Raises UserError if it is missing or damaged."""
+    path = _file(run / FOLDER, step)
+    try:
+        return read_arrow(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(
+            f"{path}: cannot be read ({one_line(error)}); it was whole when it was written: bring "
+            "it back, or leave this run out of replay.from_runs"
+        ) from error
+
+
+def read_all(run: Path) -> pa.Table:
+    """Map all batches into memory, in order."""
+    return pa.concat_tables([SCHEMA.empty_table(), *(read(run, step) for step in steps(run))])
+
+
+def digest(run: Path) -> str:
+    """Return 16 hex digits over the content of all logged batches."""
+    sha = hashlib.sha256()
+    for step in steps(run):
+        with _file(run / FOLDER, step).open("rb") as file:
+            sha.update(hashlib.file_digest(file, "sha256").digest())
+    return sha.hexdigest()[:16]
+
+
+def _file(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:08}.arrow"
+
+
+def _step_of(file: Path) -> int:
+    return int(file.stem.removeprefix("step-"))
+
+
 def table_of(samples: Sequence[Sample], step: int, judge: str = "") -> pa.Table:
-    """A row for each sample of a batch; `judge`: its version, where judgements do not tell."""
+    """Return one row per sample. `judge`: its version, if the judgements do not carry it."""
     return pa.Table.from_pylist([_row(s, step, judge) for s in samples], schema=SCHEMA)
 
 
-def _row(sample: Sample, step: int, judge: str) -> dict[str, object]:
+def _row(sample: Sample, step: int, judge: str) -> dict[str, Any]:
     judgement, origin = sample.judgement, sample.origin
     # A lone surrogate, which no file holds, is in no program that could run.
     program = judgement.program.encode("utf-8", "replace").decode()
@@ -143,8 +142,8 @@ def _row(sample: Sample, step: int, judge: str) -> dict[str, object]:
     }
 
 
-def judgement_of(row: dict[str, object]) -> Judgement:
-    """What the judge said of a row, but for its details."""
+def judgement_of(row: Mapping[str, Any]) -> Judgement:
+    """Return a row's judgement, without its details."""
     return Judgement(
         Verdict(row["verdict"]),
         row["passed"],
@@ -160,19 +159,19 @@ def judgement_of(row: dict[str, object]) -> Judgement:
 def samples_of(
     table: pa.Table, prompts: Sequence[PromptedProblem], reward: RewardConfig
 ) -> list[Sample]:
-    """The rows as samples, one prompt each, paid by `reward`.
+    """Return the rows as samples, one prompt each, with rewards by `reward`.
 
-    Raises UserError where that needs tests which were not run.
+    Raises UserError if a reward needs tests that were not run.
     """
     return [
         _sample(row, prompt, reward) for row, prompt in zip(table.to_pylist(), prompts, strict=True)
     ]
 
 
-def _sample(row: dict[str, object], prompt: PromptedProblem, reward: RewardConfig) -> Sample:
+def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfig) -> Sample:
     judgement = judgement_of(row)
     try:
-        paid = compute_reward(judgement, reward, len(row["tokens"]))
+        value = compute_reward(judgement, reward, len(row["tokens"]))
     except ValueError as error:
         where = f"{row['run'] or row['source']}, a response to {row['problem']}"
         raise UserError(f"replay: {where}: {error}") from error
@@ -182,12 +181,12 @@ def _sample(row: dict[str, object], prompt: PromptedProblem, reward: RewardConfi
         tuple(row["tokens"]),
         None if logps is None else tuple(logps),
         judgement,
-        paid,
+        value,
         row["truncated"],
         Origin(row["source"], row["run"], row["written"], row["version"]),
     )
 
 
 def prompt_digest(prompt: PromptedProblem) -> str:
-    """16 hex digits over the prompt's tokens."""
+    """Return 16 hex digits over the prompt's tokens."""
     return hashlib.sha256(repr(prompt.tokens).encode()).hexdigest()[:16]

@@ -1,14 +1,15 @@
-"""Where a run's batches come from: a policy, with others' programs beside its own; or a record."""
+"""Where a run's batches come from: rollouts, with offline and replayed samples, or a sample log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from omegaconf import OmegaConf
 
 from algorithms.base import Needs
-from envs.environment import Environment
+from envs.environment import Environment, JudgeStats
 from envs.tasks.task import Task
 from experiments.config.schema import RunConfig
 from experiments.config.validation import accepts_missing_logprobs
@@ -21,93 +22,123 @@ from experiments.replay.judgement_cache import JudgementCache, JudgingCosts
 from experiments.replay.offline_programs import OfflinePrograms
 from experiments.replay.program_files import ProgramFile
 from experiments.rollout.environments import Environments
-from experiments.rollout.rollouts import Rollouts
+from experiments.rollout.rollouts import Rollouts, response_limit
 from experiments.run_dir.budget import Ledger
-from experiments.sample import PromptedProblem
+from experiments.sample import PromptedProblem, Sample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class BatchSource(Protocol):
+    """Judged samples for each optimiser batch: `Rollouts` or `FrozenBatches`."""
+
+    offline: OfflinePrograms | None
+    replay: ReplayBuffer | None
+
+    def collect(self, step: int) -> list[Sample]:
+        """Return the samples of batch `step`, each prompt's group adjacent."""
+        ...
+
+    def upcoming_prompts(self, batches: int) -> list[PromptedProblem]:
+        """Return the prompts of the next batches."""
+        ...
+
+    @property
+    def judging_stats(self) -> list[JudgeStats]:
+        """The cost of judging samples that the run did not generate."""
+        ...
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What became of such samples, for run.json."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Return the replay buffer's metrics."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 def open_batches(
     config: RunConfig,
+    *,
     task: Task,
     prompts: Sequence[PromptedProblem],
     engine: Engine,
     judge: Environment,
     environments: Environments,
-    tokenizer: object,
+    tokenizer: PreTrainedTokenizerBase,
     ledger: Ledger,
     run: str,
     needs: Needs,
     version: Callable[[], int],
 ) -> Rollouts | FrozenBatches:
-    """`version`: optimiser steps that the weights to be trained have seen. Raises UserError."""
-    same = ("temperature", "group_size") if config.replay.frozen else ("temperature",)
-    for other in config.replay.from_runs:
-        _check_alike(Path(other), config, same)
+    """Make a run's batch source. Raises UserError if a stored source does not fit.
+
+    `run`: the run folder's name; `version`: optimiser steps of the weights to be trained.
+    """
+    same_keys = ("temperature", "group_size") if config.replay.frozen else ("temperature",)
+    for earlier_run in config.replay.from_runs:
+        _check_same_settings(Path(earlier_run), config, same_keys)
+    missing_logprobs = accepts_missing_logprobs(config, needs)
     if config.replay.frozen:
-        unknown = accepts_missing_logprobs(config, needs)
-        return FrozenBatches(config, prompts, judge.version, JudgingCosts(ledger), unknown)
-    offline = _offline_pool(config, task, tokenizer, environments, ledger)
-    replay = None
+        costs = JudgingCosts(ledger)
+        return FrozenBatches(config, prompts, judge.version, costs, missing_logprobs)
+    offline = replay = None
+    if config.train.offline_share:
+        offline = OfflinePrograms(
+            folder=_cache_folder(config),
+            tokenizer=tokenizer,
+            judge=environments.make(),  # its own: what the disk saves is not in the counters
+            reward=config.task.reward,
+            max_tokens=response_limit(config),
+            per_problem=config.train.offline_per_problem,
+            format_response=task.response,
+            ledger=ledger,
+        )
     if config.train.replay_share:
-        sources = _sources(config, task, prompts, environments, tokenizer, ledger, needs)
-        reward = config.task.reward
-        replay = ReplayBuffer(config.replay, reward, version, JudgingCosts(ledger), sources)
-    given = (config, prompts, engine, judge, tokenizer, offline, ledger, run)
-    return Rollouts(*given, replay, needs.replay_until)
-
-
-def _offline_pool(
-    config: RunConfig, task: Task, tokenizer: object, environments: Environments, ledger: Ledger
-) -> OfflinePrograms | None:
-    if not config.train.offline_share:
-        return None
-    return OfflinePrograms(
-        folder=_cache(config) / "offline",
-        tokenizer=tokenizer,
-        judge=environments.make(),  # what the disk saves is not in the counters
-        reward=config.task.reward,
-        max_tokens=config.task.max_response_tokens,
-        per_problem=config.train.offline_per_problem,
-        format_response=task.response,
+        sources: list[EarlierRun | ProgramFile] = []
+        replay_judge = environments.make()
+        for folder in config.replay.from_runs:
+            sources.append(EarlierRun(Path(folder), replay_judge.version, config.task.reward))
+        for file in config.replay.files:
+            sources.append(
+                ProgramFile(
+                    Path(file),
+                    judgement_cache=JudgementCache(_cache_folder(config), replay_judge, ledger),
+                    tokenizer=tokenizer,
+                    reward=config.task.reward,
+                    max_tokens=response_limit(config),
+                    format_response=task.response,
+                    needs_logps=not missing_logprobs,
+                )
+            )
+        for source in sources:
+            check_source(source, prompts)
+        costs = JudgingCosts(ledger)
+        replay = ReplayBuffer(config.replay, config.task.reward, version, costs, sources)
+    return Rollouts(
+        config,
+        prompts,
+        engine,
+        judge,
+        tokenizer,
+        offline=offline,
         ledger=ledger,
+        run=run,
+        replay=replay,
+        replay_until=needs.replay_until,
     )
 
 
-def _sources(
-    config: RunConfig,
-    task: Task,
-    prompts: Sequence[PromptedProblem],
-    environments: Environments,
-    tokenizer: object,
-    ledger: Ledger,
-    needs: Needs,
-) -> list[EarlierRun | ProgramFile]:
-    reward, judge = config.task.reward, environments.make()
-    judged = JudgementCache(_cache(config) / "offline", judge, ledger)
-    sources: list[EarlierRun | ProgramFile] = [
-        EarlierRun(Path(run), judge.version, reward) for run in config.replay.from_runs
-    ]
-    sources += [
-        ProgramFile(
-            Path(file),
-            judged,
-            tokenizer,
-            reward,
-            config.task.max_response_tokens,
-            task.response,
-            needs_logps=not accepts_missing_logprobs(config, needs),
-        )
-        for file in config.replay.files
-    ]
-    for source in sources:
-        check_source(source, prompts)
-    return sources
+def _check_same_settings(run: Path, config: RunConfig, keys: Sequence[str]) -> None:
+    """Raise UserError if the earlier run sampled with other settings.
 
-
-def _check_alike(run: Path, config: RunConfig, keys: Sequence[str]) -> None:
-    """Raises UserError where what was drawn otherwise would be taken for this run's own kind.
-
-    Log-probs are of the temperature that was drawn at, a group's baseline of the whole group.
+    Log-probs depend on the sampling temperature, a group's baseline on the whole group.
     """
     if not (run / "config.yaml").is_file():
         raise UserError(
@@ -124,21 +155,21 @@ def _check_alike(run: Path, config: RunConfig, keys: Sequence[str]) -> None:
 
 
 def check_source(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:
-    """Count the samples of problems that this run has not.
+    """Count samples of problems outside this run's train split.
 
-    Raises UserError where nothing in the source is of use: at the first problem that both have.
+    Raises UserError if no sample is usable, judged by the first problem that both have.
     """
-    there = source.problems
-    elsewhere = there.keys() - {prompt.problem.name for prompt in prompts}
-    if elsewhere:
-        count = sum(there[name] for name in elsewhere)
+    problems = source.problems
+    outside = problems.keys() - {prompt.problem.name for prompt in prompts}
+    if outside:
+        count = sum(problems[name] for name in outside)
         source.left_out["of problems that this run's train split has not"] += count
-    known = next((prompt for prompt in prompts if prompt.problem.name in there), None)
-    if known is None:
+    shared = next((prompt for prompt in prompts if prompt.problem.name in problems), None)
+    if shared is None:
         raise UserError(f"{source}: none of its problems is in this run's train split")
-    if isinstance(source, EarlierRun) and (why := source.rejection_reason(known)):
-        raise UserError(f"{source}: {known.problem.name}: {why}")
+    if isinstance(source, EarlierRun) and (reason := source.rejection_reason(shared)):
+        raise UserError(f"{source}: {shared.problem.name}: {reason}")
 
 
-def _cache(config: RunConfig) -> Path:
-    return Path(config.output_dir) / ".cache"
+def _cache_folder(config: RunConfig) -> Path:
+    return Path(config.output_dir) / ".cache" / "offline"

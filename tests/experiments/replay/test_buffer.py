@@ -140,11 +140,11 @@ def test_others_programs_are_charged_once_when_they_are_first_used(store_of):
     store = store_of(Others(*same, sample(P, 3, source="run", program="print(1)")))
     for _ in range(2):
         store.add_batch(store.draw(P, 9, 0), 1)
-    assert store.charges.ledger.counts.replayed_programs == 1
-    assert store.charges.stats.tests_run == 1
+    assert store.costs.ledger.counts.replayed_programs == 1
+    assert store.costs.stats.tests_run == 1
     store.add_batch([sample(P, 4)], 2)
     store.add_batch(store.draw(P, 9, 0), 3)  # its own were charged when they were judged
-    assert store.charges.ledger.counts.replayed_programs == 1
+    assert store.costs.ledger.counts.replayed_programs == 1
 
 
 def test_it_goes_on_as_if_it_had_never_stopped(store_of, tmp_path):

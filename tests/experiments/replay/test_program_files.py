@@ -29,9 +29,15 @@ def file_of(nano, judge, tmp_path):
     def make(*lines, needs_logps=False, max_tokens=64):
         path = tmp_path / "theirs.jsonl"
         path.write_text("\n".join(map(str, lines)) + "\n")
-        judged = JudgementCache(tmp_path / "cache", judge, Ledger())
-        given = (RewardConfig(), max_tokens, lambda program: f"```python\n{program}\n```")
-        return ProgramFile(path, judged, nano[1], *given, needs_logps)
+        return ProgramFile(
+            path,
+            judgement_cache=JudgementCache(tmp_path / "cache", judge, Ledger()),
+            tokenizer=nano[1],
+            reward=RewardConfig(),
+            max_tokens=max_tokens,
+            format_response=lambda program: f"```python\n{program}\n```",
+            needs_logps=needs_logps,
+        )
 
     return make
 
