@@ -23,15 +23,13 @@ from experiments.evaluation.logprob_check import LogprobCheck
 from experiments.learner.learner import Learner
 from experiments.learner.memory_check import check_memory
 from experiments.policy import loading
-from experiments.replay.frozen_batches import FrozenBatches
 from experiments.replay.sample_log import SampleLog
-from experiments.rollout.batch_sources import open_batches
+from experiments.rollout.batch_sources import BatchSource, open_batches
 from experiments.rollout.environments import Environments
 from experiments.rollout.generation import overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
 from experiments.rollout.prompts import Prompts, encode_prompts
 from experiments.rollout.reward_shaping import RewardShaping
-from experiments.rollout.rollouts import Rollouts
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.records import Records
 from experiments.runtime import Runtime
@@ -50,7 +48,7 @@ class Parts:
     eval_engine: Engine  # of the trained policy
     tokenizer: PreTrainedTokenizerBase
     environments: Environments
-    rollouts: Rollouts | FrozenBatches
+    rollouts: BatchSource
     prefetch: Callable[[int], None]  # starts a batch, and later ones where their weights exist
     sample_log: SampleLog | None
     reward_shaping: RewardShaping  # of the rewards that a batch is learned from

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from experiments.engines.base import Engine
     from experiments.engines.weight_sync import WeightSync
     from experiments.policy.policy import Policy
-    from experiments.replay.frozen_batches import FrozenBatches
+    from experiments.rollout.batch_sources import BatchSource
     from experiments.rollout.environments import Environments
-    from experiments.rollout.rollouts import Rollouts
 
 Item = TypeVar("Item")
 
@@ -74,7 +73,7 @@ class Runtime(RankGroup, Protocol):
         """Return a factory of engines for policies shaped like `policy`. Raises UserError."""
 
     def prefetcher(
-        self, weight_sync: WeightSync, rollouts: Rollouts | FrozenBatches, steps: int
+        self, weight_sync: WeightSync, rollouts: BatchSource, steps: int
     ) -> Callable[[int], None]:
         """Return a function to call before batch `step` is collected.
 

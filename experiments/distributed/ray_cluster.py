@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from experiments.engines.base import Engine
     from experiments.engines.weight_sync import WeightSync
     from experiments.policy.policy import Policy
-    from experiments.replay.frozen_batches import FrozenBatches
+    from experiments.rollout.batch_sources import BatchSource
     from experiments.rollout.environments import Environments
-    from experiments.rollout.rollouts import Rollouts
 
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -110,7 +109,7 @@ class Ray(SingleRank):
         return lambda policy: RayEngine(pool, name, description, store, policy)
 
     def prefetcher(
-        self, weight_sync: WeightSync, rollouts: Rollouts | FrozenBatches, steps: int
+        self, weight_sync: WeightSync, rollouts: BatchSource, steps: int
     ) -> Callable[[int], None]:
         from experiments.distributed.ray_engine import Prefetcher
         from experiments.rollout.rollouts import Rollouts

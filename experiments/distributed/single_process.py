@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from experiments.engines.base import Engine
     from experiments.engines.weight_sync import WeightSync
     from experiments.policy.policy import Policy
-    from experiments.replay.frozen_batches import FrozenBatches
+    from experiments.rollout.batch_sources import BatchSource
     from experiments.rollout.environments import Environments
-    from experiments.rollout.rollouts import Rollouts
 
 
 class LocalWorkers:
@@ -38,7 +37,7 @@ class LocalWorkers:
         return open_engines(config, policy, tokenizer)
 
     def prefetcher(
-        self, weight_sync: WeightSync, rollouts: Rollouts | FrozenBatches, steps: int
+        self, weight_sync: WeightSync, rollouts: BatchSource, steps: int
     ) -> Callable[[int], None]:
         """Nothing is prefetched: the process does one thing at a time."""
         return lambda step: None

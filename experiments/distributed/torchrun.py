@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from experiments.distributed.ray_cluster import Ray
     from experiments.engines.weight_sync import WeightSync
     from experiments.policy.policy import Policy, WeightSource
-    from experiments.replay.frozen_batches import FrozenBatches
+    from experiments.rollout.batch_sources import BatchSource
     from experiments.rollout.environments import Environments
-    from experiments.rollout.rollouts import Rollouts
 
 CALL, VALUE, STOP = "call", "value", "stop"  # kinds of message from rank 0
 START = "start"  # the target that reports how each rank's start went
@@ -257,7 +256,7 @@ class TorchrunRay(TorchrunRanks):
         return NullEngine
 
     def prefetcher(
-        self, weight_sync: WeightSync, rollouts: Rollouts | FrozenBatches, steps: int
+        self, weight_sync: WeightSync, rollouts: BatchSource, steps: int
     ) -> Callable[[int], None]:
         return self.cluster.prefetcher(weight_sync, rollouts, steps)
 

@@ -76,7 +76,7 @@ def open_batches(
     run: str,
     needs: Needs,
     version: Callable[[], int],
-) -> Rollouts | FrozenBatches:
+) -> BatchSource:
     """Make a run's batch source. Raises UserError if a stored source does not fit.
 
     `run`: the run folder's name; `version`: optimiser steps of the weights to be trained.

@@ -112,7 +112,7 @@ def _stateful(parts: Parts) -> dict[str, Any]:
     named = {
         "ledger": parts.ledger,
         "rollouts": parts.rollouts,
-        "offline": getattr(parts.rollouts, "offline", None),
+        "offline": parts.rollouts.offline,
         "replay": parts.rollouts.replay,
         "logprob_check": parts.logprob_check,
         "reward_shaping": parts.reward_shaping,

@@ -8,7 +8,7 @@ from envs.problem import Problem
 from experiments.config.composition import config_of
 from experiments.errors import UserError
 from experiments.rollout import generation
-from experiments.rollout.rollouts import RESAMPLINGS, Rollouts
+from experiments.rollout.rollouts import MAX_RESAMPLINGS, Rollouts
 from experiments.run_dir.budget import Ledger
 from experiments.sample import PromptedProblem
 
@@ -69,7 +69,7 @@ def test_groups_without_a_spread_are_replaced_and_paid_for(collected):
 def test_it_ends_where_no_problem_has_a_spread(collected):
     names, paid, _ = collected(set(), resample_zero_variance=True)
     assert len(names) == 2  # the last round's
-    assert paid == 4 * (1 + RESAMPLINGS)
+    assert paid == 4 * (1 + MAX_RESAMPLINGS)
 
 
 def test_a_group_of_one_never_has_a_spread():
