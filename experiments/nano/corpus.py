@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from envs.tasks.mini import FAMILIES, task
 from envs.tasks.mini.build import sample
-from envs.tasks.mini.drawing import Draft, draft, tier_of
-from envs.tasks.mini.parts import Part
+from envs.tasks.mini.composition import Draft, Part, draft, tier_of
 
 RIGHT = (0.65, 0.42, 0.18)  # probability that a part of level 0, 1, 2 is written correctly
 FIRST_MISTAKE = 0.9  # share of the wrong ones that make the part's most typical mistake

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envs.tasks.mini import FAMILIES, task
-from envs.tasks.mini.drawing import Draft, draft
+from envs.tasks.mini.composition import Draft, draft
 from experiments.nano.corpus import RIGHT, examples, mistakes
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,11 +1,12 @@
-"""The families of MiniContests, one file each."""
+"""MiniContests: generated contest problems, small enough for a nano model.
 
-from envs.tasks.mini.fold import FOLD
+Knows how statements, tests and programs are generated. Must not know other data sets or models.
+"""
+
 from envs.tasks.mini.grids import GRIDS
 from envs.tasks.mini.numbers import NUMBERS
-from envs.tasks.mini.pairs import PAIRS
 from envs.tasks.mini.queries import QUERIES
-from envs.tasks.mini.simulation import SIMULATION
+from envs.tasks.mini.sequences import FOLD, PAIRS, SIMULATION
 from envs.tasks.mini.strings import STRINGS
 
 FAMILIES = (FOLD, PAIRS, STRINGS, NUMBERS, QUERIES, SIMULATION, GRIDS)

@@ -1,12 +1,12 @@
-"""Something of every row or column of a grid of integers, then something of these."""
+"""Family of grids: reduce every row or column, then reduce the results."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
+from envs.tasks.mini.composition import Code, Family, Part, int_line, usable_forms
 from envs.tasks.mini.integers import VALUES
-from envs.tasks.mini.parts import Code, Family, Part, int_line, simple_enough
 
 _LINES = (
     Part("rows", 0, "row", ("g", "g[:]"), ("zip(*g)", "g[1:]")),
@@ -64,7 +64,7 @@ _NAMED = (
 
 
 def _forms(codes: dict[str, Code]) -> Sequence[str]:
-    return simple_enough(codes, "outer", _INLINE, _NAMED)
+    return usable_forms(codes, "outer", _INLINE, _NAMED)
 
 
 def _stdin(rng: random.Random, size: int, values: Sequence[int]) -> str:

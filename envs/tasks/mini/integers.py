@@ -1,8 +1,8 @@
-"""Parts over integers, shared by most families: conditions, element-wise maps, reductions."""
+"""Parts over integers, shared by most families: conditions, maps and reductions."""
 
 from __future__ import annotations
 
-from envs.tasks.mini.parts import Part
+from envs.tasks.mini.composition import Part
 
 _DIGITS = tuple(range(2, 10))
 

@@ -1,12 +1,12 @@
-"""Number theory: numbers that belong to n (divisors, digits, primes), filtered and reduced."""
+"""Family of number theory: divisors, digits or primes of n, filtered and reduced."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
+from envs.tasks.mini.composition import Code, Family, Part, usable_forms
 from envs.tasks.mini.integers import CONDITIONS, LISTINGS, VALUES
-from envs.tasks.mini.parts import Code, Family, Part, simple_enough
 
 _SOURCES = (
     Part(
@@ -84,7 +84,7 @@ _NAMED = (
 
 
 def _forms(codes: dict[str, Code]) -> Sequence[str]:
-    return simple_enough(codes, "reduce", _INLINE, _NAMED)
+    return usable_forms(codes, "reduce", _INLINE, _NAMED)
 
 
 def _stdin(rng: random.Random, size: int, values: Sequence[int]) -> str:

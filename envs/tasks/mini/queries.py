@@ -1,12 +1,12 @@
-"""Range queries over a line of integers; sums of plain ranges also through prefix sums."""
+"""Family of range queries over a line of integers; plain sums also by prefix sums."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
+from envs.tasks.mini.composition import Code, Family, Part, int_line, usable_forms
 from envs.tasks.mini.integers import MAPS, VALUES
-from envs.tasks.mini.parts import Code, Family, Part, int_line, simple_enough
 
 _INCLUSIVE = "a[l-1:r]"
 _RANGES = (
@@ -58,19 +58,19 @@ _PREFIX_SUMS = (
 
 
 def _forms(codes: dict[str, Code]) -> Sequence[str]:
-    named = _NAMED
+    named: tuple[str, ...] = _NAMED
     if "sorted" in codes["range"] or "open" in codes["ints"]:
         named = _NAMED[:2]
     if codes["range"] == _INCLUSIVE and codes["reduce"] == "sum(@)":
         named += _PREFIX_SUMS
-    return simple_enough(codes, "reduce", _INLINE, named)
+    return usable_forms(codes, "reduce", _INLINE, named)
 
 
 def _stdin(rng: random.Random, size: int, values: Sequence[int]) -> str:
     length, queries = (3, 2) if size <= 2 else (size + 2, min(size, 6))
     lines = [int_line(rng, length, values), f"{queries}\n"]
     for _ in range(queries):
-        # Indices stay off both ends, so that 0-based and 1-based readings are both inside.
+        # indices avoid both ends, so 0-based and 1-based readings are both in range
         left = rng.randint(1, length - 1)
         lines.append(f"{left} {rng.randint(left, length - 1)}\n")
     return "".join(lines)

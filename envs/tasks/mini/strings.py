@@ -1,11 +1,11 @@
-"""Select characters of a word, rewrite them, print something of the result."""
+"""Family of strings: select characters of a word, rewrite them, print the result."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
-from envs.tasks.mini.parts import Code, Family, Part, simple_enough, word
+from envs.tasks.mini.composition import Code, Family, Part, usable_forms, word
 
 _SELECTIONS = (
     Part("lower", 0, "lowercase", ("@.islower()", "'a'<=@<='z'"), ("@.isupper()", "@<'a'")),
@@ -83,7 +83,7 @@ _NAMED = (
 
 
 def _forms(codes: dict[str, Code]) -> Sequence[str]:
-    return simple_enough(codes, "output", _INLINE, _NAMED)
+    return usable_forms(codes, "output", _INLINE, _NAMED)
 
 
 def _stdin(rng: random.Random, size: int, values: Sequence[int]) -> str:

@@ -1,8 +1,8 @@
-"""MiniContests: procedurally generated contest problems, small enough for a nano model.
+"""The MiniContests task: splits, sampling of compositions, and the prompt.
 
-A problem composes one part from each slot of a family (for example a condition, a map and a
-reduction). Train, validation and test never share a composition, so a policy is tested on new
-combinations of parts that it knows. The same seed gives the same bytes everywhere.
+A problem composes one part for each slot of a family (for example a condition, a map and a
+reduction). Train, validation and test share no composition, so a policy is tested on new
+combinations of known parts. The same seed gives the same bytes everywhere.
 """
 
 from __future__ import annotations
@@ -17,29 +17,35 @@ from envs.problem import Problem, Test
 from envs.tasks.config import TaskConfig
 from envs.tasks.mini import FAMILIES
 from envs.tasks.mini.build import build
-from envs.tasks.mini.drawing import draft, split_of, tier_of
-from envs.tasks.mini.parts import Family, Part
+from envs.tasks.mini.composition import Family, Part, draft, split_of, tier_of
 from envs.tasks.storage.generated_cache import cached_problems
 from envs.tasks.task import Task, data_hash
 
 SPLITS = {"train": 512, "validation": 60, "test": 120}  # default sizes
 TIERS = ("easy", "medium", "hard")
-_ROUNDS = 6  # parameter draws per composition before a cell is given up
+_ROUNDS = 6  # parameter draws per composition
 
 
 def make(config: TaskConfig) -> Task:
-    """The task of conf/task/mini.yaml."""
-    sizes = {split: getattr(config, f"{split}_problems") for split in SPLITS}
-    splits = {
-        split: cached_problems(f"mini-{split}", load, split, size) for split, size in sizes.items()
-    }
-    return Task(**splits, prompt=prompt, response=response, data_hash=data_hash(splits, prompt))
+    """Build the task of conf/task/mini.yaml."""
+    train = cached_problems("mini-train", load, "train", config.train_problems)
+    validation = cached_problems("mini-validation", load, "validation", config.validation_problems)
+    test = cached_problems("mini-test", load, "test", config.test_problems)
+    splits = {"train": train, "validation": validation, "test": test}
+    return Task(
+        train=train,
+        validation=validation,
+        test=test,
+        prompt=prompt,
+        response=response,
+        data_hash=data_hash(splits, prompt),
+    )
 
 
 def load(split: str, size: int | None = None, seed: int = 0) -> list[Problem]:
-    """`size` problems of a split, spread evenly over families and tiers, in a fixed random order.
+    """Return `size` problems of a split, spread evenly over families and tiers, in random order.
 
-    Compositions come back with other parameters only after all of their cell have been used.
+    A composition repeats, with other parameters, only after all others of its family and tier.
     Raises ValueError for an unknown split or a size that is not positive.
     """
     if split not in SPLITS:
@@ -63,30 +69,30 @@ def load(split: str, size: int | None = None, seed: int = 0) -> list[Problem]:
 
 
 def prompt(problem: Problem) -> str:
-    """The user message: the statement and its samples, in few tokens."""
+    """Return the user message: the statement and its samples, in few tokens."""
     return render(problem.statement, problem.samples)
 
 
 def response(program: str) -> str:
-    """A program as the model answers: bare, since it writes nothing else."""
+    """Return the bare program, which is the nano model's format."""
     return program
 
 
 def render(statement: str, samples: Sequence[Test]) -> str:
-    """A statement with its samples as one text."""
+    """Return a statement with its samples as one text."""
     shown = [f"in:\n{test.input.rstrip()}\nout:\n{test.output.rstrip()}" for test in samples]
     return "\n".join([statement, *shown])
 
 
 @cache
 def compositions(family: Family, split: str) -> tuple[tuple[Part, ...], ...]:
-    """All compositions of a family that belong to a split, in a fixed order."""
+    """Return all compositions of a family in a split, in a fixed order."""
     slots = [parts for _, parts in family.slots]
     return tuple(parts for parts in itertools.product(*slots) if split_of(family, parts) == split)
 
 
 def _cell(family: Family, tier: str, split: str, seed: int) -> Iterator[Problem]:
-    """Endless problems of one family and tier, all compositions once before any comes again."""
+    """Yield problems of one family and tier endlessly, cycling over its compositions."""
     rng = random.Random(f"mini/{split}/{seed}/{family.name}/{tier}")
     parts = [parts for parts in compositions(family, split) if tier_of(parts) == tier]
     rng.shuffle(parts)
