@@ -149,7 +149,7 @@ def measure_step(
 def _step_bytes(shape: memory.Shape, config: RunConfig, algorithm: Algorithm, on_gpu: bool) -> int:
     """The estimate without an engine, which this benchmark has not."""
     estimate = memory.estimate(shape, config, algorithm.needs, on_gpu)
-    return estimate.without_writing - estimate.held.get("the engine's weights", 0)
+    return estimate.without_generation - estimate.held.get("the engine's weights", 0)
 
 
 def _import_lazily_loaded(variant: str) -> None:

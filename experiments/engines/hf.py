@@ -1,9 +1,10 @@
 """A batched sampling loop over any transformers causal model.
 
-Four things make it faster than `generate`: a prompt is read once for all its responses, which on a
-processor also share its keys and values (`caches.py`); responses to a prompt that are equal so far
-are one row of the model's batch, until they draw different tokens; the cache is allocated once and
-attention sees only its filled part; and what has ended leaves the batch.
+Four things make it faster than `generate`. A prompt is read once for all its responses, which on a
+CPU also share its keys and values (`kv_cache.py`). Responses to a prompt that are equal so far are
+one row of the model's batch, until they draw different tokens. The cache is allocated once, and
+attention sees only its filled part. Finished responses leave the batch.
+
 Every response draws its uniforms from a stream of its own, so it does not depend on its neighbours
 beyond float rounding.
 """
@@ -18,64 +19,67 @@ import torch
 from torch import Tensor
 
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
-from experiments.engines.kv_cache import OwnKeys, SharedKeys, keys_for
+from experiments.engines.kv_cache import KVCache, make_kv_cache
 from experiments.policy.policy import Policy, WeightSource
 
-CANDIDATES = (16, 256)  # tokens that are looked at for the nucleus first
-COMPACT_BELOW = 0.75  # what has ended is dropped once this share or less is still being written
+CANDIDATES = (16, 256)  # numbers of tokens to try for the nucleus before all
+COMPACT_BELOW = 0.75  # finished responses are dropped once at most this share is unfinished
 
 
 class Request(NamedTuple):
-    """One response that is asked for."""
+    """One requested response."""
 
     prompt: int
-    number: int  # of the prompt's responses
+    number: int  # its index among the prompt's responses
     seed: int
 
 
 @dataclass
-class Rows:
-    """The responses that are being written, and the rows that hold what they have written: those
-    of a prompt that are equal so far have one row, and every row has a response."""
+class ActiveSequences:
+    """The unfinished responses, and the model's rows that hold their tokens.
 
-    index: Tensor  # (responses,) which request of the batch each is
+    Responses to a prompt that are equal so far share a row, and every row has a response.
+    """
+
+    index: Tensor  # (responses,) each one's request in the batch
     uniforms: Tensor  # (responses, max_tokens) in [0, 1)
-    of: Tensor  # (responses,) the row of each
+    row_of: Tensor  # (responses,) each one's row
     position: Tensor  # (rows, 1) position id of the token to feed next
-    held: OwnKeys | SharedKeys  # what the rows have read
+    cache: KVCache  # of the rows
 
     def select(self, keep: Tensor, rows: Tensor) -> None:
-        """Keep the responses and the rows at which these, of one bool each, are true."""
+        """Keep responses and rows: `keep` (responses,) and `rows` (rows,) are bool."""
         self.index, self.uniforms = self.index[keep], self.uniforms[keep]
-        self.of = (rows.cumsum(0) - 1)[self.of[keep]]
+        self.row_of = (rows.cumsum(0) - 1)[self.row_of[keep]]
         self.position = self.position[rows]
-        self.held.select(rows.nonzero().squeeze(-1), len(self.index))
+        self.cache.select(rows.nonzero().squeeze(-1), len(self.index))
 
     def branch(self, token: Tensor, live: Tensor, vocabulary: int) -> Tensor:
-        """Part what has drawn different tokens, (responses,) → the token that each row reads.
+        """Branch rows whose responses drew different tokens → the next token of each row.
 
-        Only live responses count. The first of a row's tokens stays there.
+        `token` (responses,) is each one's draw; only those of `live` responses count. The first of
+        a row's tokens stays in that row.
         """
         rows = len(self.position)
-        if rows == len(self.of):  # each has one of its own
-            return torch.empty_like(token).scatter_(0, self.of, token)
-        pairs, which = (self.of[live] * vocabulary + token[live]).unique(return_inverse=True)
-        parent, read = pairs // vocabulary, pairs % vocabulary
-        further = parent[1:] == parent[:-1]
-        further = torch.cat([further.new_zeros(1), further])
-        place = torch.where(further, rows - 1 + further.cumsum(0), parent)
-        self.of[live] = place[which]
-        parents = parent[further]
+        if rows == len(self.row_of):  # each response has a row of its own
+            return torch.empty_like(token).scatter_(0, self.row_of, token)
+        pairs, which = (self.row_of[live] * vocabulary + token[live]).unique(return_inverse=True)
+        parent, next_token = pairs // vocabulary, pairs % vocabulary
+        repeated = parent[1:] == parent[:-1]
+        is_branch = torch.cat([repeated.new_zeros(1), repeated])
+        place = torch.where(is_branch, rows - 1 + is_branch.cumsum(0), parent)
+        self.row_of[live] = place[which]
+        parents = parent[is_branch]
         if len(parents):
-            self.held.branch(parents)
+            self.cache.branch(parents)
             self.position = torch.cat([self.position, self.position[parents]])
-        # Of a row whose responses have all ended nobody reads what comes after any token.
-        return token.new_zeros(len(self.position)).scatter_(0, place, read)
+        # A row whose responses have all ended is fed token 0; its output is not used.
+        return token.new_zeros(len(self.position)).scatter_(0, place, next_token)
 
 
 @dataclass
 class Drawn:
-    """What was drawn, by request and step; length 0 is a request still being written."""
+    """The drawn tokens, (requests, steps) each; length 0 is an unfinished response."""
 
     tokens: Tensor
     logps: Tensor
@@ -91,14 +95,15 @@ class Drawn:
 
 
 def draw(
-    logits: Tensor, of: Tensor, uniforms: Tensor, sampling: Sampling
+    logits: Tensor, row_of: Tensor, uniforms: Tensor, sampling: Sampling
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """logits (rows, vocabulary), of (responses,): the row of each, uniforms (responses,) → token,
-    its log-prob, the entropy, (responses,) each.
+    """Draw a token of each response → tokens, their log-probs, the entropies, (responses,) each.
 
-    By inverting the cumulative distribution, in float32. Log-prob and entropy are those of the
-    distribution drawn from: after temperature, and renormalised after the top-p cut. At
-    temperature 0 the most probable token, with its log-prob at temperature 1.
+    logits (rows, vocabulary), row_of (responses,) each one's row, uniforms (responses,).
+
+    The cumulative distribution is inverted in float32. Log-prob and entropy are those of the
+    distribution drawn from: after temperature, and renormalised after the top-p cut. At temperature
+    0 it is the most probable token, with its log-prob at temperature 1.
     """
     logits = logits.float()
     if sampling.temperature > 0:
@@ -109,28 +114,28 @@ def draw(
         logps, order = nucleus(logps, sampling.top_p)
     probs = logps.exp()
     if sampling.temperature > 0:
-        cumulative = probs.cumsum(-1).index_select(0, of)
+        cumulative = probs.cumsum(-1).index_select(0, row_of)
         targets = uniforms.unsqueeze(-1) * cumulative[:, -1:]
         choice = torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
         choice = choice.clamp(max=logps.shape[-1] - 1)
     else:
-        choice = logps.argmax(-1)[of]
+        choice = logps.argmax(-1)[row_of]
     entropy = -(probs * logps.masked_fill(probs == 0, 0.0)).sum(-1)
-    token = choice if order is None else order[of, choice]
-    return token, logps[of, choice], entropy[of]
+    token = choice if order is None else order[row_of, choice]
+    return token, logps[row_of, choice], entropy[row_of]
 
 
 def nucleus(logps: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
-    """logps (rows, vocabulary) → the log-probs of the most probable tokens that make up `top_p`,
-    renormalised, greatest first, −inf past the cut, and which tokens they are; (rows, n) each.
+    """Return the log-probs of the most probable tokens that make up `top_p`, and those tokens.
 
-    Few make it up mostly: so few are put into order, and more only where a row needs them. Of
-    equal ones the lower token is first, however many are looked at.
+    logps (rows, vocabulary) → (rows, n) each: renormalised, greatest first, −inf past the cut. Few
+    tokens usually make up top_p, so few are sorted first, and more only if a row needs them. Of
+    equal log-probs the lower token is first, however many are sorted.
     """
     for size in (size for size in CANDIDATES if size < logps.shape[-1]):
         order = logps.topk(size)[1].sort(-1).values
         kept, by = logps.gather(-1, order).sort(dim=-1, descending=True, stable=True)
-        # What equals the last of them may stand for one that was left out.
+        # Tokens as probable as the last one may have equals that were left out.
         sure = kept.exp().masked_fill(kept <= kept[:, -1:], 0.0).sum(-1)
         if bool((sure >= top_p).all()):
             return _cut(kept, top_p), order.gather(-1, by)
@@ -139,14 +144,14 @@ def nucleus(logps: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
 
 
 def _cut(logps: Tensor, top_p: float) -> Tensor:
-    """Log-probs in falling order, renormalised over the first that make up `top_p`, −inf beyond."""
+    """Renormalise falling log-probs over the first that make up `top_p`; −inf beyond."""
     probs = logps.exp()
     before = probs.cumsum(-1) - probs  # the first token always stays
     return logps.masked_fill(before >= top_p, -torch.inf).log_softmax(-1)
 
 
 def uniforms(seeds: Sequence[int], steps: int) -> Tensor:
-    """(len(seeds), steps) float32 in [0, 1), a generator of its own for each row."""
+    """Return (len(seeds), steps) float32 in [0, 1), each row from its own generator."""
     generator = torch.Generator()
     return torch.stack([torch.rand(steps, generator=generator.manual_seed(seed)) for seed in seeds])
 
@@ -172,25 +177,25 @@ class HFEngine(Engine):
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[list[Completion]]:
-        results: list[list[Completion | None]] = [[None] * len(group) for group in seeds]
+        completions: dict[tuple[int, int], Completion] = {}
 
-        def hand_out(written: Sequence[FinishedResponse]) -> None:
-            for prompt, number, completion in written:
-                results[prompt][number] = completion
-            if finished and written:
-                finished(written)
+        def hand_out(responses: Sequence[FinishedResponse]) -> None:
+            for prompt, number, completion in responses:
+                completions[prompt, number] = completion
+            if finished and responses:
+                finished(responses)
 
         was_training = self.model.training
         self.model.eval()
         for batch in self._batches(prompts, seeds):
             self._generate(prompts, batch, sampling, hand_out)
         self.model.train(was_training)
-        return results
+        return [[completions[i, n] for n in range(len(group))] for i, group in enumerate(seeds)]
 
     def _batches(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]]
     ) -> Iterator[list[Request]]:
-        """Prompts of like length together, at most batch_size responses each."""
+        """Yield batches of at most batch_size responses, prompts of similar length together."""
         by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         requests = [Request(i, n, seed) for i in by_length for n, seed in enumerate(seeds[i])]
         for start in range(0, len(requests), self.batch_size):
@@ -203,99 +208,100 @@ class HFEngine(Engine):
         sampling: Sampling,
         hand_out: Callable[[Sequence[FinishedResponse]], None],
     ) -> None:
-        """Write a batch; responses are handed out as their rows leave it."""
+        """Generate a batch; responses are handed out as they leave it."""
         steps, device = sampling.max_tokens, self.model.device
         unique = list(dict.fromkeys(request.prompt for request in batch))
         row_of = {prompt: row for row, prompt in enumerate(unique)}
-        held, logits, position = self._prefill([prompts[i] for i in unique], steps)
-        held.begin(len(batch))
-        rows = Rows(
+        cache, logits, position = self._prefill([prompts[i] for i in unique], steps)
+        cache.begin(len(batch))
+        active = ActiveSequences(
             index=torch.arange(len(batch), device=device),
             uniforms=uniforms([request.seed for request in batch], steps).to(device),
-            of=torch.tensor([row_of[request.prompt] for request in batch], device=device),
+            row_of=torch.tensor([row_of[request.prompt] for request in batch], device=device),
             position=position,
-            held=held,
+            cache=cache,
         )
-        with held.reading(self.model):
-            self._write(logits, rows, batch, sampling, hand_out)
+        with cache.attention(self.model):
+            self._sample(logits, active, batch, sampling, hand_out)
 
-    def _write(
+    def _sample(
         self,
         logits: Tensor,
-        rows: Rows,
+        active: ActiveSequences,
         batch: list[Request],
         sampling: Sampling,
         hand_out: Callable[[Sequence[FinishedResponse]], None],
     ) -> None:
-        """Token after token of all responses; `logits` (rows, vocabulary) are of the first."""
+        """Draw token after token of all responses; `logits` (rows, vocabulary) are of the first."""
         steps = sampling.max_tokens
         drawn = Drawn.empty(len(batch), steps, logits.device)
         for step in range(steps):
-            token, logp, entropy = draw(logits, rows.of, rows.uniforms[:, step], sampling)
-            drawn.tokens[rows.index, step] = token
-            drawn.logps[rows.index, step] = logp
-            drawn.entropies[rows.index, step] = entropy
-            live = drawn.lengths[rows.index] == 0
+            token, logp, entropy = draw(logits, active.row_of, active.uniforms[:, step], sampling)
+            drawn.tokens[active.index, step] = token
+            drawn.logps[active.index, step] = logp
+            drawn.entropies[active.index, step] = entropy
+            live = drawn.lengths[active.index] == 0
             ended = torch.isin(token, self.eos) & live
-            drawn.lengths[rows.index[ended]] = step + 1
+            drawn.lengths[active.index[ended]] = step + 1
             live &= ~ended
-            before = rows.index
-            if self._compact(rows, live):
-                hand_out(self._written(drawn, before[~live], batch, steps))
+            index = active.index
+            if self._compact(active, live):
+                hand_out(self._completions(drawn, index[~live], batch, steps))
                 token, live = token[live], live[live]
             if not len(token) or step + 1 == steps:
                 break
-            logits = self._decode(rows.branch(token, live, logits.shape[-1]), rows)
-        hand_out(self._written(drawn, rows.index, batch, steps))
+            logits = self._decode(active.branch(token, live, logits.shape[-1]), active)
+        hand_out(self._completions(drawn, active.index, batch, steps))
 
-    def _prefill(
-        self, prompts: list[Sequence[int]], steps: int
-    ) -> tuple[OwnKeys | SharedKeys, Tensor, Tensor]:
-        """Read the prompts, left-padded → what was read, the logits after each one's last token
-        (prompts, vocabulary), and the position that comes next (prompts, 1)."""
+    def _prefill(self, prompts: list[Sequence[int]], steps: int) -> tuple[KVCache, Tensor, Tensor]:
+        """Read the prompts, padded on the left.
+
+        Returns their cache, the next logits (prompts, vocabulary) and positions (prompts, 1).
+        """
         device = self.model.device
         width = max(len(prompt) for prompt in prompts)
         padded = [[self.pad] * (width - len(prompt)) + list(prompt) for prompt in prompts]
         ids = torch.tensor(padded, device=device)
         lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
-        real = torch.arange(width, device=device) >= (width - lengths).unsqueeze(-1)
-        held = keys_for(self.model, real, steps)
+        mask = torch.arange(width, device=device) >= (width - lengths).unsqueeze(-1)
+        cache = make_kv_cache(self.model, mask, steps)
         output = self.model(
             input_ids=ids,
-            attention_mask=real.long(),
-            position_ids=(real.cumsum(-1) - 1).clamp(min=0),
-            past_key_values=held.cache,
+            attention_mask=mask.long(),
+            position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
+            past_key_values=cache.cache,
             use_cache=True,
             logits_to_keep=1,
         )
-        return held, output.logits[:, -1], lengths[:, None]
+        return cache, output.logits[:, -1], lengths[:, None]
 
-    def _decode(self, token: Tensor, rows: Rows) -> Tensor:
+    def _decode(self, token: Tensor, active: ActiveSequences) -> Tensor:
+        """Feed one token of each row → the next logits, (rows, vocabulary)."""
         output = self.model(
             input_ids=token.unsqueeze(-1),
-            position_ids=rows.position,
+            position_ids=active.position,
             use_cache=True,
-            **rows.held.given(),
+            **active.cache.model_inputs(),
         )
-        rows.position = rows.position + 1
+        active.position = active.position + 1
         return output.logits[:, -1]
 
-    def _compact(self, rows: Rows, live: Tensor) -> bool:
-        """Drop what has ended, and say so, once it is enough to pay for moving what was read."""
-        used = live.new_zeros(len(rows.position)).index_fill_(0, rows.of[live], True)
-        written, held = torch.stack([live.sum(), used.sum()]).tolist()
-        if written > COMPACT_BELOW * len(live) and held > COMPACT_BELOW * len(used):
+    def _compact(self, active: ActiveSequences, live: Tensor) -> bool:
+        """Drop finished responses if they are enough to pay for moving the cache → whether."""
+        used = live.new_zeros(len(active.position)).index_fill_(0, active.row_of[live], True)
+        responses, rows = torch.stack([live.sum(), used.sum()]).tolist()
+        if responses > COMPACT_BELOW * len(live) and rows > COMPACT_BELOW * len(used):
             return False
-        rows.select(live, used)
+        active.select(live, used)
         return True
 
-    def _written(
+    def _completions(
         self, drawn: Drawn, index: Tensor, batch: list[Request], steps: int
     ) -> list[FinishedResponse]:
-        """The responses at `index` of the batch; all of them have ended, or no step is left."""
+        """Return the responses at `index` of the batch; they have ended, or no step is left."""
         columns = (drawn.lengths, drawn.tokens, drawn.logps, drawn.entropies)
         rows = zip(index.tolist(), *(column[index].tolist() for column in columns), strict=True)
-        written = []
+        responses = []
         for at, length, tokens, logps, entropies in rows:
             end = length or steps
             completion = Completion(
@@ -305,5 +311,5 @@ class HFEngine(Engine):
                 truncated=length == 0,
                 version=self.version,
             )
-            written.append((batch[at].prompt, batch[at].number, completion))
-        return written
+            responses.append((batch[at].prompt, batch[at].number, completion))
+        return responses

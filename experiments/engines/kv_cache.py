@@ -1,33 +1,39 @@
-"""What our sampling loop has read: keys and values of the prompts and of what was written so far.
+"""KV caches of our generation loop: keys and values of the prompts and of the generated tokens.
 
-A row holds what all responses to a prompt that are equal so far have written; where they part, the
-row branches. `OwnKeys` gives every row keys and values of its prompt, for any attention that
-transformers has. `SharedKeys` keeps each prompt's once, however many rows it has: otherwise eight
-rows read copies of it eight times at every step. Their attention is ours, for processors only: it
-is written in plain operations, in float32, and takes memory for products that a GPU's kernels never
-hold.
+A row of the model's batch stands for all responses to a prompt that are equal so far. When they
+draw different tokens, the row branches. `OwnKeys` gives every row its own copy of the prompt's keys
+and values, and works with any attention in transformers. `SharedKeys` keeps each prompt's keys and
+values once, because otherwise eight rows would read eight copies at every step. Its attention is
+ours and for CPUs only: it is written in plain operations, in float32, and needs memory for products
+that a GPU's kernels never materialise.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from experiments.policy.attention_override import Attending, takes_attention
+from experiments.policy.attention_override import AttentionOverride, can_override_attention
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 SHARED = "spo_bench_shared_prompts"  # the attention's name in transformers
-PRODUCTS = 2**18  # float32 numbers that own keys and queries are multiplied to at once: 1 MiB
+PRODUCTS = 2**18  # float32 products of queries and generated keys at a time: 1 MiB
 
 
 class Layer(CacheLayerMixin):
-    """What transformers asks of a layer's cache; `filled` positions of it are written."""
+    """A layer's cache, as transformers uses it; `filled` counts the positions that it holds."""
 
     is_sliding = False
+    keys: Tensor  # None in transformers until it is initialised
+    values: Tensor
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -41,9 +47,9 @@ class Layer(CacheLayerMixin):
 
 
 class OwnLayer(Layer):
-    """One layer's keys and values: allocated for whole responses, read up to the present.
+    """A layer's keys and values, allocated for whole responses and read as far as they are filled.
 
-    (room, heads, width + steps, dim), of which the first rows are in use.
+    (max_rows, heads, width + steps, dim), of which the first rows are in use.
     """
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -64,67 +70,88 @@ class OwnLayer(Layer):
         self.filled = end
         return self.keys[:rows, :, :end], self.values[:rows, :, :end]
 
-    def select(self, rows: Tensor, room: int) -> None:
-        """Keep these rows, in this order, with room for as many."""
-        self.keys, self.values = (
-            self._select(held, rows, room) for held in (self.keys, self.values)
-        )
+    def select(self, rows: Tensor, max_rows: int) -> None:
+        """Keep these rows, in this order, with space for `max_rows`."""
+        self.keys = self._select(self.keys, rows, max_rows)
+        self.values = self._select(self.values, rows, max_rows)
 
-    def _select(self, held: Tensor, rows: Tensor, room: int) -> Tensor:
-        """What is filled, whole rows at once: `held[rows]` looks each number up, and all of it."""
-        kept = held.new_empty(room, *held.shape[1:])
+    def _select(self, states: Tensor, rows: Tensor, max_rows: int) -> Tensor:
+        """Copy what is filled, by whole rows: `states[rows]` would look up each number, of all."""
+        kept = states.new_empty(max_rows, *states.shape[1:])
         filled = kept[: len(rows), :, : self.filled]
-        torch.index_select(held[:, :, : self.filled], 0, rows, out=filled)
+        torch.index_select(states[:, :, : self.filled], 0, rows, out=filled)
         return kept
 
     def branch(self, rows: int, parents: Tensor) -> None:
-        """Copies of these rows come after the first `rows`."""
-        for held in (self.keys, self.values):
-            filled = held[:, :, : self.filled]
+        """Append copies of the rows `parents` after the first `rows`."""
+        for states in (self.keys, self.values):
+            filled = states[:, :, : self.filled]
             filled[rows : rows + len(parents)] = filled.index_select(0, parents)
 
     def get_max_length(self) -> int:
         return self.keys.shape[2]
 
 
-class OwnKeys:
-    """Every row has keys and values of its own, its prompt's among them."""
+class KVCache(ABC):
+    """Keys and values of the rows of one generated batch."""
 
-    def __init__(self, layers: int, real: Tensor, steps: int) -> None:
-        self.cache = Cache(layers=[OwnLayer(steps) for _ in range(layers)])
-        self.visible = torch.cat([real, real.new_ones(len(real), steps)], 1)
+    cache: Cache  # of transformers
 
-    def begin(self, room: int) -> None:
-        """The prompts are read, a row each; there are never to be more rows than `room`."""
-        self.select(torch.arange(len(self.visible), device=self.visible.device), room)
+    @abstractmethod
+    def begin(self, max_rows: int) -> None:
+        """Start generating: the prompts are read, a row each, and rows never exceed `max_rows`."""
 
-    def select(self, rows: Tensor, room: int) -> None:
-        """Keep these rows, in this order, with room for as many."""
-        for layer in self.cache.layers:
-            layer.select(rows, room)
+    @abstractmethod
+    def select(self, rows: Tensor, max_rows: int) -> None:
+        """Keep these rows, in this order, with space for `max_rows`."""
+
+    @abstractmethod
+    def branch(self, parents: Tensor) -> None:
+        """Append copies of the rows `parents` after the others."""
+
+    @abstractmethod
+    def model_inputs(self) -> dict[str, Any]:
+        """Return the model's arguments besides the rows' next tokens."""
+
+    @abstractmethod
+    def attention(self, model: PreTrainedModel) -> AbstractContextManager[None]:
+        """Return the context in which the model generates with this cache."""
+
+
+class OwnKeys(KVCache):
+    """A cache in which every row has its own keys and values, its prompt's included."""
+
+    def __init__(self, layers: int, mask: Tensor, steps: int) -> None:
+        self.layers = [OwnLayer(steps) for _ in range(layers)]
+        self.cache = Cache(layers=list(self.layers))
+        self.visible = torch.cat([mask, mask.new_ones(len(mask), steps)], 1)
+
+    def begin(self, max_rows: int) -> None:
+        self.select(torch.arange(len(self.visible), device=self.visible.device), max_rows)
+
+    def select(self, rows: Tensor, max_rows: int) -> None:
+        for layer in self.layers:
+            layer.select(rows, max_rows)
         self.visible = self.visible[rows]
 
     def branch(self, parents: Tensor) -> None:
-        """Copies of these rows come after the others."""
-        for layer in self.cache.layers:
+        for layer in self.layers:
             layer.branch(len(self.visible), parents)
         self.visible = torch.cat([self.visible, self.visible[parents]])
 
-    def given(self) -> dict[str, Any]:
-        """What the model is given besides the rows' next tokens."""
-        mask = self.visible[:, None, None, : self.cache.layers[0].filled + 1]
+    def model_inputs(self) -> dict[str, Any]:
+        mask = self.visible[:, None, None, : self.layers[0].filled + 1]
         return {"past_key_values": self.cache, "attention_mask": mask}
 
-    def reading(self, model: nn.Module) -> AbstractContextManager[None]:
-        """While responses are written."""
+    def attention(self, model: PreTrainedModel) -> AbstractContextManager[None]:
         return nullcontext()
 
 
 class SharedLayer(Layer):
-    """One layer: the prompts' keys and values, and apart from them the rows' own, step by step.
+    """A layer's keys and values: the prompts' once, and apart from them the rows' own, by step.
 
-    prompt_keys (prompts, heads, width, dim), keys (steps, room, heads, dim), of which the first
-    rows are in use: what one step has written is one block.
+    prompt_keys (prompts, heads, width, dim), keys (steps, max_rows, heads, dim), of which the first
+    rows are in use. All that one step adds is one block.
     """
 
     def update(
@@ -140,136 +167,142 @@ class SharedLayer(Layer):
         return key_states, value_states
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """The first that come are the prompts'."""
+        """Take the prompts' keys and values, which come first."""
         self.prompt_keys, self.prompt_values = key_states.float(), value_states.float()
-        self.keys = self.values = None
         self.filled, self.is_initialized = key_states.shape[2], True
 
-    def begin(self, room: int) -> None:
+    def begin(self, max_rows: int) -> None:
         keys, values = self.prompt_keys, self.prompt_values
-        self.keys = keys.new_empty(self.steps, room, keys.shape[1], keys.shape[3])
-        self.values = values.new_empty(self.steps, room, values.shape[1], values.shape[3])
+        self.keys = keys.new_empty(self.steps, max_rows, keys.shape[1], keys.shape[3])
+        self.values = values.new_empty(self.steps, max_rows, values.shape[1], values.shape[3])
 
-    def written(self, rows: int) -> tuple[Tensor, Tensor]:
-        """Keys and values (steps, rows, heads, dim) of what the first rows have written."""
+    def generated(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values (steps, rows, heads, dim) of the first rows' generated tokens."""
         steps = self.filled - self.prompt_keys.shape[2]
         return self.keys[:steps, :rows], self.values[:steps, :rows]
 
-    def select(self, rows: Tensor, room: int, prompts: Tensor | None) -> None:
-        """Keep these rows, and these prompts where they are not all."""
-        steps = self.filled - self.prompt_keys.shape[2]
-        for name in ("keys", "values"):
-            held = getattr(self, name)
-            kept = held.new_empty(self.steps, room, *held.shape[2:])
-            kept[:steps, : len(rows)] = held[:steps].index_select(1, rows)
-            setattr(self, name, kept)
+    def select(self, rows: Tensor, max_rows: int, prompts: Tensor | None) -> None:
+        """Keep these rows, and these prompts; None keeps all prompts."""
+        self.keys = self._select(self.keys, rows, max_rows)
+        self.values = self._select(self.values, rows, max_rows)
         if prompts is not None:
             self.prompt_keys = self.prompt_keys.index_select(0, prompts)
             self.prompt_values = self.prompt_values.index_select(0, prompts)
 
+    def _select(self, states: Tensor, rows: Tensor, max_rows: int) -> Tensor:
+        steps = self.filled - self.prompt_keys.shape[2]
+        kept = states.new_empty(self.steps, max_rows, *states.shape[2:])
+        kept[:steps, : len(rows)] = states[:steps].index_select(1, rows)
+        return kept
+
     def branch(self, rows: int, parents: Tensor) -> None:
-        """Copies of these rows come after the first `rows`."""
-        for held in self.written(self.keys.shape[1]):
-            held[:, rows : rows + len(parents)] = held.index_select(1, parents)
+        """Append copies of the rows `parents` after the first `rows`."""
+        for states in self.generated(self.keys.shape[1]):
+            states[:, rows : rows + len(parents)] = states.index_select(1, parents)
 
     def get_max_length(self) -> int:
         return self.prompt_keys.shape[2] + self.steps
 
 
-class SharedKeys:
-    """A prompt's keys and values once for all its rows.
+class SharedKeys(KVCache):
+    """A cache in which a prompt's keys and values stand once for all its rows.
 
-    Queries are laid out as (prompts, the most rows that one has) to be multiplied with their
-    prompt's keys; `cell` (rows,) is where in that each row is.
+    Queries are laid out on a grid (prompts, the most rows of a prompt) to be multiplied with their
+    prompt's keys; `cell` (rows,) is each row's place on it.
     """
 
-    def __init__(self, layers: int, real: Tensor, steps: int) -> None:
-        self.cache = Cache(layers=[SharedLayer(steps) for _ in range(layers)])
-        self.hidden = torch.zeros(real.shape).masked_fill(~real, -torch.inf)
-        self.one = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    def __init__(self, layers: int, mask: Tensor, steps: int) -> None:
+        self.layers = [SharedLayer(steps) for _ in range(layers)]
+        self.cache = Cache(layers=list(self.layers))
+        self.bias = torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
+        self.unused_mask = torch.ones(1, 1, 1, 1, dtype=torch.bool)
 
-    def begin(self, room: int) -> None:
-        """The prompts are read, a row each; there are never to be more rows than `room`."""
-        for layer in self.cache.layers:
-            layer.begin(room)
-        self._lay_out(torch.arange(len(self.hidden)))
+    def begin(self, max_rows: int) -> None:
+        for layer in self.layers:
+            layer.begin(max_rows)
+        self._lay_out(torch.arange(len(self.bias)))
 
-    def select(self, rows: Tensor, room: int) -> None:
-        """Keep these rows, in this order, with room for as many."""
+    def select(self, rows: Tensor, max_rows: int) -> None:
         used, prompt_of = self.prompt_of[rows].unique(return_inverse=True)
-        prompts = used if len(used) < len(self.hidden) else None
-        for layer in self.cache.layers:
-            layer.select(rows, room, prompts)
+        prompts = used if len(used) < len(self.bias) else None
+        for layer in self.layers:
+            layer.select(rows, max_rows, prompts)
         if prompts is not None:
-            self.hidden = self.hidden[prompts]
+            self.bias = self.bias[prompts]
         self._lay_out(prompt_of)
 
     def branch(self, parents: Tensor) -> None:
-        """Copies of these rows come after the others."""
-        for layer in self.cache.layers:
+        for layer in self.layers:
             layer.branch(len(self.prompt_of), parents)
         self._lay_out(torch.cat([self.prompt_of, self.prompt_of[parents]]))
 
     def _lay_out(self, prompt_of: Tensor) -> None:
-        counts = prompt_of.bincount(minlength=len(self.hidden))
+        """Place the rows on the grid; `prompt_of` (rows,) is each row's prompt."""
+        counts = prompt_of.bincount(minlength=len(self.bias))
         self.prompt_of, self.most = prompt_of, int(counts.max()) if len(prompt_of) else 0
         by_prompt, number = prompt_of.argsort(stable=True), torch.arange(len(prompt_of))
         first = (counts.cumsum(0) - counts)[prompt_of]
         self.cell = prompt_of * self.most - first
         self.cell[by_prompt] += number
-        self.full = torch.equal(self.cell, number) and len(number) == len(self.hidden) * self.most
+        self.full = torch.equal(self.cell, number) and len(number) == len(self.bias) * self.most
 
-    def given(self) -> dict[str, Any]:
-        # A mask of four dimensions is handed through; this one is not read.
-        return {"past_key_values": self.cache, "attention_mask": self.one, "shared": self}
+    def model_inputs(self) -> dict[str, Any]:
+        # transformers passes a four-dimensional mask through; our attention does not read it.
+        return {
+            "past_key_values": self.cache,
+            "attention_mask": self.unused_mask,
+            "shared": self,
+        }
 
-    def reading(self, model: nn.Module) -> AbstractContextManager[None]:
-        """While responses are written, by a model that the learner may share."""
-        return Attending(model.config, SHARED)
+    def attention(self, model: PreTrainedModel) -> AbstractContextManager[None]:
+        """Our attention, put into a model that the learner may share."""
+        return AttentionOverride(model.config, SHARED)
 
-    def grid(self, of_rows: Tensor) -> Tensor:
+    def to_grid(self, rows: Tensor) -> Tensor:
         """(rows, heads, n, d) → (prompts, heads, most × n, d), 0 where a prompt has fewer rows."""
-        _, heads, n, d = of_rows.shape
+        _, heads, n, d = rows.shape
         if not self.full:
-            empty = of_rows.new_zeros(len(self.hidden) * self.most, heads, n, d)
-            of_rows = empty.index_copy_(0, self.cell, of_rows)
-        laid = of_rows.view(-1, self.most, heads, n, d).transpose(1, 2)
-        return laid.reshape(-1, heads, self.most * n, d)
+            blank = rows.new_zeros(len(self.bias) * self.most, heads, n, d)
+            rows = blank.index_copy_(0, self.cell, rows)
+        grid = rows.view(-1, self.most, heads, n, d).transpose(1, 2)
+        return grid.reshape(-1, heads, self.most * n, d)
 
-    def rows(self, grid: Tensor, n: int) -> Tensor:
-        """What `grid` laid out, (rows, heads, n, d) again."""
+    def from_grid(self, grid: Tensor, n: int) -> Tensor:
+        """(prompts, heads, most × n, d) → (rows, heads, n, d): the inverse of `to_grid`."""
         prompts, heads, _, d = grid.shape
-        of_cells = grid.view(prompts, heads, self.most, n, d).transpose(1, 2)
-        of_cells = of_cells.reshape(-1, heads, n, d)
-        return of_cells if self.full else of_cells.index_select(0, self.cell)
+        cells = grid.view(prompts, heads, self.most, n, d).transpose(1, 2)
+        cells = cells.reshape(-1, heads, n, d)
+        return cells if self.full else cells.index_select(0, self.cell)
 
 
 def attend(
-    module: nn.Module,
+    module: Any,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    shared: SharedKeys | None = None,
+    *,
+    shared: SharedKeys,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
     """Attention of one new token of each row, query (rows, heads, 1, dim) → (rows, 1, heads, dim).
 
-    softmax over the prompt's and the row's own keys together; the two are only read apart.
+    One softmax over the prompt's keys and the row's own; only the products are computed apart.
+    `module` is the attention of one layer.
     """
-    layer = shared.cache.layers[module.layer_idx]
-    keys, values = layer.written(len(query))
-    heads = layer.prompt_keys.shape[1]  # of keys: several of the queries' may share one
+    layer = shared.layers[module.layer_idx]
+    keys, values = layer.generated(len(query))
+    heads = layer.prompt_keys.shape[1]  # of keys: several query heads may share one
     q = query.float() * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     q = q.view(len(query), heads, -1, q.shape[-1])
     n = q.shape[2]
-    # Laid out: what was written is less to move than what prompts are.
-    of_prompt = shared.grid(q) @ layer.prompt_keys.transpose(2, 3) + shared.hidden[:, None, None]
-    scores = torch.cat([of_prompt, shared.grid(_scores(q, keys))], -1)
-    to_prompt, to_own = scores.softmax(-1).split([of_prompt.shape[-1], len(keys)], -1)
-    mixed = shared.rows(to_prompt @ layer.prompt_values, n)
-    mixed = mixed + _mixed(shared.rows(to_own, n), values)
+    # Scores over generated tokens are put on the grid: they are less to move than prompts.
+    to_prompt = shared.to_grid(q) @ layer.prompt_keys.transpose(2, 3) + shared.bias[:, None, None]
+    scores = torch.cat([to_prompt, shared.to_grid(_scores(q, keys))], -1)
+    prompt_weights, own_weights = scores.softmax(-1).split([to_prompt.shape[-1], len(keys)], -1)
+    mixed = shared.from_grid(prompt_weights @ layer.prompt_values, n)
+    mixed = mixed + _mixed(shared.from_grid(own_weights, n), values)
     return mixed.reshape(len(query), 1, -1, mixed.shape[-1]).to(query.dtype), None
 
 
@@ -283,18 +316,19 @@ def _mixed(weights: Tensor, values: Tensor) -> Tensor:
     """weights (rows, heads, n, steps), values (steps, rows, heads, dim) → (rows, heads, n, dim)."""
     weights = weights.permute(3, 0, 1, 2).unsqueeze(-1)
     size = max(1, PRODUCTS // (values[0].numel() * weights.shape[3]))
-    parts = zip(weights.split(size), values.unsqueeze(3).split(size), strict=True)
-    return sum((of * part).sum(0) for of, part in parts)
+    chunks = zip(weights.split(size), values.unsqueeze(3).split(size), strict=True)
+    return sum(((weight * value).sum(0) for weight, value in chunks), torch.zeros(()))
 
 
 AttentionInterface.register(SHARED, attend)
 
 
-def keys_for(model: nn.Module, real: Tensor, steps: int) -> OwnKeys | SharedKeys:
-    """Shared where the model takes another attention, and memory is a processor's.
+def make_kv_cache(model: PreTrainedModel, mask: Tensor, steps: int) -> KVCache:
+    """Return a cache with shared prompts if the model takes another attention and is on a CPU.
 
-    `real` (prompts, width) bool: where a prompt's tokens stand, on the right; `steps` come after.
+    `mask` (prompts, width) bool: the prompts' tokens, padded on the left. `steps` are to follow.
     """
-    shared = real.device.type == "cpu" and takes_attention(model)
     layers = model.config.get_text_config().num_hidden_layers
-    return (SharedKeys if shared else OwnKeys)(layers, real, steps)
+    if mask.device.type == "cpu" and can_override_attention(model):
+        return SharedKeys(layers, mask, steps)
+    return OwnKeys(layers, mask, steps)

@@ -1,13 +1,13 @@
-"""vLLM as the engine: one instance in a process, that every policy's weights pass through.
+"""vLLM as the engine: one instance in a process, shared by all policies that generate.
 
-A run has up to three policies that write (behaviour, trained, reference), and a GPU has room for
-one vLLM. So the instance holds one policy's weights at a time, knows whose, and takes over another
-policy's in place before that one writes; its prefix cache goes with the old weights.
+A run has up to three such policies (rollout, trained, reference), and a GPU has memory for one
+vLLM. So the instance holds one policy's weights at a time. Before another policy generates, its
+weights are loaded in place, and the prefix cache of the old ones is dropped.
 
-Log-probs are vLLM's `processed_logprobs`: of the distribution that was drawn from, after
-temperature and the top-p cut, as those of our own loop. Its default, `raw_logprobs`, knows neither.
-Entropies vLLM does not tell; they are NaN. A response depends on its seed and, by float rounding,
-on what else was in the batch.
+Log-probs are vLLM's `processed_logprobs`: of the distribution drawn from, after temperature and the
+top-p cut, like those of our own loop. The default, `raw_logprobs`, is before both. vLLM returns no
+entropies; they are NaN. A response depends on its seed and, by float rounding, on what else was in
+the batch.
 """
 
 from __future__ import annotations
@@ -34,18 +34,22 @@ CPU_CACHE_BYTES = 2**30  # keys and values; without a GPU vLLM is for tests and 
 
 
 class Host:
-    """The one vLLM instance of this process, and whose weights it holds.
+    """The one vLLM instance of this process, and the policy whose weights it holds.
 
-    It is built with random weights: all that it ever writes with comes from a module of ours. With
-    `engine.colocate` it sleeps (weights in host memory, no keys and values) while nobody writes.
+    It starts with random weights: all weights that it generates with come from our policies. With
+    `engine.colocate` it sleeps between calls (weights in host memory, no keys and values).
     """
 
     def __init__(self, config: RunConfig, policy: Policy) -> None:
         self.colocate = config.engine.colocate and policy.device.type == "cuda"
         self.asleep = False
-        self._holds: tuple[Policy, int] | None = None
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in place means in this process
-        if "LOCAL_RANK" in os.environ:  # each is the first of its own; all would write one file
+        self._loaded: tuple[Policy, int] | None = None  # a policy and its version
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = (
+            "0"  # weights are loaded in place: in this process
+        )
+        if (
+            "LOCAL_RANK" in os.environ
+        ):  # each rank is rank 0 of its own vLLM: all would write one file
             root = Path(os.environ.get("VLLM_CACHE_ROOT", "~/.cache/vllm")).expanduser()
             os.environ["VLLM_CACHE_ROOT"] = str(root / f"rank-{os.environ['LOCAL_RANK']}")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
@@ -61,20 +65,22 @@ class Host:
         check_vllm()
         from vllm import LLM
 
+        prompt_tokens, response_tokens = _token_limits(config)
+
         try:
             return LLM(
                 locate(config.model.path),
                 load_format="dummy",
                 dtype=config.model.dtype,
-                # A tied head gets no weights of its own at a reload, and where vLLM packs weights
-                # for its kernels it would go on with the old ones: untied it is loaded like others.
+                # A tied head gets no weights of its own at a reload. Where vLLM packs weights for
+                # its kernels, it would keep the old ones. An untied head is loaded like others.
                 hf_overrides={"tie_word_embeddings": False},
                 skip_tokenizer_init=True,
                 generation_config="vllm",  # no sampling defaults from the model's folder
                 logprobs_mode="processed_logprobs",
-                max_model_len=config.task.max_prompt_tokens + config.task.max_response_tokens,
+                max_model_len=prompt_tokens + response_tokens,
                 max_num_seqs=config.engine.batch_size,
-                # A prompt that is read in parts draws from its seed at the end of each part.
+                # A prompt read in chunks would draw from its seed at the end of each chunk.
                 enable_chunked_prefill=False,
                 seed=config.seed,
                 enable_sleep_mode=self.colocate,
@@ -85,48 +91,50 @@ class Host:
 
     @property
     def version(self) -> int:
-        """Of the weights that it holds."""
-        return self._holds[1]
+        """The version of the weights that it holds."""
+        if self._loaded is None:
+            raise RuntimeError("vLLM holds no policy's weights")
+        return self._loaded[1]
 
     def load(self, policy: Policy) -> None:
         """Take over the policy's weights, in place, unless it holds this version of them."""
-        now = (policy, policy.version)
-        if self._holds is not None and self._holds[0] is policy and self._holds[1] == now[1]:
+        version = policy.version
+        if self._loaded and self._loaded[0] is policy and self._loaded[1] == version:
             return
         self._wake()
-        self._holds = None  # half-loaded weights belong to no policy
+        self._loaded = None  # half-loaded weights belong to no policy
         weights = plain_weights(policy, remove_duplicate=False)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM kept the prefix cache of the weights before")
-        self._holds = now
+        self._loaded = (policy, version)
 
-    def write(
+    def generate(
         self,
         prompts: list[Sequence[int]],
-        params: list[object],
-        finished: Callable[[int, object], None],
+        params: list[Any],
+        finished: Callable[[int, Any], None],
     ) -> None:
-        """Hand out (number of the request, vLLM's output) as they end, by the weights it holds."""
+        """Generate with the weights it holds; `finished` gets a request's number and output."""
         self._wake()
         requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
         ids = self.llm.enqueue(requests, params, use_tqdm=False)
-        numbers = {int(given.partition("-")[0]): number for number, given in enumerate(ids)}
+        numbers = {int(name.partition("-")[0]): number for number, name in enumerate(ids)}
         try:
             while self.llm.llm_engine.has_unfinished_requests():
                 for output in self.llm.llm_engine.step():
                     if output.finished:
                         finished(numbers[int(output.request_id)], output.outputs[0])
         except BaseException:
-            self.llm.llm_engine.abort_request(ids, internal=True)  # nobody waits for the rest
+            self.llm.llm_engine.abort_request(ids, internal=True)  # the others are not needed
             raise
         finally:
             self.release_memory()
 
     def close(self) -> None:
-        """Also of the process groups that vLLM made: its own ending would look for them too late.
+        """Shut down vLLM and its process groups, and with them the group of all ranks.
 
-        It ends the group of all ranks with them.
+        vLLM's own shutdown at exit would look for the groups too late.
         """
         self.llm.llm_engine.engine_core.shutdown()
 
@@ -134,7 +142,7 @@ class Host:
         if self.asleep:
             import torch
 
-            torch.cuda.empty_cache()  # what the learner freed but kept is vLLM's now
+            torch.cuda.empty_cache()  # give vLLM the memory that torch keeps cached
             self.llm.wake_up()
             self.asleep = False
 
@@ -143,6 +151,14 @@ class Host:
         if self.colocate and not self.asleep:
             self.llm.sleep(level=1)
             self.asleep = True
+
+
+def _token_limits(config: RunConfig) -> tuple[int, int]:
+    """Return the most tokens of a prompt and of a response, which are resolved by now."""
+    prompt, response = config.task.max_prompt_tokens, config.task.max_response_tokens
+    if prompt is None or response is None:
+        raise ValueError("task.max_prompt_tokens and task.max_response_tokens are not resolved")
+    return prompt, response
 
 
 def _platform(config: RunConfig, device: torch.device) -> dict[str, Any]:
@@ -155,7 +171,7 @@ def _platform(config: RunConfig, device: torch.device) -> dict[str, Any]:
 
 
 def _no_start(error: Exception, config: RunConfig, device: str) -> str:
-    """Why vLLM did not start, in one line, and what to change."""
+    """Return why vLLM did not start, in one line, and what to change."""
     text = str(error)
     reason = " ".join(text.strip().split("\n")[0].split())
     t, e = config.task, config.engine
@@ -202,20 +218,20 @@ class VLLMEngine(Engine):
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[list[Completion]]:
         self.host.load(self.policy)
-        asked = [(prompt, number) for prompt, of in enumerate(seeds) for number in range(len(of))]
-        params = [self._params(seed, sampling) for of in seeds for seed in of]
-        results: list[list[Completion | None]] = [[None] * len(of) for of in seeds]
+        requests = [(i, number) for i, group in enumerate(seeds) for number in range(len(group))]
+        params = [self._params(seed, sampling) for group in seeds for seed in group]
+        completions: dict[tuple[int, int], Completion] = {}
 
-        def hand_out(request: int, output: object) -> None:
-            (prompt, number), completion = asked[request], self._completion(output)
-            results[prompt][number] = completion
+        def hand_out(request: int, output: Any) -> None:
+            prompt, number = requests[request]
+            completions[prompt, number] = self._completion(output)
             if finished:
-                finished([(prompt, number, completion)])
+                finished([(prompt, number, completions[prompt, number])])
 
-        self.host.write([prompts[prompt] for prompt, _ in asked], params, hand_out)
-        return results
+        self.host.generate([prompts[prompt] for prompt, _ in requests], params, hand_out)
+        return [[completions[i, n] for n in range(len(group))] for i, group in enumerate(seeds)]
 
-    def _params(self, seed: int, sampling: Sampling) -> object:
+    def _params(self, seed: int, sampling: Sampling) -> Any:
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
         return SamplingParams(
@@ -224,18 +240,18 @@ class VLLMEngine(Engine):
             top_p=sampling.top_p,
             seed=seed,
             stop_token_ids=sorted(self.eos),
-            ignore_eos=True,  # the ends are those of `eos`, and no others
-            logprobs=0,  # of the drawn token, and of no other
+            ignore_eos=True,  # only the tokens of `eos` end a response
+            logprobs=0,  # of the drawn token alone
             flat_logprobs=True,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
-    def _completion(self, written: object) -> Completion:
-        tokens = tuple(written.token_ids)
+    def _completion(self, output: Any) -> Completion:
+        tokens = tuple(output.token_ids)
         return Completion(
             tokens=tokens,
-            logps=tuple(written.logprobs.logprobs),
+            logps=tuple(output.logprobs.logprobs),
             entropy=float("nan"),
             truncated=tokens[-1] not in self.eos,
             version=self.host.version,

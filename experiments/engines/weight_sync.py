@@ -56,14 +56,13 @@ class WeightSync:
 
     def check(self, samples: Iterable[Sample]) -> None:
         """Raise RuntimeError if other weights generated a sample than those of its batch."""
-        for sample in samples:
-            origin = sample.origin
-            if origin.source == "policy" and origin.version != self._versions.get(origin.step):
+        for origin in (sample.origin for sample in samples):
+            expected = None if origin.step is None else self._versions.get(origin.step)
+            if origin.source == "policy" and origin.version != expected:
                 raise RuntimeError(
                     f"a response of batch {origin.step} was written by weights of "
-                    f"{origin.version} optimiser steps, where those of "
-                    f"{self._versions.get(origin.step)} were to write it: the {self.engine.name} "
-                    "engine does not hold what it was given"
+                    f"{origin.version} optimiser steps, where those of {expected} were to write "
+                    f"it: the {self.engine.name} engine does not hold what it was given"
                 )
 
     def weights_of(self, batch: int, step: int) -> WeightSource | None:

@@ -1,8 +1,9 @@
-"""Who wrote a batch's responses, and the weights that correct the ratio to them."""
+"""Behaviour log-probs of a batch and their importance corrections."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,32 +18,45 @@ if TYPE_CHECKING:
     from experiments.config.schema import TrainConfig
 
 
-def who_wrote(
+@dataclass(frozen=True)
+class BehaviorLogprobs:
+    """Log-probs of the policies that a batch's ratios are taken against, (batch, time) each."""
+
+    rollout: Tensor  # of the rollout policy; 0 where they are unknown
+    behaviour: Tensor  # the ratio's denominator: the rollout policy's, or the proximal policy's
+    correction: Tensor | None  # importance weights of the ratio's terms
+    metrics: dict[str, float]  # of the correction
+
+
+def behavior_logprobs(
     samples: Sequence[Sample],
     tokens: Tokens,
     config: TrainConfig,
     logp: Callable[[Tokens], Tensor],
     ref_logp: Callable[[Tokens], Tensor],
-) -> tuple[dict[str, Tensor | None], dict[str, float]]:
-    """The batch's fields on who wrote it, (batch, time) each, and metrics of their correction.
+) -> BehaviorLogprobs:
+    """Collect a batch's behaviour log-probs, and correct them if `train.correction` says so.
 
-    Where no writer told its log-probs they are 0, or `train.missing_logprobs` says whose to take:
-    the policy's or the reference's, which `logp` and `ref_logp` tell.
+    Samples without log-probs get 0, or, by `train.missing_logprobs`, those of the policy or the
+    reference, which `logp` and `ref_logp` compute.
     """
     mask, kind = tokens.mask, config.correction
-    told = pad_rows([sample.logps or () for sample in samples], mask)
-    unknown = torch.tensor([[sample.logps is None] for sample in samples], device=mask.device)
-    if unknown.any() and config.missing_logprobs != "reject":
-        taken = logp(tokens) if config.missing_logprobs == "recomputed" else ref_logp(tokens)
-        told, unknown = torch.where(unknown, taken, told), unknown & False
-    fields = {"behaviour_logp": told, "correction": None, "rollout_logp": told}
+    rollout = pad_rows([sample.logps or () for sample in samples], mask)
+    missing = torch.tensor([[sample.logps is None] for sample in samples], device=mask.device)
+    if missing.any() and config.missing_logprobs != "reject":
+        computed = logp(tokens) if config.missing_logprobs == "recomputed" else ref_logp(tokens)
+        rollout, missing = torch.where(missing, computed, rollout), missing & False
     if kind == "none":
-        return fields, {}
+        return BehaviorLogprobs(rollout, rollout, None, {})
     proximal = logp(tokens)
-    weights, cut = correction_weights(proximal, told, mask, kind, *config.correction_bounds)
-    fields |= {"behaviour_logp": proximal, "correction": weights.masked_fill(unknown, 1.0)}
-    known = mask & ~unknown
-    return fields, {
-        "correction/weight_mean": float(masked_mean(weights, known)),
-        "correction/cut_share": float(masked_mean(cut.float(), known)),
-    }
+    weights, cut = correction_weights(proximal, rollout, mask, kind, *config.correction_bounds)
+    corrected = mask & ~missing
+    return BehaviorLogprobs(
+        rollout=rollout,
+        behaviour=proximal,
+        correction=weights.masked_fill(missing, 1.0),
+        metrics={
+            "correction/weight_mean": float(masked_mean(weights, corrected)),
+            "correction/cut_share": float(masked_mean(cut.float(), corrected)),
+        },
+    )

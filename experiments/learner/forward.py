@@ -66,7 +66,7 @@ class Tokens:
         return Tokens(**{name: value.to(device) for name, value in vars(self).items()})
 
     def rows(self, index: Tensor) -> Tokens:
-        """Return these rows with only their prompts, and without padding that none of them needs."""
+        """Return these rows with only their prompts, and no more padding than they need."""
         used, prompt_of = self.prompt_of[index].unique(return_inverse=True)
         mask = self.mask[index]
         time = int(mask.sum(-1).max())

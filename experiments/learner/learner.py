@@ -1,4 +1,4 @@
-"""The model being trained, what its algorithm needs beside it, and the steps of one batch."""
+"""The learner: the trained policy, its optimiser, reference and critic, and a batch's updates."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ import torch
 from torch import Tensor, nn
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
+from algorithms.tensors import Entropy
 from experiments.config.schema import TrainConfig
 from experiments.learner.batching import (
-    by_parts,
-    my_pieces,
-    narrow,
-    orders,
+    are_whole_groups,
+    map_micro_batches,
     pack,
-    pieces,
-    whole_groups,
+    plan_micro_batches,
+    rank_micro_batches,
+    step_rows,
+    trim,
 )
-from experiments.learner.behavior_logprobs import who_wrote
+from experiments.learner.behavior_logprobs import behavior_logprobs
 from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
-from experiments.learner.metrics import common_metrics, whole_step
+from experiments.learner.metrics import common_metrics, step_metrics
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor, parameter_groups
-from experiments.policy.fsdp import optimiser_part, whole, whole_tree
+from experiments.policy.fsdp import whole, whole_tree
 from experiments.policy.loading import critic_backbone, own_copy, reference_of
 from experiments.policy.lora import load_trained, trained_state
 from experiments.policy.past_policies import MovingAverage, PastPolicies
@@ -41,7 +42,7 @@ from experiments.sample import Sample
 
 
 class Learner:
-    """Owns the policy, the optimiser and, where the algorithm needs them, reference and critic."""
+    """The trained policy, its optimiser and, if the algorithm needs them, reference and critic."""
 
     def __init__(
         self,
@@ -55,16 +56,18 @@ class Learner:
         seed: int = 0,
         ranks: RankGroup = SINGLE_RANK,
     ) -> None:
-        """`keep_reference`: also where the loss needs none, to be measured against.
+        """`keep_reference`: also if the loss needs none, for evaluations to measure against.
 
-        `seed`: of the order in which a batch's groups come where it is used several times.
-        `ranks`: who shares the work, each with a shard of all modules.
+        `pad`: the padding token. `steps`: batches of the run, for the learning-rate schedule.
+        `seed`: of the order of a batch's groups if the batch takes several steps.
+        `ranks`: the processes that share the work, each with a shard of all modules.
         """
         self.policy, self.model = policy, policy.model
         self.pad, self.algorithm, self.config = pad, algorithm, config
         self.ledger, self.seed, self.ranks = ledger, seed, ranks
         needs = algorithm.needs
-        # Whether the critic learns apart from the policy; has done so before a batch's only step.
+        # Whether the critic learns apart from the policy, and whether it has already done so for
+        # the present batch, before the batch's only step.
         self.critic_alone = needs.critic == "separate" and needs.critic_apart
         self.critic_is_ahead = False
         keep_reference |= needs.reference or config.missing_logprobs == "reference"
@@ -109,9 +112,9 @@ class Learner:
             self.ranks.shard_head(self.value_head)
 
     def state_dict(self, keep: bool = True) -> dict[str, Any]:
-        """All that training has changed; the tensors are the learner's own, shards made whole.
+        """Return all that training changes; whole tensors are not copied, shards are made whole.
 
-        All ranks have to ask; one that is not to `keep` them gives its shards and gets None.
+        A collective of all ranks. A rank without `keep` contributes its shards and gets None.
         """
         modules = {name: trained_state(module) for name, module in self._trained().items()}
         counts = {"batches": self.batches, "version": self.policy.version}
@@ -124,14 +127,14 @@ class Learner:
         return whole_tree(state, keep)
 
     def load_from(self, checkpoint: Path) -> None:
-        """Back to what `state_dict` held when that checkpoint was written."""
+        """Restore the state of that checkpoint."""
         self.load_state_dict(checkpoints.tensors(checkpoint)["learner"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to what `state_dict` held."""
+        """Restore what `state_dict` returned."""
         for name, module in self._trained().items():
             load_trained(module, state["modules"][name])
-        self.optimiser.load_state_dict(optimiser_part(state["optimiser"], self.optimiser))
+        self.optimiser.load_full_state(state["optimiser"])
         if self.average:
             self.average.load_state_dict(state["average"])
         self.past.load_state_dict(state.get("earlier", {}))
@@ -143,24 +146,21 @@ class Learner:
         return {name: module for name, module in modules.items() if module is not None}
 
     def update(
-        self,
-        samples: Sequence[Sample],
-        group_size: int,
-        initial_values: InitialValues | None,
+        self, samples: Sequence[Sample], group_size: int, initial_values: InitialValues | None
     ) -> dict[str, float]:
-        """The optimiser steps on whole groups of samples → their metrics, means over the steps.
+        """Take the optimiser steps on whole groups of samples → metrics, means over the steps.
 
-        `train.epochs` passes of `train.minibatches` steps each. What the writer, the reference and
-        the critic say is asked once, before the first: the old policy of PPO's ratio and its old
-        values stay those of the start. The initial values come after the reference's log-probs,
-        which the online estimate reads.
+        There are `train.epochs` passes of `train.minibatches` steps each. Log-probs of the rollout
+        policy and the reference, and the critic's values, are computed once, before the first step:
+        they stay PPO's old log-probs and old values. Initial values come after the reference's
+        log-probs, which the online estimate reads.
         """
         self.optimiser.zero_grad(set_to_none=True)
         tokens, batch, metrics = self._assemble(samples, group_size)
         if self.algorithm.needs.initial_value != "none":
-            found = self.ranks.broadcast(lambda: initial_values.compute(samples, batch))
-            batch = replace(batch, q0=found)
-        steps, kept_rows = [], 0
+            batch = replace(batch, q0=self._initial_values(samples, batch, initial_values))
+        steps: list[dict[str, float]] = []
+        kept_rows = 0
         with defer_interrupts():
             for rows, part in self._mini_batches(tokens, batch):
                 if steps:
@@ -176,48 +176,60 @@ class Learner:
             metrics[name] = statistics.fmean(step[name] for step in steps if name in step)
         return metrics
 
+    def _initial_values(
+        self, samples: Sequence[Sample], batch: Batch, initial_values: InitialValues | None
+    ) -> Tensor:
+        """Return the prompts' soft values on every rank; only rank 0 has `initial_values`."""
+
+        def compute() -> Tensor:
+            if initial_values is None:
+                raise RuntimeError("this algorithm needs initial values")
+            return initial_values.compute(samples, batch)
+
+        return self.ranks.broadcast(compute)
+
     def _mini_batches(self, tokens: Tokens, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
-        """(rows of the batch, those rows prepared) for each optimiser step, groups whole.
+        """Yield (rows of the batch, those rows prepared) for each optimiser step, groups whole.
 
         An algorithm that reads the policy's log-probs before the update prepares each step anew:
-        what it sets there (a group's soft value, bounds of the clip) is of the present policy.
+        what it computes there (a group's soft value, bounds of the clip) is of the present policy.
         """
-        anew = self.algorithm.needs.policy
-        if not anew:
+        each_step = self.algorithm.needs.policy
+        if not each_step:
             batch = self.algorithm.prepare(batch)
-        for rows in orders(batch, self.config, self.seed, self.batches):
-            cut = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
-            if anew and not (in_passing := self._in_passing(tokens.rows(rows), cut)):
-                cut = replace(cut, policy_logp=self._before_step(self.policy, tokens, rows))
+        for rows in step_rows(batch, self.config, self.seed, self.batches):
+            part = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
+            in_step = each_step and self._can_prepare_in_step(tokens.rows(rows), part)
+            if each_step and not in_step:
+                part = replace(part, policy_logp=self._logp_of_rows(self.policy, tokens, rows))
             if self.average:
-                proximal = self._before_step(self.average.policy, tokens, rows)
-                cut = replace(cut, proximal_logp=proximal)
-            yield rows, self.algorithm.prepare(cut) if anew and not in_passing else cut
+                proximal = self._logp_of_rows(self.average.policy, tokens, rows)
+                part = replace(part, proximal_logp=proximal)
+            yield rows, self.algorithm.prepare(part) if each_step and not in_step else part
 
-    def _before_step(self, policy: Policy, tokens: Tokens, rows: Tensor) -> Tensor:
+    def _logp_of_rows(self, policy: Policy, tokens: Tokens, rows: Tensor) -> Tensor:
         """Return log-probs of these rows, (rows, time) with the whole batch's width."""
         logp = self._frozen(policy, tokens.rows(rows))
         return nn.functional.pad(logp, (0, tokens.mask.shape[1] - logp.shape[1]))
 
-    def _in_passing(self, tokens: Tokens, batch: Batch) -> bool:
-        """Whether a step can prepare each micro-batch from the pass that it learns from.
+    def _can_prepare_in_step(self, tokens: Tokens, batch: Batch) -> bool:
+        """Whether a step can prepare each micro-batch from the forward pass that it learns from.
 
-        The policy's log-probs before a step are those of its forward pass: where no group is cut
-        apart and none needs another, a pass without gradient would tell the same bits again.
+        That pass gives the policy's log-probs before the step. If groups are whole and independent,
+        a pass without gradient would compute the same bits again.
         """
         if not (self.algorithm.needs.by_group and bool(batch.keep.all())):
             return False
-        parts = pieces(tokens, self.config, self.ranks)
-        return all(whole_groups(rows, batch.group_size) for rows in parts)
+        parts = plan_micro_batches(tokens, self.config, self.ranks)
+        return all(are_whole_groups(rows, batch.group_size) for rows in parts)
 
     def _assemble(
         self, samples: Sequence[Sample], group_size: int
     ) -> tuple[Tokens, Batch, dict[str, float]]:
-        """The batch before `prepare`, and what was done to the writer's log-probs, as metrics."""
-        device = self.model.device
+        """Return the tokens, the batch before `prepare`, and metrics of the correction."""
+        device, needs = self.model.device, self.algorithm.needs
         tokens = pack(samples, self.pad, device)
-        needs = self.algorithm.needs
-        written, metrics = who_wrote(samples, tokens, self.config, self.logp, self.ref_logp)
+        logps = behavior_logprobs(samples, tokens, self.config, self.logp, self.ref_logp)
         reference = self.past.reference(self.policy, self.batches)
         precedent = self.past.precedent(self.batches)
         truncated = torch.tensor([sample.truncated for sample in samples], device=device)
@@ -229,7 +241,9 @@ class Learner:
             fresh=torch.tensor([sample.fresh for sample in samples], device=device),
             group_size=group_size,
             batches=self.batches,
-            **written,
+            behaviour_logp=logps.behaviour,
+            correction=logps.correction,
+            rollout_logp=logps.rollout,
             ref_logp=self.ref_logp(tokens, reference) if needs.reference else None,
             start_logp=self.logp(tokens) if needs.start else None,
             precedent_logp=None if precedent is None else self.ref_logp(tokens, precedent),
@@ -238,12 +252,13 @@ class Learner:
         if needs.critic != "none":
             once = self.config.minibatches == self.config.epochs == 1 and bool(batch.keep.all())
             self.critic_is_ahead = once and self.critic_alone
-            of = self._learn_values if self.critic_is_ahead else self._values
-            batch = replace(batch, values=of(tokens, batch))
-        return tokens, batch, metrics
+            ahead = self.critic_is_ahead
+            values = self._learn_values(tokens, batch) if ahead else self._values(tokens)
+            batch = replace(batch, values=values)
+        return tokens, batch, logps.metrics
 
     def logp(self, tokens: Tokens) -> Tensor:
-        """The policy's log-probs at the training temperature, (batch, time), without gradient."""
+        """Return the policy's log-probs at the training temperature, (batch, time), no gradient."""
         return self._frozen(self.policy, tokens)
 
     def ref_logp(self, tokens: Tokens, policy: Policy | None = None) -> Tensor:
@@ -266,94 +281,106 @@ class Learner:
             part = tokens.rows(rows)
             return policy.run(score, part, self.config.temperature, entropy="none").logp
 
-        return by_parts(logp, tokens, self.config, self.ranks)
+        return map_micro_batches(logp, tokens, self.config, self.ranks)
 
     @torch.no_grad()
-    def _values(self, tokens: Tokens, _: Batch | None = None) -> Tensor:
+    def _values(self, tokens: Tokens) -> Tensor:
+        """Return the critic's values, (batch, time), without gradient."""
+
         def values(rows: Tensor, _: bool) -> Tensor:
             part = tokens.rows(rows)
-            if self.critic is not None:
-                return self.critic(part)
+            if self.value_head is None:
+                return self._critic(part)
             hidden = self.policy.run(token_hidden, part)
             return values_of(self.value_head, hidden, part.mask)
 
-        return by_parts(values, tokens, self.config, self.ranks)
+        return map_micro_batches(values, tokens, self.config, self.ranks)
+
+    def _critic(self, tokens: Tokens) -> Tensor:
+        if self.critic is None:
+            raise RuntimeError("this learner has no separate critic")
+        return self.critic(tokens)
 
     def _learn_values(self, tokens: Tokens, batch: Batch) -> Tensor:
-        """The critic's values, (batch, time), and its gradients, from one pass.
+        """Return the critic's values, (batch, time), and add its gradients in the same pass.
 
-        Before a batch's only step its old values are those that it learns from.
+        Before a batch's only step, the old values are those that the critic learns from.
         """
 
-        def values(rows: Tensor, mine: bool) -> Tensor:
+        def values(rows: Tensor, counts: bool) -> Tensor:
             part = tokens.rows(rows)
-            now = self.critic(part)
-            micro = replace(narrow(batch.rows(rows), part.mask.shape[1]), values=now.detach())
-            self._critic_backward(now, self.algorithm.prepare(micro), mine)
+            now = self._critic(part)
+            micro = replace(trim(batch.rows(rows), part.mask.shape[1]), values=now.detach())
+            self._critic_backward(now, self.algorithm.prepare(micro), counts)
             return now.detach()
 
-        return by_parts(values, tokens, self.config, self.ranks)
+        return map_micro_batches(values, tokens, self.config, self.ranks)
 
-    def _critic_backward(self, values: Tensor, batch: Batch, mine: bool) -> None:
-        self._backward(self.algorithm.critic_loss(values, batch), mine)
+    def _critic_backward(self, values: Tensor, batch: Batch, counts: bool) -> None:
+        self._backward(self.algorithm.critic_loss(values, batch), counts)
 
-    def _backward(self, loss: Tensor, mine: bool) -> None:
-        (loss if mine else loss * 0).backward()
+    def _backward(self, loss: Tensor, counts: bool) -> None:
+        (loss if counts else loss * 0).backward()
         self.optimiser.take_gradients()
 
-    def _output(self, tokens: Tokens, batch: Batch, mine: bool = True) -> PolicyOutput:
-        """The policy's output on these rows, with the values of whichever critic there is.
+    def _output(self, tokens: Tokens, batch: Batch, counts: bool) -> PolicyOutput:
+        """Return the policy's output on these rows, with the critic's values if there is one.
 
-        A critic that can learn alone has done so, and its activations are gone: two backbones'
-        need not be held at once.
+        A critic that can learn apart has done so and freed its activations, so the activations of
+        two backbones are never held at once.
         """
+        values: Tensor | None = None
         if self.critic_is_ahead:
             values = batch.values
         elif self.critic is not None:
             values = self.critic(tokens)
             if self.critic_alone:
-                self._critic_backward(values, batch, mine)
+                self._critic_backward(values, batch, counts)
                 values = values.detach()
-        entropy = "graph" if self.algorithm.needs.entropy_graph else "value"
+        entropy: Entropy = "graph" if self.algorithm.needs.entropy_graph else "value"
         temperature = self.config.temperature
         output = self.policy.run(score, tokens, temperature, self.value_head, entropy)
-        return output if self.critic is None else replace(output, values=values)
+        return output if values is None else replace(output, values=values)
 
     def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
-        """Gradients over micro-batches, then one step of the optimiser."""
-        in_passing = self.algorithm.needs.policy and batch.policy_logp is None
-        totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
-        online, fresh = int(batch.online.sum()), int(batch.fresh.sum())
-        counts = (online, fresh, len(batch.online) - online)
-        for rows, mine in my_pieces(tokens.rows(kept), self.config, self.ranks):
-            part = tokens.rows(kept[rows])
-            micro = narrow(batch.rows(rows), part.mask.shape[1])
-            output = self._output(part, micro, mine)
-            if in_passing:
-                now = replace(micro, policy_logp=output.logp.detach())
-                micro = self.algorithm.prepare(now)
-            loss, metrics = self.algorithm.loss(output, micro)
-            self._backward(loss, mine)
-            metrics |= common_metrics(output, micro, *counts)
-            metrics["loss"] = loss.detach()
-            for name, value in metrics.items():
-                totals[name] += value.detach() if mine else 0
-        totals = {name: self.ranks.sum(value) for name, value in totals.items()}
+        """Accumulate gradients over micro-batches, then take one step → its metrics."""
+        sums = self._accumulate(tokens, batch, kept)
+        totals = {name: self.ranks.sum(value) for name, value in sums.items()}
         norms = {
             name: whole(nn.utils.clip_grad_norm_(group["params"], self.config.max_grad_norm))
             for name, group in zip(
                 ("grad_norm", "critic_grad_norm"), self.optimiser.param_groups, strict=False
             )
         }
-        result = whole_step(totals, norms)
+        result = step_metrics(totals, norms)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.factor(self.batches)
         result["learning_rate"] = self.optimiser.param_groups[0]["lr"]
         if self.batches < self.algorithm.needs.critic_warmup:
             for parameter in self.optimiser.param_groups[0]["params"]:
-                parameter.grad = None  # the policy stays as it is
+                parameter.grad = None  # the policy stays unchanged
         self.optimiser.step()
         self.policy.version += 1
         if self.average:
             self.average.follow(self.policy)
         return result
+
+    def _accumulate(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, Tensor]:
+        """Add this rank's gradients of a step → sums of its metrics."""
+        prepare = self.algorithm.needs.policy and batch.policy_logp is None
+        totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
+        online, fresh = int(batch.online.sum()), int(batch.fresh.sum())
+        offline = len(batch.online) - online
+        for rows, counts in rank_micro_batches(tokens.rows(kept), self.config, self.ranks):
+            part = tokens.rows(kept[rows])
+            micro = trim(batch.rows(rows), part.mask.shape[1])
+            output = self._output(part, micro, counts)
+            if prepare:
+                micro = self.algorithm.prepare(replace(micro, policy_logp=output.logp.detach()))
+            loss, metrics = self.algorithm.loss(output, micro)
+            self._backward(loss, counts)
+            metrics |= common_metrics(output, micro, online, fresh, offline)
+            metrics["loss"] = loss.detach()
+            for name, value in metrics.items():
+                totals[name] += value.detach() if counts else 0
+        return totals

@@ -1,10 +1,11 @@
-"""How much memory a run will take, from the model's config alone: no weight is read.
+"""Estimate of a run's memory, from the model's config alone: no weight is read.
 
-What is held throughout (weights, gradients, AdamW's moments, reference, critic, the writer's copy)
-is exact. On top comes the larger of three phases that never overlap: writing responses, the forward
-and backward pass of one micro-batch, the optimiser's step. Their sizes follow `engines/caches.py`,
-`scoring.py` and `chosen_logp` at the longest prompts and responses that the task allows, for blocks
-built as Llama's and Qwen's are; other architectures get the same sum as a guess.
+Memory held throughout (weights, gradients, AdamW's moments, reference, critic, the rollout policy's
+copy) is exact. On top comes the largest of the phases that never overlap: generation, the forward
+and backward pass of one micro-batch, the optimiser's step. Their sizes follow
+`engines/kv_cache.py`, `learner/forward.py` and `chosen_logp` at the longest prompts and responses
+that the task allows, for blocks built like Llama's and Qwen's. For other architectures the same sum
+is a guess.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 BYTES = {"float32": 4, "bfloat16": 2}
-ACTIVATIONS, WRITING = "activations", "keys and values while writing"  # phases
-LOSS_BLOCKS = 5  # float32 blocks of logits in the backward pass of `chosen_logp`, at most
-DRAW_BYTES = 40  # for each logit while a token is drawn: sorted copies, their int64 order, sums
+ACTIVATIONS, GENERATION = "activations", "keys and values while writing"  # phases
+LOSS_BLOCKS = 5  # the most float32 blocks of logits in the backward pass of `chosen_logp`
+DRAW_BYTES = 40  # a logit while a token is drawn: sorted copies, their int64 order, sums
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides a model's memory. Widths in elements, `tensors` the sizes of its parameters."""
+    """The sizes that determine a model's memory, in elements."""
 
-    tensors: tuple[int, ...]  # tied ones once
-    output: int  # elements of an output embedding that is not tied to the input's; else 0
+    tensors: tuple[int, ...]  # the size of each parameter, tied ones once
+    output: int  # the output embedding, if it is not tied to the input's; else 0
     width: int
     inner: int  # of the feed-forward block
     layers: int
@@ -48,34 +49,34 @@ class Shape:
         return sum(self.tensors)
 
     def adapter(self, rank: int) -> tuple[int, ...]:
-        """The sizes of an adapter's tensors."""
+        """Return the sizes of an adapter's tensors."""
         return tuple(rank * width for pair in self.linear for width in pair)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes, by what takes them."""
+    """Bytes of a run, by purpose."""
 
     parameters: int
-    held: dict[str, int]  # throughout
-    phases: dict[str, int]  # on top of it, one at a time
+    held: dict[str, int]  # throughout the run
+    phases: dict[str, int]  # on top, one phase at a time
 
     @property
     def total(self) -> int:
         return sum(self.held.values()) + max(self.phases.values())
 
     @property
-    def without_writing(self) -> int:
-        """Of a learner alone."""
-        phases = [size for name, size in self.phases.items() if name != WRITING]
+    def without_generation(self) -> int:
+        """The total of a learner alone."""
+        phases = [size for name, size in self.phases.items() if name != GENERATION]
         return sum(self.held.values()) + max(phases)
 
     @property
     def largest_phase(self) -> str:
         return max(self.phases, key=lambda name: self.phases[name])
 
-    def in_words(self) -> str:
-        """Everything that counts, largest first."""
+    def summary(self) -> str:
+        """Return the parts of the total in GiB, largest first."""
         phase = self.largest_phase
         parts = self.held | {phase: self.phases[phase]}
         sizes = sorted(parts.items(), key=lambda item: -item[1])
@@ -83,7 +84,7 @@ class Estimate:
 
 
 def shape_of(model_config: Any) -> Shape:
-    """The shape of a causal model of this transformers config, built without memory."""
+    """Return the shape of a causal model of this config; the model is built without memory."""
     import torch
     import transformers
 
@@ -105,11 +106,14 @@ def shape_of(model_config: Any) -> Shape:
         heads=text.num_attention_heads,
         normed_heads=any(name.endswith("q_norm") for name, _ in model.named_modules()),
         vocabulary=text.vocab_size,
-        linear=tuple((m.in_features, m.out_features) for m in model.modules() if _adapts(m, model)),
+        linear=tuple(
+            (m.in_features, m.out_features) for m in model.modules() if _has_adapter(m, model)
+        ),
     )
 
 
-def _adapts(module: Any, model: Any) -> bool:
+def _has_adapter(module: Any, model: Any) -> bool:
+    """Whether LoRA adapts the module: every linear layer but the head."""
     from torch import nn
 
     return isinstance(module, nn.Linear) and module is not model.get_output_embeddings()
@@ -118,34 +122,34 @@ def _adapts(module: Any, model: Any) -> bool:
 def estimate(
     shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool, ranks: int = 0, card: int = 0
 ) -> Estimate:
-    """The memory of this run, whose lengths and dtype are resolved, or of one of its `ranks`.
+    """Estimate the memory of a run with resolved lengths and dtype, or of one of its `ranks`.
 
-    With ranks what the learner holds is a shard, and an engine's copy whole; what is gathered of
-    the weights while the learner works stays uncounted but for those outside the layers. Ray's
-    engines have GPUs of their own, and with ranks the copies for them lie in the host's memory.
-    `card`: the bytes that the GPU has in all, of which vLLM takes its share; 0 counts its weights.
+    With ranks, the learner's memory is a shard and an engine's copy whole. Per-layer FSDP gathers
+    are not counted; embedding and head are. Ray's engines have GPUs of their own, and with ranks
+    the copies for them are in host memory. `card`: the GPU's bytes in all, of which vLLM takes its
+    share; 0 counts vLLM's weights alone.
     """
     apart = on_gpu and config.runtime.name == "ray"
     size = BYTES[config.model.dtype]
     weights = shape.parameters * size
     adapter = shape.adapter(config.model.adapter_rank) if config.model.adapter == "lora" else ()
-    moved = adapter or shape.tensors  # by the optimiser
+    moved = adapter or shape.tensors  # sizes of the tensors that the optimiser updates
     trained, tensors, copied = sum(moved), len(moved), sum(moved)
-    # An adapted one shares the policy's; shards are each module's own.
+    # Adapted modules share the policy's base weights; sharded modules have their own.
     backbone = weights if ranks or not adapter else 0
-    head = 4 * (shape.width + 1)  # of a critic, always in float32
+    head = 4 * (shape.width + 1)  # a critic's, always in float32
     held = {"policy": weights + sum(adapter) * size}
     if needs.critic == "shared":
         held["critic"] = head
         trained, tensors = trained + shape.width + 1, tensors + 2
     elif needs.critic == "separate":
         held["critic"] = backbone + sum(adapter) * size + head
-        unused = 0 if adapter else shape.output  # its logits are not used
+        unused = 0 if adapter else shape.output  # a critic has no logits
         trained += sum(moved) - unused + shape.width + 1
         tensors += len(moved) - bool(unused) + 2
         copied += sum(moved)
-    held["gradients"] = 4 * trained  # these and all that the optimiser holds are in float32
-    held["AdamW's moments"] = 8 * trained + 4 * tensors  # and a count for each
+    held["gradients"] = 4 * trained  # float32, as all of the optimiser's tensors
+    held["AdamW's moments"] = 8 * trained + 4 * tensors  # and a step count for each
     if size < 4:
         held["float32 copies"] = 4 * copied
     if needs.reference or config.eval.kl_samples or config.train.missing_logprobs == "reference":
@@ -153,10 +157,10 @@ def estimate(
     if needs.average is not None:
         exact = 4 * sum(moved) if size < 4 else 0
         held["the weights' moving average"] = backbone + sum(adapter) * size + exact
-    if earlier := sum(since is not None for since in (needs.precedent, needs.reincarnation)):
-        held["copies of earlier weights"] = earlier * (backbone + sum(adapter) * size)
+    if past := sum(since is not None for since in (needs.precedent, needs.reincarnation)):
+        held["copies of earlier weights"] = past * (backbone + sum(adapter) * size)
     if ranks:
-        held = {name: -(-taken // ranks) for name, taken in held.items()}
+        held = {name: -(-size // ranks) for name, size in held.items()}
         held["gathered weights"] = 2 * shape.width * shape.vocabulary * size
     in_host = bool(ranks) and apart
     if (ranks or (adapter and config.engine.name == "hf")) and not in_host:
@@ -170,22 +174,26 @@ def estimate(
     if config.train.stale and not in_host:
         by_adapter = adapter and config.engine.name == "vllm" and not ranks
         held["the writer's copy"] = sum(adapter) * size if by_adapter else weights
-    if config.train.lag and not on_gpu:  # they wait in the host's memory
-        of_each = sum(moved) * size
-        if ranks:  # whole where one of them is to have them for all engines, else shards
+    if config.train.lag and not on_gpu:  # pending weights are in host memory
+        snapshot = sum(moved) * size
+        if ranks:  # whole if rank 0 has them for all engines, else shards
             shards = config.runtime.name != "ray"
-            of_each = -(-of_each // ranks) if shards else weights
-        held["the weights of train.lag batches"] = config.train.lag * of_each
+            snapshot = -(-snapshot // ranks) if shards else weights
+        held["the weights of train.lag batches"] = config.train.lag * snapshot
     gathers = config.train.lag and ranks and not on_gpu and config.runtime.name != "ray"
     if beside and not asleep:
         held["vLLM"] = with_vllm
-    # The step keeps one copy of all it moves on a GPU, and works tensor by tensor on a CPU.
+    # The step keeps one copy of all it updates on a GPU, and goes tensor by tensor on a CPU.
     step = (4 * trained if on_gpu else 8 * max(moved)) // max(1, ranks)
-    # Gradients of one backward pass, before they move; of shards, once they are added up.
+    # Gradients of one backward pass, before they go to the float32 copies; shards, once summed.
     fresh = trained * size // max(1, ranks) if size < 4 else 0
     phases = {
-        ACTIVATIONS: _train(shape, config, needs) + fresh,
-        WRITING: with_vllm if asleep else 0 if apart else _write(shape, config, needs, on_gpu),
+        ACTIVATIONS: _training_pass(shape, config, needs) + fresh,
+        GENERATION: with_vllm
+        if asleep
+        else 0
+        if apart
+        else _generation(shape, config, needs, on_gpu),
         "the optimiser's step": step,
         "the writer's next weights, gathered": weights if gathers else 0,
     }
@@ -199,63 +207,72 @@ def _elsewhere(config: RunConfig) -> bool:
 
 
 def vllm_least(shape: Shape, config: RunConfig) -> int:
-    """What a vLLM has to hold: the weights, the head apart, the cache of one longest request."""
+    """Return vLLM's least bytes: weights, an untied head, the cache of one longest request."""
     size = BYTES[config.model.dtype]
     head = 0 if shape.output else shape.width * shape.vocabulary
-    slots = config.task.max_prompt_tokens + config.task.max_response_tokens
+    slots = sum(token_limits(config))
     return (shape.parameters + head + slots * 2 * shape.key * shape.layers) * size
 
 
-def _train(shape: Shape, config: RunConfig, needs: Needs) -> int:
-    """What one micro-batch keeps for its backward pass, and the block of logits at its top."""
+def token_limits(config: RunConfig) -> tuple[int, int]:
+    """Return the most tokens of a prompt and of a response, which are resolved by now."""
+    prompt, response = config.task.max_prompt_tokens, config.task.max_response_tokens
+    if prompt is None or response is None:
+        raise ValueError("task.max_prompt_tokens and task.max_response_tokens are not resolved")
+    return prompt, response
+
+
+def _training_pass(shape: Shape, config: RunConfig, needs: Needs) -> int:
+    """Return the bytes that one micro-batch keeps for its backward pass, logits included."""
     together = needs.critic == "separate" and not needs.critic_apart
     backbones = 2 if together else 1
 
-    def taken(rows: int, prompts: int, time: int) -> int:
+    def size(rows: int, prompts: int, time: int) -> int:
         logits = min(rows * time * shape.vocabulary, LOGITS_PER_CHUNK)
         saved = saved_bytes(shape, config, rows, prompts, time)
         return backbones * saved + LOSS_BLOCKS * 4 * logits
 
-    return max(taken(*piece) for piece in _largest_pieces(config))
+    return max(size(*micro_batch) for micro_batch in _largest_micro_batches(config))
 
 
-def _largest_pieces(config: RunConfig) -> Iterator[tuple[int, int, int]]:
-    """(rows, prompts, response tokens) of a micro-batch: the longest that the task allows.
+def _largest_micro_batches(config: RunConfig) -> Iterator[tuple[int, int, int]]:
+    """Yield (rows, prompts, response tokens) of the micro-batches that may take the most memory.
 
-    Under a budget of tokens more rows fit the shorter they are, each with its prompt's keys and
-    values: so every length is looked at.
+    With `train.micro_tokens`, more rows fit the shorter they are, each with its prompt's keys and
+    values, so every length is yielded.
     """
-    train, task = config.train, config.task
+    train, (prompt_tokens, response_tokens) = config.train, token_limits(config)
     if train.micro_tokens is None:
         rows = min(train.micro_batch, train.prompts * train.group_size)
-        yield rows, min(rows, train.prompts), task.max_response_tokens
+        yield rows, min(rows, train.prompts), response_tokens
         return
-    for time in range(1, task.max_response_tokens + 1):
-        group = task.max_prompt_tokens + train.group_size * time
+    for time in range(1, response_tokens + 1):
+        group = prompt_tokens + train.group_size * time
         prompts = min(train.prompts, train.micro_tokens // group)
-        cut = (train.micro_tokens - task.max_prompt_tokens) // time
+        cut = (train.micro_tokens - prompt_tokens) // time
         rows = prompts * train.group_size or max(1, min(cut, train.group_size))
         yield rows, max(1, prompts), time
 
 
 def saved_bytes(shape: Shape, config: RunConfig, rows: int, prompts: int, time: int) -> int:
-    """Bytes that autograd saves in `response_hidden`; within 3 % for Llama, Qwen2 and Qwen3.
+    """Return the bytes that autograd saves in `response_hidden`.
 
-    `time`: response tokens of a row, beside prompts as long as the task allows. With
-    `model.checkpoint_activations` a layer keeps its input and its prompts' keys and values, and one
-    layer at a time all the rest.
+    It is within 3 % for Llama, Qwen2 and Qwen3. `time`: response tokens of a row, after prompts as
+    long as the task allows. With `model.checkpoint_activations` each layer keeps its input and its
+    prompts' keys and values, and one layer at a time the rest.
 
-    Per token: each norm's float32 input, its normalised form and its output; queries and what
-    attention returns, with padding and without; four tensors of the feed-forward block; three
-    numbers for each norm and head.
-    Beside an adapter norms are frozen and need no normalised form; each A returns `rank` numbers.
-    Per slot of a row's context: keys and values, repeated for every head. The mask, in every layer.
+    - Per token: each norm's float32 input, normalised form and output; queries and attention's
+      result, with padding and without; four tensors of the feed-forward block; three numbers for
+      each norm and head. With an adapter, norms are frozen and need no normalised form, and each A
+      returns `rank` numbers.
+    - Per slot of a row's context: keys and values, repeated for every head.
+    - In every layer, the mask.
     """
-    size, width = BYTES[config.model.dtype], config.task.max_prompt_tokens
+    size, (width, _) = BYTES[config.model.dtype], token_limits(config)
     tokens = prompts * width + rows * time
     frozen = config.model.adapter == "lora"
     norm = (size if frozen else 2 * size) + 4
-    token = 2 * norm * shape.width + (3 * shape.query + 4 * shape.inner) * size
+    token: float = 2 * norm * shape.width + (3 * shape.query + 4 * shape.inner) * size
     token += 4 * (2 + shape.heads)
     if frozen:
         token += config.model.adapter_rank * size * len(shape.linear) / shape.layers
@@ -270,21 +287,21 @@ def saved_bytes(shape: Shape, config: RunConfig, rows: int, prompts: int, time: 
     return shape.layers * kept + layer
 
 
-def _write(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> int:
-    """The engine's cache, one layer's keys and values repeated for every head, and the draw.
+def _generation(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> int:
+    """Return bytes of the KV cache, one layer's keys and values for every head, and the draw.
 
-    As where every row has its prompt's keys; shared ones, on a processor, are float32 whatever the
-    model is.
+    Every row is counted with its own copy of its prompt's keys. Shared ones, on a CPU, are float32
+    at any precision of the model.
     """
     if config.engine.name == "vllm":
-        return 0  # it plans them within engine.memory_share
+        return 0  # vLLM plans its cache within engine.memory_share
     train, size = config.train, BYTES[config.model.dtype]
     problems = getattr(config.task, f"{config.eval.split}_problems")
     requests = max(train.prompts * train.group_size, problems * config.eval.samples)
     if needs.initial_value != "none":
         requests = max(requests, PREFETCHED_BATCHES * train.prompts * config.algo.q0_samples)
     rows = min(config.engine.batch_size, requests)
-    slots = rows * (config.task.max_prompt_tokens + config.task.max_response_tokens)
+    slots = rows * sum(token_limits(config))
     cache = slots * 2 * shape.key * (size if on_gpu else 4) * shape.layers
     layer = slots * 2 * shape.query * size
     return cache + layer + DRAW_BYTES * rows * shape.vocabulary

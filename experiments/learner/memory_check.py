@@ -1,11 +1,11 @@
-"""Whether a run fits this machine, said before a weight is read; and if not, what would fit."""
+"""Check before loading whether a run fits this machine, and if not, find a change that fits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import torch
 from omegaconf import OmegaConf
@@ -16,8 +16,8 @@ from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.learner.memory import (
     ACTIVATIONS,
+    GENERATION,
     GIB,
-    WRITING,
     Estimate,
     Shape,
     estimate,
@@ -27,13 +27,13 @@ from experiments.learner.memory import (
 from experiments.policy import loading
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "model"
-CPU_PARAMETERS = 1_000_000_000  # a larger model is not put on a CPU unasked
-SHARE_STEP = 0.05  # of a GPU, by which vLLM may have less
+CPU_PARAMETERS = 1_000_000_000  # larger models go on a CPU only with model.device=cpu
+SHARE_STEP = 0.05  # of a GPU, by which vLLM's share is lowered at a time
 
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """What a run, or one of its `ranks`, may take: `free` bytes, of a GPU's `card` in all."""
+    """The memory that a run, or one of its `ranks`, may take: `free` bytes of a GPU's `card`."""
 
     needs: Needs
     free: int
@@ -41,40 +41,40 @@ class MemoryLimit:
     card: int = 0
     ranks: int = 0
 
-    def takes(self, shape: Shape, config: RunConfig) -> Estimate:
+    def estimate(self, shape: Shape, config: RunConfig) -> Estimate:
         return estimate(shape, config, self.needs, self.on_gpu, self.ranks, self.card)
 
-    def holds_vllm(self, shape: Shape, config: RunConfig) -> bool:
-        """Whether its share is enough for it to start."""
+    def fits_vllm(self, shape: Shape, config: RunConfig) -> bool:
+        """Whether vLLM's share is enough for it to start."""
         return config.engine.memory_share * self.card >= vllm_least(shape, config)
 
 
 def check_memory(config: RunConfig, needs: Needs, ranks: int = 0) -> dict[str, Any]:
-    """The estimate for run.json. Raises UserError where it is more than what is free."""
+    """Return the estimate for run.json. Raises UserError if it is more than what is free."""
     device = loading.pick_device(config.model.device)
     shape = shape_of(loading.read_config(config.model))
     if device.type == "cpu" and config.model.device == "auto":
         _check_size(config, shape)
     on_gpu, free = device.type == "cuda", free_bytes(device)
     card = torch.cuda.mem_get_info(device)[1] if on_gpu else 0
-    room = MemoryLimit(needs, free, on_gpu, card, ranks)
-    found = room.takes(shape, config)
-    if found.total > free:
-        fitting = what_fits(config, shape, device, room)
+    limit = MemoryLimit(needs, free, on_gpu, card, ranks)
+    needed = limit.estimate(shape, config)
+    if needed.total > free:
+        suggestion = suggest_change(config, shape, device, limit)
         raise UserError(
-            f"model.path={config.model.path}: this run needs about {found.total / GIB:.2f} GiB on "
-            f"{device} ({found.in_words()}) and {free / GIB:.2f} GiB are free; {fitting}"
+            f"model.path={config.model.path}: this run needs about {needed.total / GIB:.2f} GiB on "
+            f"{device} ({needed.summary()}) and {free / GIB:.2f} GiB are free; {suggestion}"
         )
     return {
-        "estimate_mb": round(found.total / 2**20),
+        "estimate_mb": round(needed.total / 2**20),
         "free_mb": round(free / 2**20),
-        "held_mb": {name: round(size / 2**20, 1) for name, size in found.held.items()},
-        "phases_mb": {name: round(size / 2**20, 1) for name, size in found.phases.items()},
+        "held_mb": {name: round(size / 2**20, 1) for name, size in needed.held.items()},
+        "phases_mb": {name: round(size / 2**20, 1) for name, size in needed.phases.items()},
     }
 
 
 def free_bytes(device: torch.device) -> int:
-    """What a process may still take there."""
+    """Return the bytes that this process may still allocate there."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     lines = Path("/proc/meminfo").read_text().splitlines()
@@ -84,26 +84,28 @@ def free_bytes(device: torch.device) -> int:
     try:
         limit = int((group / "memory.max").read_text())
         return min(free, limit - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):  # no control group of version 2, or none with a limit
+    except (OSError, ValueError):  # no version-2 control group, or no limit
         return free
 
 
-def what_fits(config: RunConfig, shape: Shape, device: torch.device, room: MemoryLimit) -> str:
-    """The least change that fits: smaller pieces, then bfloat16, then a smaller model of ours."""
-    for words, changed, sizes in _variants(config, shape, device):
-        pieces = smaller_pieces(changed, sizes, room)
+def suggest_change(
+    config: RunConfig, shape: Shape, device: torch.device, limit: MemoryLimit
+) -> str:
+    """Name the least change that fits: smaller pieces, bfloat16, LoRA, or a smaller model."""
+    for overrides, variant, variant_shape in _variants(config, shape, device):
+        pieces = smaller_pieces(variant, variant_shape, limit)
         if pieces is not None:
-            return f"{' '.join([*words, *pieces])} fits"
+            return f"{' '.join([*overrides, *pieces])} fits"
     return "none of the models in conf/model fits"
 
 
 def _variants(
     config: RunConfig, shape: Shape, device: torch.device
 ) -> Iterator[tuple[list[str], RunConfig, Shape]]:
-    """(overrides, the run with them, its model's shape), the least change first."""
+    """Yield (overrides, the run with them, its model's shape), the least change first."""
     yield [], config, shape
     model = config.model
-    if model.dtype == "float32":  # activations halve; what is held does not
+    if model.dtype == "float32":  # activations halve, the rest does not
         halved = replace(config, model=replace(model, dtype="bfloat16"))
         yield ["model.dtype=bfloat16"], halved, shape
     if config.model.adapter == "none":
@@ -113,53 +115,55 @@ def _variants(
 
 
 def _smaller_models(shape: Shape, device: torch.device) -> list[tuple[ModelConfig, Shape]]:
-    """The named models whose config can be had here, largest first."""
-    found = []
+    """Return the smaller models of conf/model whose config is available here, largest first."""
+    models = []
     for file in sorted(CONF.glob("*.yaml")):
-        held = OmegaConf.load(file)
-        if OmegaConf.is_missing(held, "path"):
+        settings = OmegaConf.load(file)
+        if OmegaConf.is_missing(settings, "path"):
             continue
-        model = ModelConfig(**held)
+        model = ModelConfig(**{str(key): value for key, value in settings.items()})
         if model.dtype == "auto":
-            model = replace(model, dtype=default_dtype(device.type))
+            dtype = cast(Literal["float32", "bfloat16"], default_dtype(device.type))
+            model = replace(model, dtype=dtype)
         try:
-            found.append((model, shape_of(loading.read_config(model))))
+            models.append((model, shape_of(loading.read_config(model))))
         except UserError:
             continue  # gated, or no network
-    found = [(model, sizes) for model, sizes in found if sizes.parameters < shape.parameters]
-    return sorted(found, key=lambda pair: -pair[1].parameters)
+    smaller = [pair for pair in models if pair[1].parameters < shape.parameters]
+    return sorted(smaller, key=lambda pair: -pair[1].parameters)
 
 
-def smaller_pieces(config: RunConfig, shape: Shape, room: MemoryLimit) -> list[str] | None:
-    """Overrides that make it fit by doing less at once, none where it fits; None: it cannot.
+def smaller_pieces(config: RunConfig, shape: Shape, limit: MemoryLimit) -> list[str] | None:
+    """Return overrides that make a run fit by doing less at once; None if none do.
 
-    They change memory and time, not results.
+    They change memory and time, not results. A run that fits needs none.
     """
-    less: dict[str, float] = {}
-    while (found := room.takes(shape, config)).total > room.free:
+    smaller: dict[str, float] = {}
+    while (needed := limit.estimate(shape, config)).total > limit.free:
         name = "micro_batch" if config.train.micro_tokens is None else "micro_tokens"
         share = round(config.engine.memory_share - SHARE_STEP, 2)
-        with_less = replace(config, engine=replace(config.engine, memory_share=share))
-        if found.largest_phase == ACTIVATIONS and getattr(config.train, name) > 1:
-            pieces = less[f"train.{name}"] = getattr(config.train, name) // 2
-            config = replace(config, train=replace(config.train, **{name: pieces}))
-        elif _lowers(room, shape, with_less, found):
-            config, less["engine.memory_share"] = with_less, share
-        elif found.largest_phase == WRITING and config.engine.batch_size > 1:
-            pieces = less["engine.batch_size"] = config.engine.batch_size // 2
-            config = replace(config, engine=replace(config.engine, batch_size=pieces))
+        lower_share = replace(config, engine=replace(config.engine, memory_share=share))
+        if needed.largest_phase == ACTIVATIONS and getattr(config.train, name) > 1:
+            size = smaller[f"train.{name}"] = getattr(config.train, name) // 2
+            config = replace(config, train=replace(config.train, **{name: size}))
+        elif _lowers(limit, shape, lower_share, needed):
+            config, smaller["engine.memory_share"] = lower_share, share
+        elif needed.largest_phase == GENERATION and config.engine.batch_size > 1:
+            size = smaller["engine.batch_size"] = config.engine.batch_size // 2
+            config = replace(config, engine=replace(config.engine, batch_size=size))
         else:
             return None
-    return [f"{key}={value}" for key, value in less.items()]
+    return [f"{key}={value}" for key, value in smaller.items()]
 
 
-def _lowers(room: MemoryLimit, shape: Shape, with_less: RunConfig, found: Estimate) -> bool:
-    """Whether vLLM's smaller share of the GPU is of use, and still enough for it."""
-    enough = room.holds_vllm(shape, with_less)
-    return enough and room.takes(shape, with_less).total < found.total
+def _lowers(limit: MemoryLimit, shape: Shape, lower_share: RunConfig, needed: Estimate) -> bool:
+    """Whether vLLM's lower share of the GPU lowers the estimate, and still fits vLLM."""
+    fits = limit.fits_vllm(shape, lower_share)
+    return fits and limit.estimate(shape, lower_share).total < needed.total
 
 
 def _check_size(config: RunConfig, shape: Shape) -> None:
+    """Raise UserError if the model is too large to be put on a CPU by default."""
     billions = shape.parameters / 1e9
     if shape.parameters > CPU_PARAMETERS:
         raise UserError(

@@ -1,19 +1,20 @@
-"""AdamW in float32, whatever the precision of the parameters.
+"""AdamW in float32 at any precision of the parameters.
 
-A step of 1e-6 on a bfloat16 weight of 0.01 is a fortieth of the distance to the next number that
-bfloat16 has: added there it would be lost, and with it all training. So parameters of a lower
-precision have a float32 copy, where gradients of micro-batches add up and steps are made.
+A step of 1e-6 on a bfloat16 weight of 0.01 is a fortieth of the distance to the next bfloat16
+number, so adding it there would lose it, and all training. Parameters of a lower precision
+therefore have a float32 copy, in which gradients of micro-batches add up and steps are taken.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
+from experiments.policy.fsdp import as_shard
 from experiments.policy.lora import rate_factor, trained
 
 if TYPE_CHECKING:
@@ -23,20 +24,26 @@ if TYPE_CHECKING:
     from experiments.policy.policy import Policy
 
 
+class CriticOptions(Protocol):
+    """The options of an algorithm with a critic."""
+
+    critic_rate: float
+
+
 class Float32AdamW(torch.optim.AdamW):
-    """AdamW over float32 parameters themselves, and over copies of others."""
+    """AdamW over float32 parameters themselves, and over float32 copies of others."""
 
     def __init__(
         self, groups: Iterable[tuple[Iterable[nn.Parameter], float]], weight_decay: float
     ) -> None:
-        """groups: (parameters, learning rate) of each."""
+        """`groups`: (parameters, learning rate) of each."""
         self.copies: list[tuple[nn.Parameter, Tensor]] = []
         super().__init__(
-            [{"params": [self._held(p) for p in params], "lr": rate} for params, rate in groups],
+            [{"params": [self._float32(p) for p in params], "lr": rate} for params, rate in groups],
             weight_decay=weight_decay,
         )
 
-    def _held(self, parameter: nn.Parameter) -> Tensor:
+    def _float32(self, parameter: nn.Parameter) -> Tensor:
         if parameter.dtype == torch.float32:
             return parameter
         copy = parameter.detach().float().requires_grad_(True)
@@ -44,20 +51,34 @@ class Float32AdamW(torch.optim.AdamW):
         return copy
 
     def state_dict(self) -> dict[str, Any]:
-        """As torch's, with the copies: rounded parameters do not tell them."""
+        """Return torch's state and the copies, which rounded parameters do not determine."""
         return super().state_dict() | {"copies": [copy for _, copy in self.copies]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Back to what `state_dict` held, over parameters of the same shapes."""
-        held = dict(state_dict)
+        """Restore what `state_dict` returned, for parameters of the same shapes."""
+        state = dict(state_dict)
         with torch.no_grad():
-            for (_, copy), value in zip(self.copies, held.pop("copies"), strict=True):
+            for (_, copy), value in zip(self.copies, state.pop("copies"), strict=True):
                 copy.copy_(value)
-        super().load_state_dict(held)
+        super().load_state_dict(state)
+
+    def load_full_state(self, state: dict[str, Any]) -> None:
+        """Restore an unsharded `state_dict`, of which this rank takes copies of its shards."""
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        moments = {
+            index: {
+                key: as_shard(value, parameters[index]).clone() if value.dim() else value.clone()
+                for key, value in values.items()
+            }
+            for index, values in state["state"].items()
+        }
+        pairs = zip(state["copies"], self.copies, strict=True)
+        copies = [as_shard(value, copy) for value, (_, copy) in pairs]
+        self.load_state_dict(state | {"state": moments, "copies": copies})
 
     @torch.no_grad()
     def take_gradients(self) -> None:
-        """After each backward pass: gradients go to the copies, where they add up in float32."""
+        """Add gradients to those of the copies, in float32; to be called after each backward."""
         for parameter, copy in self.copies:
             if parameter.grad is not None:
                 gradient = parameter.grad.float()
@@ -65,7 +86,7 @@ class Float32AdamW(torch.optim.AdamW):
                 parameter.grad = None
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step, rounded into the parameters only where they are used."""
+        """Take one step; parameters with a copy get its rounded values."""
         result = super().step(closure)
         with torch.no_grad():
             for parameter, copy in self.copies:
@@ -79,14 +100,15 @@ def parameter_groups(
     """Return the trained parameters and the learning rate of the policy, and of any critic."""
     groups = [(trained(policy.model), options.learning_rate * rate_factor(policy))]
     if critic is not None:
-        groups.append((trained(critic), options.critic_rate * rate_factor(critic.backbone)))
+        rate = cast(CriticOptions, options).critic_rate * rate_factor(critic.backbone)
+        groups.append((trained(critic), rate))
     elif value_head is not None:
-        groups.append((trained(value_head), options.critic_rate))
+        groups.append((trained(value_head), cast(CriticOptions, options).critic_rate))
     return groups
 
 
 def learning_rate_factor(config: TrainConfig, steps: int) -> Callable[[int], float]:
-    """Linear warm-up, then constant, or down to zero at the end linearly or as a half cosine."""
+    """Return the factor by step: warm-up, then constant, or linear or cosine decay to zero."""
 
     def factor(step: int) -> float:
         if step < config.warmup_steps:

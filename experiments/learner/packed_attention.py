@@ -1,13 +1,14 @@
-"""Reading prompts and responses without their padding, and what responses share once.
+"""Forward passes without padding, which compute shared prefixes of responses once.
 
-Embeddings, norms, linear layers and feed-forward blocks work token by token, so they are given one
-row that holds the real tokens alone; only attention, which is ours during a pass (`attention.py`),
-sees the block of padded rows. At responses of 5 to 42 tokens padding is a third of a block.
+Embeddings, norms, linear layers and feed-forward blocks work token by token, so they get one row
+that holds the real tokens alone. Only attention, which is ours during a pass
+(`policy/attention_override.py`), sees a block of padded rows. For responses of 5 to 42 tokens,
+padding is a third of a block.
 
-And all that has been read at a position is the prompt and the response up to there: where responses
-to a prompt begin alike, one of them is read and the others have its states, and through these it
-has their gradients. Of the bundled model's responses a quarter of the tokens are such. Models are
-in evaluation mode here: with dropout no two rows would be alike.
+A position's state depends on the prompt and the response's tokens up to it. If responses to a
+prompt share a prefix, one of them is read, the others use its states, and it gets the gradients of
+all. A quarter of the tokens of the bundled model's responses are shared. Models are in evaluation
+mode here: with dropout no two rows would be alike.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import AttentionInterface
 
 from experiments.policy.activation_checkpointing import checkpointed, is_checkpointed
-from experiments.policy.attention_override import Attending, takes_attention
+from experiments.policy.attention_override import AttentionOverride, can_override_attention
 from experiments.policy.policy import Policy
 
 if TYPE_CHECKING:
     from experiments.learner.forward import Tokens
 
-NAME = "spo_bench_packed"  # no mask is registered for it: the model is to make none
-PAIRS_PER_CHUNK = 2**24  # of tokens that are compared at a time: 16 MiB
+NAME = "spo_bench_packed"  # no mask function has this name, so the model makes no mask
+PAIRS_PER_CHUNK = 2**24  # pairs of tokens compared at a time: 16 MiB
 
 
 def can_pack(policy: Policy) -> bool:
@@ -36,17 +37,17 @@ def can_pack(policy: Policy) -> bool:
 
     Sharded policies use padded rows, where FSDP's backward pass gets the gradients it waits for.
     """
-    return takes_attention(policy.model) and not policy.sharded
+    return can_override_attention(policy.model) and not policy.sharded
 
 
 class Block:
-    """Where the tokens of padded rows are that are read, and what rows attend to in each layer."""
+    """Padded rows of which some tokens are read, and the keys that the rows attend to by layer."""
 
     def __init__(self, mask: Tensor, first: Tensor | None = None) -> None:
-        """mask (rows, time) bool, true on real tokens; to their right padding, which none reads.
+        """`mask` (rows, time) bool: the real tokens, padded on the right.
 
-        `first` (rows, time), of real tokens: the place, counted through all rows, of the one that
-        is read for this one; by default its own.
+        `first` (rows, time), right at real tokens: the place, counted through all rows, of the
+        token that is read for this one; by default its own.
         """
         self.shape = mask.shape
         real = mask.flatten()
@@ -57,8 +58,8 @@ class Block:
         number[self.places] = every[: len(self.places)]
         # Padding repeats the token before it: finite, never read, and of zero gradient.
         self.sources = number[first[every.where(real, 0).cummax(0).values]]
-        self.seen: Tensor | None = None  # (rows, 1, time, keys) bool; None is causal alone
-        self.kept: dict[int, tuple[Tensor, Tensor]] = {}  # by layer: keys and values, as `pad` has
+        self.visible: Tensor | None = None  # (rows, 1, time, keys) bool; None: causal attention
+        self.kept: dict[int, tuple[Tensor, Tensor]] = {}  # layer → padded keys and values
 
     def pad(self, packed: Tensor) -> Tensor:
         """(1, heads, tokens, width) → (rows, time, heads, width)."""
@@ -69,9 +70,9 @@ class Block:
         return padded.flatten(0, 1).index_select(0, self.places)
 
     def context(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """What these rows attend to, (rows, keys, heads, width); prompts' is kept for responses.
+        """Return the keys and values that these rows attend to, (rows, keys, heads, width).
 
-        As it first was: what a layer that is run again finds would only take memory.
+        The first are kept for the responses; a layer that runs again keeps nothing more.
         """
         self.kept.setdefault(layer, (keys, values))
         return keys, values
@@ -82,52 +83,60 @@ class Responses(Block):
 
     def __init__(self, tokens: Tokens, prompts: Block, prompt_mask: Tensor) -> None:
         """prompt_mask (prompts, width) as `prompts` has it."""
-        mask, of = tokens.mask, tokens.prompt_of
+        mask = tokens.mask
         super().__init__(mask, first_alike(tokens))
         rows, time = mask.shape
-        self.prompts, self.of = prompts, of
+        self.prompts, self.prompt_of = prompts, tokens.prompt_of
         self.real = mask.flatten()
         causal = mask.new_ones(time, time).tril().expand(rows, -1, -1)
-        prompt = prompt_mask[of].unsqueeze(1).expand(-1, time, -1)
-        self.seen = torch.cat([prompt, causal], -1).unsqueeze(1)
+        prompt = prompt_mask[self.prompt_of].unsqueeze(1).expand(-1, time, -1)
+        self.visible = torch.cat([prompt, causal], -1).unsqueeze(1)
 
     def context(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        pairs = zip(self.prompts.kept[layer], (keys, values), strict=True)
-        keys, values = (torch.cat([of.index_select(0, self.of), own], 1) for of, own in pairs)
+        """Return each row's prompt's keys and values before its own."""
+        prompt_keys, prompt_values = self.prompts.kept[layer]
+        keys = torch.cat([prompt_keys.index_select(0, self.prompt_of), keys], 1)
+        values = torch.cat([prompt_values.index_select(0, self.prompt_of), values], 1)
         return keys, values
 
     def unshare(self, packed: Tensor) -> Tensor:
-        """(tokens that are read, width) → (tokens, width), of every row its own."""
+        """(tokens that are read, width) → (tokens, width), all tokens of every row."""
         return packed.index_select(0, self.sources[self.real])
 
 
 def first_alike(tokens: Tokens) -> Tensor:
-    """(batch, time): the first place, counted through all rows, at which the same has been read.
+    """Return (batch, time): the first place, counted through all rows, with the same prefix.
 
-    That is the same prompt, and the same t tokens of a response before position t. Right where
-    `tokens.mask` is true.
+    The same prefix is the same prompt, and the same t tokens of a response before position t. Right
+    where `tokens.mask` is true.
     """
     rows, time = tokens.mask.shape
-    device, found = tokens.mask.device, []
+    device, first_rows = tokens.mask.device, []
     last, at = tokens.mask.sum(-1) - 1, torch.arange(time, device=device)
     for part in torch.arange(rows, device=device).split(max(1, PAIRS_PER_CHUNK // (rows * time))):
         differ = tokens.responses[part].unsqueeze(1) != tokens.responses
         differ[..., -1] = True  # the last token has no position after it
-        alike = differ.view(torch.uint8).argmax(-1)  # tokens that two rows have in common, then
-        alike = torch.minimum(alike, last)  # the last position that both have so
+        alike = differ.view(torch.uint8).argmax(-1)  # the number of first tokens in common, then
+        alike = torch.minimum(alike, last)  # the last position with a common prefix
         alike[tokens.prompt_of[part].unsqueeze(1) != tokens.prompt_of] = -1
-        found.append((alike.unsqueeze(-1) >= at).view(torch.uint8).argmax(1))
-    return torch.cat(found) * time + at
+        first_rows.append((alike.unsqueeze(-1) >= at).view(torch.uint8).argmax(1))
+    return torch.cat(first_rows) * time + at
 
 
 def _attend(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, _: None, block: Block, **how: Any
+    module: Any, query: Tensor, key: Tensor, value: Tensor, _: None, block: Block, **options: Any
 ) -> tuple[Tensor, None]:
     """Attention of packed tokens, (1, heads, tokens, width) → (1, tokens, heads, width)."""
     keys, values = block.context(module.layer_idx, block.pad(key), block.pad(value))
-    padded = (x.transpose(1, 2) for x in (block.pad(query), keys, values))
-    found, _ = sdpa_attention_forward(module, *padded, block.seen, **how)
-    return block.pack(found).unsqueeze(0), None
+    mixed, _ = sdpa_attention_forward(
+        module,
+        block.pad(query).transpose(1, 2),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        block.visible,
+        **options,
+    )
+    return block.pack(mixed).unsqueeze(0), None
 
 
 AttentionInterface.register(NAME, _attend)
@@ -152,9 +161,9 @@ def packed_hidden(policy: Policy, tokens: Tokens) -> Tensor:
         (prompts, tokens.prompts[:, :-1][before_last], prompts.pack(steps.expand_as(on_left))),
         (responses, responses.pack(fed), responses.pack(positions)),
     )
-    attending = Attending(model.config, NAME)
-    again = checkpointed(model, attending) if is_checkpointed(policy) else nullcontext()
-    with attending, again:
+    override = AttentionOverride(model.config, NAME)
+    again = checkpointed(model, override) if is_checkpointed(policy) else nullcontext()
+    with override, again:
         for block, ids, at in passes:
             output = model.base_model(
                 input_ids=ids.unsqueeze(0),

@@ -1,9 +1,9 @@
-"""Activation checkpointing: a block keeps its input, and its inside is computed again in the
-backward pass (Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174).
+"""Activation checkpointing: a block keeps its input and is computed again in the backward pass.
 
-transformers' own switches the cache off, by which responses read their prompt (`scoring.py`). So
-torch's is put around each block, and the cache, or what packed passes keep (`packed.py`), is such
-that a block that runs a second time finds and leaves it as it was the first time.
+After Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174. transformers'
+own implementation switches off the cache through which responses read their prompt
+(`learner/forward.py`). So torch's is put around each block. The cache, and what packed passes keep
+(`learner/packed_attention.py`), is such that a block that runs again finds it unchanged.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from experiments.errors import UserError
 from experiments.policy.policy import Policy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def checkpoint_activations(policy: Policy) -> None:
@@ -47,19 +51,23 @@ def is_checkpointed(policy: Policy) -> bool:
 
 @contextmanager
 def checkpointed(
-    model: nn.Module,
-    again: AbstractContextManager = nullcontext(),  # noqa: B008 it holds nothing
+    model: PreTrainedModel,
+    recomputing: AbstractContextManager[None] = nullcontext(),  # noqa: B008 it has no state
 ) -> Iterator[None]:
-    """In this block the model's blocks keep their inputs alone.
+    """A context in which the model's blocks keep only their inputs.
 
-    `again` is entered, as often as need be, while the inside of one is computed again.
+    `recomputing` is a context for computing a block again; it is entered each time.
     """
     blocks = _blocks(model)
     for block in blocks:
-        # There is no dropout, and so no random state to keep: models are in evaluation mode.
-        options = {"use_reentrant": False, "preserve_rng_state": False}
-        contexts = lambda: (nullcontext(), again)  # noqa: E731
-        block.forward = partial(checkpoint, block.forward, context_fn=contexts, **options)
+        # Models are in evaluation mode: without dropout there is no random state to preserve.
+        block.forward = partial(
+            checkpoint,
+            block.forward,
+            use_reentrant=False,
+            preserve_rng_state=False,
+            context_fn=lambda: (nullcontext(), recomputing),
+        )
     try:
         yield
     finally:
@@ -67,15 +75,17 @@ def checkpointed(
             del block.forward
 
 
-def _blocks(model: nn.Module) -> list[nn.Module]:
+def _blocks(model: PreTrainedModel) -> list[nn.Module]:
     modules = model.base_model.modules()
     return [module for module in modules if isinstance(module, GradientCheckpointingLayer)]
 
 
 class PromptLayer(CacheLayerMixin):
-    """One layer's keys and values of the prompts, as they were first computed."""
+    """A layer's keys and values of the prompts, kept from their first computation."""
 
     is_sliding = False
+    keys: Tensor  # None in transformers until it is initialised
+    values: Tensor
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         self.keys, self.values, self.is_initialized = key_states, value_states, True
@@ -94,11 +104,11 @@ class PromptLayer(CacheLayerMixin):
         return self.keys.shape[2] if self.is_initialized else 0
 
     def get_max_length(self) -> int:
-        return -1  # as long as wanted
+        return -1  # no maximum
 
 
 class ResponseLayer(PromptLayer):
-    """What responses read: their prompt's keys and values before their own; nothing is kept."""
+    """Keys and values that responses read: their prompt's before their own; nothing is kept."""
 
     def __init__(self, prompts: PromptLayer, rows: Tensor) -> None:
         """`rows`: each response's prompt."""
@@ -113,12 +123,13 @@ class ResponseLayer(PromptLayer):
         return keys, torch.cat([self.values[self.rows], value_states], 2)
 
 
-def prompt_cache(model: nn.Module) -> Cache:
-    """For the pass over the prompts."""
+def prompt_cache(model: PreTrainedModel) -> Cache:
+    """Return the cache for the pass over the prompts."""
     layers = model.config.get_text_config().num_hidden_layers
     return Cache(layers=[PromptLayer() for _ in range(layers)])
 
 
 def response_cache(prompts: Cache, rows: Tensor) -> Cache:
-    """For the pass over the responses, `rows` of `prompts`."""
-    return Cache(layers=[ResponseLayer(layer, rows) for layer in prompts.layers])
+    """Return the cache for the pass over the responses; `rows` are their rows of `prompts`."""
+    layers = [layer for layer in prompts.layers if isinstance(layer, PromptLayer)]
+    return Cache(layers=[ResponseLayer(layer, rows) for layer in layers])

@@ -1,7 +1,7 @@
-"""Putting another attention into a model, for a while.
+"""Replacing a model's attention for a while.
 
-transformers takes one by name (`AttentionInterface.register`): the model's config names it, and
-what it needs of a pass comes down to it as an argument of the model.
+transformers finds an attention function by name (`AttentionInterface.register`): the model's config
+names it, and arguments of the model's forward pass reach it unchanged.
 """
 
 from __future__ import annotations
@@ -11,26 +11,25 @@ from typing import TYPE_CHECKING
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 if TYPE_CHECKING:
-    from torch import nn
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedModel
 
-# Blocks in which attention alone mixes tokens, and comes from the interface. Nothing in a config
-# says so of others: some have convolutions, or masks of their own, beside it.
-KINDS = {"gemma", "granite", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3", "smollm3"}
-KINDS |= {"gpt2", "gpt_neox", "starcoder2"}
+# Architectures in which tokens mix only in attention that comes from the interface. Configs do not
+# say so of others: some have convolutions, or masks of their own, beside it.
+MODEL_TYPES = {"gemma", "granite", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3"}
+MODEL_TYPES |= {"smollm3", "gpt2", "gpt_neox", "starcoder2"}
 
 
-def takes_attention(model: nn.Module) -> bool:
-    """Whether the model's tokens meet in full causal attention alone, and another can be put in."""
+def can_override_attention(model: PreTrainedModel) -> bool:
+    """Whether tokens mix only in full causal attention, and it can be replaced."""
     return (
-        model.config.model_type in KINDS
+        model.config.model_type in MODEL_TYPES
         and model.config._attn_implementation == "sdpa"
         and all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
     )
 
 
-class Attending:
-    """In this block only, and as often as need be, the attention of that name."""
+class AttentionOverride:
+    """A context, to be entered any number of times, in which a model uses the named attention."""
 
     def __init__(self, config: PreTrainedConfig, name: str) -> None:
         self.config, self.name = config, name

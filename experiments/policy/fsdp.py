@@ -53,12 +53,11 @@ def shard(policy: Policy, mesh: DeviceMesh, critic: nn.Module | None = None) -> 
         return
     layers = list(getattr(policy.model.base_model, "layers", ()))
     if critic is None:
-        root: nn.Module = GatheringRoot(policy.model)
-        policy.root = root
-        heads = []
+        policy.root = GatheringRoot(policy.model)
+        shard_units([*layers, policy.root], mesh)
     else:  # a head is a unit of its own, because a unit has one precision
-        root, heads = critic, [part for part in critic.children() if part is not policy.model]
-    shard_units([*layers, *heads, root], mesh)
+        heads = [part for part in critic.children() if part is not policy.model]
+        shard_units([*layers, *heads, critic], mesh)
     policy.sharded = True
 
 
@@ -99,20 +98,3 @@ def as_shard(tensor: Tensor, like: Tensor) -> Tensor:
         return tensor
     on_device = tensor.to(like.device)
     return distribute_tensor(on_device, like.device_mesh, like.placements, src_data_rank=None)
-
-
-def optimiser_part(state: dict[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return this rank's part of an optimiser's full state, in new tensors."""
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    parts = {
-        index: {
-            key: as_shard(value, parameters[index]).clone() if value.dim() else value.clone()
-            for key, value in moments.items()
-        }
-        for index, moments in state["state"].items()
-    }
-    copies = zip(state["copies"], optimiser.copies, strict=True)
-    return state | {
-        "state": parts,
-        "copies": [as_shard(value, copy) for value, (_, copy) in copies],
-    }

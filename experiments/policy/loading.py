@@ -85,7 +85,9 @@ def load(config: ModelConfig) -> tuple[Policy, PreTrainedTokenizerBase]:
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return Policy(model.to(pick_device(config.device)).eval()), tokenizer
+    # transformers' decorator hides the signature of `to`.
+    model = model.to(pick_device(config.device))  # type: ignore[arg-type]
+    return Policy(model.eval()), tokenizer
 
 
 @contextmanager
@@ -149,7 +151,9 @@ def random_model(
 def frozen_copy(policy: Policy, device: str | None = None) -> Policy:
     """Return a copy with frozen weights, on `device` or the policy's own."""
     moved = {} if device is None else _parameters_on(device, policy.model)
-    model = copy.deepcopy(policy.model, moved).to(device)
+    model = copy.deepcopy(policy.model, moved)
+    if device is not None:
+        model = model.to(device)  # type: ignore[arg-type]  # its decorator hides the signature
     return policy.with_model(model.requires_grad_(False).eval())
 
 

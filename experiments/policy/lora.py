@@ -44,14 +44,14 @@ def adapted(base: Policy, config: ModelConfig, seed: int, stream: str = "policy"
     model = _sharing(base.model, base.model.parameters())
     settings = LoraConfig(
         r=config.adapter_rank,
-        lora_alpha=config.adapter_alpha,
+        lora_alpha=config.adapter_alpha,  # type: ignore[arg-type]  # peft takes any number
         target_modules="all-linear",
         base_model_name_or_path=config.path,
     )
     devices = [base.device] if base.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         torch.manual_seed(seed_for(seed, "adapter", stream))
-        model = inject_adapter_in_model(settings, model)
+        model = cast("PreTrainedModel", inject_adapter_in_model(settings, model))
     for parameter in trained(model):
         parameter.data = parameter.data.to(base.model.dtype)
     return replace(base.with_model(model), adapter=Adapter(base, config, seed))

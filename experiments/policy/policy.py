@@ -26,7 +26,8 @@ Result = TypeVar("Result")
 class WeightSource(Protocol):
     """Weights that an engine can take over: a policy, or a snapshot of one."""
 
-    version: int
+    @property
+    def version(self) -> int: ...
 
     def plain_weights(self) -> Iterator[Tensor]:
         """Yield the weights as a model without an adapter has them, in its parameters' order."""

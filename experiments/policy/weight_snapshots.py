@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -52,7 +51,7 @@ class ShardedSnapshot:
 
     def __init__(self, policy: Policy, shards: Sequence[Tensor], version: int) -> None:
         self._policy, self.version = policy, version
-        self._shards = [_HostShard.of(cast(DTensor, shard)) for shard in shards]
+        self._shards = [_HostShard.of(shard) for shard in shards]
 
     @classmethod
     def of(cls, policy: Policy) -> ShardedSnapshot:
@@ -80,8 +79,10 @@ class _HostShard:
     like: DTensor
 
     @classmethod
-    def of(cls, shard: DTensor) -> _HostShard:
-        return cls(shard.detach().to_local().to("cpu", copy=True), shard)
+    def of(cls, shard: Tensor) -> _HostShard:
+        if not isinstance(shard, DTensor):
+            raise TypeError("the weights are not sharded")
+        return cls(shard.to_local().detach().to("cpu", copy=True), shard)
 
     def whole(self) -> Tensor:
         """Return the full tensor on every rank; a collective of all ranks."""

@@ -111,7 +111,7 @@ def from_tensors(policy: Policy, tensors: Sequence[Tensor], version: int) -> Wei
         return PlainWeights(list(tensors), version)
     if policy.sharded:
         return _with_sharded_base(policy, tensors, version)
-    restored = with_own_adapter(policy)
+    restored: Policy = with_own_adapter(policy)
     with torch.no_grad():
         for own, new in zip(restored.own_tensors(), tensors, strict=True):
             own.copy_(new)

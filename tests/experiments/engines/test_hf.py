@@ -76,7 +76,7 @@ def test_a_response_does_not_depend_on_its_neighbours(engine, temperature):
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])
 def test_what_responses_have_in_common_is_read_once(engine, monkeypatch, how, temperature):
     layers, read = engine.model.config.num_hidden_layers, []
-    monkeypatch.setattr(hf, "keys_for", lambda _, real, steps: how(layers, real, steps))
+    monkeypatch.setattr(hf, "make_kv_cache", lambda _, real, steps: how(layers, real, steps))
     monkeypatch.setattr(hf, "COMPACT_BELOW", 1.0)  # what has ended leaves at once
     engine.model.register_forward_hook(
         lambda *given: read.append(given[2]["input_ids"].shape), with_kwargs=True

@@ -7,8 +7,8 @@ import torch
 from experiments.engines import hf
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
-from experiments.engines.kv_cache import SHARED, OwnKeys, SharedKeys, keys_for
-from experiments.policy.attention_override import KINDS
+from experiments.engines.kv_cache import SHARED, OwnKeys, SharedKeys, make_kv_cache
+from experiments.policy.attention_override import MODEL_TYPES
 from experiments.policy.policy import Policy
 from tests.experiments.kinds import model_of
 
@@ -19,7 +19,7 @@ SEEDS = [range(9), range(100, 101), range(200, 217), [], range(300, 302)]  # of 
 def written(model, how, monkeypatch, sampling):
     layers = model.config.num_hidden_layers
     with monkeypatch.context() as patch:
-        patch.setattr(hf, "keys_for", lambda _, real, steps: how(layers, real, steps))
+        patch.setattr(hf, "make_kv_cache", lambda _, real, steps: how(layers, real, steps))
         groups = HFEngine(Policy(model), {1}, 0, 64).generate(PROMPTS, SEEDS, sampling)
     return [completion for group in groups for completion in group]
 
@@ -31,7 +31,7 @@ def same(shared, own):
         assert a.entropy == pytest.approx(b.entropy, abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(MODEL_TYPES))
 def test_shared_prompts_write_what_own_prompts_write(kind, monkeypatch):
     model = model_of(kind, **{"attention_multiplier": 0.3} if kind == "granite" else {})
     own, shared = (written(model, how, monkeypatch, Sampling(24)) for how in (OwnKeys, SharedKeys))
@@ -51,9 +51,9 @@ def test_a_prompt_whose_rows_have_all_ended_is_dropped(monkeypatch):
     model, held = model_of("llama"), []
 
     class Seen(SharedKeys):
-        def select(self, rows, room):
-            super().select(rows, room)
-            held.append(len(self.hidden))
+        def select(self, rows, max_rows):
+            super().select(rows, max_rows)
+            held.append(len(self.bias))
 
     own = written(model, OwnKeys, monkeypatch, Sampling(60))
     same(written(model, Seen, monkeypatch, Sampling(60)), own)
@@ -85,23 +85,23 @@ def test_a_grid_gives_every_row_back(kept):
     held.branch(torch.tensor([0] * 8 + [2] * 16))
     prompt_of = held.prompt_of
     assert prompt_of.bincount().tolist() == [9, 1, 17]
-    keys, hidden = layer.prompt_keys, held.hidden
+    keys, hidden = layer.prompt_keys, held.bias
     held.select(torch.tensor(kept), len(kept))
     of_rows = torch.randn(len(kept), 5, 2, 3)
-    grid = held.grid(of_rows)
+    grid = held.to_grid(of_rows)
     used = prompt_of[kept].unique()
     assert len(grid) == len(used)
     assert torch.equal(layer.prompt_keys, keys[used])
-    assert torch.equal(held.hidden, hidden[used])
-    assert torch.equal(held.rows(grid, 2), of_rows)
+    assert torch.equal(held.bias, hidden[used])
+    assert torch.equal(held.from_grid(grid, 2), of_rows)
 
 
 def test_it_is_for_processors_and_for_models_that_take_another_attention(tiny):
     real = torch.ones(2, 3, dtype=torch.bool)
-    assert isinstance(keys_for(tiny, real, 4), SharedKeys)
-    assert isinstance(keys_for(tiny, real.to("meta"), 4), OwnKeys)
+    assert isinstance(make_kv_cache(tiny, real, 4), SharedKeys)
+    assert isinstance(make_kv_cache(tiny, real.to("meta"), 4), OwnKeys)
     tiny.config._attn_implementation = "eager"
-    assert isinstance(keys_for(tiny, real, 4), OwnKeys)
+    assert isinstance(make_kv_cache(tiny, real, 4), OwnKeys)
 
 
 def test_the_model_has_its_attention_back_whatever_comes(tiny, monkeypatch):

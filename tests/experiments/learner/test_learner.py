@@ -10,7 +10,7 @@ from algorithms.grpo import GRPO, GRPOConfig
 from experiments.config.schema import TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
-from experiments.learner.batching import micro_batches, narrow, pack
+from experiments.learner.batching import micro_batches, pack, trim
 from experiments.learner.optimiser import learning_rate_factor
 from experiments.policy.loading import frozen_copy
 from tests.experiments.learner.learning import (
@@ -52,8 +52,8 @@ def test_by_default_a_batch_is_one_plain_step(tiny, name):
     kept = batch.keep.nonzero().squeeze(-1)
     (rows,) = micro_batches(tokens.rows(kept), 64)
     part = tokens.rows(kept[rows])
-    micro = narrow(batch.only_kept().rows(rows), part.mask.shape[1])
-    loss, _ = plain.algorithm.loss(plain._output(part, micro), micro)
+    micro = trim(batch.only_kept().rows(rows), part.mask.shape[1])
+    loss, _ = plain.algorithm.loss(plain._output(part, micro, counts=True), micro)
     loss.backward()
     for group in plain.optimiser.param_groups:
         torch.nn.utils.clip_grad_norm_(group["params"], 1.0)

@@ -29,8 +29,8 @@ from experiments.learner.learner import Learner
 from experiments.learner.memory import (
     ACTIVATIONS,
     DRAW_BYTES,
+    GENERATION,
     LOSS_BLOCKS,
-    WRITING,
     estimate,
     saved_bytes,
     shape_of,
@@ -251,7 +251,7 @@ def test_what_grows_with_what(tiny):
     base = estimate(shape, run_config(), needs, on_gpu=False).phases
     small = estimate(shape, run_config(micro_batch=1), needs, on_gpu=False).phases
     assert base[ACTIVATIONS] > 20 * small[ACTIVATIONS]
-    assert base[WRITING] == small[WRITING]
+    assert base[GENERATION] == small[GENERATION]
     tokens = 8 * (100 + 8 * 60)  # eight prompts with their groups are 64 rows
     budgets = [run_config(micro_tokens=count) for count in (1, tokens // 4, tokens, 10**6)]
     found = [estimate(shape, c, needs, on_gpu=False).phases[ACTIVATIONS] for c in budgets]
@@ -263,10 +263,10 @@ def test_what_grows_with_what(tiny):
     )
     narrow = run_config()
     narrow.engine.batch_size = 32
-    assert estimate(shape, narrow, needs, on_gpu=False).phases[WRITING] * 8 == base[WRITING]
+    assert estimate(shape, narrow, needs, on_gpu=False).phases[GENERATION] * 8 == base[GENERATION]
     on_gpu, on_cpu = (
         [
-            estimate(shape, run_config(d), needs, gpu).phases[WRITING]
+            estimate(shape, run_config(d), needs, gpu).phases[GENERATION]
             for d in ("bfloat16", "float32")
         ]
         for gpu in (True, False)
@@ -278,7 +278,7 @@ def test_what_grows_with_what(tiny):
     few = run_config(prompts=2)
     few.task.test_problems, few.algo = 1, SPOConfig(q0="monte_carlo", q0_samples=4)
     drawn = SPO(few.algo, 1.0).needs  # 2 × 4 reference responses, for many batches at once
-    written = [estimate(shape, few, n, on_gpu=False).phases[WRITING] for n in (needs, drawn)]
+    written = [estimate(shape, few, n, on_gpu=False).phases[GENERATION] for n in (needs, drawn)]
     assert written[1] == PREFETCHED_BATCHES * 2 * 4 / 20 * written[0]
     apart, together = (
         estimate(shape, run_config(), algorithm.needs, on_gpu=False).phases[ACTIVATIONS]
@@ -299,15 +299,15 @@ def test_vllm_brings_its_own_weights_and_takes_its_share_of_a_gpu(ranks, tiny):
 
     assert found(0).held["vLLM"] == shape_of(tiny.config).parameters * 4
     assert found().held["vLLM"] == 0.3 * card
-    assert found().phases[WRITING] == 0
+    assert found().phases[GENERATION] == 0
     config.engine.colocate = True  # it sleeps in the host's memory while the learner works
     assert "vLLM" not in found().held
-    assert found().phases[WRITING] == 0.3 * card
+    assert found().phases[GENERATION] == 0.3 * card
     config.engine.colocate, config.engine.device = False, "cuda:0"  # the learner's, by its name
     assert found().held["vLLM"] == 0.3 * card
     config.engine.device = "cuda:1"  # it has a GPU of its own
     assert "vLLM" not in found().held
-    assert found().phases[WRITING] == 0
+    assert found().phases[GENERATION] == 0
 
 
 def test_engines_in_actors_take_nothing_of_the_learners_gpu(tiny):
@@ -315,8 +315,8 @@ def test_engines_in_actors_take_nothing_of_the_learners_gpu(tiny):
     here = [estimate(shape, config, needs, on_gpu=True, ranks=ranks) for ranks in (0, 2)]
     config.runtime.name = "ray"
     apart = [estimate(shape, config, needs, on_gpu=True, ranks=ranks) for ranks in (0, 2)]
-    assert all(found.phases[WRITING] for found in here)
-    assert not any(found.phases[WRITING] for found in apart)
+    assert all(found.phases[GENERATION] for found in here)
+    assert not any(found.phases[GENERATION] for found in apart)
     copies = {"the engine's weights", "the writer's copy"}
     assert here[0].held == apart[0].held  # one process keeps the writer's weights where it learns
     assert here[1].held.keys() - apart[1].held.keys() == copies  # ranks keep them in the host

@@ -66,7 +66,7 @@ def test_a_large_model_is_not_put_on_a_cpu_unasked(llama_8b):
 
 def advised(chosen, shape, free):
     """The overrides of the advice, and whether the run with them fits in `free`."""
-    said = memory_check.what_fits(chosen, shape, CPU, on_cpu(free))
+    said = memory_check.suggest_change(chosen, shape, CPU, on_cpu(free))
     overrides = dict(part.split("=") for part in re.findall(r"[\w.]+=\w+", said))
     for key, value in overrides.items():
         section, name = key.split(".")
@@ -86,8 +86,10 @@ def test_the_advice_fits_and_is_the_least_change(llama_8b):
         {"train.micro_batch", "engine.batch_size"},
         True,
     )
-    assert memory_check.what_fits(chosen, shape, CPU, on_cpu(2 * GIB)).startswith("model=nano ")
-    assert memory_check.what_fits(chosen, shape, CPU, on_cpu(2**20)).startswith(
+    assert memory_check.suggest_change(chosen, shape, CPU, on_cpu(2 * GIB)).startswith(
+        "model=nano "
+    )
+    assert memory_check.suggest_change(chosen, shape, CPU, on_cpu(2**20)).startswith(
         "none of the models"
     )
 

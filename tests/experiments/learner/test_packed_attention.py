@@ -12,7 +12,7 @@ from experiments.learner.forward import Critic, Tokens, response_hidden, scalar_
 from experiments.learner.packed_attention import can_pack
 from experiments.policy import loading
 from experiments.policy.activation_checkpointing import checkpoint_activations
-from experiments.policy.attention_override import KINDS
+from experiments.policy.attention_override import MODEL_TYPES
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
 from tests.experiments.kinds import model_of
@@ -97,7 +97,7 @@ def test_the_bundled_model_says_the_same_with_the_same_gradients(batch, bundled,
 
 
 @pytest.mark.parametrize("batch", ["ragged", "sharing"])
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(MODEL_TYPES))
 def test_so_does_every_kind_that_is_packed(kind, batch, padded):
     policy, tokens = policy_of(kind), tokens_of(BATCHES[batch])
     assert can_pack(policy)

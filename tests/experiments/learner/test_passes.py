@@ -53,7 +53,7 @@ def test_a_groups_value_needs_no_pass_of_its_own(tiny, name, options, monkeypatc
     assert seen
     assert all(gradient for _, gradient in seen)
     apart = learner_of(tiny, BY_GROUP[name], **options)
-    monkeypatch.setattr(apart, "_in_passing", lambda *_: False)
+    monkeypatch.setattr(apart, "_can_prepare_in_step", lambda *_: False)
     same(found, steps(apart, samples))
 
 
