@@ -1,12 +1,13 @@
-"""What a run goes on from: written whole or not at all, checked before it is believed.
+"""Checkpoint files: written atomically, and verified by hash before use.
 
-Beside a checkpoint's weights, which any run can load, stand `state.pt`, all that the loop needs to
-go on as if it had never stopped, the replay store's rows in `replay.arrow` where there is one, and
-`state.json`, written last, with the hashes of the others. A state is tensors, tables and plain
-values: to read it runs no code of whoever wrote it.
+A checkpoint folder holds the weights, which any run can load, and the state to resume from:
 
-One file, whatever wrote it: what several ranks hold in shards is whole there, and any number of
-them, or one process, goes on from it.
+- `state.pt`: all that the loop needs to resume exactly;
+- `replay.arrow`: the rows of the replay buffer, if there is one;
+- `state.json`: written last, with the hashes of the others.
+
+A state is tensors, tables and plain values, so reading it executes no code. It is the same file for
+every runtime: shards are stored whole, and any number of ranks, or one process, resumes from it.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STATE, SEAL = "state.pt", "state.json"
-PLAIN = [Judgement, Verdict]  # of ours, what a state may hold
+PLAIN_TYPES = [Judgement, Verdict]  # classes of this project that a state may hold
 
 
 class Damaged(Exception):
-    """A state that is not as it was written; says how."""
+    """A state differs from what was written; the message says how."""
 
 
-class _Hashed:
-    """Hashes what goes through it into a file, and remembers why that failed."""
+class _HashingFile:
+    """Hash what is written to a file, and keep the error if writing fails."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.digest = file, hashlib.sha256()
@@ -56,7 +57,7 @@ class _Hashed:
 
 
 def write(folder: Path, state: dict[str, Any], tables: Mapping[str, pa.Table]) -> None:
-    """The state beside the weights in `folder`. Raises OSError, e.g. on a full disk."""
+    """Write the state beside the weights in `folder`. Raises OSError, e.g. on a full disk."""
     hashes = {}
     for name, table in tables.items():
         file = folder / f"{name}.arrow"
@@ -64,7 +65,7 @@ def write(folder: Path, state: dict[str, Any], tables: Mapping[str, pa.Table]) -
         sync(file)
         hashes[file.name] = _hash(file)
     with (folder / STATE).open("wb") as file:
-        hashed = _Hashed(file)
+        hashed = _HashingFile(file)
         try:
             torch.save(state, hashed)
         except RuntimeError:
@@ -77,17 +78,17 @@ def write(folder: Path, state: dict[str, Any], tables: Mapping[str, pa.Table]) -
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The state in `folder`, which it names, with its `tables`, without its `tensors`.
+    """Read the state in `folder`: with `folder` and its `tables`, without its `tensors`.
 
     Raises Damaged.
     """
     try:
         seal = json.loads((folder / SEAL).read_text())
-        told = {STATE: seal["sha256"]} | seal.get("tables", {})
-        for name, digest in told.items():
+        hashes = {STATE: seal["sha256"]} | seal.get("tables", {})
+        for name, digest in hashes.items():
             if _hash(folder / name) != digest:
-                raise Damaged(f"{name} has not the hash that {SEAL} tells")
-        state = _opened(folder)
+                raise Damaged(f"{name} does not have the hash in {SEAL}")
+        state = _load(folder)
         state.pop("tensors", None)
         files = [folder / name for name in seal.get("tables", {})]
         tables = {file.stem: read_arrow(file) for file in files}
@@ -99,15 +100,15 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def tensors(folder: Path) -> dict[str, Any]:
-    """The tensors of a state that `read` has found whole.
+    """Read the tensors of a state that `read` has verified.
 
-    Mapped from the file, so that the ranks of a machine share one copy: not to be kept.
+    They are mapped from the file, so the ranks of a machine share one copy; do not keep them.
     """
-    return _opened(folder)["tensors"]
+    return _load(folder)["tensors"]
 
 
-def _opened(folder: Path) -> dict[str, Any]:
-    with torch.serialization.safe_globals(PLAIN):
+def _load(folder: Path) -> dict[str, Any]:
+    with torch.serialization.safe_globals(PLAIN_TYPES):
         return torch.load(folder / STATE, map_location="cpu", weights_only=True, mmap=True)
 
 
@@ -117,9 +118,9 @@ def _hash(file: Path) -> str:
 
 
 def latest(run: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
-    """The last whole state in a run folder; None: there is none, the run begins anew.
+    """Read the last undamaged state in a run folder; None if there is none.
 
-    `say` is told of each damaged one that was passed over.
+    Each damaged state is reported to `say` and skipped.
     """
     for folder in sorted(_sealed(run), key=_step, reverse=True):
         try:
@@ -130,13 +131,16 @@ def latest(run: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a run can go on from there, as far as a look tells."""
+    """Whether a folder has a state to resume from; it is not verified."""
     return (folder / SEAL).is_file()
 
 
 def _sealed(run: Path) -> list[Path]:
-    """Checkpoints with a state. What is hidden is not whole, but for one that was about to be
-    replaced when the run was killed (`Records.checkpoint`)."""
+    """Return the checkpoints with a state.
+
+    Hidden folders are unfinished, except one that was about to be replaced when the run was killed
+    (`Records.checkpoint`).
+    """
     places = (f"checkpoints/{which}/{SEAL}" for which in ("[!.]*", f".*{BEFORE}"))
     return [seal.parent for place in places for seal in run.glob(place)]
 
@@ -145,4 +149,4 @@ def _step(folder: Path) -> int:
     try:
         return int(json.loads((folder / SEAL).read_text())["step"])
     except (OSError, ValueError, KeyError, TypeError):
-        return 0  # damaged: the last to be tried
+        return 0  # damaged: tried last

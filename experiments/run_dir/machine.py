@@ -1,4 +1,4 @@
-"""The machine that a run or a benchmark is on."""
+"""The machine of a run or a benchmark: its hardware, and the peak memory of this process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 
 def hardware() -> dict[str, Any]:
-    """What times and the last bits of a run hang on; memory in GB (2^30 bytes)."""
+    """Describe the hardware that a run's times and last bits depend on; memory in GB (2^30 B)."""
     import torch
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "machine": platform.machine(),
         "cpu": processor(),
-        # With others a loss has other last digits, on the same CPU.
+        # Another instruction set changes the last digits of a loss, on the same CPU.
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "cpus": os.cpu_count(),
         "memory_gb": round(memory / 2**30, 1),
@@ -29,45 +29,50 @@ def hardware() -> dict[str, Any]:
 
 
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The CPU's name; with its family and model, because a virtual machine's may be 'AMD EPYC'."""
+    """Return the CPU's name, family and model: a virtual machine's name may be just 'AMD EPYC'."""
     try:
         first = cpuinfo.read_text().split("\n\n")[0]
     except OSError:
         return platform.processor()
-    told = dict(map(str.strip, line.split(":", 1)) for line in first.splitlines() if ":" in line)
-    numbers = (f"{each} {told[key]}" for each, key in _NUMBERS.items() if key in told)
-    return ", ".join([told.get("model name") or platform.processor(), *numbers])
-
-
-_NUMBERS = {"family": "cpu family", "model": "model"}
-
-
-# The most memory that this process held since a run began, on the host and on its GPUs. The
-# kernel's and torch's own marks are of the process's whole life; here they are set back, so that a
-# run of a sweep does not inherit the peak of the one before it.
+    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
+    facts = {key.strip(): value.strip() for key, value in pairs}
+    numbers = [
+        f"{label} {facts[key]}"
+        for label, key in (("family", "cpu family"), ("model", "model"))
+        if key in facts
+    ]
+    return ", ".join([facts.get("model name") or platform.processor(), *numbers])
 
 
 SELF = Path("/proc/self")
-SET_PEAK_BACK = "5"  # proc_pid_clear_refs(5)
+RESET_PEAK = "5"  # proc_pid_clear_refs(5)
 
 
 class PeakMemory:
-    """Marks set back when it is made, read by `columns`."""
+    """The most memory that this process held since this object was made, on host and GPUs.
+
+    The marks of the kernel and of torch cover the whole life of a process. They are reset here, so
+    that a run of a sweep does not inherit the peak of the run before it.
+    """
 
     def __init__(self) -> None:
         gc.collect()
         with suppress(OSError, AttributeError):  # another C library than glibc
-            ctypes.CDLL(None).malloc_trim(0)  # what the run before freed is not this one's
+            ctypes.CDLL(None).malloc_trim(0)  # give back what the run before freed
         with suppress(OSError):  # an old kernel, or no /proc: the peak stays that of the process
-            (SELF / "clear_refs").write_text(SET_PEAK_BACK)
+            (SELF / "clear_refs").write_text(RESET_PEAK)
+        import torch
+
         for device in _gpus():
-            _cuda().reset_peak_memory_stats(device)
+            torch.cuda.reset_peak_memory_stats(device)
 
     def columns(self) -> dict[str, float]:
-        """memory/peak_mb of the host, and of each GPU in use memory/gpuN_peak_mb, in MiB."""
+        """Return memory/peak_mb of the host, and memory/gpuN_peak_mb of GPUs in use, in MiB."""
         row = {"memory/peak_mb": _host_peak_kb() / 1024}
+        import torch
+
         for device in _gpus():
-            row[f"memory/gpu{device}_peak_mb"] = _cuda().max_memory_allocated(device) / 2**20
+            row[f"memory/gpu{device}_peak_mb"] = torch.cuda.max_memory_allocated(device) / 2**20
         return row
 
 
@@ -80,10 +85,6 @@ def _host_peak_kb() -> int:
 
 
 def _gpus() -> range:
-    return range(_cuda().device_count() if _cuda().is_initialized() else 0)
-
-
-def _cuda():
     import torch
 
-    return torch.cuda
+    return range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: bars on a terminal, a line now and then elsewhere."""
+"""The display of a running run: progress bars on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-LINE_EVERY_S = 15.0  # between lines where there is no terminal
+LINE_EVERY_S = 15.0  # between lines without a terminal
 
 
 class Display:
     """Training and evaluation progress on stderr."""
 
     def __init__(self, steps: int, label: str = "") -> None:
-        """With a `label` others write there too: each line begins with it, and nothing moves."""
+        """`label`: begins each line where other runs write too; there are no bars then."""
         self.label = label
         self.console = Console(
             stderr=True, highlight=False, force_terminal=False if label else None
@@ -45,11 +45,11 @@ class Display:
         self.bars.stop()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line."""
         self.console.print(f"{self.label}{text}", soft_wrap=True, markup=False)
 
     def step(self, step: int, row: dict[str, Any], seconds: float) -> None:
-        """One training step of `seconds` ended with these metrics."""
+        """Show a training step that took `seconds`."""
         rate = row["generated_tokens"] / max(seconds, 1e-9)
         k, score = next(iter(self.pass_at.items()))
         note = f"reward {row['reward_mean']:.3f}  pass@{k} {score:.3f}  {rate:,.0f} tokens/s"
@@ -62,13 +62,14 @@ class Display:
             self.say(f"step {step}/{self.steps}  {note}  {left:,.0f} s left")
             self._last_line = now
 
-    def evaluated(self, step: int, pass_at: dict[int, float], known: Path | None) -> None:
-        """An evaluation ended, or was `known` from a file."""
+    def evaluated(self, step: int, pass_at: dict[int, float], cache_file: Path | None) -> None:
+        """Show an evaluation; `cache_file`: the file that it was read from."""
         self.pass_at = pass_at
         scores = "  ".join(f"pass@{k} {score:.3f}" for k, score in pass_at.items())
-        self.say(f"evaluation at step {step}: {scores}{f' (known from {known})' if known else ''}")
+        source = f" (known from {cache_file})" if cache_file else ""
+        self.say(f"evaluation at step {step}: {scores}{source}")
 
     def evaluating(self, step: int, total: int) -> tuple[Callable[[int], None], Callable[[], None]]:
-        """A bar for one evaluation: how to advance it, and how to end it."""
+        """Add a bar for an evaluation; return how to advance it, and how to remove it."""
         bar = self.bars.add_task(f"evaluation at step {step}", total=total, note="")
         return lambda count: self.bars.advance(bar, count), lambda: self.bars.remove_task(bar)

@@ -1,12 +1,14 @@
-"""The run folder: what is written, when, and how it survives a crash.
+"""The run folder: its files, when they are written, and how they survive a crash.
 
-`config.yaml` and `run.json` are there before anything heavy starts. Training rows go to a journal,
-`metrics.jsonl`, line by line, so that a killed process loses none; at each evaluation and at the
-end they are written as `metrics.parquet`, and a run that ends by itself or by Ctrl-C removes the
-journal. Each evaluation is a file of its own in the folder `evals.parquet`; the problems that it
-asks are in `problems.parquet`. Files are replaced whole, never half, and a run that goes on cuts
-what came after its checkpoint. Only the last word of `run.json`, on a disk that is full by then, is
-written over the old one, in blanks that are kept there for it.
+- `config.yaml` and `run.json` are written before anything heavy starts.
+- Training rows go to a journal, `metrics.jsonl`, line by line, so that a killed process loses none.
+  At each evaluation and at the end they are written to `metrics.parquet`. A run that ends by itself
+  or by Ctrl-C removes the journal.
+- Each evaluation is a file in the folder `evals.parquet`; its problems are in `problems.parquet`.
+
+Files are replaced atomically, and a resumed run cuts what came after its checkpoint. The one
+exception is the final status in `run.json` when the disk is full: it overwrites the file in place,
+into blanks reserved for it.
 """
 
 from __future__ import annotations
@@ -37,24 +39,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PACKAGES = ("torch", "transformers", "hydra-core", "pandas", "docker", "numpy")
-BEST = "best"  # the checkpoint that did best by validation
-RESERVED = 2048  # bytes at the end of run.json: more than a last word takes
+BEST = "best"  # name of the checkpoint with the best evaluation
+RESERVED = 2048  # bytes of blanks at the end of run.json, more than a final status takes
 
 
 class Records:
-    """Writes one run folder; `finish` gives the last word on how the run ended."""
+    """Writes one run folder; `finish` records how the run ended."""
 
     def __init__(
         self,
         config: RunConfig,
         folder: Path | None = None,
         recorded: int = 0,
-        taken: Path | None = None,
+        checkpoint: Path | None = None,
     ) -> None:
-        """A new folder; or `folder`, of a run that goes on after its first `recorded` rows from
-        `taken`, which is called `final_name(taken)` from then on.
+        """Make a new run folder, or continue `folder` after its first `recorded` rows.
 
-        Raises UserError where that run is still going on, or lacks rows.
+        `checkpoint`: the one that the run resumes from; it gets its `final_name` back. Raises
+        UserError if that run is still going on, or rows are missing.
         """
         self.folder = folder or _new_folder(config)
         self._lock = lock(self.folder)
@@ -84,7 +86,7 @@ class Records:
         self._evals = self.folder / "evals.parquet"
         try:
             if folder:
-                self._go_on(recorded, taken)
+                self._continue(recorded, checkpoint)
             with atomic_write(self.folder / "config.yaml") as file:
                 file.write_text(OmegaConf.to_yaml(asdict(config)))
             self.describe()
@@ -96,13 +98,13 @@ class Records:
                 shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
-    def _go_on(self, recorded: int, taken: Path | None) -> None:
-        """Cut what came after the checkpoint; say in run.json where the run went on, and how."""
+    def _continue(self, recorded: int, checkpoint: Path | None) -> None:
+        """Cut what came after the checkpoint, and note in run.json where the run resumed."""
         before = json.loads((self.folder / "run.json").read_text())
         now = {key: self.info[key] for key in ("started", "commit", "versions", "hardware")}
-        again = {"resumed": [*before.get("resumed", []), {"step": recorded, **now}]}
+        resumed = {"resumed": [*before.get("resumed", []), {"step": recorded, **now}]}
         ended = {key: self.info[key] for key in ("status", "error", "ended", "pid")}
-        self.info = before | ended | again
+        self.info = before | ended | resumed
         with atomic_write(self.folder / "metrics.jsonl") as file:
             file.write_text("".join(json.dumps(row) + "\n" for row in self.metrics))
         for part in self._evals.glob("step-*.parquet"):
@@ -110,19 +112,21 @@ class Records:
                 part.unlink()
         for hidden in self.folder.glob("checkpoints/.*"):
             place = final_name(hidden)
-            if hidden.name.endswith(BEFORE) and (hidden == taken or not place.exists()):
-                shutil.rmtree(place, ignore_errors=True)  # damaged, or it would have been taken
-                hidden.replace(place)  # killed between the two renames of `checkpoint`
+            if hidden.name.endswith(BEFORE) and (hidden == checkpoint or not place.exists()):
+                shutil.rmtree(
+                    place, ignore_errors=True
+                )  # damaged, since the run resumes from the other
+                hidden.replace(place)  # the run was killed between the renames in `checkpoint`
         for unfinished in self.folder.glob("checkpoints/.*"):
             shutil.rmtree(unfinished, ignore_errors=True)
         self._adopt_checkpoints()
 
     def _adopt_checkpoints(self) -> None:
-        """Know what is there, also what a kill came before run.json could name, and no more."""
+        """List the checkpoints that exist, including those written just before a kill."""
         known, folder = self.info.get("checkpoints", {}), self.folder / "checkpoints"
-        there = [path.name for path in folder.glob("[!.]*")]
-        numbered = {name: int(name[5:]) for name in there if re.fullmatch(r"step-\d+", name)}
-        self.info["checkpoints"] = numbered | {n: s for n, s in known.items() if n in there}
+        names = [path.name for path in folder.glob("[!.]*")]
+        numbered = {name: int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name)}
+        self.info["checkpoints"] = numbered | {n: s for n, s in known.items() if n in names}
 
     def describe(self, **facts: Any) -> None:
         """Add facts to run.json."""
@@ -131,18 +135,18 @@ class Records:
             file.write_text(_as_json(self.info, " " * RESERVED))
 
     def step(self, row: dict[str, Any]) -> None:
-        """One training step."""
+        """Record a training step."""
         self.metrics.append(row)
         self._journal.write(json.dumps(row) + "\n")
 
     def problems(self, rows: Iterable[dict[str, Any]]) -> None:
-        """problems.parquet: what the evaluation asks, for whoever reads its samples later."""
+        """Write problems.parquet: the prompts behind the samples of the evaluations."""
         import pandas as pd
 
         _write_table(pd.DataFrame(rows), self.folder / "problems.parquet")
 
     def evaluation(self, step: int, rows: list[dict[str, Any]]) -> None:
-        """One evaluation: a part of evals.parquet, which pandas reads as one table."""
+        """Write a part of evals.parquet, which pandas reads as one table."""
         import pandas as pd
 
         _write_table(pd.DataFrame(rows), self._evals / f"step-{step:08}.parquet")
@@ -150,16 +154,16 @@ class Records:
 
     @contextmanager
     def checkpoint(self, name: str, step: int) -> Iterator[Path]:
-        """A folder to write the weights of `step` into; it gets its `name` when they are whole.
+        """Yield a folder for the weights of `step`, which takes its `name` when they are whole.
 
-        One of that name from before is replaced.
+        A checkpoint of the same name is replaced.
         """
         parent = self.folder / "checkpoints"
         unfinished, replaced = parent / f".{name}", parent / f".{name}{BEFORE}"
         try:
             unfinished.mkdir(parents=True)
             yield unfinished
-            os.fsync(self._journal.fileno())  # the rows that the checkpoint counts on
+            os.fsync(self._journal.fileno())  # the rows that the checkpoint relies on
             for path in (*unfinished.iterdir(), unfinished):
                 sync(path)
             if (parent / name).exists():
@@ -173,7 +177,7 @@ class Records:
         self.describe(checkpoints={**self.info["checkpoints"], name: step})
 
     def forget_checkpoints(self, keep: int) -> None:
-        """All but the last `keep` and the best go."""
+        """Delete all but the last `keep` checkpoints and the best."""
         known = self.info["checkpoints"]
         gone = sorted(known.keys() - {BEST}, key=known.get)[:-keep]
         self.describe(checkpoints={name: known[name] for name in known if name not in gone})
@@ -181,16 +185,16 @@ class Records:
             shutil.rmtree(self.folder / "checkpoints" / name, ignore_errors=True)
 
     def keep_traceback(self) -> Path:
-        """The traceback of the error in hand, for whoever mends the code."""
+        """Write the traceback of the current error to the run folder; return its path."""
         path = self.folder / "traceback.txt"
         with suppress(OSError):
             path.write_text(traceback.format_exc())
         return path
 
     def finish(self, status: str, error: str | None = None) -> None:
-        """status: finished | interrupted | failed. On a full disk the journal stays.
+        """Record the status: finished | interrupted | failed. On a full disk the journal stays.
 
-        Raises OSError where a finished run's metrics cannot be written: it is failed then.
+        Raises OSError if a finished run's metrics cannot be written; its status is then failed.
         """
         try:
             self._write_metrics()
@@ -205,18 +209,18 @@ class Records:
         self._end(status, error)
 
     def _end(self, status: str, error: str | None) -> None:
-        """The status goes into run.json even where nothing else can be written any more."""
-        last_word = {"status": status, "error": error, "ended": _now()}
+        """Write the status to run.json, even on a full disk."""
+        final = {"status": status, "error": error, "ended": _now()}
         path = self.folder / "run.json"
         try:
             with atomic_write(path) as file:
-                file.write_text(_as_json(self.info | last_word))
+                file.write_text(_as_json(self.info | final))
         except OSError:
             with path.open("r+b") as file:
                 old = file.read()
                 file.seek(0)
-                file.write(_as_json(json.loads(old) | last_word).encode().ljust(len(old)))
-        self.info |= last_word
+                file.write(_as_json(json.loads(old) | final).encode().ljust(len(old)))
+        self.info |= final
         os.close(self._lock)
 
     def _write_metrics(self) -> None:
@@ -237,7 +241,7 @@ def _write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    """The metrics of a run that ended somehow; a line that a crash cut is left out."""
+    """Read the metrics of a run that ended; skip a line that a crash cut."""
     journal, table = folder / "metrics.jsonl", folder / "metrics.parquet"
     if journal.exists():
         rows = []
@@ -253,7 +257,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def _new_folder(config: RunConfig) -> Path:
-    """output_dir/name/algo-seed-time, never one that exists."""
+    """Make output_dir/name/algo-seed-time, never a folder that exists."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     parent = Path(config.output_dir) / config.name
     base = parent / f"{config.algo.name}-s{config.seed}-{stamp}"
@@ -285,7 +289,7 @@ def _versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """The code's commit, with a plus sign where the working tree differs from it."""
+    """Return the code's commit, with a plus sign if the working tree differs from it."""
     root = Path(__file__).resolve().parents[2]
     try:
         described = subprocess.run(

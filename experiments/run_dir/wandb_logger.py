@@ -1,4 +1,4 @@
-"""Weights & Biases: online where a key is set, else offline, and `wandb sync` uploads it later."""
+"""Weights & Biases: online if a key is set, else offline; `wandb sync` uploads it later."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from urllib.parse import urlsplit
 from experiments.config.schema import RunConfig
 from experiments.run_dir.budget import Counts
 
-PLACES = ("output_dir", "logger", "sandbox", "name", "seed")  # no part of what a group shares
+OUTSIDE_GROUP = ("output_dir", "logger", "sandbox", "name", "seed")  # may differ in a group
 COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "tokens", "program")
-SHOWN, MOST = 4, 1000  # samples of a problem in a table, and rows of it: the first ones
-FINISH_S = 120.0  # an upload that hangs does not keep the run
+SHOWN_SAMPLES, MAX_ROWS = 4, 1000  # of a problem, and of a table
+FINISH_S = 120.0  # an upload that hangs does not hold up the run
 
 
 class WandbLogger:
-    """One W&B run, whose id is the run folder's name: a run that goes on stays one run.
+    """One W&B run, whose id is the run folder's name: a resumed run keeps it.
 
-    W&B's own step is ours: what is logged again after a checkpoint, to the same bits, it passes
-    over. A training step and its evaluation are one row, so that any budget can be its x-axis.
+    W&B's step is the training step, so it ignores steps replayed since the checkpoint (they are
+    identical). A training step and its evaluation are one row, so any budget can be the x-axis.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class WandbLogger:
     def evaluation(
         self, step: int, values: dict[str, float], samples: Sequence[dict[str, Any]]
     ) -> None:
-        shown = [row for row in samples if row["sample"] < SHOWN][:MOST]
+        shown = [row for row in samples if row["sample"] < SHOWN_SAMPLES][:MAX_ROWS]
         table = self.wandb.Table(
             columns=list(COLUMNS), data=[[row[key] for key in COLUMNS] for row in shown]
         )
@@ -82,25 +82,27 @@ class WandbLogger:
 
 
 def group(algo: str, settings: dict[str, Any]) -> str:
-    """Runs that differ in nothing but the seed: the experiment, the algorithm, a hash of the rest.
+    """Return the group of runs that differ only in the seed: name, algorithm and a hash.
 
-    As in the report, a path inside output_dir (of weights to begin with) is no difference.
+    As in the report, paths inside output_dir (of initial weights) are ignored.
     """
     home = f"{settings['output_dir']}/"
 
-    def rest(values: dict[str, Any]) -> list:
+    def without_own_paths(values: dict[str, Any]) -> list:
         return [
-            (key, rest(value) if isinstance(value, dict) else value)
+            (key, without_own_paths(value) if isinstance(value, dict) else value)
             for key, value in sorted(values.items())
             if not (isinstance(value, str) and value.startswith(home))
         ]
 
-    shared = rest({key: value for key, value in settings.items() if key not in PLACES})
+    shared = without_own_paths(
+        {key: value for key, value in settings.items() if key not in OUTSIDE_GROUP}
+    )
     return f"{settings['name']}/{algo}-{hashlib.sha256(repr(shared).encode()).hexdigest()[:6]}"
 
 
 def tags(config: RunConfig) -> list[str]:
-    """What one filters by."""
+    """Return tags to filter runs by."""
     t = config.train
     stale = {"lag": t.lag, "sync_every": t.sync_every, "offline_share": t.offline_share}
     ordinary = {"lag": 0, "sync_every": 1, "offline_share": 0.0}
@@ -109,7 +111,7 @@ def tags(config: RunConfig) -> list[str]:
 
 
 def mode_here() -> str:
-    """online | offline | disabled: WANDB_MODE, else by whether there is a key."""
+    """Return online, offline or disabled: WANDB_MODE, else by whether there is a key."""
     import wandb
 
     base_url = os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url
@@ -117,7 +119,7 @@ def mode_here() -> str:
 
 
 def has_key(base_url: str) -> bool:
-    """Whether this user has a key for that server, where W&B looks for it."""
+    """Whether this user has a key for a server, where W&B looks for it."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     homes = (Path.home() / ".netrc", Path.home() / "_netrc")

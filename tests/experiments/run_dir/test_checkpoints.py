@@ -46,8 +46,8 @@ def flip(folder):
 
 
 DAMAGES = {
-    "cut in half": (cut, "state.pt has not the hash"),
-    "one bit": (flip, "state.pt has not the hash"),
+    "cut in half": (cut, "state.pt does not have the hash"),
+    "one bit": (flip, "state.pt does not have the hash"),
     "no table": (lambda folder: (folder / "replay.arrow").unlink(), "there is no replay.arrow"),
     "another table": (lambda folder: (folder / "replay.arrow").write_text(""), "replay.arrow has"),
     "no state": (lambda folder: (folder / "state.pt").unlink(), "there is no state.pt"),
