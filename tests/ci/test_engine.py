@@ -1,4 +1,4 @@
-"""The script that brings up an engine: what it says and does where there is none to bring up."""
+"""The script that starts an engine, on a machine without one."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The two ways to a first result: a process of its own, or one that all tests of a program have."""
+"""The two paths to a first result: a one-shot process, or a runner for all tests of a program."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ PATHS = {"one_shot": False, "served": True}  # → whether its jobs are promisin
 
 
 class OnPath:
-    """A sandbox all of whose jobs go one way, which it makes sure of; for the judge and alone."""
+    """A sandbox whose jobs all take one path, which it asserts; usable by the judge and alone."""
 
     def __init__(self, pool: Pool, path: str) -> None:
         self._pool, self._path, self.platform = pool, path, pool.platform

@@ -1,8 +1,8 @@
-"""What an attack is, and what all attack programs begin with.
+"""Attack programs: their type, and the code that all of them begin with.
 
-Each program tries something that a sandbox must refuse and prints HELD if it was refused, or
-BROKEN with what was not. It learns of the outside world what an attacker may know: where a file of
-the host lies, on which port the host listens, and which process it should not reach.
+Each program tries something that a sandbox must refuse. It prints HELD if all was refused, else
+BROKEN and a list. It knows what an attacker may know of the host: the path of a file, a port on
+which the host listens, and the PID of a process.
 """
 
 from __future__ import annotations

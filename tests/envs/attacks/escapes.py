@@ -1,4 +1,4 @@
-"""Attacks on the cage itself: files, rights, namespaces, and system calls that open doors."""
+"""Attacks on the confinement: files, rights, namespaces, and dangerous system calls."""
 
 from tests.envs.attacks.base import ends, kernel_probe, probe
 

@@ -1,4 +1,4 @@
-"""The host as attacks find it: canaries that must stay untouched, and the traces that must not be.
+"""The host under attack: canaries that must stay untouched, and traces that must not appear.
 
 Canaries are a file, listening sockets and a process; traces are processes, files, shared memory
 and containers.
@@ -22,7 +22,7 @@ from tests.envs.processes import Process, processes
 
 @dataclass
 class Canary:
-    """What lies on the host for a program to find, and the proof that none did."""
+    """Baits on the host, and the proof that no program has reached them."""
 
     nonce: str = field(default_factory=lambda: "spo" + randomness.token_hex(6))
 
@@ -58,7 +58,7 @@ class Canary:
         return names, self.file.read_text(), status.st_mode, status.st_uid, status.st_mtime_ns
 
     def world(self) -> dict[str, object]:
-        """What a program is told."""
+        """Return what a program knows of the host."""
         host_files = {}
         for name in ("/etc/passwd", "/etc/shadow", "/etc/machine-id", "/etc/hosts", str(self.file)):
             if os.access(name, os.R_OK):
@@ -76,7 +76,10 @@ class Canary:
     def check(self) -> None:
         """Assert that all is as it was."""
         assert self._state() == self.state
-        for receive in (*(one.accept for one in self.listeners), lambda: self.datagrams.recv(1)):
+        for receive in (
+            *(listener.accept for listener in self.listeners),
+            lambda: self.datagrams.recv(1),
+        ):
             try:
                 reached = receive()
             except BlockingIOError:
@@ -87,11 +90,11 @@ class Canary:
         assert state == "S", f"the host's process is in state {state}"
 
     def close(self) -> None:
-        """Take everything away."""
+        """Remove all baits."""
         self.process.kill()
         self.process.wait()
-        for one in (*self.listeners, self.datagrams):
-            one.close()
+        for opened in (*self.listeners, self.datagrams):
+            opened.close()
         shutil.rmtree(self.folder)
 
 
@@ -113,7 +116,7 @@ def _descendants(listed: list[Process]) -> dict[int, str]:
 
 
 def resident_mb(processes: dict[int, str]) -> float:
-    """What these processes hold in memory together."""
+    """Return the resident size of these processes together."""
     pages = 0
     for pid in processes:
         try:
@@ -125,9 +128,10 @@ def resident_mb(processes: dict[int, str]) -> float:
 
 @dataclass(frozen=True)
 class Traces:
-    """What an attack could leave on the host."""
+    """Traces that an attack could leave on the host."""
 
     processes: int
+    descendants: dict[int, str] = field(compare=False, repr=False)
     named: list[int]  # processes that took the canary's name
     files: list[str]
     segments: int
@@ -158,7 +162,8 @@ class Traces:
         ]
         segments = len(Path("/proc/sysvipc/shm").read_text().splitlines())
         containers = _containers() if docker else (0, 0)
-        return cls(len(_descendants(listed)), named, files, segments, containers)
+        below = _descendants(listed)
+        return cls(len(below), below, named, files, segments, containers)
 
 
 def _containers() -> tuple[int, int]:
@@ -168,7 +173,9 @@ def _containers() -> tuple[int, int]:
     client = docker.from_env()
     try:
         ours = client.api.containers(all=True, filters={"label": f"{LABEL}.pid={os.getpid()}"})
-        return len(ours), sum(len(client.api.top(one["Id"])["Processes"]) for one in ours)
+        return len(ours), sum(
+            len(client.api.top(container["Id"])["Processes"]) for container in ours
+        )
     except docker.errors.APIError:  # one has just ended
         return 0, 0
     finally:

@@ -1,4 +1,4 @@
-"""Channels: what one program could leave for another that runs after it in the same worker."""
+"""Channels: data that one program could leave for a later one in the same worker."""
 
 import secrets as randomness
 import time
@@ -53,8 +53,8 @@ def test_inputs_dropped_after_a_crash_of_the_compiler_are_not_in_the_next_progra
 def test_later_inputs_dropped_after_a_failure_are_not_in_the_next_tests_memory(sandbox):
     inputs = [f"{fresh_secret()}\n" * 300 for _ in range(3)]
     executions = execute(sandbox, HEAP + "\nraise SystemExit(1)", *inputs)
-    told = [(e.stdout, e.outcome) for e in executions]
-    assert told == [(b"[]\n", Outcome.RUNTIME_ERROR)] * 3
+    results = [(e.stdout, e.outcome) for e in executions]
+    assert results == [(b"[]\n", Outcome.RUNTIME_ERROR)] * 3
 
 
 FLAGS = """
@@ -118,7 +118,7 @@ print(ids)
 
 
 def test_ids_of_processes_and_threads_say_nothing_where_each_test_has_its_own(sandbox):
-    seen = {execution.stdout for _ in range(2) for execution in execute(sandbox, IDS, "", "")}
+    outputs = {execution.stdout for _ in range(2) for execution in execute(sandbox, IDS, "", "")}
     # It takes a PID namespace for each test to hide them; see docs/reference/judging.md.
     counts_on = sandbox.name == "docker" or sandbox.form == "landlock"
-    assert len(seen) == (4 if counts_on else 1)
+    assert len(outputs) == (4 if counts_on else 1)

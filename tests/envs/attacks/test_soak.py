@@ -1,4 +1,4 @@
-"""Thousands of programs in one go, right, wrong, slow and hostile: nothing lost, nothing left.
+"""Thousands of programs in one run, right, wrong, slow and hostile: nothing lost, nothing left.
 
 Each backend's memory goes to bench/soak-NAME.csv and .png: the harness, and all that it started.
 """

@@ -1,4 +1,4 @@
-"""An engine that dies in mid-run: one of our own, in a temporary folder, that a test may kill."""
+"""Runs on an engine that dies: one in a temporary folder, which a test may kill."""
 
 import os
 import shutil

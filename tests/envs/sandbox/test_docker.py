@@ -48,7 +48,9 @@ def check_doubled(jobs: list[Job], results: dict) -> None:
 
 def containers(client, label: str = LABEL) -> list[str]:
     """The ids of the containers that carry a label, given as `name` or `name=value`."""
-    return [found["Id"] for found in client.api.containers(all=True, filters={"label": label})]
+    return [
+        container["Id"] for container in client.api.containers(all=True, filters={"label": label})
+    ]
 
 
 def at_work(sandbox: DockerSandbox) -> list[str]:
@@ -57,8 +59,8 @@ def at_work(sandbox: DockerSandbox) -> list[str]:
 
 
 def free_mb() -> int:
-    found = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
-    return int(found[1]) // 1024
+    match = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
+    return int(match[1]) // 1024
 
 
 def eventually(condition, seconds: float = 60.0) -> bool:
@@ -94,15 +96,15 @@ def test_owner_is_known_dead_only_by_its_own_kernel():
 def test_a_container_that_was_never_started_is_reaped_whoever_made_it(monkeypatch):
     elsewhere = owner_labels("unstarted") | {f"{LABEL}.scope": "before the machine was restarted"}
     now = time.time()
-    found = [
+    listed = [
         {"Id": "left", "Labels": elsewhere, "State": "created", "Created": now - 3600},
         {"Id": "about to start", "Labels": elsewhere, "State": "created", "Created": now - 1},
         {"Id": "at work", "Labels": elsewhere, "State": "running", "Created": now - 3600},
     ]
     removed = []
-    client = SimpleNamespace(api=SimpleNamespace(containers=lambda **_: found))
+    client = SimpleNamespace(api=SimpleNamespace(containers=lambda **_: listed))
     monkeypatch.setattr(
-        "envs.sandbox.docker_client.remove", lambda _, one: removed.append(one) or True
+        "envs.sandbox.docker_client.remove", lambda _, container: removed.append(container) or True
     )
     assert reap_orphans(client) == 1
     assert removed == ["left"]

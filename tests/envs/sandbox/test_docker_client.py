@@ -1,4 +1,4 @@
-"""An engine that says its version and answers nothing else, as one that has locked up does."""
+"""A locked-up engine: it reports its version and answers nothing else."""
 
 import http.server
 import json
@@ -16,11 +16,11 @@ class Locked(http.server.BaseHTTPRequestHandler):
         if not self.path.endswith("/version"):
             self.server.unlocked.wait(30)
             return
-        said = json.dumps({"Version": "20.10.24", "ApiVersion": "1.41"}).encode()
+        answer = json.dumps({"Version": "20.10.24", "ApiVersion": "1.41"}).encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(answer)
 
     def address_string(self):
         return "a unix socket"

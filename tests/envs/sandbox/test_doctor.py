@@ -1,4 +1,4 @@
-"""The doctor: what it finds holds, and what it concludes follows from what it finds."""
+"""The doctor: its checks are true, and the backend that it names follows from them."""
 
 import os
 import platform

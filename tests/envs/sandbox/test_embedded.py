@@ -1,4 +1,4 @@
-"""The embedded sandbox with real programs: what a script may rely on, and what ends it."""
+"""The embedded sandbox with real programs: behaviour of scripts, and how they end."""
 
 import hashlib
 import json

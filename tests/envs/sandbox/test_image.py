@@ -1,4 +1,4 @@
-"""The image and its seccomp profile, from inside: what a program can reach, and what is refused."""
+"""The image and its seccomp profile, seen from inside a container."""
 
 import json
 import platform
@@ -83,12 +83,12 @@ REFUSED = {  # x86-64 numbers, arguments that would do something, and the error 
 SYSCALLS = """
 import ctypes, errno, json
 libc = ctypes.CDLL(None, use_errno=True)
-got = {}
+errors = {}
 for name, (number, arguments) in json.loads(%r).items():
     ctypes.set_errno(0)
     result = libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments))
-    got[name] = errno.errorcode.get(ctypes.get_errno(), "none") if result == -1 else "done"
-print(json.dumps(got))
+    errors[name] = errno.errorcode.get(ctypes.get_errno(), "none") if result == -1 else "done"
+print(json.dumps(errors))
 """
 
 
@@ -96,13 +96,13 @@ print(json.dumps(got))
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are x86-64's")
 def test_profile_refuses_what_a_program_may_not_do(engine):
     calls = {name: (number, arguments) for name, (number, arguments, _) in REFUSED.items()}
-    got = json.loads(run_inside(engine, SYSCALLS % json.dumps(calls)))
-    assert got == {name: error for name, (_, _, error) in REFUSED.items()}
+    errors = json.loads(run_inside(engine, SYSCALLS % json.dumps(calls)))
+    assert errors == {name: error for name, (_, _, error) in REFUSED.items()}
 
 
 WRITABLE = """
 import json, os
-found = []
+writable = []
 for folder, names, files in os.walk("/", followlinks=False):
     if folder in ("/proc", "/sys"):
         names.clear()
@@ -110,10 +110,10 @@ for folder, names, files in os.walk("/", followlinks=False):
     try:
         open(os.path.join(folder, "mark"), "w").close()
         os.unlink(os.path.join(folder, "mark"))
-        found.append(folder)
+        writable.append(folder)
     except OSError:
         pass
-print(json.dumps(found))
+print(json.dumps(writable))
 """
 
 
@@ -149,6 +149,6 @@ def test_nothing_of_the_host_is_seen(engine):
     program = (
         "import os; print(sorted(os.environ), os.uname().nodename, os.listdir('/sys/class/net'))"
     )
-    seen = run_inside(engine, program)
-    assert Path("/proc/sys/kernel/hostname").read_text().strip() not in seen
-    assert "'lo'" in seen and "eth" not in seen
+    output = run_inside(engine, program)
+    assert Path("/proc/sys/kernel/hostname").read_text().strip() not in output
+    assert "'lo'" in output and "eth" not in output

@@ -1,4 +1,4 @@
-"""What a worker leaves that ends in the middle, and a test to the tests after it."""
+"""Leftovers: none of a worker that is killed, and none of a test to later tests."""
 
 import ast
 import shutil
@@ -38,8 +38,8 @@ def test_a_program_being_compiled_ends_with_its_worker(form):
             time.sleep(0.001)
         worker.handle.process.kill()
         deadline = time.monotonic() + 60
-        while left := [pid for pid in begun if is_running(pid)]:
-            assert time.monotonic() < deadline, left
+        while survivors := [pid for pid in begun if is_running(pid)]:
+            assert time.monotonic() < deadline, survivors
             time.sleep(0.01)
 
 

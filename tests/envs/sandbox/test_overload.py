@@ -1,4 +1,4 @@
-"""Programs on one core that they share with busy loops: what they waited for it is not theirs."""
+"""Programs on a core shared with busy loops: time spent waiting for it does not count."""
 
 import os
 import subprocess
@@ -81,7 +81,7 @@ def test_a_program_that_gets_no_core_is_starved_not_slow(sandbox):
 
 
 class Starving(Sandbox):
-    """Starves each program as often as it is told to, and then runs it well."""
+    """Starves a program a number of times, and then runs it well."""
 
     name = strength = "starving"
 

@@ -201,7 +201,7 @@ def test_a_slow_consumer_is_not_held_against_the_workers(sandbox):
     finished, late = 0, 0
     for _, executions in sandbox.run(jobs, go_on):
         finished += len(executions)
-        for busy in [one for one in sandbox._connections if one.deadline and one.tasks]:
+        for busy in [w for w in sandbox._connections if w.deadline and w.tasks]:
             # The worker has answered, and the host looks only after the deadline.
             assert select.select([busy.handle], [], [], 60.0)[0]
             busy.deadline = time.monotonic() - 1.0

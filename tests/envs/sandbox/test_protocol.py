@@ -1,4 +1,4 @@
-"""Frames: cut anywhere, they come out whole; anything else is an error."""
+"""Frames: whole however the stream is cut; anything else is an error."""
 
 import pytest
 

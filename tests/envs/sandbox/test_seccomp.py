@@ -1,4 +1,4 @@
-"""The system-call filter, run by an interpreter of BPF: for every machine, not only this one."""
+"""The system-call filter, run by an interpreter of BPF, so for every machine."""
 
 import errno
 import struct
@@ -67,7 +67,7 @@ FORK = 0x1200011
 
 
 def run(program, arch, number, *arguments):
-    """What the filter says to a call: ALLOW, KILL or an errno."""
+    """Return the filter's answer to a call: ALLOW, KILL or an errno."""
     data = struct.pack("<iIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments)))
     position = accumulator = 0
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""Which sandbox is opened, and what is said where none can be."""
+"""The choice of the sandbox, and the message where none is available."""
 
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""A worker's connection on a scripted handle: what deadline it has, and when."""
+"""A worker's connection on a scripted handle: its deadlines."""
 
 import time
 
@@ -13,7 +13,7 @@ FINISHED = join_body(report("FINISHED"))
 
 
 class Scripted(WorkerHandle):
-    """Takes all that is sent, and says what a test puts into `answers`."""
+    """Takes all that is sent, and returns the bytes that a test puts into `answers`."""
 
     def __init__(self):
         self.answers, self.sent = [], b""
@@ -36,7 +36,7 @@ class Scripted(WorkerHandle):
 
 
 def answer(connection, *kinds, keep_going=False):
-    """Have the worker send frames; return the tasks that it has no more."""
+    """Have the worker send frames; return the tasks that it released."""
     connection.handle.answers.append(b"".join(protocol.encode(k, FINISHED) for k in kinds))
     return connection.receive(lambda *_: keep_going)
 
@@ -55,7 +55,7 @@ def patience(connection):
 
 
 def test_an_input_that_runs_in_vain_is_not_held_against_the_next_job(connection):
-    """It was sent ahead, and may take its limits before anything of the next job is heard."""
+    """It was sent ahead, and may use up its limits before the next job's first frame."""
     slow = Task(0, Job("slow", ("0", "1", "2"), Limits(cpu_s=50.0, wall_s=100.0), promising=True))
     quick = Task(1, Job("quick", ("4",), Limits(cpu_s=0.3, wall_s=0.3)))
     connection.begin(slow)

@@ -1,4 +1,4 @@
-"""How a program ends: the exit status and the output are those of a plain python3."""
+"""Shutdown of programs: exit status and output equal those of a plain python3."""
 
 import subprocess
 import sys

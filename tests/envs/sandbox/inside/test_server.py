@@ -1,4 +1,4 @@
-"""What tests are forked from: every page of it is copied, or looked at, for each of them."""
+"""The server and the zygote: small, since every page is copied or looked at for each test."""
 
 import re
 import subprocess
@@ -72,16 +72,16 @@ def test_a_containers_memory_kills_are_told_once_each(tmp_path, before):
     counter.write_text(f"{before}oom_kill 0\n")
     with counter.open() as opened:
         server = SimpleNamespace(_oom_counter=opened.fileno(), _oom_kills=0)
-        told = []
+        answers = []
         for kills in (0, 1, 1, 3, 3):
             counter.write_text(f"{before}oom_kill {kills}\noom_group_kill 7\n")
-            told.append(Server.oom_killed(server))
-    assert told == [False, True, False, True, False]
+            answers.append(Server.oom_killed(server))
+    assert answers == [False, True, False, True, False]
     assert Server.oom_killed(SimpleNamespace(_oom_counter=-1))  # nobody else kills a test there
 
 
 def own_code_kb(smaps):
-    """Of the mapping with most code in memory: how much of it is the process's own."""
+    """Return the private part of the mapping with most code in memory, in kB."""
     code = re.findall(r"^\S+ r-xp .*?^Rss: +(\d+).*?^Anonymous: +(\d+)", smaps, re.M | re.S)
     return max((int(rss), int(own)) for rss, own in code)[1]
 

@@ -1,4 +1,4 @@
-"""What a test process tells of itself is whole whenever the server looks."""
+"""The startup status of a test process is complete whenever the server looks."""
 
 import subprocess
 import sys
@@ -21,10 +21,10 @@ for _ in range(60):
     if pid == 0:
         startup.begin()
         os._exit(0)
-    while (seen := startup.begun) is None:
+    while (begun := startup.begun) is None:
         pass
     os.waitpid(pid, 0)
-    used, since = seen
+    used, since = begun
     assert 0 < used < 60
     assert begin <= since <= time.monotonic()
     assert startup.refused is None
@@ -34,8 +34,8 @@ print("whole")
 
 def test_whoever_looks_sees_all_or_nothing():
     """In a process of its own, which is small: this one's forks take long."""
-    told = subprocess.run([sys.executable, "-c", WATCH], cwd=ROOT, capture_output=True, text=True)
-    assert told.stdout == "whole\n", told.stderr
+    done = subprocess.run([sys.executable, "-c", WATCH], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "whole\n", done.stderr
 
 
 def test_a_refusal_names_the_outcome():
