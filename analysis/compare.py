@@ -1,4 +1,4 @@
-"""Two groups of runs side by side: their paired differences, the same numbers as the report's.
+"""Compare two groups of runs: their paired differences, the same numbers as the report's.
 
 python -m analysis.compare a='outputs/study/spo-*' b='outputs/study/ppo-*'
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from analysis.load.groups import Group, group_runs
 from analysis.load.run_folders import RunError, find_runs, load_run
-from envs.config_parsing import parse_arguments as options_of
+from envs.config_parsing import parse_arguments
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,95 +43,103 @@ class Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; returns the exit code: 0 done, 1 runs at fault, 2 command line at fault."""
+    """Run the command and return the exit code: 0 done, 1 bad runs, 2 bad command line."""
     if any(argument in ("-h", "--help", "help") for argument in arguments):
         print(HELP)
         return 0
     try:
-        options = options_of(Options, arguments)
+        options = parse_arguments(Options, arguments)
     except ValueError as error:
         print(f"error: {error} (see --help)", file=sys.stderr)
         return 2
     try:
-        show(options.a, options.b, options.wish)
+        print_comparison(options.a, options.b, options.wish)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def show(a: str, b: str, wish: float) -> None:
-    """Print the comparison. Raises RunError where the runs are no two groups of one setting."""
+def print_comparison(a: str, b: str, target: float) -> None:
+    """Print the comparison of two groups.
+
+    `target` is a difference for which the needed seeds, samples and problems are printed. Raises
+    RunError if the runs of a or b are not one group with an evaluation after training.
+    """
     from rich.console import Console
 
     from analysis.metrics.definitions import reported_metrics
     from analysis.metrics.evaluated_models import common_ks, evaluated_models
     from analysis.report.caveats import caveats
+    from analysis.report.render import records
     from analysis.stats.differences import paired_differences
     from analysis.stats.power import power_table
 
-    groups = [_group(key, where) for key, where in (("a", a), ("b", b))]
+    groups = [_load_group("a", a), _load_group("b", b)]
     ks, notes = common_ks([run for group in groups for run in group.runs])
-    ends = [stage for stage in evaluated_models(groups, ks) if stage.step > 0]
-    if len(ends) < 2:
+    models = [model for model in evaluated_models(groups, ks) if not model.is_base]
+    if len(models) < 2:
         raise RunError("a and b: both need an evaluation after training; choose runs further on")
-    found = paired_differences(ends, [metric.name for metric in reported_metrics(ks)])
+    pairs = paired_differences(models, [metric.name for metric in reported_metrics(ks)])
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, 120)
-    console.print(table(ends, found))
-    for row in power_table(ends, found, wish).to_dict("records"):
+    console.print(difference_table(models, pairs))
+    for row in records(power_table(models, pairs, target)):
         if row["metric"] in (f"pass@{ks[0]}", f"pass@{ks[-1]}"):
-            console.print(seen(row), markup=False)
-    for sentence in (*caveats(groups, ends), *notes):
+            console.print(power_sentence(row), markup=False)
+    for sentence in (*caveats(groups, models), *notes):
         console.print(f"note: {sentence}", markup=False)
 
 
-def _group(key: str, where: str):  # type: ignore[no-untyped-def]
-    """The one group of the runs there, its label with the key before it."""
-    from dataclasses import replace
-
-    from analysis.load.groups import group_runs
-
-    groups = group_runs([load_run(path) for path in find_runs(filter(None, where.split(",")))])
+def _load_group(key: str, patterns: str) -> Group:
+    """Return the single group of these runs, with `key` before its label."""
+    paths = find_runs(filter(None, patterns.split(",")))
+    groups = group_runs([load_run(path) for path in paths])
     if len(groups) > 1:
         labels = ", ".join(group.label for group in groups[:4])
-        raise RunError(f"{key}={where}: {len(groups)} groups ({labels}); narrow it to one of them")
+        raise RunError(
+            f"{key}={patterns}: {len(groups)} groups ({labels}); narrow it to one of them"
+        )
     return replace(groups[0], label=f"{key} ({groups[0].label})")
 
 
-def table(ends: Sequence[EvaluatedModel], found: Sequence[PairedDifference]) -> Table:
-    """A row per metric: both means, the difference, who improves on whom how often."""
+def difference_table(models: Sequence[EvaluatedModel], pairs: Sequence[PairedDifference]) -> Table:
+    """Return a row per metric: both means, their difference, and P(a better)."""
     from rich import box
     from rich.table import Table
 
     from analysis.metrics.definitions import TITLES
-    from analysis.report.headline import signed
+    from analysis.report.headline import format_difference
     from analysis.report.render import number
-    from analysis.stats.tables import grid_interval
+    from analysis.stats.differences import mean_score
 
-    shown = Table(box=box.SIMPLE_HEAD)
-    a, b = ends
-    heads = ("", a.label, b.label, "a − b, 95 % interval", "P(a better)", "seeds", "problems")
-    for heading in heads:
-        shown.add_column(heading, justify="right" if heading else "left")
-    for one in found:
-        if one.seeds:
-            means = [grid_interval(end.grids.get(one.metric), one.metric).mean for end in ends]
-            cells = [*map(number, means), signed(one), number(one.improvement, 2)]
-            counts = (str(one.seeds), str(one.problems))
-            shown.add_row(TITLES.get(one.metric, one.metric), *cells, *counts)
-    return shown
+    table = Table(box=box.SIMPLE_HEAD)
+    a, b = models
+    headings = ("", a.label, b.label, "a − b, 95 % interval", "P(a better)", "seeds", "problems")
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading else "left")
+    for pair in pairs:
+        if pair.seeds:
+            table.add_row(
+                TITLES.get(pair.metric, pair.metric),
+                *(number(mean_score(model, pair.metric)) for model in models),
+                format_difference(pair),
+                number(pair.improvement, 2),
+                str(pair.seeds),
+                str(pair.problems),
+            )
+    return table
 
 
-def seen(row: dict[str, float]) -> str:
-    """What the design could see in one metric, and what it would take to see `wish`."""
-    more = [
-        f"{row[f'{what}_needed']:,.0f} {what}"
-        for what in ("seeds", "samples", "problems")
-        if row[f"{what}_needed"] < float("inf")
+def power_sentence(row: dict[str, Any]) -> str:
+    """Say what the design could detect in one metric, and what detecting `wish` would take."""
+    needed = [
+        f"{row[f'{resource}_needed']:,.0f} {resource}"
+        for resource in ("seeds", "samples", "problems")
+        if row[f"{resource}_needed"] < float("inf")
     ]
-    takes = " or ".join(more) if more else "more than one of seeds, samples and problems"
+    takes = " or ".join(needed) if needed else "more than one of seeds, samples and problems"
     return (
         f"{row['metric']}: a true difference of {row['smallest_difference']:.3f} would have been "
         f"told from 0 in most such comparisons; to see {row['wish']:g} takes {takes}."

@@ -1,9 +1,9 @@
-"""What a reader of a report must know before believing it, found in the runs, in plain words."""
+"""Caveats: properties of the runs that limit what a report's tables show, in plain words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from analysis.load.groups import Group, as_text, differing_keys, join_names
@@ -14,27 +14,27 @@ from analysis.stats.tables import BUDGET_TITLES, final_budget
 
 FEW_SEEDS = 5
 FEW_PROBLEMS = 10
-BUDGET_SLACK = 1.1
+BUDGET_SLACK = 1.1  # budgets within this factor count as equal
 
 
-def caveats(groups: Sequence[Group], stages: Sequence[EvaluatedModel]) -> list[str]:
-    """One sentence or two for each thing that limits what the tables show; most weighty first."""
-    found: list[str] = []
+def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[str]:
+    """Return a sentence or two for each caveat, the most important first."""
+    sentences: list[str] = []
     for check in (
         _unfinished,
         _left_out,
-        _engines,
-        _others,
-        _seeds,
-        _budgets,
-        _charged,
+        _off_policy_ratios,
+        _foreign_samples,
+        _few_seeds,
+        _unequal_budgets,
+        _charged_again,
         _tuning,
         _provenance,
     ):
-        found.extend(check(groups))
-    found.extend(_evaluations(stages))
-    found.extend(_thin(stages))
-    return found
+        sentences.extend(check(groups))
+    sentences.extend(_evaluations(models))
+    sentences.extend(_few_problems(models))
+    return sentences
 
 
 def _unfinished(groups: Sequence[Group]) -> Iterable[str]:
@@ -72,94 +72,97 @@ def _left_out(groups: Sequence[Group]) -> Iterable[str]:
             )
 
 
-def _engines(groups: Sequence[Group]) -> Iterable[str]:
-    """Where what wrote the responses and what learned from them were not of one mind."""
+def _off_policy_ratios(groups: Sequence[Group]) -> Iterable[str]:
+    """Groups whose rollout policy was not the one that the ratio assumes."""
     for group in groups:
-        wrong = [run.name for run in group.runs if _mismatched(run)]
-        if wrong:
+        mismatched = [run.name for run in group.runs if _is_mismatched(run)]
+        if mismatched:
             yield (
-                f"{group.label}: in {join_names(wrong)} the engine's log-probs were not the learner's "
+                f"{group.label}: in {join_names(mismatched)} the engine's log-probs were not the learner's "
                 "(see mismatch/mean), so the responses came from another policy than was assumed."
             )
-        if (kind := group.settings.get("train.correction", "none")) != "none":
+        if (correction := group.settings.get("train.correction", "none")) != "none":
             yield (
-                f"{group.label}: the ratio is corrected for what wrote the responses "
-                f"(train.correction={kind})."
+                f"{group.label}: the ratio is corrected for the difference from the rollout policy "
+                f"(train.correction={correction})."
             )
-        if (whose := group.settings.get("train.missing_logprobs", "reject")) != "reject":
+        if (substitute := group.settings.get("train.missing_logprobs", "reject")) != "reject":
             yield (
-                f"{group.label}: where nobody told a response's log-probs, its ratio takes others "
-                f"(train.missing_logprobs={whose}), so the policy did not learn from who wrote it."
+                f"{group.label}: responses without rollout log-probs take substitutes in the ratio "
+                f"(train.missing_logprobs={substitute}), which is then not the ratio to the policy "
+                "that generated them."
             )
 
 
-def _others(groups: Sequence[Group]) -> Iterable[str]:
-    """Where runs learned from what no budget of their own paid for."""
-    found: dict[str, list[str]] = {}
+def _foreign_samples(groups: Sequence[Group]) -> Iterable[str]:
+    """Groups that learned from samples which their own budget did not pay for."""
+    by_sources: dict[str, list[str]] = {}
     for group in groups:
-        taken = [
-            f"{key}=[{','.join(given)}]"
+        sources = [
+            f"{key}=[{','.join(values)}]"
             for key in ("replay.from_runs", "replay.files")
-            if (given := group.settings.get(key))
+            if (values := group.settings.get(key))
         ]
-        if taken:
-            found.setdefault(join_names(taken), []).append(group.label)
-    for taken, labels in found.items():
+        if sources:
+            by_sources.setdefault(join_names(sources), []).append(group.label)
+    for listed_sources, labels in by_sources.items():
         yield (
-            f"{join_names(labels)} learned from what others wrote ({taken}); the judging of that is "
-            "charged, the writing, and training who wrote it, is not."
+            f"{join_names(labels)} learned from samples of other policies ({listed_sources}); their "
+            "judging is charged, but generating them and training those policies is not."
         )
 
 
-def _mismatched(run: Run) -> bool:
-    """Any check whose mean difference was above its bound, or no number."""
+def _is_mismatched(run: Run) -> bool:
+    """Return whether any log-prob check had a mean difference above its bound, or NaN."""
     if "mismatch/bound" not in run.metrics:
         return False
     checked = run.metrics[run.metrics["mismatch/bound"].notna()]
     return not (checked["mismatch/mean"] <= checked["mismatch/bound"]).all()
 
 
-def _seeds(groups: Sequence[Group]) -> Iterable[str]:
+def _few_seeds(groups: Sequence[Group]) -> Iterable[str]:
     single = [group.label for group in groups if len(group.complete) == 1]
     few = [group.label for group in groups if 1 < len(group.complete) < FEW_SEEDS]
     if single:
         yield (
-            f"One seed only: {_of(single, groups)}. These intervals cover the choice of problems "
+            f"One seed only: {_all_or_names(single, groups)}. These intervals cover the choice of problems "
             "and the sampling, not the luck of training: in simulations they held the truth in 48 "
             "to 95 of 100 cases, the more seeds differ the fewer. One seed tells no difference."
         )
     if few:
         yield (
-            f"Fewer than {FEW_SEEDS} seeds: {_of(few, groups)}. The spread between seeds is itself "
+            f"Fewer than {FEW_SEEDS} seeds: {_all_or_names(few, groups)}. The spread between seeds is itself "
             "poorly known, which makes intervals wide; in simulations they held the truth in 89 "
             "to 97 of 100 cases at 2 seeds, in 94 to 97 at 3."
         )
 
 
 def _tuning(groups: Sequence[Group]) -> Iterable[str]:
-    """How each group's values were found (`tuned`), where any group's were looked for."""
-    ways: dict[str, list[str]] = {}
+    """How each group was tuned (`tuned`), if any group was."""
+    by_tuning: dict[str, list[str]] = {}
     for group in groups:
-        ways.setdefault(str(group.runs[0].config.get("tuned") or ""), []).append(group.label)
-    if not any(ways):
+        by_tuning.setdefault(str(group.runs[0].config.get("tuned") or ""), []).append(group.label)
+    if not any(by_tuning):
         return
-    given = f" Not tuned, but run as given: {join_names(ways.pop(''))}." if "" in ways else ""
-    told: dict[str, list[str]] = {}  # by what was tried, which is often the same for all
-    for way, labels in sorted(ways.items()):
-        trials, _, table = way.partition(", table ")
-        where = f" ({table})" if table else ""
-        told.setdefault(trials, []).append(f"{join_names(labels)}{where}")
-    every = "; ".join(f"by {trials}: {', '.join(each)}" for trials, each in told.items())
-    yield f"Tuned {every}.{given}"
+    untuned = ""
+    if "" in by_tuning:
+        untuned = f" Not tuned, but run as given: {join_names(by_tuning.pop(''))}."
+    by_trials: dict[str, list[str]] = {}  # the trials are often the same for all groups
+    for tuning, labels in sorted(by_tuning.items()):
+        trials, _, table = tuning.partition(", table ")
+        source = f" ({table})" if table else ""
+        by_trials.setdefault(trials, []).append(f"{join_names(labels)}{source}")
+    tuned = "; ".join(f"by {trials}: {', '.join(names)}" for trials, names in by_trials.items())
+    yield f"Tuned {tuned}.{untuned}"
 
 
-def _of(labels: Sequence[str], groups: Sequence[Group]) -> str:
+def _all_or_names(labels: Sequence[str], groups: Sequence[Group]) -> str:
     return f"all {len(labels)} groups" if len(labels) == len(groups) > 3 else join_names(labels)
 
 
-def _budgets(groups: Sequence[Group]) -> Iterable[str]:
+def _unequal_budgets(groups: Sequence[Group]) -> Iterable[str]:
     unequal = []
-    for name, words in BUDGET_TITLES.items():
+    for name, title in BUDGET_TITLES.items():
         spent = {}
         for group in groups:
             amounts = [final_budget(run)[name] for run in group.complete if group.last_step > 0]
@@ -167,17 +170,17 @@ def _budgets(groups: Sequence[Group]) -> Iterable[str]:
             if not math.isnan(mean):
                 spent[group.label] = mean
         if spent and max(spent.values()) > BUDGET_SLACK * min(spent.values()):
-            unequal.append(f"{words} {_range(spent)}")
+            unequal.append(f"{title} {_range(spent)}")
     if unequal:
         yield f"The groups did not spend the same: {'; '.join(unequal)}."
 
 
-def _charged(groups: Sequence[Group]) -> Iterable[str]:
+def _charged_again(groups: Sequence[Group]) -> Iterable[str]:
     shares = {group.label: max(map(_charged_share, group.runs), default=0.0) for group in groups}
-    much = {label: share for label, share in shares.items() if share > BUDGET_SLACK - 1}
-    if much:
+    large = {label: share for label, share in shares.items() if share > BUDGET_SLACK - 1}
+    if large:
         yield (
-            f"Up to {max(much.values()):.0%} of the wall time of {_of(list(much), groups)} is "
+            f"Up to {max(large.values()):.0%} of the wall time of {_all_or_names(list(large), groups)} is "
             "what judging, or evaluating the base, took in another run, charged once more."
         )
 
@@ -189,7 +192,7 @@ def _charged_share(run: Run) -> float:
     return float(last["time/charged_s"] / last["time/total_s"])
 
 
-# Facts of run.json that ought to be the same in all runs, and what follows where they are not.
+# Keys of run.json that should be the same in all runs, and the consequence if they are not.
 PROVENANCE = {
     "data hashes": ("data_hash", "the problems are not the same"),
     "judge versions": ("judge_version", "a program may be judged otherwise"),
@@ -202,11 +205,11 @@ PROVENANCE = {
 
 def _provenance(groups: Sequence[Group]) -> Iterable[str]:
     runs = [run for group in groups for run in group.runs]
-    for words, (key, consequence) in PROVENANCE.items():
-        values = _told_apart([run.info[key] for run in runs if run.info.get(key) is not None])
+    for title, (key, consequence) in PROVENANCE.items():
+        values = _distinct_values([run.info[key] for run in runs if run.info.get(key) is not None])
         if len(values) > 1:
             shown = f" ({join_names(values)})" if max(map(len, values)) <= 60 else ""
-            yield f"The runs have {len(values)} different {words}{shown}: {consequence}."
+            yield f"The runs have {len(values)} different {title}{shown}: {consequence}."
     unknown = [run.name for run in runs if not run.info.get("commit")]
     if unknown:
         yield f"No commit was recorded for {join_names(unknown)}: the code cannot be found again."
@@ -216,57 +219,53 @@ def _provenance(groups: Sequence[Group]) -> Iterable[str]:
         yield f"The code had uncommitted changes in {join_names(changed)}."
 
 
-def _told_apart(facts: Sequence[Any]) -> list[str]:
-    """The different ones, sorted, in words; of mappings the name, or else what differs."""
-    if not all(isinstance(fact, dict) for fact in facts):
-        return sorted({as_text(fact) for fact in facts})
-    keys = differing_keys(facts)
-    values = {as_text({key: fact.get(key) for key in keys}) for fact in facts}
-    names = {as_text(fact.get("name")) for fact in facts}
-    return sorted(names if len(names) == len(values) else values)
+def _distinct_values(values: Sequence[Any]) -> list[str]:
+    """Return the distinct values as text, sorted; of mappings, their name or what differs."""
+    if not all(isinstance(value, dict) for value in values):
+        return sorted({as_text(value) for value in values})
+    keys = differing_keys(values)
+    differences = {as_text({key: value.get(key) for key in keys}) for value in values}
+    names = {as_text(value.get("name")) for value in values}
+    return sorted(names if len(names) == len(differences) else differences)
 
 
-def _evaluations(stages: Sequence[EvaluatedModel]) -> Iterable[str]:
-    problems = {stage.label: _problems(stage) for stage in stages}
+def _evaluations(models: Sequence[EvaluatedModel]) -> Iterable[str]:
+    problems = {model.label: _problems(model) for model in models}
     if len(set(problems.values())) > 1:
         sizes = {label: len(names) for label, names in problems.items()}
         yield f"Not every row was evaluated on the same problems (their number: {_range(sizes)})."
-    sizes = {stage.label: _samples(stage) for stage in stages}
+    sizes = {model.label: max(model.sample_counts) for model in models}
     if len(set(sizes.values())) > 1:
         yield (
             f"Samples per problem differ, {_range(sizes)}: distinct-2 and distinct / accepted "
             "cannot be compared between them."
         )
-    for stage in stages:
-        lost = sum(int((part["verdict"] == "INFRA_ERROR").sum()) for part in stage.samples)
+    for model in models:
+        lost = sum(int((part["verdict"] == "INFRA_ERROR").sum()) for part in model.samples)
         if lost:
-            total = sum(map(len, stage.samples))
-            yield f"{stage.label}: the judge failed on {lost} of {total} samples, left uncounted."
+            total = sum(map(len, model.samples))
+            yield f"{model.label}: the judge failed on {lost} of {total} samples, left uncounted."
 
 
-def _thin(stages: Sequence[EvaluatedModel]) -> Iterable[str]:
-    """Diversity among accepted programs, where few problems have enough of them."""
+def _few_problems(models: Sequence[EvaluatedModel]) -> Iterable[str]:
+    """Diversity metrics that few problems have enough accepted programs for."""
     for metric in (DISTINCT, "edit_distance"):
         counts = {}
-        for stage in stages:
-            per_run = stage.problems_defined(metric)
+        for model in models:
+            per_run = model.problems_defined(metric)
             if 0 < sum(per_run) < FEW_PROBLEMS * len(per_run):
-                counts[stage.label] = sum(per_run) / len(per_run)
+                counts[model.label] = sum(per_run) / len(per_run)
         if counts:
             shown = join_names([f"{label} ({count:.3g})" for label, count in counts.items()])
             yield f"{TITLES[metric]} rests on few problems: {shown}; do not build on it."
 
 
-def _problems(stage: EvaluatedModel) -> frozenset[str]:
-    return frozenset(name for samples in stage.samples for name in samples["problem"].unique())
+def _problems(model: EvaluatedModel) -> frozenset[str]:
+    return frozenset(name for samples in model.samples for name in samples["problem"].unique())
 
 
-def _samples(stage: EvaluatedModel) -> int:
-    return max(stage.sample_counts)
-
-
-def _range(amounts: dict[str, float]) -> str:
-    """The least and the greatest, and whose they are."""
+def _range(amounts: Mapping[str, float]) -> str:
+    """Return the least and the greatest amount, each with its label."""
     low, high = min(amounts, key=amounts.__getitem__), max(amounts, key=amounts.__getitem__)
     return f"from {amounts[low]:,.0f} ({low}) to {amounts[high]:,.0f} ({high})"
 

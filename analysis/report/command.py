@@ -2,7 +2,7 @@
 
     python -m analysis.report runs=outputs out=reports/latest
 
-The runs are only read. Nothing is written before all of them have been read and understood.
+The runs are only read. Nothing is written before all of them have been read.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.load.run_folders import FILES, RunError, find_runs
-from envs.config_parsing import parse_arguments as options_of
+from analysis.load.run_folders import FILES, RunError, find_runs, readable
+from envs.config_parsing import parse_arguments
 
 if TYPE_CHECKING:
-    from analysis.report.sections import Part
+    from analysis.report.experiment import Section
 
 HELP = """\
 Make a report of run folders: tables, figures and one HTML page.
@@ -49,42 +49,23 @@ class Options:
     skip_damaged: bool = False
 
 
-def read(options: Options) -> tuple[list[Part], list[str]]:
-    """All experiments, and a line for each damaged folder that was skipped. Raises RunError."""
-    from analysis.report.sections import parts
-
-    found, skipped = parts(find_runs(filter(None, options.runs.split(","))), options.skip_damaged)
-    if not any(len(part.results) for part in found):
-        raise RunError(
-            f"runs={options.runs}: no run there has an evaluation yet; wait for the "
-            "first, or choose other runs"
-        )
-    return found, skipped
-
-
-def check_out(out: Path) -> None:
-    """Raises ValueError among a run's own files, or where a file is in the way."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"out={out}: is a file; give a folder")
-    for folder in (out.resolve(), *out.resolve().parents):
-        if any((folder / name).exists() for name in FILES):
-            raise ValueError(f"out={out}: lies in the run folder {folder}; give another folder")
-
-
 def main(arguments: Sequence[str]) -> int:
-    """The command; returns the exit code: 0 done, 1 runs at fault, 2 command line at fault, 130
-    interrupted."""
+    """Run the command and return the exit code.
+
+    0: done; 1: bad runs; 2: bad command line; 130: interrupted.
+    """
     if any(argument in ("-h", "--help", "help") for argument in arguments):
         print(HELP)
         return 0
     try:
         try:
-            options = options_of(Options, arguments)
+            options = parse_arguments(Options, arguments)
             check_out(options.out)
         except ValueError as error:
             print(f"error: {error} (see --help)", file=sys.stderr)
             return 2
-        report(*read(options), options.out)
+        sections, skipped = read_sections(options)
+        report(sections, skipped, options.out)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -97,26 +78,48 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def report(parts: Sequence[Part], skipped: Sequence[str], out: Path) -> None:
-    """Write the report into `out`; print the main tables, the caveats and where it is."""
+def check_out(out: Path) -> None:
+    """Check the output folder. Raises ValueError if it is a file or inside a run folder."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"out={out}: is a file; give a folder")
+    for folder in (out.resolve(), *out.resolve().parents):
+        if any((folder / name).exists() for name in FILES):
+            raise ValueError(f"out={out}: lies in the run folder {folder}; give another folder")
+
+
+def read_sections(options: Options) -> tuple[list[Section], list[str]]:
+    """Return all sections, and a line per damaged folder that was skipped. Raises RunError."""
+    from analysis.report.sections import build_sections
+
+    paths = find_runs(filter(None, options.runs.split(",")))
+    sections, skipped = build_sections(paths, options.skip_damaged)
+    if not any(len(section.results) for section in sections):
+        raise RunError(
+            f"runs={options.runs}: no run there has an evaluation yet; wait for the "
+            "first, or choose other runs"
+        )
+    return sections, skipped
+
+
+def report(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> None:
+    """Write the report into `out`; print the main tables, the caveats and its path."""
     from rich.console import Console
 
-    from analysis.load.run_folders import readable
-    from analysis.report.page.write import write
+    from analysis.report.page.write import write_report
     from analysis.report.render import terminal_table
 
-    write(parts, skipped, out)
+    write_report(sections, skipped, out)
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, 120)
-    for part in parts:
-        if len(parts) > 1:
-            console.rule(part.name, align="left", style="dim")
-        for line in (line for one in part.answer for line in one.lines()):
+    for section in sections:
+        if len(sections) > 1:
+            console.rule(section.name, align="left", style="dim")
+        for line in (line for headline in section.headlines for line in headline.lines()):
             console.print(readable(line), markup=False)
-        if len(part.results):
-            console.print(terminal_table(part.results, part.ks))
-        for sentence in part.notes:
+        if len(section.results):
+            console.print(terminal_table(section.results, section.ks))
+        for sentence in section.notes:
             console.print(f"note: {readable(sentence)}", markup=False)
     for sentence in skipped:
         console.print(f"note: {readable(sentence)}", markup=False)

@@ -1,73 +1,75 @@
-"""The main tables as LaTeX (booktabs), to be taken into a paper."""
+"""table.tex: the main tables in LaTeX (booktabs), to be included in a paper."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from analysis.load.run_folders import readable
 from analysis.report import render
 
 if TYPE_CHECKING:
-    from analysis.report.sections import Part
+    from analysis.report.experiment import Section
 
-SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "_": r"\_",
-    "%": r"\%",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "−": "$-$",
-    "–": "--",
-    "→": r"$\to$",
-    "…": r"\dots{}",
-    "@": "@",
-}
-
-
-def escaped(text: str) -> str:
-    """The text as LaTeX shows it."""
-    return "".join(SPECIAL.get(letter, letter) for letter in readable(text))
+# pandas escapes the ASCII characters only, and not those of captions.
+ESCAPES = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "$": r"\$",
+        "&": r"\&",
+        "#": r"\#",
+        "_": r"\_",
+        "%": r"\%",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "−": "$-$",
+        "–": "--",
+        "→": r"$\to$",
+        "…": r"\dots{}",
+    }
+)
 
 
-def table(heading: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    """A floating table, the first column left, the others right."""
-    lines = [" & ".join(map(escaped, row)) + r" \\" for row in (heading, *rows)]
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering\small",
-            rf"\caption{{{escaped(caption)}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(heading) - 1)}}}",
-            r"\toprule",
-            lines[0],
-            r"\midrule",
-            *lines[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-        ]
+def escape(text: str) -> str:
+    """Return the text escaped for LaTeX."""
+    return readable(text).translate(ESCAPES)
+
+
+def latex_table(heading: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    """Return a floating table, its first column left-aligned, the others right-aligned."""
+    cells = pd.DataFrame(
+        [[escape(cell) for cell in row] for row in rows],
+        columns=[escape(cell) for cell in heading],
     )
+    table = cells.style.hide(axis="index").to_latex(
+        caption=escape(caption),
+        column_format="l" + "r" * (len(heading) - 1),
+        hrules=True,
+        position_float="centering",
+    )
+    return table.replace(r"\centering", r"\centering\small", 1).rstrip()
 
 
-def document(parts: Sequence[Part]) -> str:
-    """table.tex: results and differences of each experiment; to be \\input, needs booktabs."""
-    found = ["% \\usepackage{booktabs}"]
-    for part in parts:
-        results = part.results
-        if not len(results):
+def latex_document(sections: Sequence[Section]) -> str:
+    """Return results and differences of each experiment; to be \\input, needs booktabs."""
+    blocks = ["% \\usepackage{booktabs}"]
+    for section in sections:
+        if not len(section.results):
             continue
-        caption = f"{part.name}. {render.evaluated(results)} Means over seeds, 95 % intervals."
-        found.append(table(*render.result_cells(results, part.ks), caption))
-        for metric, cells in part.context["matrices"]:
+        caption = (
+            f"{section.name}. {render.evaluation_size(section.results)} Means over seeds, 95 % "
+            "intervals."
+        )
+        heading, rows = render.result_cells(section.results, section.ks)
+        blocks.append(latex_table(heading, rows, caption))
+        for metric, (heading, rows) in section.context["matrices"]:
             caption = (
-                f"{part.name}, {metric}: row minus column with 95 % intervals; "
+                f"{section.name}, {metric}: row minus column with 95 % intervals; "
                 "* separated after Holm's correction."
             )
-            found.append(table(*cells, caption))
-    return "\n\n".join(found) + "\n"
+            blocks.append(latex_table(heading, rows, caption))
+    return "\n\n".join(blocks) + "\n"

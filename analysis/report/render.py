@@ -1,4 +1,4 @@
-"""Tables for people: what `analysis.stats.tables` computed as cells, Markdown and terminal tables."""
+"""Tables for readers: the tables of `analysis.stats` as cells, Markdown and terminal tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.load.run_folders import readable
 from analysis.metrics.definitions import DISTINCT, TITLES, Metric, reported_metrics
-from analysis.report.headline import headlines, matrix
+from analysis.report.headline import difference_matrix, headline_metrics
 from analysis.report.markdown import table as markdown_table
 from analysis.stats.tables import AREA, BUDGET_TITLES, PHASE_TITLES
 
@@ -16,79 +16,94 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-    from analysis.report.headline import Answer
-    from analysis.report.section import Section
-    from analysis.report.sections import Part
+    from analysis.report.experiment import Experiment, Headline, Section
 
 NOTHING = "–"
-MATRIX_LABELS = 30
-INTERVALS_IN_MATRIX = 8  # labels up to which a matrix has room for them
-AXIS_WORDS = {
+MATRIX_LABELS = 30  # groups up to which differences are shown as a matrix
+INTERVALS_IN_MATRIX = 8  # groups up to which a matrix has room for intervals
+AXIS_TITLES = {
     "generated_tokens": "generated and reference tokens",
     "judged_programs": "judged programs",
     "wall_time": "wall time without evaluations",
 }
 BUDGET_HEADINGS = BUDGET_TITLES | {"wall_s": "wall time (min)"}
-Cells = tuple[list[str], list[list[str]]]  # heading and rows
+MEMORY_HEADINGS = {"peak_mb": "peak memory, MB", "gpu_peak_mb": "peak GPU memory, MB"}
 TERMINAL_DIVERSITY = (DISTINCT, "edit_distance")
+Cells = tuple[list[str], list[list[str]]]  # heading and rows
+Row = Mapping[str, Any]
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as mappings by column name."""
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
+# Numbers as text.
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """Fixed digits for measured numbers; a dash for what was not measured."""
+    """Return a measured number with fixed digits; a dash if it was not measured."""
     return NOTHING if missing(value) else f"{value:.{digits}f}"
 
 
 def count(value: Any) -> str:
-    """Whole numbers with separators: 512,000."""
+    """Return a whole number with separators: 512,000."""
     return NOTHING if missing(value) else f"{value:,.0f}"
 
 
 def plural(how_many: int | str, noun: str) -> str:
+    """Return "1 run" or "2 runs"."""
     return f"{how_many} {noun}" if str(how_many) == "1" else f"{how_many} {noun}s"
 
 
 def minutes(seconds: Any) -> str:
+    """Return seconds in minutes."""
     return NOTHING if missing(seconds) else f"{seconds / 60:.1f}"
 
 
 def missing(value: Any) -> bool:
+    """Return whether a value was not measured: None or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def interval(row: Mapping[str, Any], name: str, digits: int = 3, form: str = "[{}, {}]") -> str:
-    """The ends of the interval of `name`, "" where there is none."""
+def interval(row: Row, name: str, digits: int = 3, form: str = "[{}, {}]") -> str:
+    """Return the ends of the interval of a column, "" if there is none."""
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     return "" if missing(low) else form.format(number(low, digits), number(high, digits))
 
 
-def with_interval(row: Mapping[str, Any], name: str) -> str:
+def with_interval(row: Row, name: str) -> str:
+    """Return a column's number with its interval."""
     return f"{number(row[name])} {interval(row, name)}".strip()
 
 
+# Tables as cells.
+
+
 def measured_metrics(results: pd.DataFrame, ks: Sequence[int]) -> list[Metric]:
-    """The metrics that have a value in at least one row."""
+    """Return the metrics with a value in at least one row."""
     return [metric for metric in reported_metrics(ks) if results[metric.name].notna().any()]
 
 
 def result_cells(results: pd.DataFrame, ks: Sequence[int]) -> Cells:
-    """Heading and rows of the result table as text."""
-    shown = measured_metrics(results, ks)
-    heading = ["", "seeds", "step", *(metric.title for metric in shown), "pass@1 / base"]
+    """Return the result table as cells."""
+    metrics = measured_metrics(results, ks)
+    heading = ["", "seeds", "step", *(metric.title for metric in metrics), "pass@1 / base"]
     rows = [
         [
             row["label"],
             str(row["seeds"]),
             str(row["step"]),
-            *(with_interval(row, metric.name) for metric in shown),
+            *(with_interval(row, metric.name) for metric in metrics),
             number(row.get("gain"), 2),
         ]
-        for row in results.to_dict("records")
+        for row in records(results)
     ]
     return heading, rows
 
 
 def budget_cells(results: pd.DataFrame) -> Cells:
-    """Heading and rows of what each group spent, mean over seeds."""
+    """Return what each group spent, mean over seeds, as cells."""
     trained = results[results["step"] > 0]
     columns = {
         name: heading
@@ -100,111 +115,118 @@ def budget_cells(results: pd.DataFrame) -> Cells:
             row["label"],
             *(minutes(row[name]) if name == "wall_s" else count(row[name]) for name in columns),
         ]
-        for row in trained.to_dict("records")
+        for row in records(trained)
     ]
     return ["", *columns.values()], rows
 
 
 def difficulty_cells(table: pd.DataFrame) -> Cells:
-    """Heading and rows of `analysis.stats.tables.difficulty_table`, a column per tier and k."""
+    """Return difficulty.csv as cells, with a column per difficulty and k."""
     if not len(table):
         return [], []
-    keys = [(d, m) for d in table["difficulty"].cat.categories for m in table["metric"].unique()]
-    found = {(r["label"], r["difficulty"], r["metric"]): r for r in table.to_dict("records")}
+    columns = [(d, m) for d in table["difficulty"].cat.categories for m in table["metric"].unique()]
+    means = {(r["label"], r["difficulty"], r["metric"]): r["mean"] for r in records(table)}
     sizes = table.groupby("difficulty", observed=True)["problems"].max()
-    heading = ["", *(f"{d} ({sizes[d]}) {m}" for d, m in keys)]
+    heading = [
+        "",
+        *(f"{difficulty} ({sizes[difficulty]}) {metric}" for difficulty, metric in columns),
+    ]
     rows = [
-        [label, *(number(found.get((label, d, m), {}).get("mean")) for d, m in keys)]
+        [label, *(number(means.get((label, *column))) for column in columns)]
         for label in dict.fromkeys(table["label"])
     ]
     return heading, rows
 
 
-def matrices(section: Section) -> list[tuple[str, Cells]]:
-    """Title and cells of the differences in each headline metric that two groups or more have;
-    none beyond MATRIX_LABELS."""
-    if len(section.ends) > MATRIX_LABELS:
+def difference_matrices(experiment: Experiment) -> list[tuple[str, Cells]]:
+    """Return title and cells of the differences in each headline metric.
+
+    A metric needs two groups that have it; there are none for more groups than MATRIX_LABELS.
+    """
+    if len(experiment.trained) > MATRIX_LABELS:
         return []
-    room = len(section.ends) <= INTERVALS_IN_MATRIX
-    found = [(metric, matrix(section, metric, room)) for metric in headlines(section)]
-    return [(TITLES.get(metric, metric), cells) for metric, cells in found if len(cells[1]) > 1]
+    intervals = len(experiment.trained) <= INTERVALS_IN_MATRIX
+    matrices = [
+        (metric, difference_matrix(experiment, metric, intervals))
+        for metric in headline_metrics(experiment)
+    ]
+    return [(TITLES.get(metric, metric), cells) for metric, cells in matrices if len(cells[1]) > 1]
 
 
-def power_cells(table: pd.DataFrame, shown: Sequence[str]) -> Cells:
-    """Heading and rows of power.csv for these metrics."""
+def power_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
+    """Return power.csv for these metrics as cells."""
     if not len(table):
         return [], []
-    table = table[table["metric"].isin(shown)]
-    parts = ("seeds", "problems", "interaction", "sampling")
-    more = ("seeds", "samples", "problems")
-    wish = f"{table['wish'].iloc[0]:g}"
-    heading = ["", "metric", "seen in 80 %", *(f"{part}, % of variance" for part in parts)]
-    heading += [f"{what} to see {wish}" for what in more]
+    table = table[table["metric"].isin(metrics)]
+    sources = ("seeds", "problems", "interaction", "sampling")
+    resources = ("seeds", "samples", "problems")
+    target = f"{table['wish'].iloc[0]:g}"
+    heading = ["", "metric", "seen in 80 %", *(f"{source}, % of variance" for source in sources)]
+    heading += [f"{resource} to see {target}" for resource in resources]
     rows = [
         [
             f"{row['a']} − {row['b']}",
             TITLES.get(row["metric"], row["metric"]),
             number(row["smallest_difference"]),
-            *(number(100 * row[f"of_{part}"], 0) for part in parts),
-            *(_how_many(row[f"{what}_needed"]) for what in more),
+            *(number(100 * row[f"of_{source}"], 0) for source in sources),
+            *(_needed(row[f"{resource}_needed"]) for resource in resources),
         ]
-        for row in table.to_dict("records")
+        for row in records(table)
     ]
     return heading, rows
 
 
-def _how_many(needed: float) -> str:
+def _needed(needed: float) -> str:
     return "no number" if needed == math.inf else count(needed)
 
 
-def equal_budget_cells(table: pd.DataFrame, shown: Sequence[str]) -> list[tuple[str, Cells]]:
-    """Title and cells of equal_budget.csv, for each axis; these metrics and what they average."""
-    found = []
-    for (axis, budget), part in table.groupby(["axis", "budget"], sort=False) if len(table) else ():
-        names = [name for name in (*shown, AREA) if name in set(part["metric"])]
+def equal_budget_cells(table: pd.DataFrame, metrics: Sequence[str]) -> list[tuple[str, Cells]]:
+    """Return title and cells of equal_budget.csv for each axis: these metrics and AREA."""
+    titled_cells = []
+    axes = table.groupby(["axis", "budget"], sort=False) if len(table) else ()
+    for (axis, budget), part in axes:
+        names = [name for name in (*metrics, AREA) if name in set(part["metric"])]
         rows = []
         for label in part["label"].unique():
-            own = part[part["label"] == label].set_index("metric")
-            rows.append([label, *(_with_tier(own, name) for name in names)])
+            by_metric = {row["metric"]: row for row in records(part[part["label"] == label])}
+            rows.append([label, *(_with_tier(by_metric.get(name)) for name in names)])
         spent = f"{minutes(budget)} minutes" if axis == "wall_time" else count(budget)
-        title = f"{AXIS_WORDS[axis]}: {spent}"
-        found.append((title, (["", *(TITLES.get(name, name) for name in names)], rows)))
-    return found
+        heading = ["", *(TITLES.get(name, name) for name in names)]
+        titled_cells.append((f"{AXIS_TITLES[str(axis)]}: {spent}", (heading, rows)))
+    return titled_cells
 
 
-def _with_tier(own: pd.DataFrame, name: str) -> str:
-    if name not in own.index:
+def _with_tier(row: Row | None) -> str:
+    if row is None:
         return NOTHING
-    row = own.loc[name]
-    shown = f"{number(row['mean'])} [{number(row['low'], 2)}, {number(row['high'], 2)}]"
-    return shown if missing(row["tier"]) else f"{shown} tier {row['tier']:.0f}"
+    text = f"{number(row['mean'])} [{number(row['low'], 2)}, {number(row['high'], 2)}]"
+    return text if missing(row["tier"]) else f"{text} tier {row['tier']:.0f}"
 
 
 def cost_cells(table: pd.DataFrame) -> Cells:
-    """Heading and rows of costs.csv: minutes by phase, seconds a step, peak memory."""
+    """Return costs.csv as cells: minutes by phase, seconds per step, peak memory."""
     if not len(table):
         return [], []
-    spent = {f"{phase}_s": words for phase, words in PHASE_TITLES.items()}
-    spent |= {"trained_s": "all of training", "evaluate_s": "evaluating (not charged)"}
-    shown = [name for name in spent if table[name].notna().any() and (table[name] > 0).any()]
-    memory = [name for name in ("peak_mb", "gpu_peak_mb") if table[name].notna().any()]
-    titles = {"peak_mb": "peak memory, MB", "gpu_peak_mb": "peak GPU memory, MB"}
-    heading = ["", *(spent[name] for name in shown), "seconds a step", "judge CPU, min"]
+    titles = {f"{phase}_s": title for phase, title in PHASE_TITLES.items()}
+    titles |= {"trained_s": "all of training", "evaluate_s": "evaluating (not charged)"}
+    times = [name for name in titles if table[name].notna().any() and (table[name] > 0).any()]
+    memory = [name for name in MEMORY_HEADINGS if table[name].notna().any()]
+    heading = ["", *(titles[name] for name in times), "seconds a step", "judge CPU, min"]
     rows = [
         [
             row["label"],
-            *(minutes(row[name]) for name in shown),
+            *(minutes(row[name]) for name in times),
             number(row["step_s"], 2),
             minutes(row["judge_cpu_s"]),
             *(count(row[name]) for name in memory),
         ]
-        for row in table.to_dict("records")
+        for row in records(table)
     ]
-    return [*heading, *(titles[name] for name in memory)], rows
+    return [*heading, *(MEMORY_HEADINGS[name] for name in memory)], rows
 
 
 def verdict_cells(table: pd.DataFrame) -> Cells:
-    """Heading and rows of `analysis.stats.tables.verdict_table`, in per cent."""
+    """Return `analysis.stats.tables.verdict_table` as cells, in per cent."""
     heading = ["", *(name.lower().replace("_", " ") for name in table.columns)]
     rows = [
         [str(label), *(f"{100 * share:.1f}" for share in row)] for label, row in table.iterrows()
@@ -212,83 +234,86 @@ def verdict_cells(table: pd.DataFrame) -> Cells:
     return heading, rows
 
 
-def way(results: pd.DataFrame, ks: Sequence[int]) -> str:
-    """From where to where pass@k went, over all rows, for the least k."""
-    name, ends = f"pass@{ks[0]}", []
+# Sentences and whole documents.
+
+
+def change_from_base(results: pd.DataFrame, ks: Sequence[int]) -> str:
+    """Return the range of pass@k, for the least k, before and after training."""
+    name, ranges = f"pass@{ks[0]}", []
     for rows in (results[results["step"] == 0], results[results["step"] > 0]):
         low, high = number(rows[name].min()), number(rows[name].max())
-        ends.append(low if low == high else f"{low} to {high}")
-    return f"{name} {' → '.join(ends)}"
+        ranges.append(low if low == high else f"{low} to {high}")
+    return f"{name} {' → '.join(ranges)}"
 
 
-def evaluated(results: pd.DataFrame) -> str:
-    """On how many problems and samples the rows rest, in words."""
+def evaluation_size(results: pd.DataFrame) -> str:
+    """Return a sentence on the numbers of problems and samples behind the rows."""
     sizes = results[["problems", "samples"]].drop_duplicates()
     if len(sizes) > 1:
         return "Problems or samples per problem differ between rows."
     return f"{sizes['problems'].iloc[0]} problems, {sizes['samples'].iloc[0]} samples each."
 
 
-def markdown(parts: Sequence[Part], skipped: Sequence[str]) -> str:
-    """table.md: results, budgets and caveats of each experiment."""
-    written = list(skipped)
-    for part in parts:
-        results = part.results
-        if len(parts) > 1:
-            written.append(f"## {part.name}")
-        if said := part.answer:
-            written.append("\n".join(line for one in said for line in _items(one)))
-        if len(results):
-            written += [
-                f"{evaluated(results)} Means over seeds, 95 % intervals in brackets.",
-                markdown_table(*result_cells(results, part.ks)),
+def markdown_document(sections: Sequence[Section], skipped: Sequence[str]) -> str:
+    """Return table.md: headlines, results, budgets and caveats of each experiment."""
+    blocks = list(skipped)
+    for section in sections:
+        if len(sections) > 1:
+            blocks.append(f"## {section.name}")
+        if section.headlines:
+            items = [line for headline in section.headlines for line in _list_items(headline)]
+            blocks.append("\n".join(items))
+        if len(section.results):
+            size = evaluation_size(section.results)
+            blocks += [
+                f"{size} Means over seeds, 95 % intervals in brackets.",
+                markdown_table(*result_cells(section.results, section.ks)),
             ]
-            budgets = budget_cells(results)
-            if budgets[1]:
-                spent = "Spent by the end of training, mean over seeds:"
-                written += [spent, markdown_table(*budgets)]
-        if part.notes:
-            notes = "\n".join(f"- {sentence}" for sentence in part.notes)
-            written += ["To bear in mind:", notes]
-    return readable("\n\n".join(written)) + "\n"
+            heading, rows = budget_cells(section.results)
+            if rows:
+                intro = "Spent by the end of training, mean over seeds:"
+                blocks += [intro, markdown_table(heading, rows)]
+        if section.notes:
+            notes = "\n".join(f"- {sentence}" for sentence in section.notes)
+            blocks += ["To bear in mind:", notes]
+    return readable("\n\n".join(blocks)) + "\n"
 
 
-def _items(said: Answer) -> list[str]:
-    """As a list in Markdown, what is said of a metric within its item."""
-    if not said.about:
-        return [f"- {one}" for one in said.said]
-    return [f"- **{said.about}**", *(f"  - {one}" for one in said.said)]
+def _list_items(headline: Headline) -> list[str]:
+    """Return a headline as a Markdown list, with a metric's statements below its title."""
+    if not headline.title:
+        return [f"- {statement}" for statement in headline.statements]
+    return [f"- **{headline.title}**", *(f"  - {s}" for s in headline.statements)]
 
 
 def terminal_table(results: pd.DataFrame, ks: Sequence[int]) -> Table:
-    """The main metrics as a rich table, intervals in two digits below the means."""
+    """Return the main metrics as a rich table, with short intervals below the means."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    shown = [
+    metrics = [
         metric
         for metric in measured_metrics(results, ks)
         if metric.name.startswith("pass@") or metric.name in TERMINAL_DIVERSITY
     ]
     table = Table(box=box.SIMPLE_HEAD, show_lines=False, padding=(0, 1))
-    # A run that stopped early, or a longer one, must not pass for its neighbours' equal.
-    steps = results.loc[results["step"] > 0, "step"].nunique() > 1
+    # A run that stopped early, or a longer one, must be recognisable as such.
+    with_steps = results.loc[results["step"] > 0, "step"].nunique() > 1
+    table.add_column("", overflow="fold")  # labels may be broken into lines, numbers not
     for heading in (
-        "",
-        *(["step"] if steps else []),
+        *(["step"] if with_steps else []),
         "seeds",
-        *(metric.title for metric in shown),
+        *(metric.title for metric in metrics),
         "pass@1\n/ base",
     ):
-        # Labels may be broken into lines, numbers not.
-        justify = "right" if heading else "left"
         title = heading.replace(" of ", "\nof ").replace("edit ", "edit\n")
-        table.add_column(title, justify=justify, no_wrap=bool(heading), overflow="fold")
-    for row in results.to_dict("records"):
+        table.add_column(title, justify="right", no_wrap=True, overflow="fold")
+    for row in records(results):
         cells = [
-            f"{number(row[m.name])}\n[dim]{interval(row, m.name, 2, '{}–{}')}[/dim]" for m in shown
+            f"{number(row[m.name])}\n[dim]{interval(row, m.name, 2, '{}–{}')}[/dim]"
+            for m in metrics
         ]
-        counts = [str(row["step"])] * steps + [str(row["seeds"])]
+        counts = [str(row["step"])] * with_steps + [str(row["seeds"])]
         table.add_row(Text(row["label"]), *counts, *cells, number(row.get("gain"), 2))
     return table

@@ -1,7 +1,8 @@
-"""What one run changed: its first evaluation beside its last one."""
+"""The effect of one run: its first evaluation beside its last one."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,15 +12,30 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
+STAGES = ("before", "after")
 
-def before_after(run_folder: str | Path) -> pd.DataFrame:
-    """The metrics of `analysis.metrics.definitions` at the run's first and last evaluation.
 
-    Columns: metric (its heading), before, before_low, before_high, and the same with after where
-    there was more than one evaluation; intervals are 95 %, over problems. `attrs` has the `steps`
-    of the evaluations, the last one's numbers of `problems` and of `samples` per problem, and
-    `notes` on what could not be shown. Raises RunError if the folder is damaged or no evaluation
-    was finished.
+@dataclass(frozen=True)
+class BeforeAfter:
+    """The metrics at a run's first and last evaluation.
+
+    `table` has the columns metric (its title), before, before_low, before_high, and the same with
+    after if there was more than one evaluation; intervals are 95 %, over problems. `steps` are those
+    of the evaluations. `problems` and `samples` per problem are the last one's. `notes` say what
+    could not be shown.
+    """
+
+    table: pd.DataFrame
+    steps: list[int]
+    problems: int
+    samples: int
+    notes: list[str]
+
+
+def before_after(run_folder: str | Path) -> BeforeAfter:
+    """Compare a run's first and last evaluation.
+
+    Raises RunError if the folder is damaged or no evaluation was finished.
     """
     import pandas as pd
 
@@ -33,40 +49,39 @@ def before_after(run_folder: str | Path) -> pd.DataFrame:
         raise RunError(f"{run.path}: no evaluation was finished, so there is nothing to compare")
     steps = sorted({run.evaluated_steps[0], run.evaluated_steps[-1]})
     ks, notes = common_ks([run])
-    found = [stack_seeds((run.seed,), [scores(run.evaluation(step), ks)]) for step in steps]
+    by_stage = [stack_seeds((run.seed,), [scores(run.evaluation(step), ks)]) for step in steps]
     rows = []
     for metric in reported_metrics(ks):
         row: dict[str, object] = {"metric": metric.title}
-        for name, grids in zip(("before", "after"), found, strict=False):
-            row |= interval_columns(grid_interval(grids.get(metric.name), metric.name), name)
+        for stage, grids in zip(STAGES, by_stage, strict=False):
+            row |= interval_columns(grid_interval(grids.get(metric.name), metric.name), stage)
         rows.append(row)
-    table = pd.DataFrame(rows)
     last = run.evaluation(steps[-1])
-    table.attrs = {
-        "steps": steps,
-        "problems": int(last["problem"].nunique()),
-        "samples": samples_per_problem(last),
-        "notes": notes,
-    }
-    return table
+    return BeforeAfter(
+        table=pd.DataFrame(rows),
+        steps=steps,
+        problems=int(last["problem"].nunique()),
+        samples=samples_per_problem(last),
+        notes=notes,
+    )
 
 
 def before_after_table(run_folder: str | Path) -> Table:
-    """`before_after` as a rich table, without the metrics that have no value."""
+    """Return `before_after` as a rich table, without the metrics that have no value."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    from analysis.report.render import with_interval
+    from analysis.report.render import missing, records, with_interval
 
-    numbers = before_after(run_folder)
-    counts = f"{numbers.attrs['problems']} problems, {numbers.attrs['samples']} samples each"
-    stages = list(zip(("before", "after"), numbers.attrs["steps"], strict=False))
-    table = Table(box=box.SIMPLE_HEAD, caption=Text("\n".join(numbers.attrs["notes"])))
-    table.add_column(f"{counts}\n95 % intervals over problems")
-    for name, step in stages:
-        table.add_column(f"{name} training\n(step {step})", justify="right")
-    for _, row in numbers.iterrows():
-        if any(row.notna()[name] for name, _ in stages):
-            table.add_row(row["metric"], *(with_interval(row, name) for name, _ in stages))
+    comparison = before_after(run_folder)
+    stages = STAGES[: len(comparison.steps)]
+    table = Table(box=box.SIMPLE_HEAD, caption=Text("\n".join(comparison.notes)))
+    size = f"{comparison.problems} problems, {comparison.samples} samples each"
+    table.add_column(f"{size}\n95 % intervals over problems")
+    for stage, step in zip(stages, comparison.steps, strict=True):
+        table.add_column(f"{stage} training\n(step {step})", justify="right")
+    for row in records(comparison.table):
+        if not all(missing(row[stage]) for stage in stages):
+            table.add_row(row["metric"], *(with_interval(row, stage) for stage in stages))
     return table

@@ -1,7 +1,7 @@
-"""What a report says of each experiment, without its runs; of many runs on all cores.
+"""The sections of a report, one per experiment; many runs are read on all cores.
 
-An experiment is read, counted and laid out by itself, and only what is shown of it stays: so no
-more of the runs are in memory at a time than those of as many experiments as there are cores.
+An experiment is read, scored and laid out by itself, and only its section stays in memory. At most
+one experiment per core is in memory at a time.
 """
 
 from __future__ import annotations
@@ -10,25 +10,22 @@ import re
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from multiprocessing import active_children
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pandas as pd
 
 from analysis.load.compute import cores, process_pool
 from analysis.load.run_folders import RunError, experiment_of, load_run
 from analysis.metrics.health import health
-from analysis.report.headline import Answer, answer
+from analysis.report.experiment import Experiment, Section, build_experiment
+from analysis.report.headline import headlines
 from analysis.report.page.section_data import section_context
-from analysis.report.section import Section, section
 from analysis.stats import curves, differences, equal_budget, power, tables
-from analysis.stats.tables import cost_table
 
-MANY = 100  # runs for which it pays to start processes
-Tables = dict[str, pd.DataFrame]
-OF_EVALUATIONS = (
+MIN_PARALLEL = 100  # runs from which worker processes pay
+EVALUATION_TABLES = (
     "table.csv",
     "differences.csv",
     "tiers.csv",
@@ -44,119 +41,123 @@ OF_EVALUATIONS = (
 )
 
 
-@dataclass(frozen=True)
-class Part:
-    """An experiment as the report shows it."""
+class SectionJob(NamedTuple):
+    """One experiment to read; `page_share` is its share of the page's room for programs."""
 
     name: str
-    place: str  # in a path and in a link
-    ks: tuple[int, ...]
-    answer: list[Answer]
-    notes: list[str]
-    tables: Tables  # file name → table
-    context: dict[str, Any]  # of the page's template
-
-    @property
-    def results(self) -> pd.DataFrame:
-        return self.tables["table.csv"]
+    slug: str
+    paths: Sequence[Path]
+    page_share: float
+    skip_damaged: bool
 
 
-Job = tuple[str, str, Sequence[Path], float, bool]
-Found = tuple[Part | None, list[str]]
+class SectionResult(NamedTuple):
+    """A section, None if all runs are damaged, and a line per damaged run that was left out."""
+
+    section: Section | None
+    skipped: list[str]
 
 
-def parts(paths: Sequence[Path], skip_damaged: bool) -> tuple[list[Part], list[str]]:
-    """The experiments of these run folders by name, and a line for each damaged one left out.
+def build_sections(paths: Sequence[Path], skip_damaged: bool) -> tuple[list[Section], list[str]]:
+    """Return the sections of these run folders by name, and a line per damaged one left out.
 
-    Raises RunError at one that is damaged, unless these are to be skipped, and where nothing was
-    evaluated yet.
+    Raises RunError for a damaged run, unless these are to be skipped.
     """
     by_name: dict[str, list[Path]] = {}
     for path in paths:
         by_name.setdefault(experiment_of(path), []).append(path)
     names = sorted(by_name)
-    share = 1 / len(names)
     jobs = [
-        (name, place, by_name[name], share, skip_damaged)
-        for name, place in zip(names, places(names), strict=True)
+        SectionJob(name, slug, by_name[name], 1 / len(names), skip_damaged)
+        for name, slug in zip(names, slugs(names), strict=True)
     ]
-    found = list(_each(jobs, len(paths)))
-    return [part for part, _ in found if part], [line for _, lines in found for line in lines]
+    results = list(_run_jobs(jobs, len(paths)))
+    sections = [result.section for result in results if result.section]
+    return sections, [line for result in results for line in result.skipped]
 
 
-def _each(jobs: Sequence[Job], runs: int) -> Iterator[Found]:
-    if cores() == 1 or len(jobs) == 1 or runs < MANY:
-        yield from map(part_of, jobs)
+def _run_jobs(jobs: Sequence[SectionJob], runs: int) -> Iterator[SectionResult]:
+    if cores() == 1 or len(jobs) == 1 or runs < MIN_PARALLEL:
+        yield from map(build_section, jobs)
         return
     with process_pool() as processes:
         try:
-            yield from _begun(processes, jobs)
+            yield from _submit(processes, jobs)
         except BaseException:
-            for child in active_children():  # what they are at takes minutes, and is in vain
+            for child in active_children():  # their work would take minutes, in vain
                 child.terminate()
             raise
 
 
-def _begun(processes: ProcessPoolExecutor, jobs: Sequence[Job]) -> Iterator[Found]:
-    """Ctrl-C waits until the processes are all there to be ended, and does not reach them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _submit(processes: ProcessPoolExecutor, jobs: Sequence[SectionJob]) -> Iterator[SectionResult]:
+    """Start the jobs, with Ctrl-C blocked until all processes exist; they never receive it."""
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return processes.map(part_of, jobs)
+        return processes.map(build_section, jobs)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
 
-def part_of(job: Job) -> Found:
-    """One experiment, None where all of it is damaged, and what was left out; see `parts`."""
-    name, place, paths, share, skip_damaged = job
+def build_section(job: SectionJob) -> SectionResult:
+    """Read and lay out one experiment. Raises RunError as `build_sections` does."""
     runs, skipped = [], []
-    for path in paths:
+    for path in job.paths:
         try:
             runs.append(load_run(path))
         except RunError as error:
-            if not skip_damaged:
+            if not job.skip_damaged:
                 raise
             skipped.append(f"Damaged and left out: {str(error).partition(';')[0]}.")
     if not runs:
-        return None, skipped
-    of = section(name, runs)
-    tables, said = tables_of(of), answer(of)
-    context = section_context(of, said, tables, place, share)
-    return Part(name, place, of.ks, said, of.notes, tables, context), skipped
+        return SectionResult(None, skipped)
+    experiment = build_experiment(job.name, runs)
+    section = Section(
+        name=job.name,
+        slug=job.slug,
+        ks=experiment.ks,
+        headlines=headlines(experiment),
+        notes=experiment.notes,
+        tables=experiment_tables(experiment),
+        context={},
+    )
+    section.context.update(section_context(experiment, section, job.page_share))
+    return SectionResult(section, skipped)
 
 
-def places(names: Sequence[str]) -> list[str]:
-    """For each name one that is safe in a path and in a link, no two alike."""
-    found: list[str] = []
+def slugs(names: Sequence[str]) -> list[str]:
+    """Return for each name a distinct one that is safe in a path and in a link."""
+    chosen: list[str] = []
     for name in names:
         safe = re.sub(r"[^\w-]+", "-", name)[:80].strip("-") or "runs"
-        found.append(safe if safe not in found else f"{safe}-{len(found)}")
-    return found
+        chosen.append(safe if safe not in chosen else f"{safe}-{len(chosen)}")
+    return chosen
 
 
-def tables_of(section: Section) -> Tables:
-    """File name → table; without an evaluation only that of the runs has rows."""
-    of_runs = {
-        "runs.csv": tables.run_table(section.groups),
-        "costs.csv": cost_table(section.groups),
-        "health.csv": health(section.groups, section.ks),
+def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
+    """Return file name → table; without an evaluation, only the tables of runs have rows."""
+    groups, models, ks = experiment.groups, experiment.models, experiment.ks
+    run_tables = {
+        "runs.csv": tables.run_table(groups),
+        "costs.csv": tables.cost_table(groups),
+        "health.csv": health(groups, ks),
     }
-    rows = section.stages
-    if not rows:
-        return of_runs | dict.fromkeys(OF_EVALUATIONS, pd.DataFrame())
-    found = (
-        tables.result_table(rows),
-        differences.difference_table(section.pairs),
-        differences.tier_table(section.ends, section.pairs),
-        power.power_table(section.ends, section.pairs, power.TARGET_DIFFERENCE),
-        *equal_budget.equal_budget_tables(section.groups, section.ks),
-        equal_budget.threshold_table(section.groups, section.ks)
-        if section.ends
-        else pd.DataFrame(),
-        curves.evaluation_curve(section.groups, section.ks),
-        tables.pass_at_k_table(rows),
-        tables.profile_table(rows),
-        tables.difficulty_table(rows),
-        tables.verdict_table(rows).reset_index(),
-    )
-    return of_runs | dict(zip(OF_EVALUATIONS, found, strict=True))
+    if not models:
+        return run_tables | dict.fromkeys(EVALUATION_TABLES, pd.DataFrame())
+    trained, pairs = experiment.trained, experiment.pairs
+    at_equal_budget, equal_budget_differences = equal_budget.equal_budget_tables(groups, ks)
+    thresholds = equal_budget.threshold_table(groups, ks) if trained else pd.DataFrame()
+    by_file = {
+        "table.csv": tables.result_table(models),
+        "differences.csv": differences.difference_table(pairs),
+        "tiers.csv": differences.tier_table(trained, pairs),
+        "power.csv": power.power_table(trained, pairs, power.TARGET_DIFFERENCE),
+        "equal_budget.csv": at_equal_budget,
+        "equal_budget_differences.csv": equal_budget_differences,
+        "thresholds.csv": thresholds,
+        "curve.csv": curves.evaluation_curve(groups, ks),
+        "pass_at_k.csv": tables.pass_at_k_table(models),
+        "profile.csv": tables.profile_table(models),
+        "difficulty.csv": tables.difficulty_table(models),
+        "verdicts.csv": tables.verdict_table(models).reset_index(),
+    }
+    return run_tables | {name: by_file[name] for name in EVALUATION_TABLES}

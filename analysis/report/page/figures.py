@@ -1,4 +1,4 @@
-"""The page's figures: what is drawn, against what, and what is said of it."""
+"""The page's figures: their panels, axes and captions, on the page and as files."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from analysis.report.page.svg import (
     Panel,
     Series,
     Style,
-    key,
-    panel,
-    short,
-    span,
+    axis_range,
+    draw_panel,
+    short_number,
+    swatch_paths,
 )
+from analysis.report.render import Row, missing, records
 
-MOST_DRAWN = 12  # groups; more lines than that cannot be told apart
+MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
 MOST_POINTS = 120  # of a line; a longer one is thinned evenly
-AXES = {
+AXIS_TITLES = {
     "step": "training steps",
     "generated_tokens": "tokens written in training",
     "judged_programs": "programs judged in training",
     "wall_time": "wall time in minutes, without evaluations",
     "kl_ref": "distance from the base: KL in nats per response",
 }
-SHORT_AXES = {
+AXIS_CHOICES = {
     "step": "steps",
     "generated_tokens": "tokens",
     "judged_programs": "judged programs",
@@ -43,12 +44,12 @@ SHORT_AXES = {
     "kl_ref": "distance from the base",
 }
 REWARD = "training reward"
-Styles = dict[str, Style]
+Styles = dict[str, Style]  # by label
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: its caption, whom it shows, and its panels for each choice of an axis, if any."""
+    """A figure: its caption, the labels it shows, and its panels for each choice of an axis."""
 
     name: str
     title: str
@@ -57,8 +58,8 @@ class Figure:
     choices: list[tuple[str, list[Panel]]]
 
 
-def styles(labels: Iterable[str], bases: Iterable[str]) -> Styles:
-    """How each label is drawn, in all figures of a section."""
+def group_styles(labels: Iterable[str], bases: Iterable[str]) -> Styles:
+    """Return each label's style, the same in all figures of a section."""
     bases = set(bases)
     groups = [label for label in labels if label not in bases]
     return {label: Style(i) for i, label in enumerate(groups)} | {
@@ -66,20 +67,23 @@ def styles(labels: Iterable[str], bases: Iterable[str]) -> Styles:
     }
 
 
-def drawn(results: pd.DataFrame, ks: Sequence[int]) -> list[str]:
-    """The labels that are drawn: bases, and of many groups the MOST_DRAWN with the best pass@k."""
+def drawn_labels(results: pd.DataFrame, ks: Sequence[int]) -> list[str]:
+    """Return the labels to draw: bases, and of many groups the MOST_DRAWN with the best pass@k."""
     bases = list(results.loc[results["step"] == 0, "label"])[:3]
-    ends = results[results["step"] > 0]
-    best = set(ends.nlargest(MOST_DRAWN, f"pass@{ks[0]}")["label"])
-    return bases + [label for label in ends["label"] if label in best]
+    trained = results[results["step"] > 0]
+    best = set(trained.nlargest(MOST_DRAWN, f"pass@{ks[0]}")["label"])
+    return bases + [label for label in trained["label"] if label in best]
 
 
-def headline(results: pd.DataFrame, ks: Sequence[int], style: Styles) -> Figure | None:
-    """pass@1 against pass@10 and against diversity, a point for each group."""
+# The headline: groups as points.
+
+
+def headline_figure(results: pd.DataFrame, ks: Sequence[int], styles: Styles) -> Figure | None:
+    """Draw pass@1 against pass@10 and against diversity, a point per group."""
     x = f"pass@{ks[0]}"
     others = [name for name in (f"pass@{ks[-1]}", DISTINCT) if name != x]
-    rows = results[results["label"].isin(list(style))].to_dict("records")
-    panels = [panel_of(rows, x, y, style) for y in others if any(r[y] == r[y] for r in rows)]
+    rows = records(results[results["label"].isin(list(styles))])
+    panels = [_point_panel(rows, x, y, styles) for y in others if any(_has(r, y) for r in rows)]
     if not panels:
         return None
     caption = (
@@ -87,30 +91,40 @@ def headline(results: pd.DataFrame, ks: Sequence[int], style: Styles) -> Figure 
         "Right is better in one try, up is better in several tries, or more different right "
         "programs. The bars are 95 % intervals."
     )
-    labels = {r["label"] for r in rows if r[x] == r[x] and any(r[y] == r[y] for y in others)}
+    labels = {r["label"] for r in rows if _has(r, x) and any(_has(r, y) for y in others)}
     return Figure("headline", "At a glance", caption, labels, [("", panels)])
 
 
-def panel_of(rows: Sequence[dict], x: str, y: str, style: Styles) -> Panel:
-    """Groups as points with intervals along both axes."""
+def _has(row: Row, metric: str) -> bool:
+    return not missing(row[metric])
+
+
+def _point_panel(rows: Sequence[Row], x: str, y: str, styles: Styles) -> Panel:
+    """Draw groups as points, with intervals along both axes."""
     series = [
         Series(
-            row["label"],
-            style[row["label"]],
-            *([row[name]] for name in (x, y, f"{y}_low", f"{y}_high", f"{x}_low", f"{x}_high")),
+            label=row["label"],
+            style=styles[row["label"]],
+            x=[row[x]],
+            y=[row[y]],
+            low=[row[f"{y}_low"]],
+            high=[row[f"{y}_high"]],
+            x_low=[row[f"{x}_low"]],
+            x_high=[row[f"{x}_high"]],
         )
         for row in rows
-        if row[x] == row[x] and row[y] == row[y]
+        if _has(row, x) and _has(row, y)
     ]
-    ends = [[row[f"{name}_high"] for row in rows] for name in (x, y)]
-    axes = [Axis(_title(name), *_share(high)) for name, high in zip((x, y), ends, strict=True)]
-    said = "; ".join(f"{one.label} {one.x[0]:.3f}, {one.y[0]:.3f}" for one in series)
-    return panel(f"{_title(y)} against {_title(x)}", *axes, series, said)
+    x_axis, y_axis = (
+        Axis(_title(name), *_share_range([row[f"{name}_high"] for row in rows])) for name in (x, y)
+    )
+    description = "; ".join(f"{one.label} {one.x[0]:.3f}, {one.y[0]:.3f}" for one in series)
+    return draw_panel(f"{_title(y)} against {_title(x)}", x_axis, y_axis, series, description)
 
 
-def _share(values: Sequence[float]) -> tuple[float, float]:
-    """An axis of shares: from 0, and not beyond 1 but by a hair."""
-    low, high = span(values)
+def _share_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of an axis of shares: from 0 to hardly beyond 1."""
+    low, high = axis_range(values)
     return low, min(high, 1.02)
 
 
@@ -118,24 +132,29 @@ def _title(metric: str) -> str:
     return TITLES.get(metric, metric)
 
 
-def learning(
-    rewards: pd.DataFrame, curve: pd.DataFrame, metrics: Sequence[str], style: Styles, window: int
+# Lines: learning curves, and pass@k against k.
+
+
+def learning_figure(
+    rewards: pd.DataFrame, curve: pd.DataFrame, metrics: Sequence[str], styles: Styles, window: int
 ) -> Figure | None:
-    """Reward and evaluations on the way, against each axis that was recorded."""
-    known = [label for label in style if label in set(curve["label"])]
-    curve = curve[curve["label"].isin(known)]
-    rewards = rewards[rewards["label"].isin(known)]
+    """Draw rewards and evaluations during training, against each axis that was recorded."""
+    labels = [label for label in styles if label in set(curve["label"])]
+    curve = curve[curve["label"].isin(labels)]
+    rewards = rewards[rewards["label"].isin(labels)]
     choices = []
-    for x in AXES:
-        there = curve.dropna(subset=[x])
-        if not (there["step"] > 0).any():
+    for x in AXIS_TITLES:
+        recorded = curve.dropna(subset=[x])
+        if not (recorded["step"] > 0).any():
             continue
         panels = [
-            _way(there, x, metric, style) for metric in metrics if there[metric].notna().any()
+            _metric_panel(recorded, x, metric, styles)
+            for metric in metrics
+            if recorded[metric].notna().any()
         ]
         if x in rewards and rewards[x].notna().any():
-            panels.insert(0, _reward(rewards.dropna(subset=[x]), x, style, window))
-        choices.append((SHORT_AXES[x], panels))
+            panels.insert(0, _reward_panel(rewards.dropna(subset=[x]), x, styles, window))
+        choices.append((AXIS_CHOICES[x], panels))
     if not choices:
         return None
     caption = (
@@ -144,133 +163,171 @@ def learning(
         "Shaded: 95 % intervals; of the reward, which is what training itself saw, the range over "
         "seeds. Tokens and programs include those that an algorithm asked of the base model."
     )
-    return Figure("learning", "On the way", caption, set(known), choices)
+    return Figure("learning", "On the way", caption, set(labels), choices)
 
 
-def _scale(values: pd.Series, x: str) -> np.ndarray:
-    return values.to_numpy(float) / (60 if x == "wall_time" else 1)
+def _floats(values: pd.Series) -> list[float]:
+    return [float(value) for value in values.to_numpy(float)]
 
 
-def _way(curve: pd.DataFrame, x: str, metric: str, style: Styles) -> Panel:
+def _on_axis(values: pd.Series, x: str) -> list[float]:
+    """Return values in the unit of axis x: wall time in minutes."""
+    return _floats(values.astype(float) / (60 if x == "wall_time" else 1))
+
+
+def _by_label(table: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
+    return ((str(label), part) for label, part in table.groupby("label", sort=False))
+
+
+def _metric_panel(curve: pd.DataFrame, x: str, metric: str, styles: Styles) -> Panel:
     series = [
         Series(
-            label,
-            style[label],
-            _scale(part[x], x),
-            *(part[f"{metric}{end}"].to_numpy(float) for end in ("", "_low", "_high")),
+            label=label,
+            style=styles[label],
+            x=_on_axis(part[x], x),
+            y=_floats(part[metric]),
+            low=_floats(part[f"{metric}_low"]),
+            high=_floats(part[f"{metric}_high"]),
         )
-        for label, part in curve.groupby("label", sort=False)
+        for label, part in _by_label(curve)
     ]
-    return _lines(_title(metric), x, series)
+    return _line_panel(_title(metric), x, series)
 
 
-def _reward(rewards: pd.DataFrame, x: str, style: Styles, window: int) -> Panel:
+def _reward_panel(rewards: pd.DataFrame, x: str, styles: Styles, window: int) -> Panel:
     series = []
-    for label, whole in rewards.groupby("label", sort=False):
+    for label, whole in _by_label(rewards):
         part = whole.iloc[np.unique(np.linspace(0, len(whole) - 1, MOST_POINTS).astype(int))]
-        values = (part[name].to_numpy(float) for name in ("mean", "low", "high"))
-        series.append(Series(label, style[label], _scale(part[x], x), *values, markers=False))
-    smooth = f", mean of {window} steps" if window > 1 else ""
-    return _lines(f"{REWARD}{smooth}", x, series)
+        series.append(
+            Series(
+                label=label,
+                style=styles[label],
+                x=_on_axis(part[x], x),
+                y=_floats(part["mean"]),
+                low=_floats(part["low"]),
+                high=_floats(part["high"]),
+                markers=False,
+            )
+        )
+    smoothing = f", mean of {window} steps" if window > 1 else ""
+    return _line_panel(f"{REWARD}{smoothing}", x, series)
 
 
-def _lines(title: str, x: str, series: Sequence[Series]) -> Panel:
-    along = Axis(AXES[x], *span([v for one in series for v in one.x]), whole=x == "step")
-    low, high = span([v for one in series for part in (one.low, one.high, one.y) for v in part])
-    up = Axis(title, low, min(high, 1.02) if title != REWARD else high)
-    said = "; ".join(
-        f"{one.label} from {one.y[0]:.3f} to {one.y[-1]:.3f} at {short(float(f'{one.x[-1]:.3g}'))}"
+def _line_panel(title: str, x: str, series: Sequence[Series]) -> Panel:
+    x_range = axis_range([value for one in series for value in one.x])
+    low, high = axis_range(
+        [value for one in series for values in (one.low, one.high, one.y) for value in values]
+    )
+    y_axis = Axis(title, low, min(high, 1.02) if title != REWARD else high)
+    description = "; ".join(
+        f"{one.label} from {one.y[0]:.3f} to {one.y[-1]:.3f} at "
+        f"{short_number(float(f'{one.x[-1]:.3g}'))}"
         for one in series
         if len(one.x)
     )
-    return panel(title, along, up, series, said)
+    x_axis = Axis(AXIS_TITLES[x], *x_range, whole=x == "step")
+    return draw_panel(title, x_axis, y_axis, series, description)
 
 
-def pass_at_k(table: pd.DataFrame, style: Styles) -> Figure | None:
-    """pass@k against k, with the base."""
-    table = table[table["label"].isin(list(style))]
+def pass_at_k_figure(table: pd.DataFrame, styles: Styles) -> Figure | None:
+    """Draw pass@k against k, with the base."""
+    table = table[table["label"].isin(list(styles))]
     if not len(table):
         return None
     series = [
         Series(
-            label, style[label], *(part[c].to_numpy(float) for c in ("k", "mean", "low", "high"))
+            label=label,
+            style=styles[label],
+            x=_floats(part["k"]),
+            y=_floats(part["mean"]),
+            low=_floats(part["low"]),
+            high=_floats(part["high"]),
         )
-        for label, part in table.groupby("label", sort=False)
+        for label, part in _by_label(table)
     ]
     last = int(table["k"].max())
-    title = "pass@k: at least one of k programs is right"
-    up = Axis("pass@k", *_share(list(table["high"])))
-    said = "; ".join(f"{one.label} {one.y[0]:.3f} to {one.y[-1]:.3f} at {last}" for one in series)
-    along = Axis("k, programs per problem", 0.5, last + 0.5, True)
+    description = "; ".join(
+        f"{one.label} {one.y[0]:.3f} to {one.y[-1]:.3f} at {last}" for one in series
+    )
     caption = (
         "How often at least one of k programs solves a problem. A steep line gains from more "
         "tries; where a trained model's line meets the base's, training only moved what the base "
         "could already do to the front. Shaded: 95 % intervals."
     )
-    panels = [panel(title, along, up, series, said)]
-    return Figure("pass_at_k", "More tries", caption, {one.label for one in series}, [("", panels)])
+    panel = draw_panel(
+        title="pass@k: at least one of k programs is right",
+        x=Axis("k, programs per problem", 0.5, last + 0.5, whole=True),
+        y=Axis("pass@k", *_share_range(list(table["high"]))),
+        series=series,
+        description=description,
+    )
+    labels = {one.label for one in series}
+    return Figure("pass_at_k", "More tries", caption, labels, [("", [panel])])
 
 
-# The page's figures as files for papers and slides: light, with a key, whole without the page.
-
+# The figures as files for papers and slides: light colours, with a key, independent of the page.
 
 FOLDER = Path(__file__).parent
 MARGIN, GAP, TITLE, ROW = 14, 20, 24, 22
-NARROW, WIDE = 8, 11  # the most that a letter of the key takes, or nearly
+NARROW, WIDE = 8, 11  # the most that a letter of the key takes, approximately
 
 
-def files(figure: Figure, style: Styles, undrawn: tuple[int, int] | None) -> dict[str, str]:
-    """Name → SVG, a file for each axis that the figure may be drawn against.
+def figure_files(
+    figure: Figure, styles: Styles, drawn_of: tuple[int, int] | None
+) -> dict[str, str]:
+    """Return name → SVG, a file for each choice of an axis.
 
-    `undrawn`: how many groups are drawn of how many, where that is not all.
+    `drawn_of` has the numbers of drawn and of all groups, if not all are drawn.
     """
-    shown = {readable(label): one for label, one in style.items() if label in figure.labels}
-    said = "{} of {} groups".format(*undrawn) if undrawn else ""
+    key = {readable(label): style for label, style in styles.items() if label in figure.labels}
+    footnote = "{} of {} groups".format(*drawn_of) if drawn_of else ""
     return {
-        "_".join([figure.name, *choice.split()]): _file(panels, shown, said)
+        "_".join([figure.name, *choice.split()]): _figure_file(panels, key, footnote)
         for choice, panels in figure.choices
     }
 
 
-def _file(panels: Sequence[Panel], style: Styles, said: str) -> str:
-    """Two panels in a row, and the key below."""
+def _figure_file(panels: Sequence[Panel], key: Styles, footnote: str) -> str:
+    """Return the panels, two in a row, with the key below."""
     columns = min(2, len(panels))
     width = 2 * MARGIN + columns * WIDTH + (columns - 1) * GAP
-    width = max(width, *(2 * MARGIN + _key_width(label) for label in style))
+    width = max(width, *(2 * MARGIN + _key_width(label) for label in key))
     parts = []
-    for i, drawn in enumerate(panels):
+    for i, panel in enumerate(panels):
         left = MARGIN + i % columns * (WIDTH + GAP)
         top = MARGIN + i // columns * (TITLE + HEIGHT + GAP)
         parts.append(
-            f'<text class="title" x="{left}" y="{top + 14}">{escape(drawn.title)}</text>'
-            f'<g class="panel" transform="translate({left},{top + TITLE})">{drawn.body}</g>'
+            f'<text class="title" x="{left}" y="{top + 14}">{escape(panel.title)}</text>'
+            f'<g class="panel" transform="translate({left},{top + TITLE})">{panel.body}</g>'
         )
     top = MARGIN + -(-len(panels) // columns) * (TITLE + HEIGHT + GAP)
-    places, height = _places(list(style), width, top)
-    for (label, one), (x, y) in zip(style.items(), places, strict=True):
+    places, height = _key_places(list(key), width, top)
+    for (label, style), (x, y) in zip(key.items(), places, strict=True):
         parts.append(
-            f'<g class="swatch {one.colour}" transform="translate({x},{y})">{key(one)}</g>'
+            f'<g class="swatch {style.colour}" transform="translate({x},{y})">'
+            f"{swatch_paths(style)}</g>"
             f'<text x="{x + 40}" y="{y + 11.5}">{escape(label)}</text>'
         )
-    if said:
-        parts.append(f'<text x="{MARGIN}" y="{height + 12}">{said}</text>')
+    if footnote:
+        parts.append(f'<text x="{MARGIN}" y="{height + 12}">{footnote}</text>')
         height += ROW
     size = f'width="{width}" height="{height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size}>'
     paper = f'<rect class="paper" {size}/>'
-    return readable("\n".join([head, f"<style>\n{_light()}</style>", paper, *parts, "</svg>\n"]))
+    style_sheet = f"<style>\n{_light_style_sheet()}</style>"
+    return readable("\n".join([head, style_sheet, paper, *parts, "</svg>\n"]))
 
 
-def _places(labels: Sequence[str], width: int, top: int) -> tuple[list[tuple[int, int]], int]:
-    """Where each label's key begins, in rows from `top`; and where the last row ends."""
+def _key_places(labels: Sequence[str], width: int, top: int) -> tuple[list[tuple[int, int]], int]:
+    """Return the position of each label's key, in rows from `top`, and the end of the last row."""
     places: list[tuple[int, int]] = []
     x = MARGIN
     for label in labels:
-        takes = _key_width(label)
-        if x > MARGIN and x + takes > width - MARGIN:
+        key_width = _key_width(label)
+        if x > MARGIN and x + key_width > width - MARGIN:
             x, top = MARGIN, top + ROW
         places.append((x, top))
-        x += takes + GAP
+        x += key_width + GAP
     return places, top + ROW
 
 
@@ -278,14 +335,16 @@ def _key_width(label: str) -> int:
     return 40 + sum(WIDE if one.isupper() or one > "\x7f" else NARROW for one in label)
 
 
-def _light() -> str:
-    """The page's style of figures in its light colours, each written out: some programs that read
-    SVG know no variables."""
+def _light_style_sheet() -> str:
+    """Return the page's style of figures in light colours, without variables.
+
+    Some programs that read SVG do not know CSS variables.
+    """
     page = (FOLDER / "style.css").read_text(encoding="utf-8")
     colours = dict(re.findall(r"--([\w-]+): ([^;]+);", page[: page.index("}")]))
-    drawn = (FOLDER / "figures.css").read_text(encoding="utf-8")
-    own = (
+    figures = (FOLDER / "figures.css").read_text(encoding="utf-8")
+    text = (
         "text { font-family: sans-serif; font-size: 13px; fill: var(--ink); }\n"
         ".title { font-size: 14.5px; font-weight: 600; }\n.paper { fill: var(--paper); }\n"
     )
-    return re.sub(r"var\(--([\w-]+)\)", lambda name: colours[name[1]], own + drawn)
+    return re.sub(r"var\(--([\w-]+)\)", lambda name: colours[name[1]], text + figures)

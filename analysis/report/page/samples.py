@@ -1,7 +1,7 @@
-"""What the page's matrix and its sample explorer show, packed small.
+"""Packed data for the page's matrix of problems and its sample explorer.
 
-The matrix counts all samples. The explorer keeps every sample of a comparison of usual size; of a
-larger one, by the rule of `kept`, which the page states.
+The matrix counts all samples. The explorer has every sample of a comparison of usual size. Of a
+larger one it has those chosen by `choose_samples`, whose rule the page states.
 """
 
 from __future__ import annotations
@@ -11,223 +11,265 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis.load.run_folders import Run
 from analysis.metrics.normal_form import normal_form, precompute_normal_forms
-from analysis.report.section import Section
+from analysis.report.experiment import Experiment
 
 MOST_SAMPLES = 150_000  # of a page
-FEWEST = 10  # samples of a cell; before there are fewer, evaluations on the way are left out
+FEWEST = 10  # samples of a cell; before there are fewer, intermediate evaluations are left out
 MOST_BYTES = 3_000_000  # of a page, packed
-# Forms of a cell, characters of a program, share of problems: the first that fits is taken.
-SIZES = ((40, 20_000, 1), (12, 8_000, 1), (6, 4_000, 1), (3, 2_000, 1), (3, 2_000, 4), (2, 800, 16))
 MOST_PROMPT = 20_000  # characters
-CELL = ["column", "step", "problem"]
+CELL = ["column", "step", "problem"]  # a group's samples for a problem at an evaluation
 
 
-def packed(data: dict[str, Any]) -> str:
-    """JSON, gzip, base64: letters that no browser takes for markup."""
-    # Levels 8 and 9 take three and four times as long for a twentieth.
+class Limits(NamedTuple):
+    """Limits of the explorer's data; of the problems, every `stride`-th is shown."""
+
+    forms: int  # of a cell
+    characters: int  # of a program
+    stride: int
+
+
+LIMITS = (  # the first that fit are taken
+    Limits(40, 20_000, 1),
+    Limits(12, 8_000, 1),
+    Limits(6, 4_000, 1),
+    Limits(3, 2_000, 1),
+    Limits(3, 2_000, 4),
+    Limits(2, 800, 16),
+)
+
+
+def pack(data: dict[str, Any]) -> str:
+    """Return data as JSON, gzipped, in base64: letters that no browser takes for markup."""
+    # Levels 8 and 9 take three and four times as long and save a twentieth.
     plain = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
     return base64.b64encode(gzip.compress(plain, 7, mtime=0)).decode()
 
 
-def matrix(section: Section) -> dict[str, Any]:
-    """`problems` sorted by name, and for each the accepted and judged samples of each stage."""
-    found = []
-    for stage in section.stages:
-        found.append(pd.concat(stage.counts).groupby(level=0).sum())
-    names = sorted(set().union(*(part.index for part in found)))
-    whole = [part.reindex(names, fill_value=0) for part in found]
-    tier = _difficulties(section)
+def matrix_data(experiment: Experiment) -> dict[str, Any]:
+    """Return the accepted and judged samples of each model, for each problem by name."""
+    counts = [pd.concat(model.counts).groupby(level=0).sum() for model in experiment.models]
+    names = sorted(set().union(*(by_problem.index for by_problem in counts)))
+    counts = [by_problem.reindex(names, fill_value=0) for by_problem in counts]
+    difficulty = _difficulties(experiment)
     return {
-        "columns": [stage.label for stage in section.stages],
-        "bases": [stage.step == 0 for stage in section.stages],
+        "columns": [model.label for model in experiment.models],
+        "bases": [model.is_base for model in experiment.models],
         "problems": names,
-        "difficulty": [tier.get(name, "") for name in names],
-        "accepted": [part["c"].astype(int).tolist() for part in whole],
-        "judged": [part["n"].astype(int).tolist() for part in whole],
+        "difficulty": [difficulty.get(name, "") for name in names],
+        "accepted": [by_problem["c"].astype(int).tolist() for by_problem in counts],
+        "judged": [by_problem["n"].astype(int).tolist() for by_problem in counts],
     }
 
 
-def _difficulties(section: Section) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for samples in (part for stage in section.stages for part in stage.samples):
+def _difficulties(experiment: Experiment) -> dict[str, str]:
+    difficulties: dict[str, str] = {}
+    for samples in (samples for model in experiment.models for samples in model.samples):
         if "difficulty" in samples:
             first = samples.drop_duplicates("problem")
-            found |= dict(zip(first["problem"], first["difficulty"].fillna(""), strict=True))
-    return found
+            values = first["difficulty"].fillna("")
+            difficulties |= dict(zip(first["problem"], values, strict=True))
+    return difficulties
 
 
-def explorer(section: Section, share: float = 1.0) -> tuple[dict[str, Any], str]:
-    """The explorer's data, and in words what was left out ("" where nothing was).
+def explorer_data(experiment: Experiment, page_share: float = 1.0) -> tuple[dict[str, Any], str]:
+    """Return the explorer's data, and sentences on what was left out ("" if nothing was).
 
-    `share` of a page's samples and bytes is this section's.
+    `page_share` is this section's share of a page's samples and bytes.
     """
-    runs, table = _samples(section)
-    table, said = kept(table, int(MOST_SAMPLES * share))
-    number, programs = pd.factorize(_programs(runs, table))
+    runs, table = _sample_table(experiment)
+    table, sample_notes = choose_samples(table, int(MOST_SAMPLES * page_share))
+    codes, programs = pd.factorize(_programs(runs, table))
     precompute_normal_forms(programs)
-    form = np.array([normal_form(program) or program.strip() for program in programs], object)
-    # As Python's own texts, which are not made anew each time that they are read.
-    table["program"] = pd.Series(programs[number], dtype=object)
-    table["form"] = pd.Series(form[number], dtype=object)
-    prompts = _prompts(section)
-    for forms, chars, every in SIZES:
-        data, cut = _cells(table, prompts, forms, chars, every)
-        if len(packed(data)) <= MOST_BYTES * share:
+    forms = np.array([normal_form(program) or program.strip() for program in programs], object)
+    # As Python strings, which are not created anew at each access.
+    table["program"] = pd.Series(programs[codes], dtype=object)
+    table["form"] = pd.Series(forms[codes], dtype=object)
+    prompts = _prompts(experiment)
+    for limits in LIMITS:
+        data, limit_notes = _explorer_cells(table, prompts, limits)
+        if len(pack(data)) <= MOST_BYTES * page_share:
             break
-    return data, " ".join([*said, *cut])
+    return data, " ".join([*sample_notes, *limit_notes])
 
 
-def _samples(section: Section) -> tuple[list[Run], pd.DataFrame]:
-    """Every sample but for its program, which is row `row` of the run at `run`.
+def _sample_table(experiment: Experiment) -> tuple[list[Run], pd.DataFrame]:
+    """Return the runs, and every sample without its program, which is row `row` of run `run`.
 
-    The column is the place among the stages, the seed that among their runs.
+    `column` is the index of the sample's model, and `seed` that of the run among the model's.
     """
-    runs, parts = [], []
-    for place, stage in enumerate(section.stages):
-        for seed, run in enumerate(stage.runs if stage.step == 0 else _runs(section, stage.label)):
-            own = run.evals[["step", "problem", "sample", "verdict"]].assign(
-                row=np.arange(len(run.evals)), run=len(runs), column=place, seed=seed
+    runs: list[Run] = []
+    parts = []
+    for column, model in enumerate(experiment.models):
+        model_runs = model.runs if model.is_base else _group_runs(experiment, model.label)
+        for seed, run in enumerate(model_runs):
+            samples = run.evals[["step", "problem", "sample", "verdict"]].assign(
+                row=np.arange(len(run.evals)), run=len(runs), column=column, seed=seed
             )
-            parts.append(own[(own["step"] > 0) == (stage.step > 0)])
+            parts.append(samples[(samples["step"] == 0) == model.is_base])
             runs.append(run)
     return runs, pd.concat(parts, ignore_index=True)
 
 
+def _group_runs(experiment: Experiment, label: str) -> Sequence[Run]:
+    return next(group.runs for group in experiment.groups if group.label == label)
+
+
 def _programs(runs: Sequence[Run], table: pd.DataFrame) -> np.ndarray:
-    """The program of each row of the table."""
-    found = np.empty(len(table), dtype=object)
-    for number, places in table.groupby("run").indices.items():
-        rows = table["row"].to_numpy()[places]
-        found[places] = runs[number].evals["program"].iloc[rows].to_numpy(dtype=object)
-    return found
+    """Return the program of each row of the table."""
+    programs = np.empty(len(table), dtype=object)
+    run_of, row_of = table["run"].to_numpy(), table["row"].to_numpy()
+    for i in np.unique(run_of):
+        selected = np.flatnonzero(run_of == i)
+        programs[selected] = runs[i].evals["program"].iloc[row_of[selected]].to_numpy(dtype=object)
+    return programs
 
 
-def _runs(section: Section, label: str) -> Sequence[Run]:
-    return next(group.runs for group in section.groups if group.label == label)
+def choose_samples(table: pd.DataFrame, most: int) -> tuple[pd.DataFrame, list[str]]:
+    """Return approximately at most `most` samples, and sentences on what was left out.
 
-
-def kept(table: pd.DataFrame, most: int) -> tuple[pd.DataFrame, list[str]]:
-    """At most about `most` samples, and sentences on the rule where some are left out.
-
-    The same number of each cell (a group's samples for a problem at an evaluation), the first of
-    each seed. Where these would be fewer than FEWEST, evaluations on the way go first, then
-    problems, of which every so many-th stays.
+    Every cell (a group's samples for a problem at an evaluation) keeps the same number, the first
+    of each seed. Before that would be below FEWEST, intermediate evaluations are dropped first,
+    then problems, of which every n-th stays.
     """
-    said = []
-    size = _per_cell(table, most)
+    notes = []
+    size = _samples_per_cell(table, most)
     if size < FEWEST:
         last = table.groupby("column")["step"].transform("max")
         table = table[table["step"] == last]
-        size = _per_cell(table, most)
-        said.append("Only evaluations before training and at its end are kept here.")
+        size = _samples_per_cell(table, most)
+        notes.append("Only evaluations before training and at its end are kept here.")
     if size < FEWEST:
         names = np.sort(table["problem"].unique())
-        every = -(-FEWEST * len(table.groupby(CELL)) // most)
-        table = table[table["problem"].isin(names[::every])]
+        stride = -(-FEWEST * len(table.groupby(CELL)) // most)
+        table = table[table["problem"].isin(names[::stride])]
         size = FEWEST
-        said.append(f"One problem in {every} by name is kept here, of {len(names):,}.")
+        notes.append(f"One problem in {stride} by name is kept here, of {len(names):,}.")
     table = table.sort_values(["sample", "seed"], kind="stable")
-    place = table.groupby(CELL).cumcount()
-    if (place >= size).any():
-        said.append(
+    place_in_cell = table.groupby(CELL).cumcount()
+    if (place_in_cell >= size).any():
+        notes.append(
             f"Of each group's samples for a problem at an evaluation {size} are kept here, the "
             "first of each seed; the matrix and all numbers above count every sample."
         )
-        table = table[place < size]
-    return table.reset_index(drop=True), said
+        table = table[place_in_cell < size]
+    return table.reset_index(drop=True), notes
 
 
-def _per_cell(table: pd.DataFrame, most: int) -> int:
-    """The greatest number of samples a cell with which there are at most `most`."""
+def _samples_per_cell(table: pd.DataFrame, most: int) -> int:
+    """Return the greatest number of samples per cell with at most `most` samples in all."""
     sizes = np.sort(table.groupby(CELL).size().to_numpy())
     if sizes.sum() <= most:
         return int(sizes[-1])
     below = np.concatenate([[0], np.cumsum(sizes)])[:-1]
-    total = below + sizes * np.arange(len(sizes), 0, -1)  # were each cell cut to this one's size
+    total = below + sizes * np.arange(len(sizes), 0, -1)  # if each cell were cut to this one's size
     place = int(np.searchsorted(total, most, side="right"))
     return int((most - below[place]) // (len(sizes) - place))
 
 
-def _prompts(section: Section) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for run in section.runs:
-        if not found or not set(run.evals["problem"].unique()) <= set(found):
-            found |= run.prompts()
-    return found
+def _prompts(experiment: Experiment) -> dict[str, str]:
+    prompts: dict[str, str] = {}
+    for run in experiment.runs:
+        if not prompts or not set(run.evals["problem"].unique()) <= set(prompts):
+            prompts |= run.prompts()
+    return prompts
 
 
-def _cells(
-    table: pd.DataFrame, prompts: dict[str, str], forms: int, chars: int, every: int
+def _explorer_cells(
+    table: pd.DataFrame, prompts: dict[str, str], limits: Limits
 ) -> tuple[dict[str, Any], list[str]]:
-    """The packed form of these samples, with so many forms a cell; and what that left out."""
-    names = np.sort(table["problem"].unique())[::every]
-    said = [] if every == 1 else [f"To keep the page small, one problem in {every} is kept here."]
-    if every > 1:
+    """Return the explorer's data within these limits, and sentences on what they left out.
+
+    A problem's cells have the key "column:step" and a row per form: number of the form, index of
+    its program, and the count of each verdict. A last row [0, forms, counts …] sums up rarer forms.
+    """
+    notes = []
+    if limits.stride > 1:
+        names = np.sort(table["problem"].unique())[:: limits.stride]
         table = table[table["problem"].isin(names)]
+        notes.append(f"To keep the page small, one problem in {limits.stride} is kept here.")
     verdicts = sorted(table["verdict"].unique(), key=lambda name: (name != "ACCEPTED", name))
-    has_right = verdicts[:1] == ["ACCEPTED"]
-    at_verdict = {name: i for i, name in enumerate(verdicts)}
-    number = {program: i for i, program in enumerate(table["program"].unique())}
-    used: dict[int, int] = {}  # number of a program → its place among those that are shown
-    beyond, problems = 0, []
-    each = table[["column", "step", "form", "program", "verdict"]].to_numpy(object)
+    shown_programs: dict[str, int] = {}  # program → its index on the page
+    rare_forms, problems = 0, []
+    rows = table[["column", "step", "form", "program", "verdict"]].to_numpy(object)
     for name, places in sorted(table.groupby("problem").indices.items()):
-        part = each[places].tolist()
-        shown = _shown((form, program) for _, _, form, program, _ in part)
-        order = {form: i for i, form in enumerate(shown)}
-        cells: dict[str, Any] = {}
-        for column, step, form, _, verdict in part:
-            cell = cells.setdefault(f"{column}:{step}", {})
-            cell.setdefault(form, [0] * len(verdicts))[at_verdict[verdict]] += 1
-        for key, cell in cells.items():
-            # Right programs first, then the most frequent.
-            ranked = sorted(
-                cell, key=lambda form: (-cell[form][0] * has_right, -sum(cell[form]), order[form])
-            )
-            rows = []
-            for form in ranked[:forms]:
-                program = number[shown[form]]
-                place = used.setdefault(program, len(used))
-                rows.append([order[form] + 1, place, *cell[form]])
-            if rest := ranked[forms:]:
-                beyond += len(rest)
-                rows.append([0, len(rest), *np.sum([cell[form] for form in rest], 0).tolist()])
-            cells[key] = rows
+        samples = rows[places].tolist()
+        cells, rare = _problem_cells(samples, verdicts, limits.forms, shown_programs)
+        rare_forms += rare
         prompt = prompts.get(str(name), "")
         problems.append({"name": str(name), "prompt": prompt[:MOST_PROMPT], "cells": cells})
-    if beyond:
-        said.append(
-            f"Of each group's programs for a problem the {forms} most frequent forms are shown; "
-            f"rarer ones ({beyond:,} in all) are counted."
+    if rare_forms:
+        notes.append(
+            f"Of each group's programs for a problem the {limits.forms} most frequent forms are "
+            f"shown; rarer ones ({rare_forms:,} in all) are counted."
         )
-    texts = list(number)
-    programs = [texts[program] for program in used]
-    cut = sum(len(program) > chars for program in programs)
-    if cut:
-        said.append(f"{cut:,} programs are cut after {chars:,} characters.")
-        mark = "\n… (cut here)"
-        programs = [p if len(p) <= chars else p[:chars] + mark for p in programs]
-    steps = sorted(int(step) for step in table["step"].unique())
+    programs = list(shown_programs)
+    long = sum(len(program) > limits.characters for program in programs)
+    if long:
+        notes.append(f"{long:,} programs are cut after {limits.characters:,} characters.")
+        programs = [_cut(program, limits.characters) for program in programs]
     return {
         "problems": problems,
         "programs": [program.replace("\r\n", "\n") for program in programs],
         "verdicts": verdicts,
-        "steps": steps,
-    }, said
+        "steps": sorted(int(step) for step in table["step"].unique()),
+    }, notes
 
 
-def _shown(written: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Form → its most frequent writing, the most frequent form first; of each (form, program)."""
+def _problem_cells(
+    samples: Sequence[Sequence[Any]],
+    verdicts: Sequence[str],
+    most_forms: int,
+    shown_programs: dict[str, int],
+) -> tuple[dict[str, list[list[int]]], int]:
+    """Return one problem's cells, and the number of rarer forms; adds to `shown_programs`.
+
+    `samples` have column, step, form, program and verdict.
+    """
+    verdict_index = {name: i for i, name in enumerate(verdicts)}
+    has_accepted = verdicts[:1] == ["ACCEPTED"]
+    representative = _representatives((form, program) for _, _, form, program, _ in samples)
+    form_number = {form: i + 1 for i, form in enumerate(representative)}
+    counts: dict[str, dict[str, list[int]]] = {}
+    for column, step, form, _, verdict in samples:
+        cell = counts.setdefault(f"{column}:{step}", {})
+        cell.setdefault(form, [0] * len(verdicts))[verdict_index[verdict]] += 1
+    rare_forms = 0
+    cells = {}
+    for key, by_form in counts.items():
+
+        def rank(form: str, by_form: dict[str, list[int]] = by_form) -> tuple[int, int, int]:
+            """Sort right programs first, then the most frequent."""
+            return -by_form[form][0] * has_accepted, -sum(by_form[form]), form_number[form]
+
+        ranked = sorted(by_form, key=rank)
+        rows = []
+        for form in ranked[:most_forms]:
+            place = shown_programs.setdefault(representative[form], len(shown_programs))
+            rows.append([form_number[form], place, *by_form[form]])
+        if rest := ranked[most_forms:]:
+            rare_forms += len(rest)
+            sums = np.sum([by_form[form] for form in rest], 0).tolist()
+            rows.append([0, len(rest), *sums])
+        cells[key] = rows
+    return cells, rare_forms
+
+
+def _cut(program: str, most: int) -> str:
+    return program if len(program) <= most else program[:most] + "\n… (cut here)"
+
+
+def _representatives(forms_and_programs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return form → its most frequent program, the most frequent form first."""
     totals: Counter[str] = Counter()
-    first: dict[str, str] = {}
-    for (form, program), count in Counter(written).most_common():
+    most_frequent: dict[str, str] = {}
+    for (form, program), count in Counter(forms_and_programs).most_common():
         totals[form] += count
-        first.setdefault(form, program)
-    return {form: first[form] for form, _ in totals.most_common()}
+        most_frequent.setdefault(form, program)
+    return {form: most_frequent[form] for form, _ in totals.most_common()}

@@ -1,8 +1,7 @@
-"""What the page shows of a section: tables as text, figures as SVG, programs packed."""
+"""The template's data for a section: tables as text, figures as SVG, programs packed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,79 +9,75 @@ import pandas as pd
 from analysis.load.settings import differing_settings, shared_settings
 from analysis.metrics.definitions import DISTINCT
 from analysis.report import render
-from analysis.report.headline import Answer, headlines
+from analysis.report.experiment import Experiment, Section
+from analysis.report.headline import headline_metrics
 from analysis.report.page import figures, samples
-from analysis.report.section import Section
 
 
-def section_context(
-    section: Section,
-    said: Sequence[Answer],
-    tables: Mapping[str, pd.DataFrame],
-    place: str,
-    share: float,
-) -> dict[str, Any]:
-    """The template's names; `said` is the answer, and `share` of the page's room for programs is
-    this section's."""
-    results = tables["table.csv"]
+def section_context(experiment: Experiment, section: Section, page_share: float) -> dict[str, Any]:
+    """Return the template's variables; `page_share` is the section's share of room for programs."""
+    tables, results = section.tables, section.results
     context = {
         "name": section.name,
-        "place": place,
-        "groups": len(section.groups),
-        "ended": len(section.ends),
+        "slug": section.slug,
+        "groups": len(experiment.groups),
+        "trained_groups": len(experiment.trained),
         "notes": section.notes,
-        "answer": said,
-        "least": section.ks[0],
-        "most": section.ks[-1],
+        "headlines": section.headlines,
+        "least_k": section.ks[0],
+        "greatest_k": section.ks[-1],
         "matrices": [],
-        "short": len(section.ends) > render.INTERVALS_IN_MATRIX,
-        "facts": shared_settings(section.runs),
-        "settings": differing_settings(section.groups),
-        "runs": tables["runs.csv"].to_dict("records"),
-        "results": results.to_dict("records"),
+        "short": len(experiment.trained) > render.INTERVALS_IN_MATRIX,
+        "shared_settings": shared_settings(experiment.runs),
+        "settings": differing_settings(experiment.groups),
+        "runs": render.records(tables["runs.csv"]),
+        "results": render.records(results),
         "figures": [],
-        "way": "–",
+        "change": "–",
     }
-    if not section.stages:
+    if not experiment.models:
         return context
-    explored, kept = samples.explorer(section, share)
+    explorer, left_out = samples.explorer_data(experiment, page_share)
+    matrix = samples.matrix_data(experiment)
+    metrics = headline_metrics(experiment)
     return (
         context
-        | _section_figures(section, tables)
+        | _figure_context(experiment, tables)
         | {
-            "equal": render.equal_budget_cells(tables["equal_budget.csv"], headlines(section)),
-            "matrices": render.matrices(section),
-            "power": render.power_cells(tables["power.csv"], headlines(section)),
-            "way": render.way(results, section.ks),
-            "evaluated": render.evaluated(results),
+            "equal_budget": render.equal_budget_cells(tables["equal_budget.csv"], metrics),
+            "matrices": render.difference_matrices(experiment),
+            "power": render.power_cells(tables["power.csv"], metrics),
+            "change": render.change_from_base(results, section.ks),
+            "evaluation_size": render.evaluation_size(results),
             "metrics": render.measured_metrics(results, section.ks),
             "budgets": render.budget_cells(results),
             "costs": render.cost_cells(tables["costs.csv"]),
-            "health": tables["health.csv"].to_dict("records"),
+            "health": render.records(tables["health.csv"]),
             "difficulties": render.difficulty_cells(tables["difficulty.csv"]),
             "verdicts": render.verdict_cells(tables["verdicts.csv"].set_index("label")),
-            "packed": samples.packed({"matrix": samples.matrix(section), "explorer": explored}),
-            "kept": kept,
+            "packed": samples.pack({"matrix": matrix, "explorer": explorer}),
+            "left_out": left_out,
         }
     )
 
 
-def _section_figures(section: Section, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-    """The figures, how each group is drawn, and how many of how many groups are."""
-    results, curve, ks = tables["table.csv"], tables["curve.csv"], section.ks
-    shown = figures.drawn(results, ks)
+def _figure_context(experiment: Experiment, tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
+    """Return the figures, each group's style, and the numbers of drawn and of all groups."""
+    results, curve, ks = tables["table.csv"], tables["curve.csv"], experiment.ks
+    labels = figures.drawn_labels(results, ks)
     bases = set(results.loc[results["step"] == 0, "label"])
-    style = figures.styles(shown, bases & set(shown))
+    styles = figures.group_styles(labels, bases & set(labels))
     metrics = list(dict.fromkeys(["pass@1", f"pass@{ks[-1]}", DISTINCT]))
-    drawn = (
-        figures.headline(results, ks, style),
-        figures.learning(section.rewards, curve, metrics, style, section.window),
-        figures.pass_at_k(tables["pass_at_k.csv"], style),
+    all_figures = (
+        figures.headline_figure(results, ks, styles),
+        figures.learning_figure(
+            experiment.rewards, curve, metrics, styles, experiment.reward_window
+        ),
+        figures.pass_at_k_figure(tables["pass_at_k.csv"], styles),
     )
     trained = int((results["step"] > 0).sum())
-    fewer = trained > figures.MOST_DRAWN
     return {
-        "figures": [figure for figure in drawn if figure],
-        "style": style,
-        "undrawn": (figures.MOST_DRAWN, trained) if fewer else None,
+        "figures": [figure for figure in all_figures if figure],
+        "styles": styles,
+        "drawn_of": (figures.MOST_DRAWN, trained) if trained > figures.MOST_DRAWN else None,
     }

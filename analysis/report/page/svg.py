@@ -1,13 +1,13 @@
 """Panels of the page's figures as SVG: scales, grid, lines with intervals, points with crosses.
 
-Colours come from the page's style by the class g0 … g5 (or base), so that they follow dark mode;
-each series has a marker and a dash of its own beside, so that it can be told without colour.
+Colours come from the page's style by the classes g0 … g5 (or base), so that they follow dark mode.
+Each series also has its own marker and dash, so that it can be recognised without colour.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -26,11 +26,12 @@ PATHS = {
     "plus": "M-1.6,-5h3.2v3.4H5v3.2H1.6V5h-3.2V1.6H-5v-3.2h3.4z",
     "cross": "M-4.6,-3L-3,-4.6L0,-1.6L3,-4.6L4.6,-3L1.6,0L4.6,3L3,4.6L0,1.6L-3,4.6L-4.6,3L-1.6,0z",
 }
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a group looks in every figure: its number, and what tells it apart without colour."""
+    """A group's look in every figure: its number gives colour, marker and dash."""
 
     number: int
     base: bool = False
@@ -48,6 +49,10 @@ class Style:
     def dash(self) -> str:
         turn = self.number // COLOURS
         return "4 4" if self.base else DASHES[(self.number + turn) % len(DASHES)]
+
+    @property
+    def dash_attribute(self) -> str:
+        return f' stroke-dasharray="{self.dash}"' if self.dash else ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """A title, its range, and how its numbers are written."""
+    """An axis: its title, its range, and whether its ticks are whole numbers."""
 
     title: str
     low: float
@@ -75,7 +80,7 @@ class Axis:
     whole: bool = False
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round numbers in the range, at most `most`."""
+        """Return round numbers in the range, at most `most`."""
         width = self.high - self.low
         step = 10 ** math.floor(math.log10(width / most))
         step *= next(m for m in (1, 2, 5, 10, 20) if width / (step * m) <= most)
@@ -85,15 +90,17 @@ class Axis:
         return [i * step for i in range(first, int(self.high / step + 1e-9) + 1)]
 
 
-def span(values: Sequence[float], least: float = 0.0, room: float = 0.04) -> tuple[float, float]:
-    """From `least` or below to a little above the greatest finite value."""
+def axis_range(
+    values: Sequence[float], least: float = 0.0, room: float = 0.04
+) -> tuple[float, float]:
+    """Return a range from `least` or below to slightly above the greatest finite value."""
     finite = [v for v in values if math.isfinite(v)]
     low, high = min([least, *finite]), max([least, *finite])
     return low, (high + room * (high - low)) if high > low else low + 1.0
 
 
-def short(value: float) -> str:
-    """0.25, 12, 300k, 1.5M."""
+def short_number(value: float) -> str:
+    """Return 0.25, 12, 300k or 1.5M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * (10 if unit == "k" else 1):
             return f"{value / size:g}{unit}"
@@ -102,108 +109,119 @@ def short(value: float) -> str:
 
 @dataclass(frozen=True)
 class Panel:
-    """A drawing WIDTH by HEIGHT; `said` tells in words what it shows, for who cannot see it."""
+    """A drawing WIDTH by HEIGHT; `description` tells screen readers what it shows."""
 
     title: str
-    said: str
+    description: str
     body: str
 
     @property
     def svg(self) -> str:
         return (
             f'<svg class="panel" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-            f'aria-label="{escape(self.title)}: {escape(self.said)}">{self.body}</svg>'
+            f'aria-label="{escape(self.title)}: {escape(self.description)}">{self.body}</svg>'
         )
 
 
-def panel(title: str, x: Axis, y: Axis, series: Sequence[Series], said: str) -> Panel:
-    """The series over a grid, between two axes."""
-    across, up = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+def draw_panel(title: str, x: Axis, y: Axis, series: Sequence[Series], description: str) -> Panel:
+    """Draw the series over a grid, between two axes."""
+    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
-    def at(px: float, py: float) -> tuple[float, float]:
+    def pixel(px: float, py: float) -> Point:
         return (
-            LEFT + (px - x.low) / (x.high - x.low) * across,
-            TOP + up - (py - y.low) / (y.high - y.low) * up,
+            LEFT + (px - x.low) / (x.high - x.low) * width,
+            TOP + height - (py - y.low) / (y.high - y.low) * height,
         )
 
     parts = []
     for tick in y.ticks():
-        height = at(x.low, tick)[1]
-        parts.append(f'<path class="grid" d="M{LEFT},{height:.1f}h{across}"/>')
+        top = pixel(x.low, tick)[1]
+        parts.append(f'<path class="grid" d="M{LEFT},{top:.1f}h{width}"/>')
         parts.append(
-            f'<text class="tick" x="{LEFT - 7}" y="{height + 4:.1f}" '
-            f'text-anchor="end">{short(tick)}</text>'
+            f'<text class="tick" x="{LEFT - 7}" y="{top + 4:.1f}" '
+            f'text-anchor="end">{short_number(tick)}</text>'
         )
     for tick in x.ticks():
-        place = at(tick, y.low)[0]
-        parts.append(f'<path class="grid" d="M{place:.1f},{TOP}v{up}"/>')
+        left = pixel(tick, y.low)[0]
+        parts.append(f'<path class="grid" d="M{left:.1f},{TOP}v{height}"/>')
         parts.append(
-            f'<text class="tick" x="{place:.1f}" y="{TOP + up + 17}" '
-            f'text-anchor="middle">{short(tick)}</text>'
+            f'<text class="tick" x="{left:.1f}" y="{TOP + height + 17}" '
+            f'text-anchor="middle">{short_number(tick)}</text>'
         )
-    parts.append(f'<path class="axis" d="M{LEFT},{TOP}v{up}h{across}"/>')
+    parts.append(f'<path class="axis" d="M{LEFT},{TOP}v{height}h{width}"/>')
     parts.append(
-        f'<text class="axis-title" x="{LEFT + across / 2}" y="{HEIGHT - 8}" '
+        f'<text class="axis-title" x="{LEFT + width / 2}" y="{HEIGHT - 8}" '
         f'text-anchor="middle">{escape(x.title)}</text>'
     )
-    parts += [_drawn(one, at) for one in series]
-    return Panel(title, said, "".join(parts))
+    parts += [_draw_series(one, pixel) for one in series]
+    return Panel(title, description, "".join(parts))
 
 
-def _drawn(one: Series, at) -> str:  # type: ignore[no-untyped-def]
-    """A series: band, line, crosses and markers, each point with its numbers as a tooltip."""
-    known = [i for i, (px, py) in enumerate(zip(one.x, one.y, strict=True)) if _finite(px, py)]
-    points = [at(one.x[i], one.y[i]) for i in known]
-    parts = [f'<g class="series {one.style.colour}" data-group="{escape(one.label)}">']
-    crosses = len(one.x_low) > 0
-    if len(one.low) and not crosses:
-        edge = [i for i in known if _finite(one.low[i], one.high[i])]
-        if len(edge) > 1:
-            way = [at(one.x[i], one.high[i]) for i in edge]
-            way += [at(one.x[i], one.low[i]) for i in reversed(edge)]
-            parts.append(f'<path class="band" d="{_path(way)}z"/>')
+def _draw_series(series: Series, pixel: Callable[[float, float], Point]) -> str:
+    """Draw band, line, crosses and markers, each marker with its numbers as a tooltip."""
+    finite = [
+        i for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)) if _all_finite(x, y)
+    ]
+    points = [pixel(series.x[i], series.y[i]) for i in finite]
+    parts = [f'<g class="series {series.style.colour}" data-group="{escape(series.label)}">']
+    crosses = len(series.x_low) > 0
+    if len(series.low) and not crosses:
+        parts += _draw_band(series, finite, pixel)
     if len(points) > 1:
-        dash = f' stroke-dasharray="{one.style.dash}"' if one.style.dash else ""
-        parts.append(f'<path class="line" d="{_path(points)}"{dash}/>')
-    for i, (px, py) in zip(known, points, strict=True):
-        if not one.markers and len(points) > 1:
-            break
-        if crosses and _finite(one.low[i], one.x_low[i]):
-            ends = (at(one.x_low[i], one.y[i]), at(one.x_high[i], one.y[i]))
-            parts.append(f'<path class="bar" d="{_path(ends)}"/>')
-            ends = (at(one.x[i], one.low[i]), at(one.x[i], one.high[i]))
-            parts.append(f'<path class="bar" d="{_path(ends)}"/>')
-        told = f"{one.label}: {one.y[i]:.3f}"
-        if len(one.low) and _finite(one.low[i], one.high[i]):
-            told += f" [{one.low[i]:.3f}, {one.high[i]:.3f}]"
-        told += f" at {short(float(f'{one.x[i]:.4g}'))}"
-        parts.append(
-            f'<path class="marker" d="{one.style.marker}" transform="translate({px:.1f},{py:.1f})">'
-            f"<title>{escape(told)}</title></path>"
-        )
+        parts.append(f'<path class="line" d="{_path(points)}"{series.style.dash_attribute}/>')
+    if series.markers or len(points) <= 1:
+        for i, point in zip(finite, points, strict=True):
+            if crosses and _all_finite(series.low[i], series.x_low[i]):
+                x, y = series.x[i], series.y[i]
+                across = pixel(series.x_low[i], y), pixel(series.x_high[i], y)
+                along = pixel(x, series.low[i]), pixel(x, series.high[i])
+                parts += [f'<path class="bar" d="{_path(bar)}"/>' for bar in (across, along)]
+            parts.append(_draw_marker(series, i, point))
     return "".join([*parts, "</g>"])
 
 
-def swatch(style: Style) -> str:
-    """The line and marker of a group, for keys and tables."""
+def _draw_band(
+    series: Series, finite: Sequence[int], pixel: Callable[[float, float], Point]
+) -> list[str]:
+    known = [i for i in finite if _all_finite(series.low[i], series.high[i])]
+    if len(known) <= 1:
+        return []
+    outline = [pixel(series.x[i], series.high[i]) for i in known]
+    outline += [pixel(series.x[i], series.low[i]) for i in reversed(known)]
+    return [f'<path class="band" d="{_path(outline)}z"/>']
+
+
+def _draw_marker(series: Series, i: int, point: Point) -> str:
+    tooltip = f"{series.label}: {series.y[i]:.3f}"
+    if len(series.low) and _all_finite(series.low[i], series.high[i]):
+        tooltip += f" [{series.low[i]:.3f}, {series.high[i]:.3f}]"
+    tooltip += f" at {short_number(float(f'{series.x[i]:.4g}'))}"
+    place = f'transform="translate({point[0]:.1f},{point[1]:.1f})"'
     return (
-        f'<svg class="swatch {style.colour}" viewBox="0 0 34 14" aria-hidden="true">'
-        f"{key(style)}</svg>"
+        f'<path class="marker" d="{series.style.marker}" {place}>'
+        f"<title>{escape(tooltip)}</title></path>"
     )
 
 
-def key(style: Style) -> str:
-    """34 wide and 14 high."""
-    dash = f' stroke-dasharray="{style.dash}"' if style.dash else ""
+def swatch(style: Style) -> str:
+    """Return the line and marker of a group, for keys and tables."""
     return (
-        f'<path class="line" d="M1,7h32"{dash}/>'
+        f'<svg class="swatch {style.colour}" viewBox="0 0 34 14" aria-hidden="true">'
+        f"{swatch_paths(style)}</svg>"
+    )
+
+
+def swatch_paths(style: Style) -> str:
+    """Return the paths of a swatch, 34 wide and 14 high."""
+    return (
+        f'<path class="line" d="M1,7h32"{style.dash_attribute}/>'
         f'<path class="marker" d="{style.marker}" transform="translate(17,7)"/>'
     )
 
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
+def _path(points: Sequence[Point]) -> str:
     return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _finite(*values: float) -> bool:
+def _all_finite(*values: float) -> bool:
     return all(math.isfinite(value) for value in values)

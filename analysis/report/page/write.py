@@ -1,4 +1,4 @@
-"""Write a report: the tables in four formats, the figures, and one page that holds them all."""
+"""Write a report: its tables in four formats, its figures, and one self-contained page."""
 
 from __future__ import annotations
 
@@ -18,94 +18,99 @@ from analysis.load.run_folders import readable
 from analysis.metrics import health
 from analysis.metrics.definitions import reported_metrics
 from analysis.report import latex, render
-from analysis.report.page.figures import files
+from analysis.report.experiment import Section
+from analysis.report.page.figures import figure_files
 from analysis.report.page.svg import swatch
-from analysis.report.sections import Part
 from analysis.stats import curves
-
-
-def write(parts: Sequence[Part], skipped: Sequence[str], out: Path) -> None:
-    """Write the report into `out`; `skipped` are notes on what is in no part.
-
-    Raises OSError if `out` cannot be written.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    for name in parts[0].tables:
-        _table(parts, name, out)
-    _remove_drawn(out / "figures")
-    for part in parts:
-        _figures(part, out / "figures" / part.place)
-    (out / "table.md").write_text(render.markdown(parts, skipped), encoding="utf-8")
-    (out / "table.tex").write_text(latex.document(parts), encoding="utf-8")
-    context = {
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "sections": [part.context for part in parts],
-        "skipped": skipped,
-        "meanings": reported_metrics(sorted({k for part in parts for k in part.ks})),
-        "kl_steps": curves.KL_STEPS,
-    }
-    (out / "report.html").write_text(page(context), encoding="utf-8")
-
-
-def _remove_drawn(figures: Path) -> None:
-    """An earlier report's figures, which may be of other experiments; nobody else's files."""
-    for file in figures.glob("*/*"):
-        if file.suffix in (".svg", ".png"):
-            file.unlink()
-    for folder in figures.glob("*"):
-        with suppress(OSError):  # something else lies there
-            folder.rmdir()
-
-
-def _figures(part: Part, folder: Path) -> None:
-    """The page's figures of an experiment, a file for each choice of an axis."""
-    for figure in part.context["figures"]:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files(figure, part.context["style"], part.context["undrawn"]).items():
-            (folder / f"{name}.svg").write_text(text, encoding="utf-8")
-
-
-def _table(parts: Sequence[Part], name: str, out: Path) -> None:
-    """One table of all parts, in CSV and Parquet."""
-    tables = [part.tables[name].assign(experiment=part.name) for part in parts]
-    # Without rows a table has no types either, and would turn the others' counts into floats.
-    together = pd.concat([table for table in tables if len(table)] or tables[:1])
-    together.insert(0, "experiment", together.pop("experiment"))
-    together.to_csv(out / name, index=False)
-    _typed(together).to_parquet((out / name).with_suffix(".parquet"), index=False)
-
-
-def _typed(table: pd.DataFrame) -> pd.DataFrame:
-    """Columns that Parquet has a type for: where texts and numbers are mixed, all are texts."""
-    mixed = [name for name in table if table[name].dtype == object]
-    return table.assign(**{name: table[name].astype("string") for name in mixed})
-
-
-# The page as one file: the template filled, with its style and script inside. Its content security
-# policy lets no request out and no script run but the page's own.
-
 
 FOLDER = Path(__file__).parent
 STYLES = ("figures", "style")  # the second has the figures' text larger on narrow screens
 SCRIPTS = ("text", "diff", "tables", "choices", "matrix", "explorer", "start")
 
 
-def page(context: Mapping[str, Any]) -> str:
-    """Everything that comes from a run folder is escaped, and made readable."""
+def write_report(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> None:
+    """Write the report into `out`; `skipped` are notes on runs that are in no section.
+
+    Raises OSError if `out` cannot be written.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for name in sections[0].tables:
+        _write_table(sections, name, out)
+    _remove_figures(out / "figures")
+    for section in sections:
+        _write_figures(section, out / "figures" / section.slug)
+    (out / "table.md").write_text(render.markdown_document(sections, skipped), encoding="utf-8")
+    (out / "table.tex").write_text(latex.latex_document(sections), encoding="utf-8")
+    context = {
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "sections": [section.context for section in sections],
+        "skipped": skipped,
+        "meanings": reported_metrics(sorted({k for section in sections for k in section.ks})),
+        "kl_steps": curves.KL_STEPS,
+    }
+    (out / "report.html").write_text(render_page(context), encoding="utf-8")
+
+
+def _remove_figures(figures: Path) -> None:
+    """Remove an earlier report's figures, which may be of other experiments, but no other files."""
+    for file in figures.glob("*/*"):
+        if file.suffix in (".svg", ".png"):
+            file.unlink()
+    for folder in figures.glob("*"):
+        with suppress(OSError):  # it has other files
+            folder.rmdir()
+
+
+def _write_figures(section: Section, folder: Path) -> None:
+    """Write the page's figures of a section, a file for each choice of an axis."""
+    for figure in section.context["figures"]:
+        folder.mkdir(parents=True, exist_ok=True)
+        styles, drawn_of = section.context["styles"], section.context["drawn_of"]
+        for name, text in figure_files(figure, styles, drawn_of).items():
+            (folder / f"{name}.svg").write_text(text, encoding="utf-8")
+
+
+def _write_table(sections: Sequence[Section], name: str, out: Path) -> None:
+    """Write one table of all sections, in CSV and Parquet."""
+    tables = [section.tables[name].assign(experiment=section.name) for section in sections]
+    # A table without rows has no types, and would turn the others' counts into floats.
+    table = pd.concat([table for table in tables if len(table)] or tables[:1])
+    table.insert(0, "experiment", table.pop("experiment"))
+    table.to_csv(out / name, index=False)
+    _mixed_as_text(table).to_parquet((out / name).with_suffix(".parquet"), index=False)
+
+
+def _mixed_as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """Convert columns that mix texts and numbers to text, because Parquet has no type for them."""
+    mixed = {
+        str(name): table[name].astype("string") for name in table if table[name].dtype == object
+    }
+    return table.assign(**mixed)
+
+
+def render_page(context: Mapping[str, Any]) -> str:
+    """Fill the template, with style and script inside it.
+
+    All text from run folders is escaped and made readable. The page's content security policy
+    allows no request and no script except its own.
+    """
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: _shown(value) if type(value) is str else value,
+        finalize=lambda value: _displayed(value) if type(value) is str else value,
     )
-    helpers = (render.number, render.count, render.minutes, render.interval, render.missing)
-    environment.globals |= {helper.__name__: helper for helper in helpers}
-    environment.filters["breakable"] = _breakable
-    parts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
-    script = '"use strict";\n' + "\n".join(parts)
+    scripts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+    script = '"use strict";\n' + "\n".join(scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment.filters["breakable"] = _breakable
     environment.globals |= {
+        "number": render.number,
+        "count": render.count,
+        "minutes": render.minutes,
+        "interval": render.interval,
+        "missing": render.missing,
         "plural": render.plural,
         "most_in_matrix": render.MATRIX_LABELS,
         "swatch": swatch,
@@ -118,11 +123,11 @@ def page(context: Mapping[str, Any]) -> str:
     return environment.from_string(template).render(context)
 
 
-def _shown(text: str) -> str:
-    """Readable, and no line ends between a number and its per cent."""
+def _displayed(text: str) -> str:
+    """Return readable text, without a line break between a number and its per cent sign."""
     return readable(text).replace("95 %", "95\u00a0%")
 
 
 def _breakable(text: str) -> Markup:
-    """Names of groups may be broken after an underscore, where a column is narrow."""
-    return Markup(str(escape(_shown(text))).replace("_", "_<wbr>"))
+    """Allow a line break after each underscore of a group's label, for narrow columns."""
+    return Markup(str(escape(_displayed(text))).replace("_", "_<wbr>"))

@@ -129,8 +129,8 @@ def test_an_engine_that_was_not_the_learner_is_told(tmp_path, make_run):
 def test_samples_of_others_are_told(tmp_path, make_run):
     config = {"replay.from_runs": ["outputs/first/ppo-s0-20260101-000000"], "replay.files": []}
     notes = notes_of(make_run(tmp_path, "spo", 0, config=config), make_run(tmp_path, "ppo", 0))
-    (told,) = [note for note in notes if "others wrote" in note]
-    assert told.startswith("spo learned from what others wrote ")
+    (told,) = [note for note in notes if "other policies" in note]
+    assert told.startswith("spo learned from samples of other policies ")
     assert "(replay.from_runs=[first/ppo])" in told
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from analysis.load.run_folders import load_run
 from analysis.metrics.definitions import DISTINCT, TITLES
-from analysis.report.headline import answer, headlines, matrix
-from analysis.report.render import matrices
-from analysis.report.section import section as section_of
+from analysis.report.experiment import build_experiment
+from analysis.report.headline import difference_matrix, headline_metrics, headlines
+from analysis.report.render import difference_matrices
 from analysis.stats.intervals import estimate, seed_means
 from analysis.stats.power import power_table
 
@@ -17,166 +17,177 @@ SMALL = {"problems": 30, "samples": 10, "every": 20}
 
 
 @pytest.fixture
-def section(tmp_path, make_run):
+def experiment(tmp_path, make_run):
     skills = {"spo": 6.0, "ppo": 1.5}
     paths = [
         make_run(tmp_path, algo, seed, skill=skill, **SMALL)
         for algo, skill in skills.items()
         for seed in range(3)
     ]
-    return section_of("mini", [load_run(path) for path in paths])
+    return build_experiment("mini", [load_run(path) for path in paths])
 
 
-def test_the_answer_names_who_is_first_and_by_how_much(section):
-    first = answer(section)[0]
-    best = section.pairs[0].reversed()  # spo - ppo
-    assert first.about == "pass@1"
-    who, how_much = first.said  # of two groups tiers would say the same again
+def test_the_answer_names_who_is_first_and_by_how_much(experiment):
+    first = headlines(experiment)[0]
+    best = experiment.pairs[0].reversed()  # spo - ppo
+    assert first.title == "pass@1"
+    who, how_much = first.statements  # of two groups tiers would say the same again
     assert re.fullmatch(r"spo \(0\.\d+\) is above ppo \(0\.\d+\)\.", who)
     assert how_much.startswith(f"spo − ppo: +{best.difference.mean:.3f} [+")
     assert how_much.endswith("]; 3 seeds, 30 problems.")
     assert first.lines() == ["pass@1:", f"  {who}", f"  {how_much}"]
 
 
-def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(section):
+def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(experiment):
     """Eight groups a..h, each 0.1 below the one before, told apart from the third after it on."""
-    names, grid = "abcdefgh", _grid(section)
-    ends = [
+    names, grid = "abcdefgh", _grid(experiment)
+    trained = [
         SimpleNamespace(
             label=name, grids={"pass@1": replace(grid, values=grid.values - 0.05 * place)}
         )
         for place, name in enumerate(names)
     ]
-    one = section.pairs[0].reversed()
+    one = experiment.pairs[0].reversed()
     pairs = [
         replace(one, a=a, b=b, adjusted_p=0.01 if names.index(b) - names.index(a) > 2 else 0.4)
         for a, b in itertools.combinations(names, 2)
     ]
-    (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=pairs, ks=(1,)))
+    (said,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=pairs, ks=(1,)))
     mean = float(estimate(seed_means(grid.values, grid.weights)).mean)
     means = [f"{name} ({mean - 0.05 * place:.3f})" for place, name in enumerate(names)]
     rest = f"{', '.join(means[1:-1])} and {means[-1]}"
-    assert said.said[0] == f"Highest mean: {means[0]}; then {rest}."
-    assert said.said[1:5] == (
+    assert said.statements[0] == f"Highest mean: {means[0]}; then {rest}."
+    assert said.statements[1:5] == (
         "a is above all 5 from d on in this order.",
         "b is above all 4 from e on in this order.",
         "c is above f, g and h.",
         "d is above g and h.",
     )
-    assert said.said[5] == "1 more such; power.csv says of every pair whether it is separated."
+    assert (
+        said.statements[5] == "1 more such; power.csv says of every pair whether it is separated."
+    )
     # a - b has an interval without 0 here, and is still not told apart.
-    assert "], not separated by the stricter test (Holm, 28 pairs); 3 seeds" in said.said[6]
+    assert "], not separated by the stricter test (Holm, 28 pairs); 3 seeds" in said.statements[6]
     gap = [
         replace(pair, adjusted_p=0.4) if (pair.a, pair.b) == ("a", "f") else pair for pair in pairs
     ]
-    (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=gap, ks=(1,)))
-    assert said.said[1] == "a is above d, e, g and h."
+    (said,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=gap, ks=(1,)))
+    assert said.statements[1] == "a is above d, e, g and h."
 
 
-def _grid(section):
-    return next(stage for stage in section.ends if stage.label == "spo").grids["pass@1"]
+def _grid(experiment):
+    return next(model for model in experiment.trained if model.label == "spo").grids["pass@1"]
 
 
-def test_the_matrix_is_row_minus_column_with_a_star_where_separated(section):
-    heading, rows = matrix(section, "pass@1")
+def test_the_matrix_is_row_minus_column_with_a_star_where_separated(experiment):
+    heading, rows = difference_matrix(experiment, "pass@1")
     assert heading == ["row − column", "ppo", "spo"]
     assert rows[0][1] == rows[1][2] == ""
     assert rows[0][2].startswith("−0.")
     assert rows[1][1].startswith("+0.")
     assert all(cell.endswith("] *") for cell in (rows[0][2], rows[1][1]))
-    _, brief = matrix(section, "pass@1", intervals=False)
+    _, brief = difference_matrix(experiment, "pass@1", intervals=False)
     assert re.fullmatch(r"\+0\.\d\d \*", brief[1][1]) and brief[0][1] == ""
 
 
-def test_a_metric_of_one_group_or_of_none_has_no_matrix(section):
+def test_a_metric_of_one_group_or_of_none_has_no_matrix(experiment):
     """Programs of which none was accepted have no diversity among the accepted ones."""
-    assert [title for title, _ in matrices(section)] == [
-        TITLES.get(m, m) for m in headlines(section)
+    assert [title for title, _ in difference_matrices(experiment)] == [
+        TITLES.get(m, m) for m in headline_metrics(experiment)
     ]
-    for without in (section.ends[:1], section.ends):
-        for stage in without:
-            stage.grids.pop(DISTINCT, None)
-        assert [title for title, _ in matrices(section)] == ["pass@1", "pass@10"]
+    for without in (experiment.trained[:1], experiment.trained):
+        for model in without:
+            model.grids.pop(DISTINCT, None)
+        assert [title for title, _ in difference_matrices(experiment)] == ["pass@1", "pass@10"]
 
 
-def test_what_the_design_could_see_has_parts_that_add_up(section):
-    table = power_table(section.ends, section.pairs, 0.05).set_index("metric")
+def test_what_the_design_could_see_has_parts_that_add_up(experiment):
+    table = power_table(experiment.trained, experiment.pairs, 0.05).set_index("metric")
     parts = [f"of_{part}" for part in ("seeds", "problems", "interaction", "sampling")]
     assert table.loc["pass@1", parts].sum() == pytest.approx(1)
     assert table.loc["pass@1", "smallest_difference"] > 0.05
-    assert bool(table.loc["pass@1", "separated"]) == section.pairs[0].separated
+    assert bool(table.loc["pass@1", "separated"]) == experiment.pairs[0].separated
     assert table.loc["pass@1", "samples_needed"] > 10
 
 
-def test_separated_pairs_are_said_before_a_tier_that_holds_both(section):
+def test_separated_pairs_are_said_before_a_tier_that_holds_both(experiment):
     """As three seeds leave it: the ends are far apart, and each is near a third in the middle."""
     pairs = {("a", "b"): 0.4, ("a", "c"): 0.01, ("b", "c"): 0.4}
-    grid = _grid(section)
-    ends = [
+    grid = _grid(experiment)
+    trained = [
         SimpleNamespace(label=label, grids={"pass@1": replace(grid, values=grid.values - less)})
         for label, less in (("a", 0.0), ("b", 0.1), ("c", 0.2))
     ]
-    one = section.pairs[0].reversed()
+    one = experiment.pairs[0].reversed()
     chain = [replace(one, a=a, b=b, adjusted_p=p) for (a, b), p in pairs.items()]
-    made = SimpleNamespace(ends=ends, stages=ends, pairs=chain, ks=(1,))
-    (found,) = answer(made)
-    said = " ".join(found.said)
+    made = SimpleNamespace(trained=trained, models=trained, pairs=chain, ks=(1,))
+    (found,) = headlines(made)
+    said = " ".join(found.statements)
     assert said.index("is above c (") < said.index("One tier holds all")
     assert "The data do not separate" not in said and "separate no two" not in said
     assert "nowhere in this order are all before separated from all behind" in said
     none = [replace(pair, adjusted_p=1.0) for pair in chain]
-    (found,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=none, ks=(1,)))
-    assert found.said[0].startswith("The data separate no two of a (")
-    assert found.said.count("One tier holds all.") == 1
-    two = SimpleNamespace(ends=ends[:2], stages=ends[:2], pairs=none[:1], ks=(1,))
-    assert answer(two)[0].said[0].startswith("The data do not separate a (")
+    (found,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=none, ks=(1,)))
+    assert found.statements[0].startswith("The data separate no two of a (")
+    assert found.statements.count("One tier holds all.") == 1
+    two = SimpleNamespace(trained=trained[:2], models=trained[:2], pairs=none[:1], ks=(1,))
+    assert headlines(two)[0].statements[0].startswith("The data do not separate a (")
 
 
-def test_an_interval_and_a_test_that_disagree_are_said_whichever_way_the_difference_points(section):
-    one = replace(section.pairs[0].reversed(), adjusted_p=0.051)  # spo - ppo
+def test_an_interval_and_a_test_that_disagree_are_said_whichever_way_the_difference_points(
+    experiment,
+):
+    one = replace(experiment.pairs[0].reversed(), adjusted_p=0.051)  # spo - ppo
     assert one.difference.low > 0
-    kept = [stage for stage in section.ends if "pass@1" in stage.grids]
-    ends = [SimpleNamespace(label=s.label, grids={"pass@1": s.grids["pass@1"]}) for s in kept]
-    (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=[one], ks=(1,)))
-    assert "], not separated by the stricter test; 3 seeds" in said.said[1]
+    kept = [model for model in experiment.trained if "pass@1" in model.grids]
+    trained = [SimpleNamespace(label=s.label, grids={"pass@1": s.grids["pass@1"]}) for s in kept]
+    (said,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=[one], ks=(1,)))
+    assert "], not separated by the stricter test; 3 seeds" in said.statements[1]
     against = replace(one, a="ppo", b="spo")
-    (said,) = answer(SimpleNamespace(ends=ends, stages=ends, pairs=[against], ks=(1,)))
-    assert said.said[1].startswith("spo − ppo: −") and "by the stricter test" in said.said[1]
+    (said,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=[against], ks=(1,)))
+    assert (
+        said.statements[1].startswith("spo − ppo: −")
+        and "by the stricter test" in said.statements[1]
+    )
 
 
-def test_what_cannot_be_told_of_one_metric_is_said_of_that_one(section):
+def test_what_cannot_be_told_of_one_metric_is_said_of_that_one(experiment):
     """Of distinct programs there may be less: no two groups with two seeds, or one problem."""
     pairs = [
         replace(pair, seeds=1, adjusted_p=float("nan")) if pair.metric == "pass@10" else pair
-        for pair in section.pairs
+        for pair in experiment.pairs
     ]
-    by_metric = {one.about: one.said for one in answer(replace_pairs(section, pairs))}
+    by_metric = {one.title: one.statements for one in headlines(replace_pairs(experiment, pairs))}
     assert len(by_metric["pass@10"]) == 1 and "luck of one training" in by_metric["pass@10"][0]
     assert "is above" in by_metric["pass@1"][0]
 
 
-def replace_pairs(section, pairs):
+def replace_pairs(experiment, pairs):
     return SimpleNamespace(
-        ends=section.ends, stages=section.stages, ks=section.ks, pairs=pairs, runs=section.runs
+        trained=experiment.trained,
+        models=experiment.models,
+        ks=experiment.ks,
+        pairs=pairs,
+        runs=experiment.runs,
     )
 
 
-def test_one_group_says_how_far_it_came(section):
-    alone = replace(section, stages=[s for s in section.stages if s.label in ("base", "spo")])
-    (said,) = answer(alone)[0].lines()
+def test_one_group_says_how_far_it_came(experiment):
+    alone = replace(experiment, models=[s for s in experiment.models if s.label in ("base", "spo")])
+    (said,) = headlines(alone)[0].lines()
     assert said.startswith("Only spo was trained here")
     assert re.search(r"pass@1 0\.\d+ → 0\.\d+, pass@10 ", said)
 
 
-def test_one_group_without_a_base_says_so_much(section):
-    alone = replace(section, stages=[s for s in section.stages if s.label == "spo"])
-    (said,) = answer(alone)[0].lines()
+def test_one_group_without_a_base_says_so_much(experiment):
+    alone = replace(experiment, models=[s for s in experiment.models if s.label == "spo"])
+    (said,) = headlines(alone)[0].lines()
     assert said == "Only spo was trained here, so there is nothing to compare it with."
 
 
 def test_one_seed_is_no_answer(tmp_path, make_run):
     paths = [make_run(tmp_path, algo, 0, **SMALL) for algo in ("spo", "ppo")]
-    section = section_of("mini", [load_run(path) for path in paths])
-    (said,) = answer(section)[0].lines()
+    experiment = build_experiment("mini", [load_run(path) for path in paths])
+    (said,) = headlines(experiment)[0].lines()
     assert "luck of one training" in said
-    assert not len(power_table(section.ends, section.pairs, 0.05))
+    assert not len(power_table(experiment.trained, experiment.pairs, 0.05))

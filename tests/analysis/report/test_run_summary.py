@@ -15,7 +15,7 @@ def printed(path):
 
 def test_first_and_last_evaluation_side_by_side(tmp_path, make_run):
     path = make_run(tmp_path)
-    table = before_after(path).set_index("metric")
+    table = before_after(path).table.set_index("metric")
     evals = pd.read_parquet(path / "evals.parquet")
     shares = (evals["verdict"] == "ACCEPTED").groupby(evals["step"]).mean()
     assert table.loc["pass@1", "before"] == pytest.approx(shares[0])
@@ -40,6 +40,6 @@ def test_an_interrupted_run_shows_what_there_is(tmp_path, make_run):
 
 def test_the_run_says_which_k_and_one_beyond_the_samples_is_told_of(tmp_path, make_run):
     path = make_run(tmp_path, samples=6, config={"eval.k": [2, 6, 50]})
-    shown = [name for name in before_after(path)["metric"] if name.startswith("pass@")]
+    shown = [name for name in before_after(path).table["metric"] if name.startswith("pass@")]
     assert shown == ["pass@2", "pass@6"]
     assert "pass@50 is left out" in printed(path)

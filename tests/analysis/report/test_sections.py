@@ -1,59 +1,107 @@
-from analysis.load.groups import group_runs
-from analysis.load.run_folders import load_run
-from analysis.load.settings import differing_settings, shared_settings
-from analysis.report.section import section
+"""A report's experiments, each by itself: in one process or in several the same."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.load.run_folders import RunError
+from analysis.report import sections as module
+from analysis.report.sections import build_sections, slugs
 
 
-def test_an_experiment_has_its_own_k_and_notes(tmp_path, make_run):
-    a = make_run(tmp_path / "a", "spo", 0, samples=6)
-    b = make_run(tmp_path / "b", "spo", 0, config={"eval.k": [1, 20]})
-    few, many = section("few", [load_run(a)]), section("many", [load_run(b)])
-    assert (few.ks, many.ks) == ((1, 5), (1, 20))
-    assert any("pass@10 is left out" in note for note in few.notes)
-    assert not any("left out" in note for note in many.notes)
-
-
-def test_a_run_without_an_evaluation_is_told_of_and_has_no_row(tmp_path, make_run):
-    path = make_run(tmp_path, status="failed", info={"error": "OutOfMemory: 8 GB"})
-    (path / "evals.parquet").unlink()
-    found = section("mini", [load_run(path)])
-    assert found.stages == []
-    assert any("OutOfMemory" in note for note in found.notes)
-
-
-def test_facts_are_words(tmp_path, make_run):
-    left_out = {"accepts any valid answer": 1203, "no tests": 17}
-    info = {
-        "task": {"rows_read": 25000, "left_out": left_out, "decontaminated": []},
-        "sandbox": {"name": "docker", "strength": "no network"},
-        "hardware": {"machine": "x86_64", "cpus": 2, "gpu": None},
-        "parameters": 770944,
-        "train_problems": 9000,
-        "eval_problems": 1000,
-    }
-    runs = [
-        load_run(make_run(tmp_path, "spo", 0, info=info)),
-        load_run(make_run(tmp_path, "spo", 1, info=info | {"judge_version": "2"})),
+@pytest.fixture
+def paths(tmp_path, make_run):
+    return [
+        make_run(tmp_path / "c", "spo", 0, config={"name": "stale", "train.sync_every": 16}),
+        make_run(tmp_path / "b", "spo", 0, config={"name": "stale", "train.sync_every": 4}),
+        make_run(tmp_path / "a", "spo", 0, config={"name": "online"}),
     ]
-    assert dict(shared_settings(runs)) == {
-        "model": "nano; 770,944 parameters",
-        "problems": "mini, 9,000 to train on, 1,000 to evaluate; 1,220 left out: "
-        "accepts any valid answer 1,203, no tests 17",
-        "evaluation": "20 samples a problem, temperature 0.4, top-p 0.95",
-        "judge": "version 1, sandbox docker (no network) or version 2, sandbox docker (no network)",
-        "machine": "machine x86_64, cpus 2",
-    }
 
 
-def test_an_algorithms_own_settings_are_compared_among_its_groups(tmp_path, make_run):
-    runs = [
-        make_run(tmp_path / "a", "spo", 0, config={"algo.beta": 0.1}),
-        make_run(tmp_path / "b", "spo", 0, config={"algo.beta": 0.5, "train.sync_every": 10}),
-        make_run(tmp_path / "c", "ppo", 0, config={"algo.lam": 1.0}),
-    ]
-    groups = group_runs([load_run(path) for path in runs])
-    one, ten = "spo beta=0.1 sync_every=1", "spo beta=0.5 sync_every=10"
-    assert differing_settings(groups) == [
-        ("train.sync_every", [("1", ["ppo", one]), ("10", [ten])]),
-        ("algo.beta", [("0.1", [one]), ("0.5", [ten])]),
-    ]
+def test_experiments_are_parts_with_labels_of_their_own(paths):
+    found, skipped = build_sections(paths, False)
+    assert [section.name for section in found] == ["online", "stale"]
+    assert skipped == []
+    assert list(found[0].results["label"]) == ["base", "spo"]
+    assert list(found[1].results["label"]) == ["base", "spo sync_every=4", "spo sync_every=16"]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="one core: one process")
+def test_in_several_processes_they_are_the_same(paths, monkeypatch):
+    alone, _ = build_sections(paths, False)
+    monkeypatch.setattr(module, "MIN_PARALLEL", 1)
+    together, _ = build_sections(paths, False)
+    for one, other in zip(alone, together, strict=True):
+        for name, table in one.tables.items():
+            pd.testing.assert_frame_equal(table, other.tables[name], check_exact=True)
+        for field in ("headlines", "notes", "ks", "slug"):
+            assert getattr(one, field) == getattr(other, field)
+        assert one.context["packed"] == other.context["packed"]
+
+
+@pytest.mark.parametrize("many", [1, 100])
+def test_a_damaged_run_is_an_error_or_left_out_and_an_experiment_may_go_whole(
+    many, paths, monkeypatch
+):
+    monkeypatch.setattr(module, "MIN_PARALLEL", many)
+    (paths[2] / "run.json").write_text("{")
+    with pytest.raises(RunError, match=r"run\.json cannot be read"):
+        build_sections(paths, False)
+    found, skipped = build_sections(paths, True)
+    assert [section.name for section in found] == ["stale"]
+    assert len(skipped) == 1 and skipped[0].startswith("Damaged and left out: ")
+
+
+def test_slugs_are_safe_and_no_two_alike():
+    assert slugs(["a b", "a/b", "…"]) == ["a-b", "a-b-1", "runs"]
+
+
+SEVERAL = """\
+import sys
+from analysis.report import command, sections
+sections.MIN_PARALLEL = 1
+if __name__ == "__main__":
+    sys.exit(command.main(sys.argv[1:]))
+"""
+
+
+def members(group):
+    """How many processes the group has."""
+    stats = Path("/proc").glob("[0-9]*/stat")
+    return sum(_read(stat).rpartition(")")[2].split()[2:3] == [str(group)] for stat in stats)
+
+
+def _read(path):
+    try:
+        return path.read_text()
+    except OSError:  # it has ended
+        return ""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="one core: one process")
+def test_ctrl_c_ends_all_of_them_at_once_and_in_a_line(paths, tmp_path):
+    (tmp_path / "several.py").write_text(SEVERAL)
+    child = subprocess.Popen(
+        [sys.executable, tmp_path / "several.py", f"runs={tmp_path}", f"out={tmp_path / 'report'}"],
+        env={**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    while members(child.pid) < 4:  # it, two that serve it, and one that works
+        assert child.poll() is None
+        time.sleep(0.01)
+    os.killpg(child.pid, signal.SIGINT)
+    said, _ = child.communicate(timeout=30)
+    assert (child.returncode, said) == (130, "interrupted; the same command begins again\n")
+    deadline = time.monotonic() + 20
+    while members(child.pid):  # what served it ends by itself
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from analysis.report.page.figures import Figure, files
-from analysis.report.page.svg import Axis, Series, Style, panel
+from analysis.report.page.figures import Figure, figure_files
+from analysis.report.page.svg import Axis, Series, Style, draw_panel
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -14,15 +14,15 @@ SVG = "{http://www.w3.org/2000/svg}"
 def figure(labels, panels=3):
     """The groups in each of so many panels, against two axes."""
     series = [Series(label, Style(i), [0, 1], [0.1, 0.5]) for i, label in enumerate(labels)]
-    drawn = panel("pass@1", Axis("k", 0, 1), Axis("pass@1", 0, 1), series, "")
+    drawn = draw_panel("pass@1", Axis("k", 0, 1), Axis("pass@1", 0, 1), series, "")
     choices = [("steps", [drawn] * panels), ("judged programs", [drawn] * panels)]
     return Figure("learning", "", "", set(labels), choices)
 
 
-def drawn(labels, undrawn=None, panels=3):
+def drawn(labels, drawn_of=None, panels=3):
     """The first file's root, for these groups and one more that the figure does not have."""
     style = {label: Style(i) for i, label in enumerate([*labels, "elsewhere"])}
-    found = files(figure(labels, panels), style, undrawn)
+    found = figure_files(figure(labels, panels), style, drawn_of)
     assert list(found) == ["learning_steps", "learning_judged_programs"]
     return ET.fromstring(found["learning_steps"])
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from analysis.load.run_folders import load_run
+from analysis.report.experiment import build_experiment
 from analysis.report.page import samples
-from analysis.report.page.samples import CELL, explorer, kept, matrix, packed
-from analysis.report.section import section as section_of
+from analysis.report.page.samples import CELL, choose_samples, explorer_data, matrix_data, pack
 
 
 def table(cells, size):
@@ -24,30 +24,30 @@ def table(cells, size):
 
 
 def test_all_is_kept_where_it_is_little_and_a_stated_part_where_it_is_much():
-    assert kept(table(6, 20), 240)[1] == []
-    part, said = kept(table(6, 20), 200)
+    assert choose_samples(table(6, 20), 240)[1] == []
+    part, said = choose_samples(table(6, 20), 200)
     assert set(part.groupby(CELL).size()) == {16}
     assert (part.groupby([*CELL, "seed"])["sample"].max() == 7).all()  # the first of either seed
     assert "16 are kept here" in said[0]
 
 
 def test_evaluations_on_the_way_go_before_problems_do():
-    part, said = kept(table(6, 20), 100)
+    part, said = choose_samples(table(6, 20), 100)
     assert set(part["step"]) == {20} and set(part.groupby(CELL).size()) == {16}
     assert said[0].startswith("Only evaluations before training and at its end")
-    part, said = kept(table(60, 20), 200)
+    part, said = choose_samples(table(60, 20), 200)
     assert len(part) <= 210 and part["problem"].nunique() == 7
     assert "One problem in 3 by name" in said[1]
 
 
 @pytest.fixture
-def section(tmp_path, make_run):
+def experiment(tmp_path, make_run):
     paths = [make_run(tmp_path, "spo", seed, problems=5, samples=8, every=20) for seed in (0, 1)]
-    return section_of("mini", [load_run(path) for path in paths])
+    return build_experiment("mini", [load_run(path) for path in paths])
 
 
-def test_the_matrix_counts_every_sample_and_the_explorer_shows_each(section):
-    shares, (data, said) = matrix(section), explorer(section)
+def test_the_matrix_counts_every_sample_and_the_explorer_shows_each(experiment):
+    shares, (data, said) = matrix_data(experiment), explorer_data(experiment)
     assert said == "" and shares["columns"] == ["base", "spo"]
     right = data["verdicts"].index("ACCEPTED")
     for place, problem in enumerate(data["problems"]):
@@ -55,17 +55,17 @@ def test_the_matrix_counts_every_sample_and_the_explorer_shows_each(section):
             rows = np.array(problem["cells"][f"{column}:{step}"])[:, 2:]
             assert rows.sum() == shares["judged"][column][place] == 16
             assert rows[:, right].sum() == shares["accepted"][column][place]
-    written = {p for run in section.runs for p in run.evals["program"]}
+    written = {p for run in experiment.runs for p in run.evals["program"]}
     assert set(data["programs"]) <= written
-    there = gzip.decompress(base64.b64decode(packed(data)))
+    there = gzip.decompress(base64.b64decode(pack(data)))
     assert json.loads(there) == data
 
 
-def test_programs_stand_beside_their_own_verdicts(section):
-    data = explorer(section)[0]
+def test_programs_stand_beside_their_own_verdicts(experiment):
+    data = explorer_data(experiment)[0]
     truth = {
         (problem, program): verdict
-        for run in section.runs
+        for run in experiment.runs
         for problem, program, verdict in zip(
             *(run.evals[name] for name in ("problem", "program", "verdict")), strict=True
         )
@@ -77,8 +77,8 @@ def test_programs_stand_beside_their_own_verdicts(section):
                 assert counts[data["verdicts"].index(verdict)] == sum(counts)
 
 
-def test_what_does_not_fit_is_cut_and_said(section, monkeypatch):
+def test_what_does_not_fit_is_cut_and_said(experiment, monkeypatch):
     monkeypatch.setattr(samples, "MOST_BYTES", 10)
-    data, said = explorer(section)
+    data, said = explorer_data(experiment)
     assert "one problem in 16" in said and len(data["problems"]) == 1
     assert "2 most frequent forms are shown" in said
