@@ -70,8 +70,8 @@ def distinct_share(forms: Sequence[str], m: int) -> float:
 def distinct_n(programs: Sequence[str], n: int) -> float | None:
     """Return distinct n-grams of program tokens / all n-grams, over all samples of a problem.
 
-    Li et al. 2016 (1510.03055), §5.2, there for dialogue. Right and wrong programs count, with names
-    as written. The value falls with the number of samples and their length, so compare at equal
+    Li et al. 2016 (1510.03055), §5.2, there for dialogue. Right and wrong programs count, names as
+    written. The value falls with the number of samples and their length, so compare at equal
     counts. None if no program has n tokens.
     """
     grams: set[tuple[str, ...]] = set()
@@ -87,8 +87,8 @@ def mean_edit_distance(forms: Sequence[str], *, max_pairs: int = 60, seed: int =
     """Return the mean normalised token edit distance over pairs of accepted programs, in [0, 1].
 
     The distance is Levenshtein's between the tokens of two forms / the longer one's length, and 0
-    for equal forms. As a mean over pairs, its expectation does not depend on the number accepted. If
-    the distinct forms make more than `max_pairs` pairs, the mean over unequal pairs is estimated
+    for equal forms. As a mean over pairs, its expectation does not depend on the number accepted.
+    If the distinct forms make more than `max_pairs` pairs, the mean over unequal pairs is estimated
     from that many, drawn with `seed`. Needs at least two programs.
     """
     counts = Counter(forms)

@@ -67,8 +67,8 @@ def _left_out(groups: Sequence[Group]) -> Iterable[str]:
         if group.repeats:
             names = [run.name for run in group.repeats]
             yield (
-                f"{group.label}: {join_names(names)} {_are(names)} left out, because another run with "
-                "the same settings and seed got as far or further."
+                f"{group.label}: {join_names(names)} {_are(names)} left out, because another run "
+                "with the same settings and seed got as far or further."
             )
 
 
@@ -78,8 +78,9 @@ def _off_policy_ratios(groups: Sequence[Group]) -> Iterable[str]:
         mismatched = [run.name for run in group.runs if _is_mismatched(run)]
         if mismatched:
             yield (
-                f"{group.label}: in {join_names(mismatched)} the engine's log-probs were not the learner's "
-                "(see mismatch/mean), so the responses came from another policy than was assumed."
+                f"{group.label}: in {join_names(mismatched)} the engine's log-probs were not "
+                "the learner's (see mismatch/mean), so the responses came from another policy than "
+                "was assumed."
             )
         if (correction := group.settings.get("train.correction", "none")) != "none":
             yield (
@@ -107,8 +108,8 @@ def _foreign_samples(groups: Sequence[Group]) -> Iterable[str]:
             by_sources.setdefault(join_names(sources), []).append(group.label)
     for listed_sources, labels in by_sources.items():
         yield (
-            f"{join_names(labels)} learned from samples of other policies ({listed_sources}); their "
-            "judging is charged, but generating them and training those policies is not."
+            f"{join_names(labels)} learned from samples of other policies ({listed_sources}); "
+            "their judging is charged, but generating them and training those policies is not."
         )
 
 
@@ -125,14 +126,15 @@ def _few_seeds(groups: Sequence[Group]) -> Iterable[str]:
     few = [group.label for group in groups if 1 < len(group.complete) < FEW_SEEDS]
     if single:
         yield (
-            f"One seed only: {_all_or_names(single, groups)}. These intervals cover the choice of problems "
-            "and the sampling, not the luck of training: in simulations they held the truth in 48 "
+            f"One seed only: {_all_or_names(single, groups)}. These intervals cover the "
+            "choice of problems and the sampling, not the luck of training: in simulations they "
+            "held the truth in 48 "
             "to 95 of 100 cases, the more seeds differ the fewer. One seed tells no difference."
         )
     if few:
         yield (
-            f"Fewer than {FEW_SEEDS} seeds: {_all_or_names(few, groups)}. The spread between seeds is itself "
-            "poorly known, which makes intervals wide; in simulations they held the truth in 89 "
+            f"Fewer than {FEW_SEEDS} seeds: {_all_or_names(few, groups)}. The spread between seeds is "
+            "itself poorly known, which makes intervals wide; in simulations they held the truth in 89 "
             "to 97 of 100 cases at 2 seeds, in 94 to 97 at 3."
         )
 
@@ -180,8 +182,9 @@ def _charged_again(groups: Sequence[Group]) -> Iterable[str]:
     large = {label: share for label, share in shares.items() if share > BUDGET_SLACK - 1}
     if large:
         yield (
-            f"Up to {max(large.values()):.0%} of the wall time of {_all_or_names(list(large), groups)} is "
-            "what judging, or evaluating the base, took in another run, charged once more."
+            f"Up to {max(large.values()):.0%} of the wall time of "
+            f"{_all_or_names(list(large), groups)} is what judging, or evaluating the base, took in "
+            "another run, charged once more."
         )
 
 

@@ -20,9 +20,9 @@ class BeforeAfter:
     """The metrics at a run's first and last evaluation.
 
     `table` has the columns metric (its title), before, before_low, before_high, and the same with
-    after if there was more than one evaluation; intervals are 95 %, over problems. `steps` are those
-    of the evaluations. `problems` and `samples` per problem are the last one's. `notes` say what
-    could not be shown.
+    after if there was more than one evaluation; intervals are 95 %, over problems. `steps` are
+    those of the evaluations. `problems` and `samples` per problem are the last one's. `notes` say
+    what could not be shown.
     """
 
     table: pd.DataFrame

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import active_children
@@ -90,12 +91,23 @@ def _run_jobs(jobs: Sequence[SectionJob], runs: int) -> Iterator[SectionResult]:
 
 
 def _submit(processes: ProcessPoolExecutor, jobs: Sequence[SectionJob]) -> Iterator[SectionResult]:
-    """Start the jobs, with Ctrl-C blocked until all processes exist; they never receive it."""
+    """Start the jobs, deferring Ctrl-C until all processes exist and can be terminated.
+
+    The processes inherit the signal mask and never receive it. The mask alone does not defer it,
+    because the kernel may deliver the signal to a thread of a numerical library.
+    """
+    if threading.current_thread() is not threading.main_thread():  # Ctrl-C is the main thread's
+        return processes.map(build_section, jobs)
+    interrupts: list[int] = []
+    previous_handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return processes.map(build_section, jobs)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
+        signal.signal(signal.SIGINT, previous_handler)
+        if interrupts:
+            raise KeyboardInterrupt
 
 
 def build_section(job: SectionJob) -> SectionResult:

@@ -224,7 +224,7 @@ def probability_of_improvement(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def interquartile_mean(values: np.ndarray) -> float:
-    """Return the mean of the middle half of all values, pooled over seeds and problems, without NaN."""
+    """Return the mean of the middle half of the values pooled over seeds and problems, no NaN."""
     ordered = np.sort(values[~np.isnan(values)], axis=None)
     cut = ordered.size // 4
     return float(ordered[cut : ordered.size - cut].mean()) if ordered.size else float("nan")

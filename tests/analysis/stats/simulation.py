@@ -4,7 +4,7 @@
 
 In logits, the probability of a right program varies over problems, over an algorithm's strengths
 among them, over seeds, and over pairs of seed and problem; 20 samples are then drawn from it. Four
-algorithms, of which three are equal, share problems and, for half of its variance, each seed's luck.
+algorithms, three of them equal, share problems and, for half of its variance, each seed's luck.
 """
 
 from __future__ import annotations
