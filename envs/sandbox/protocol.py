@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from envs.sandbox.base import Execution, Job, Outcome
 from envs.sandbox.inside.framing import (
     COMPILED,
-    END,
     ENDED,
     HEADER,
     INPUT,
@@ -31,29 +30,9 @@ from envs.sandbox.inside.framing import (
     PROGRAM,
     READY,
     RESULT,
-    RESUME,
     join_body,
     split_body,
 )
-
-__all__ = [
-    "COMPILED",
-    "END",
-    "ENDED",
-    "INPUT",
-    "PROGRAM",
-    "READY",
-    "RESULT",
-    "RESUME",
-    "Frame",
-    "FrameDecoder",
-    "ProtocolError",
-    "encode",
-    "encode_input",
-    "encode_one_shot",
-    "encode_program",
-    "execution",
-]
 
 
 class ProtocolError(RuntimeError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from envs.sandbox import protocol
 from envs.sandbox.base import Execution, Job, KeepGoing, Limits, Outcome
-from envs.sandbox.inside.framing import patience_s
+from envs.sandbox.inside.framing import END, RESUME, patience_s
 
 # Inputs sent before their results. It is one at first, since what is sent ahead of a wrong answer
 # runs in vain, and two for a promising program. It grows with each result, since the worker answers
@@ -274,7 +274,7 @@ class WorkerConnection:
             return self._release(done=False)
         if execution.outcome is not Outcome.FINISHED:
             self._sent = done  # the worker dropped what was sent ahead
-            self._outbox += protocol.encode(protocol.RESUME)
+            self._outbox += protocol.encode(RESUME)
         self._post_inputs(task)
         self._extend_deadline()
         return None
@@ -285,7 +285,7 @@ class WorkerConnection:
             task = self._one_shots.popleft()
         else:
             task, self._task = self._task, None
-            self._outbox += protocol.encode(protocol.END)
+            self._outbox += protocol.encode(END)
             self._stale, self._stale_limits = True, [task.job.limits]
         task.done = done
         if self.tasks:

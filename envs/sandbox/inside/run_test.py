@@ -158,18 +158,22 @@ def wait_within_limits(server: Server, limits: dict[str, Any], pid: int, stderr:
         os.close(process)
 
 
+def _poll_for(server: Server, process: int, stderr: StderrTail) -> select.poll:
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    poll.register(stderr.reader, select.POLLIN)
+    poll.register(server.channel.source, 0)  # POLLHUP alone: the host is gone
+    return poll
+
+
 def _wait(
     server: Server, limits: dict[str, Any], pid: int, process: int, stderr: StderrTail
 ) -> str:
-    channel = server.channel
+    channel, poll = server.channel, _poll_for(server, process, stderr)
     begun: float | None = None  # when the program began
     cpu_limit, deadline = math.ceil(limits["cpu_s"]) + 1, math.inf
     wall_end = given_up = math.inf
     cpu_clock = (~pid << 3) | 2  # the kernel's number for the CPU clock of that process
-    poll = select.poll()
-    poll.register(process, select.POLLIN)
-    poll.register(stderr.reader, select.POLLIN)
-    poll.register(channel.source, 0)  # POLLHUP alone: the host is gone
     ignoring_stderr = False  # just read: do not wake up for each of many lines
     while True:
         now = time.monotonic()
@@ -185,9 +189,8 @@ def _wait(
         left = deadline - now
         with contextlib.suppress(OSError):  # the process may have ended just now
             left = min(left, cpu_limit - time.clock_gettime(cpu_clock))
-        pause = min(left, STDERR_PAUSE_S if ignoring_stderr else left)
-        if not ignoring_stderr and channel.held_bytes:
-            pause = min(left, HOLD_S)
+        hold = HOLD_S if channel.held_bytes else left
+        pause = min(left, STDERR_PAUSE_S if ignoring_stderr else hold)
         pause = pause if begun is not None else min(pause, STARTUP_POLL_S)
         # Even where none is left: this process may itself have had no core, and be late.
         events = dict(poll.poll(pause * 1000 + 1 if pause > 0 else 0))
