@@ -162,7 +162,7 @@ def test_a_broken_file_on_disk_is_written_anew(pool_of, tmp_path):
 
 
 def test_what_memory_forgets_is_read_again(pool_of, monkeypatch):
-    monkeypatch.setattr("experiments.replay.offline_programs.REMEMBERED", 1)
+    monkeypatch.setattr("experiments.replay.offline_programs.MAX_PROBLEMS", 1)
     pool = pool_of()
     samples = pool.draw(prompted(), 8, 0)
     other = PromptedProblem(replace(prompted().problem, name="q"), (1, 2, 3))
