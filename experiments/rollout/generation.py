@@ -1,8 +1,8 @@
-"""Responses to prompts: written, judged and paid; with `overlap`, judged while others are written.
+"""Generate responses, judge them and compute rewards; judging may overlap with generation.
 
-Overlapping changes no sample: the engine writes as it would alone, and the judge's verdicts and
-counts do not depend on how its submissions come (`envs/judge/session.py`). Where one core has to do both,
-they take turns, which takes less CPU time (`docs/reference/judging.md`).
+Overlapping changes no sample: the engine generates as it would alone, and verdicts and counts do
+not depend on the order of submissions (`envs/judge/session.py`). If one core has to do both, they
+take turns, which costs less CPU time (`docs/reference/judging.md`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from envs.environment import Environment, IncrementalEnvironment, Submission
 from envs.problem import Judgement
@@ -34,25 +35,28 @@ from experiments.sample import (
     texts_of,
 )
 
-JOIN_S = 0.2  # how soon to ask again a judge that is to stop
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+JOIN_S = 0.2  # interval between requests to a running judge to stop
 
 
 def overlaps(config: RunConfig) -> bool:
-    """Whether a run of this process judges while it writes: it may, and has a core for each."""
+    """Return whether this process judges while it generates: allowed, and a core for each."""
     shared = default_workers() == 1 and pick_device(config.model.device).type == "cpu"
     return config.runtime.overlap and not shared
 
 
 @dataclass(frozen=True)
 class Responder:
-    """Who writes and who judges."""
+    """An engine and a judge that turn prompts into samples."""
 
     engine: Engine
     judge: Environment
-    tokenizer: object
+    tokenizer: PreTrainedTokenizerBase
     reward: RewardConfig
     overlap: bool
-    ledger: Ledger | None = None  # charged with generate and judge, where they are not all one
+    ledger: Ledger | None = None  # times the generate and judge phases; None: the caller does
 
     def respond(
         self,
@@ -62,62 +66,63 @@ class Responder:
         origin: Origin,
         progress: Callable[[int], None] | None = None,
     ) -> tuple[list[Completion], list[Sample]]:
-        """len(seeds[i]) responses to prompts[i], one after the other, and the samples they make.
+        """Return len(seeds[i]) responses to each prompts[i], flat, and their samples.
 
-        `progress` is told how many more responses are written.
+        `progress` is called with the number of newly finished responses.
         """
         owners = [p for p, group in zip(prompts, seeds, strict=True) for _ in group]
         if not owners:
             return [], []
         tokens = [prompt.tokens for prompt in prompts]
         if not (self.overlap and isinstance(self.judge, IncrementalEnvironment)):
-            told = (lambda written: progress(len(written))) if progress else None
+            on_finished = (lambda responses: progress(len(responses))) if progress else None
             with self._phase("generate"):
-                groups = self.engine.generate(tokens, seeds, sampling, told)
-            flat = [completion for group in groups for completion in group]
+                groups = self.engine.generate(tokens, seeds, sampling, on_finished)
+            completions = [completion for group in groups for completion in group]
             with self._phase("judge"):
-                parts = (self.judge, self.tokenizer, self.reward, origin)
-                return flat, judge_completions(owners, flat, *parts)
+                return completions, judge_completions(
+                    owners, completions, self.judge, self.tokenizer, self.reward, origin
+                )
         with JudgingThread(self.judge, self.tokenizer, owners, seeds) as thread:
 
-            def finished(written: Sequence[FinishedResponse]) -> None:
-                thread.give(written)
+            def judge_finished(responses: Sequence[FinishedResponse]) -> None:
+                thread.submit(responses)
                 if progress:
-                    progress(len(written))
+                    progress(len(responses))
 
             with self._phase("generate"):
-                groups = self.engine.generate(tokens, seeds, sampling, finished)
-            flat = [completion for group in groups for completion in group]
+                groups = self.engine.generate(tokens, seeds, sampling, judge_finished)
+            completions = [completion for group in groups for completion in group]
             with self.ledger.waiting("judge") if self.ledger else nullcontext():
-                judgements = thread.judgements(flat)
+                judgements = thread.judgements(completions)
         if self.ledger:
             self.ledger.work("judge", thread.busy_s)
-        return flat, rewarded_samples(owners, flat, judgements, self.reward, origin)
+        return completions, rewarded_samples(owners, completions, judgements, self.reward, origin)
 
     def _phase(self, name: str) -> AbstractContextManager[None]:
         return self.ledger.phase(name) if self.ledger else nullcontext()
 
 
 class JudgingThread:
-    """Judges what it is given, on a thread of its own, in one session of the judge.
+    """Judge submitted responses in a thread, in one session of the judge.
 
-    Used as a context: left by an exception, it has what is running abandoned, and in any case the
-    thread has ended when the block is left. The judge belongs to it until then.
+    Use it as a context manager. The judge belongs to the thread until the block is left, by which
+    time the thread has ended. If an exception leaves the block, running programs are abandoned.
     """
 
     def __init__(
         self,
         judge: IncrementalEnvironment,
-        tokenizer: object,
+        tokenizer: PreTrainedTokenizerBase,
         owners: Sequence[PromptedProblem],
         seeds: Sequence[Sequence[int]],
     ) -> None:
-        self.busy_s = 0.0  # wall time in which there was something to judge
+        self.busy_s = 0.0  # wall time with something to judge
         self._judge, self._tokenizer, self._owners = judge, tokenizer, owners
-        self._first = [0, *accumulate(map(len, seeds))]  # of each prompt's responses
-        self._given: set[int] = set()
+        self._first_index = [0, *accumulate(map(len, seeds))]  # of each prompt's responses
+        self._submitted: set[int] = set()
         self._judged: dict[int, Judgement] = {}
-        self._pieces: queue.SimpleQueue[list[tuple[int, Completion]] | None] = queue.SimpleQueue()
+        self._batches: queue.SimpleQueue[list[tuple[int, Completion]] | None] = queue.SimpleQueue()
         self._error: BaseException | None = None
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="judge", daemon=True)
@@ -136,26 +141,29 @@ class JudgingThread:
             defer_interrupts()
         ):  # an interrupt waits, or the judge would be left with a sandbox that is closed
             self._stopped = kind is not None
-            self._pieces.put(None)
+            self._batches.put(None)
             while self._thread.is_alive():
                 if self._stopped:
                     self._judge.abandon()
                 self._thread.join(JOIN_S)
 
-    def give(self, written: Sequence[FinishedResponse]) -> None:
-        """Have responses judged. Raises what the judge has raised."""
+    def submit(self, responses: Sequence[FinishedResponse]) -> None:
+        """Queue finished responses. Raises the judge's exception, if it has failed."""
         if self._error is not None:
             raise self._error
-        piece = [(self._first[prompt] + number, c) for prompt, number, c in written]
-        self._given |= {index for index, _ in piece}
-        self._pieces.put(piece)
+        batch = [(self._first_index[prompt] + number, c) for prompt, number, c in responses]
+        self._submitted |= {index for index, _ in batch}
+        self._batches.put(batch)
 
     def judgements(self, completions: Sequence[Completion]) -> list[Judgement]:
-        """Of all responses, in order; of those too that were not given. Raises as `give` does."""
-        rest = [(i, c) for i, c in enumerate(completions) if i not in self._given]
-        if rest:
-            self._pieces.put(rest)
-        self._pieces.put(None)
+        """Return all judgements in order, after judging responses that were not submitted.
+
+        Raises as `submit` does.
+        """
+        missing = [(i, c) for i, c in enumerate(completions) if i not in self._submitted]
+        if missing:
+            self._batches.put(missing)
+        self._batches.put(None)
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -164,12 +172,12 @@ class JudgingThread:
     def _run(self) -> None:
         try:
             with closing(self._judge.open_session()) as session:
-                while (piece := self._next()) is not None and not self._stopped:
+                while (batch := self._next_batch()) is not None and not self._stopped:
                     begin = time.monotonic()
-                    texts = texts_of([completion for _, completion in piece], self._tokenizer)
+                    texts = texts_of([completion for _, completion in batch], self._tokenizer)
                     submissions = [
                         (index, Submission(self._owners[index].problem, text))
-                        for (index, _), text in zip(piece, texts, strict=True)
+                        for (index, _), text in zip(batch, texts, strict=True)
                     ]
                     self._judged.update(session.judge(submissions))
                     self.busy_s += time.monotonic() - begin
@@ -180,13 +188,13 @@ class JudgingThread:
         except BaseException as error:
             self._error = error
 
-    def _next(self) -> list[tuple[int, Completion]] | None:
-        """All that is there, once something is; None at the end."""
-        piece = self._pieces.get()
-        while piece is not None and not self._pieces.empty():
-            more = self._pieces.get()
+    def _next_batch(self) -> list[tuple[int, Completion]] | None:
+        """Wait for a batch and return all that is queued; None at the end."""
+        batch = self._batches.get()
+        while batch is not None and not self._batches.empty():
+            more = self._batches.get()
             if more is None:
-                self._pieces.put(None)
+                self._batches.put(None)
                 break
-            piece = piece + more
-        return piece
+            batch = batch + more
+        return batch

@@ -1,11 +1,11 @@
-"""Rewards of reference responses, from which SPO's initial values are estimated; kept on disk.
+"""SPO's initial values, and the cached rewards of reference responses they are estimated from.
 
-They depend on the prompt, the reference's weights, the engine, the sampling settings, the judge,
-the problem's tests and the run's seed: seeds share no error. Nothing else of the run matters: the
-file is shared by all runs, a response has the same seed however many are asked for, and a run is
-the same whether it found them there or drew them itself. But for one in thousands
-(docs/results/study-q0.md): other rows in the batch round otherwise, which may tip a token. Rewards are kept
-rather than values, so that any beta can read them.
+The rewards depend on the prompt, the reference's weights, the engine, the sampling settings, the
+judge, the problem's tests and the run's seed (so seeds share no error), and on nothing else of the
+run. So all runs share the file. A response has the same seed however many are requested, and a run
+is the same whether it reads the rewards or generates them. The exception is about one response in
+thousands (docs/results/study-q0.md): other rows in a batch round differently, which can change a
+token. The file holds rewards rather than values, so that it serves every beta.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -33,13 +33,15 @@ from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for
 
-PREFETCHED_BATCHES = (
-    16  # batches whose prompts are answered at once: each time an engine takes other weights
-)
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+RECENT_RESPONSES = 64  # of a problem, in the online estimate
+PREFETCHED_BATCHES = 16  # batches generated at once, since each switch of weights costs time
 
 
 class ReferenceRewards:
-    """Rewards of `samples` responses of the reference to each prompt."""
+    """Rewards of `samples` reference responses to each prompt, cached on disk."""
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class ReferenceRewards:
         engine: Engine,
         weights: str,
         judge: Environment,
-        tokenizer: object,
+        tokenizer: PreTrainedTokenizerBase,
         reward: RewardConfig,
         sampling: Sampling,
         samples: int,
@@ -58,50 +60,51 @@ class ReferenceRewards:
         self.engine, self.judge, self.tokenizer = engine, judge, tokenizer
         self.reward, self.sampling, self.samples, self.seed = reward, sampling, samples, seed
         self.ledger, self.overlap = ledger, overlap
-        self.judging_stats = JudgeStats()  # what judging them has cost, in this run or another
+        self.judging_stats = JudgeStats()  # judging costs, whichever run paid
         # Two engines draw different responses from the same seeds.
-        drawn = (weights, engine.name, asdict(sampling), seed)
-        key = (*drawn, reward.identity, judge.version)
+        key = (weights, engine.name, asdict(sampling), seed, reward.identity, judge.version)
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{name}.jsonl"
-        self._known = _read(self.path)
+        self._responses = _read(self.path)  # prompt key → responses
         self._charged: set[str] = set()
 
     def state_dict(self) -> dict[str, Any]:
-        """What this run was charged; the rewards themselves are on disk."""
+        """Return what this run was charged; the rewards are on disk."""
         return {"charged": asdict(self.judging_stats), "prompts": sorted(self._charged)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to what `state_dict` held."""
+        """Restore what `state_dict` returned."""
         self.judging_stats, self._charged = JudgeStats(**state["charged"]), set(state["prompts"])
 
-    def prefetch(self, coming: Callable[[int], Sequence[PromptedProblem]], left: int) -> None:
-        """Before a batch: where its prompts are not known, draw for the next batches at once.
+    def prefetch(
+        self, upcoming: Callable[[int], Sequence[PromptedProblem]], batches_left: int
+    ) -> None:
+        """Generate for the next batches at once, if the next batch lacks responses.
 
-        coming(n): the prompts of the next n batches; left: how many batches there will be.
+        upcoming(n): the prompts of the next n batches; `batches_left`: batches left in the run.
         """
-        if self._missing(coming(1)):
-            self._draw(self._missing(coming(min(PREFETCHED_BATCHES, left))))
+        if self._incomplete(upcoming(1)):
+            self._draw(self._incomplete(upcoming(min(PREFETCHED_BATCHES, batches_left))))
 
     def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
-        """(samples,) rewards of each prompt in float64, charged when first asked for.
+        """Return (samples,) float64 rewards of each prompt, charged at its first use.
 
-        Fewer where the judge itself failed on some; where it failed on all, the lowest reward.
+        Infrastructure errors are left out; if nothing is left, the lowest reward stands alone.
         """
-        self._draw(self._missing(prompts))
-        found = []
-        for key in map(_key, prompts):
-            responses = self._known[key][: self.samples]
+        self._draw(self._incomplete(prompts))
+        tensors = []
+        for key in map(_prompt_key, prompts):
+            responses = self._responses[key][: self.samples]
             if key not in self._charged:
                 self._charged.add(key)
                 self._charge(responses)
             rewards = [r["reward"] for r in responses if r["reward"] is not None]
-            found.append(torch.tensor(rewards or [self.reward.low], dtype=torch.float64))
-        return found
+            tensors.append(torch.tensor(rewards or [self.reward.low], dtype=torch.float64))
+        return tensors
 
-    def _charge(self, responses: Sequence[Mapping]) -> None:
-        """Also what was on disk, so that equal runs cost the same. Equal programs run once."""
+    def _charge(self, responses: Sequence[Mapping[str, Any]]) -> None:
+        """Charge cached responses too: equal runs cost the same. Equal programs run once."""
         programs = {r["program"]: r for r in responses if r["program"]}.values()
         self.ledger.counts.reference_tokens += sum(r["tokens"] for r in responses)
         self.ledger.counts.reference_programs += len(programs)
@@ -110,40 +113,46 @@ class ReferenceRewards:
         self.judging_stats.cpu_s += sum(r["cpu_s"] for r in programs)
         self.judging_stats.infra_errors += sum(r["reward"] is None for r in programs)
 
-    def _missing(self, prompts: Sequence[PromptedProblem]) -> dict[str, PromptedProblem]:
-        keys = {_key(prompt): prompt for prompt in prompts}
-        return {k: p for k, p in keys.items() if len(self._known.get(k, ())) < self.samples}
+    def _incomplete(self, prompts: Sequence[PromptedProblem]) -> dict[str, PromptedProblem]:
+        by_key = {_prompt_key(prompt): prompt for prompt in prompts}
+        return {k: p for k, p in by_key.items() if len(self._responses.get(k, ())) < self.samples}
 
-    def _draw(self, missing: dict[str, PromptedProblem]) -> None:
-        if not missing:
+    def _draw(self, incomplete: dict[str, PromptedProblem]) -> None:
+        if not incomplete:
             return
-        prompts = list(missing.values())
-        responder = Responder(self.engine, self.judge, self.tokenizer, self.reward, self.overlap)
+        prompts = list(incomplete.values())
+        responder = Responder(
+            engine=self.engine,
+            judge=self.judge,
+            tokenizer=self.tokenizer,
+            reward=self.reward,
+            overlap=self.overlap,
+        )
         seeds = [
-            [seed_for(self.seed, "reference", key, i) for i in self._unwritten(key)]
-            for key in missing
+            [seed_for(self.seed, "reference", key, i) for i in self._missing_numbers(key)]
+            for key in incomplete
         ]
         with self.ledger.phase("reference"):
-            _, judged = responder.respond(prompts, seeds, self.sampling, Origin("reference"))
-        rest = iter(judged)
-        for (key, prompt), of in zip(missing.items(), seeds, strict=True):
-            self._keep(key, prompt, [_record(next(rest)) for _ in of])
+            _, samples = responder.respond(prompts, seeds, self.sampling, Origin("reference"))
+        remaining = iter(samples)
+        for (key, prompt), group in zip(incomplete.items(), seeds, strict=True):
+            self._add(key, prompt, [_record(next(remaining)) for _ in group])
 
-    def _unwritten(self, key: str) -> range:
-        return range(len(self._known.get(key, ())), self.samples)
+    def _missing_numbers(self, key: str) -> range:
+        return range(len(self._responses.get(key, ())), self.samples)
 
-    def _keep(self, key: str, prompt: PromptedProblem, responses: list[dict]) -> None:
-        first = len(self._known.get(key, ()))
-        self._known[key] = [*self._known.get(key, ()), *responses]
-        if any(r["reward"] is None for r in self._known[key]):
-            return  # what the judge failed on is not kept for others
+    def _add(self, key: str, prompt: PromptedProblem, responses: list[dict[str, Any]]) -> None:
+        first = len(self._responses.get(key, ()))
+        self._responses[key] = [*self._responses.get(key, ()), *responses]
+        if any(r["reward"] is None for r in self._responses[key]):
+            return  # infrastructure errors are not cached
         record = {"prompt": key, "problem": prompt.problem.name, "first": first}
-        with self.path.open("a") as file:  # a line cut by a crash stays alone
+        with self.path.open("a") as file:  # a line cut by a crash spoils no other
             file.write("\n" + json.dumps(record | {"responses": responses}))
 
 
-def _record(sample: Sample) -> dict:
-    """What is kept of a response: enough to charge it again."""
+def _record(sample: Sample) -> dict[str, Any]:
+    """Return what the file keeps of a response: enough to charge it again."""
     program = sample.judgement.program
     digest = hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return {
@@ -155,65 +164,62 @@ def _record(sample: Sample) -> dict:
     }
 
 
-def _key(prompt: PromptedProblem) -> str:
+def _prompt_key(prompt: PromptedProblem) -> str:
     text = repr((prompt.tokens, prompt.problem.hash))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def _read(path: Path) -> dict[str, list[dict]]:
-    """What is on disk. A line cut short by a crash is drawn again, one written twice read once."""
+def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Read the file. A line cut short by a crash is left out, a duplicate is read once."""
     if not path.exists():
         return {}
-    known: dict[str, list[dict]] = {}
+    by_prompt: dict[str, list[dict[str, Any]]] = {}
     for line in path.read_text().splitlines():
         with suppress(json.JSONDecodeError):
             record = json.loads(line)
-            held = known.setdefault(record["prompt"], [])
-            if record["first"] == len(held):
-                held.extend(record["responses"])
-    return known
-
-
-# Q̂_0 of each sample's prompt for SPO: Monte-Carlo, or pooled with recent responses.
-
-
-RECENT = 64  # responses to a problem that the online estimate looks back on
+            responses = by_prompt.setdefault(record["prompt"], [])
+            if record["first"] == len(responses):
+                responses.extend(record["responses"])
+    return by_prompt
 
 
 class InitialValues:
-    """Soft values of prompts from reference responses; `online` adds the run's own recent ones."""
+    """Estimates of SPO's Q̂_0 of each prompt, by Monte Carlo from reference responses.
+
+    `online` pools them with the run's own recent responses.
+    """
 
     def __init__(self, reference: ReferenceRewards, beta: float, online: bool) -> None:
         self.reference, self.beta, self.online = reference, beta, online
         self._recent: dict[str, deque[tuple[float, float]]] = defaultdict(
-            lambda: deque(maxlen=RECENT)
+            lambda: deque(maxlen=RECENT_RESPONSES)
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The recent responses, and what of the reference's was charged."""
+        """Return the recent responses, and what the run was charged for reference responses."""
         recent = {problem: list(pairs) for problem, pairs in self._recent.items()}
         return {"recent": recent, "reference": self.reference.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to what `state_dict` held."""
+        """Restore what `state_dict` returned."""
         for problem, pairs in state["recent"].items():
             self._recent[problem].extend(pairs)
         self.reference.load_state_dict(state["reference"])
 
     def compute(self, samples: Sequence[Sample], batch: Batch) -> Tensor:
-        """(batch,) one value for each sample, equal within a group.
+        """Return (batch,) values, equal within a group.
 
-        Online values take earlier steps' responses only, so that no response has a part in the
-        value that it is compared with.
+        Online values use earlier steps' responses only, so that no response is compared with a
+        value that it is part of.
         """
         prompts = {sample.prompt.problem.name: sample.prompt for sample in samples}
-        known = self.reference.rewards_of(list(prompts.values()))
+        reference_rewards = self.reference.rewards_of(list(prompts.values()))
         values = {
             name: self._estimate(name, rewards)
-            for name, rewards in zip(prompts, known, strict=True)
+            for name, rewards in zip(prompts, reference_rewards, strict=True)
         }
         if self.online:
-            self._remember(samples, batch)
+            self._add_recent(samples, batch)
         rows = [values[sample.prompt.problem.name] for sample in samples]
         return torch.tensor(rows, dtype=batch.rewards.dtype, device=batch.rewards.device)
 
@@ -222,9 +228,10 @@ class InitialValues:
         rewards, log_weights = recent.view(-1, 2).T
         return float(pooled_soft_value(reference, rewards, log_weights, self.beta))
 
-    def _remember(self, samples: Sequence[Sample], batch: Batch) -> None:
+    def _add_recent(self, samples: Sequence[Sample], batch: Batch) -> None:
+        assert batch.ref_logp is not None and batch.behaviour_logp is not None
         log_weights = masked_sum(batch.ref_logp - batch.behaviour_logp, batch.mask).tolist()
         for sample, log_weight in zip(samples, log_weights, strict=True):
-            if sample.fresh:
+            if sample.fresh and sample.reward is not None:
                 pair = (sample.reward, log_weight)
                 self._recent[sample.prompt.problem.name].append(pair)

@@ -1,4 +1,4 @@
-"""Problems become prompts: the task's text through the model's chat template, in tokens."""
+"""Prompts: the task's text of each problem, in the model's chat template, as tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from rich.console import Console
 from rich.progress import track
@@ -24,41 +24,51 @@ from experiments.sample import PromptedProblem
 
 if TYPE_CHECKING:
     import numpy as np
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
 class Prompts(Sequence[PromptedProblem]):
-    """Prompts of the problems at `kept`; a problem is read from its store when it is asked for."""
+    """Prompts of the problems at the indices `kept`. A problem is read from its store on access."""
 
     problems: Sequence[Problem]
     kept: list[int]
     ids: np.ndarray  # (tokens of all prompts,) int32
-    ends: np.ndarray  # (problems,) where each one's tokens end in `ids`
+    ends: np.ndarray  # (problems,) the end of each problem's tokens in `ids`
 
     def __len__(self) -> int:
         return len(self.kept)
 
     @property
     def shortest(self) -> int:
-        """Tokens of the shortest prompt, whether it was kept or not."""
+        """The length of the shortest prompt, kept or not."""
         return min(end - start for start, end in zip([0, *self.ends], self.ends, strict=False))
 
-    def __getitem__(self, index: int) -> PromptedProblem:
-        at = self.kept[index]
-        start = self.ends[at - 1] if at else 0
-        return PromptedProblem(self.problems[at], tuple(self.ids[start : self.ends[at]].tolist()))
+    @overload
+    def __getitem__(self, index: int) -> PromptedProblem: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[PromptedProblem]: ...
+
+    def __getitem__(self, index: int | slice) -> PromptedProblem | Sequence[PromptedProblem]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row = self.kept[index]
+        start = self.ends[row - 1] if row else 0
+        tokens = self.ids[start : self.ends[row]].tolist()
+        return PromptedProblem(self.problems[row], tuple(tokens))
 
 
 def encode_prompts(
     problems: Sequence[Problem],
     task: Task,
-    tokenizer: object,
+    tokenizer: PreTrainedTokenizerBase,
     config: TaskConfig,
     chat_args: Mapping[str, Any],
 ) -> tuple[Prompts, int]:
-    """The problems whose prompt fits in task.max_prompt_tokens, and how many did not.
+    """Return the prompts within task.max_prompt_tokens, and how many are longer.
 
-    `chat_args` go to the model's chat template.
+    `chat_args` go to the model's chat template. Raises UserError.
     """
     import numpy as np
 
@@ -72,22 +82,22 @@ def encode_prompts(
     if config.chat:
         encode = partial(_chat, tokenizer=tokenizer, shots=shots, chat_args=chat_args)
     settings = (task.prompt_digest, config.chat, shots, sorted(chat_args.items()))
-    note = _note(problems, tokenizer, settings)
-    if note is not None and note.exists():
-        with np.load(note) as held:
-            ids, ends = held["ids"], held["ends"]
+    cache_file = _cache_file(problems, tokenizer, settings)
+    if cache_file is not None and cache_file.exists():
+        with np.load(cache_file) as arrays:
+            ids, ends = arrays["ids"], arrays["ends"]
     else:
-        rows = list(_encoded(problems, task.prompt, encode))
+        rows = list(_encode_all(problems, task.prompt, encode))
         ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
         ids = np.concatenate([np.zeros(0, np.int32), *rows])
-        if note is not None:
-            _keep(note, ids, ends)
+        if cache_file is not None:
+            _save(cache_file, ids, ends)
     lengths = np.diff(ends, prepend=0)
     kept = np.flatnonzero((lengths >= 2) & (lengths <= config.max_prompt_tokens)).tolist()
     return Prompts(problems, kept, ids, ends), len(problems) - len(kept)
 
 
-def _encoded(
+def _encode_all(
     problems: Sequence[Problem],
     text_of: Callable[[Problem], str],
     encode: Callable[[str], list[int]],
@@ -95,31 +105,33 @@ def _encoded(
     import numpy as np
 
     stored = isinstance(problems, StoredProblems)
-    told = problems.without_tests() if stored else problems
+    light = problems.without_tests() if isinstance(problems, StoredProblems) else problems
     console = Console(stderr=True)
-    shown = track(
-        told,
+    tracked = track(
+        light,
         "encoding prompts",
         total=len(problems),
         console=console,
         transient=True,
         disable=not (stored and console.is_terminal),
     )
-    for problem in shown:
+    for problem in tracked:
         try:
             text = text_of(problem)
         except ValueError as error:
-            raise UserError(str(error)) from error  # of a template of one's own
+            raise UserError(str(error)) from error  # from a template of the user's
         yield np.asarray(encode(text), dtype=np.int32)
 
 
-def _plain(text: str, tokenizer: object, shots: Sequence[tuple[str, str]]) -> list[int]:
+def _plain(
+    text: str, tokenizer: PreTrainedTokenizerBase, shots: Sequence[tuple[str, str]]
+) -> list[int]:
     return tokenizer("\n\n".join([*itertools.chain.from_iterable(shots), text]))["input_ids"]
 
 
 def _chat(
     text: str,
-    tokenizer: object,
+    tokenizer: PreTrainedTokenizerBase,
     shots: Sequence[tuple[str, str]],
     chat_args: Mapping[str, Any],
 ) -> list[int]:
@@ -130,23 +142,29 @@ def _chat(
     return encoded["input_ids"]
 
 
-def _note(problems: Sequence[Problem], tokenizer: object, settings: object) -> Path | None:
-    """Where the tokens of a prepared data set's prompts are kept; None for other problems."""
-    if not isinstance(problems, StoredProblems) or not hasattr(tokenizer, "backend_tokenizer"):
+def _cache_file(
+    problems: Sequence[Problem], tokenizer: PreTrainedTokenizerBase, settings: object
+) -> Path | None:
+    """Return the cache file for the prompts of a prepared data set; None for other problems."""
+    from transformers import PreTrainedTokenizerFast
+
+    if not isinstance(problems, StoredProblems) or not isinstance(
+        tokenizer, PreTrainedTokenizerFast
+    ):
         return None
-    known = (
+    key = (
         problems.digest,
         settings,
         tokenizer.chat_template,
         tokenizer.backend_tokenizer.to_str(),
     )
-    return cache_root() / "prompts" / f"{hashlib.sha256(repr(known).encode()).hexdigest()[:16]}.npz"
+    return cache_root() / "prompts" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.npz"
 
 
-def _keep(note: Path, ids: np.ndarray, ends: np.ndarray) -> None:
+def _save(file: Path, ids: np.ndarray, ends: np.ndarray) -> None:
     import numpy as np
 
-    note.parent.mkdir(parents=True, exist_ok=True)
-    temporary = note.with_suffix(f".{os.getpid()}.npz")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(f".{os.getpid()}.npz")
     np.savez(temporary, ids=ids, ends=ends)
-    temporary.replace(note)
+    temporary.replace(file)

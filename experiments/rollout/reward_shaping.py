@@ -1,7 +1,7 @@
-"""What a batch's rewards become for the learner alone: by length (HAPO), by noise (ReDit).
+"""Reward shaping by length (HAPO) or noise (ReDit), and the metrics of a batch's samples.
 
-Both say more than a judgement does: one remembers the batches before, the other draws. So they come
-after a batch is kept, stored for replay and measured, all of which know the judgement's reward.
+Shaping depends on more than a judgement: on earlier batches, or on random draws. So it comes after
+a batch is logged, stored for replay and measured, all of which use the judgement's reward.
 """
 
 from __future__ import annotations
@@ -18,58 +18,69 @@ from experiments.seeds import stream
 
 @dataclass
 class RewardShaping:
-    """Remembers the shortest accepted response that a policy wrote to each problem."""
+    """Shape rewards; keep each problem's shortest accepted response by a policy."""
 
     config: RewardConfig
     seed: int
     shortest: dict[str, int] = field(default_factory=dict)  # problem → tokens, EOS included
 
     def shape(self, samples: Sequence[Sample], step: int) -> Sequence[Sample]:
-        """The batch of `step` with the rewards that it is learned from.
+        """Return the batch of `step` with the rewards to train on.
 
-        Lengths are compared with those of the batches before, as its authors do. People's programs
-        are paid like any; they do not count as the shortest, since they are no policy's.
+        Lengths are compared with those of earlier batches, as HAPO's authors do. Offline programs
+        are shaped too, but do not count as the shortest, since no policy generated them.
         """
         if not self.config.shapes_batches:
             return samples
         noise = stream(self.seed, "dither", step)
-        paid = [
-            replace(s, reward=s.reward + self._by_length(s) + noise.gauss(0, self.config.dither))
-            for s in samples
+        shaped = [
+            replace(
+                sample,
+                reward=_reward_of(sample)
+                + self._conciseness(sample)
+                + noise.gauss(0, self.config.dither),
+            )
+            for sample in samples
         ]
         for sample in samples:
             if sample.accepted and not sample.offline:
                 name, tokens = sample.prompt.problem.name, len(sample.tokens)
                 self.shortest[name] = min(tokens, self.shortest.get(name, tokens))
-        return paid
+        return shaped
 
-    def _by_length(self, sample: Sample) -> float:
+    def _conciseness(self, sample: Sample) -> float:
         shortest = self.shortest.get(sample.prompt.problem.name)
-        given = (len(sample.tokens), shortest, sample.accepted)
-        return self.config.conciseness * conciseness_reward(*given)
+        reward = conciseness_reward(len(sample.tokens), shortest, sample.accepted)
+        return self.config.conciseness * reward
 
     def state_dict(self) -> dict[str, Any]:
-        """What is remembered."""
+        """Return the shortest lengths."""
         return {"shortest": dict(self.shortest)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Back to what `state_dict` held."""
+        """Restore what `state_dict` returned."""
         self.shortest = dict(state["shortest"])
 
 
-# What is told of a batch's samples before anything is learnt from them.
+def _reward_of(sample: Sample) -> float:
+    assert sample.reward is not None, "samples with an infrastructure error are in no batch"
+    return sample.reward
 
 
 def sample_metrics(samples: Sequence[Sample], version: int) -> dict[str, Any]:
-    """Rewards and lengths of what a policy wrote for this batch; NaN where there is none.
+    """Return rewards and lengths of a batch's fresh samples, before training; NaN if none.
 
-    `version`: of the weights that are about to learn from them. Lags are of this run's own
-    responses, replayed ones too.
+    `version`: that of the weights to be trained. Lags cover this run's own responses, replayed
+    ones too.
     """
     fresh = [sample for sample in samples if sample.fresh]
     nan = float("nan")
-    rewards = [sample.reward for sample in fresh]
-    lags = [version - s.origin.version for s in samples if s.origin.source == "policy"]
+    rewards = [_reward_of(sample) for sample in fresh]
+    lags = [
+        version - sample.origin.version
+        for sample in samples
+        if sample.origin.source == "policy" and sample.origin.version is not None
+    ]
     return {
         "reward_mean": statistics.fmean(rewards) if fresh else nan,
         "reward_std": statistics.pstdev(rewards) if fresh else nan,

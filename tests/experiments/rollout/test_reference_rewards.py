@@ -89,7 +89,7 @@ def test_what_another_run_left_is_read_and_charged_all_the_same(tmp_path):
 def test_programs_tests_and_cpu_are_charged_once_for_equal_programs(tmp_path):
     reference = reference_rewards(tmp_path)
     reference.rewards_of(PROMPTS[:1])
-    digits = {r["tests"] for r in next(iter(reference._known.values()))} - {0}
+    digits = {r["tests"] for r in next(iter(reference._responses.values()))} - {0}
     counts, charged = spent(reference)
     assert charged == JudgeStats(
         programs_judged=len(digits), tests_run=sum(digits), cpu_s=0.5 * len(digits)
@@ -137,10 +137,10 @@ def test_many_batches_are_drawn_at_once_and_charged_when_they_come(tmp_path):
         asked.append(batches)
         return PROMPTS[: 2 * batches]
 
-    reference.prefetch(coming, left=100)
+    reference.prefetch(coming, batches_left=100)
     assert reference.engine.calls == [[8] * 2 * PREFETCHED_BATCHES]
     assert reference.ledger.counts.reference_tokens == 0
-    reference.prefetch(coming, left=100)
+    reference.prefetch(coming, batches_left=100)
     reference.rewards_of(PROMPTS[:4])
     assert len(reference.engine.calls) == 1
     assert reference.ledger.counts.reference_tokens == 4 * 16
