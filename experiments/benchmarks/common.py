@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pydantic import PositiveInt
 
@@ -26,10 +26,13 @@ from envs.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.run_dir.machine import processor
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path("bench")
 PACKAGES = ("torch", "transformers", "vllm", "trl", "numpy")
-T = TypeVar("T")
+Schema = TypeVar("Schema", bound="DataclassInstance")
 
 
 @dataclass
@@ -163,7 +166,7 @@ def run_process(arguments: Sequence[str], **environment: str) -> Usage:
     return Usage(output, wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
-def command(options: type[T], main: Callable[[T], int | None]) -> NoReturn:
+def command(options: type[Schema], main: Callable[[Schema], int | None]) -> NoReturn:
     """Run a benchmark with the key=value arguments of the command line, and exit."""
     try:
         parsed = parse_arguments(options, sys.argv[1:])

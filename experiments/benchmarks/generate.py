@@ -20,7 +20,7 @@ from envs.tasks import open_task
 from envs.tasks.task_cli import task_config
 from experiments.benchmarks import common
 from experiments.benchmarks.common import ratios, row
-from experiments.benchmarks.workload import engine_tokens
+from experiments.benchmarks.workload import engine_tokens, padded
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
 from experiments.engines.base import Engine, Sampling
@@ -103,16 +103,17 @@ def _transformers(
     engine: HFEngine, prompts: Sequence[Sequence[int]], responses: int, **options: object
 ) -> list[list[int]]:
     """Responses of transformers' `generate` to left-padded prompts, cut after EOS."""
-    width = max(map(len, prompts))
-    rows = [[engine.pad] * (width - len(p)) + list(p) for p in prompts for _ in range(responses)]
-    mask = [[0] * (width - len(p)) + [1] * len(p) for p in prompts for _ in range(responses)]
-    inputs = {"input_ids": rows, "attention_mask": mask}
+    repeated = [list(prompt) for prompt in prompts for _ in range(responses)]
+    tensors = {
+        "input_ids": padded(repeated, engine.pad, "left"),
+        "attention_mask": padded([[1] * len(prompt) for prompt in repeated], 0, "left"),
+    }
     model: Any = engine.model  # of transformers
-    tensors = {key: torch.tensor(rows).to(model.device) for key, rows in inputs.items()}
+    tensors = {key: tensor.to(model.device) for key, tensor in tensors.items()}
     with torch.inference_mode():
         output = model.generate(**tensors, pad_token_id=engine.pad, **options)
     eos = set(engine.eos.tolist())
-    rows = output[:, width:].tolist()
+    rows = output[:, tensors["input_ids"].shape[1] :].tolist()
     return [row[: next((i + 1 for i, t in enumerate(row) if t in eos), len(row))] for row in rows]
 
 

@@ -90,22 +90,6 @@ class Bench:
     def free_mib(self) -> float:
         return free_bytes(self.device) / 2**20
 
-    def timed(self, work: Callable[[], object]) -> float:
-        """Seconds until the device has finished."""
-        self._wait()
-        start = time.perf_counter()
-        work()
-        self._wait()
-        return time.perf_counter() - start
-
-    def times(self, work: Callable[[], object]) -> list[float]:
-        """Seconds of each round. The first one warms up and is not counted."""
-        return [self.timed(work) for _ in range(self.rounds + 1)][1:]
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
 
 def run_tests(bench: Bench) -> list[Row]:
     """The tests that need CUDA."""
@@ -126,15 +110,13 @@ def generate(bench: Bench) -> list[Row]:
 
 
 def _rates(bench: Bench, engine: Engine) -> list[float]:
-    tokens: list[int] = []
-    prompts, sampling = bench.prompts(), Sampling(bench.batch.response_tokens)
-
-    def work() -> None:
-        group = bench.batch.group_size
-        tokens.append(engine_tokens(engine, prompts, group, sampling, len(tokens)))
-
-    times = bench.times(work)
-    return [count / seconds for count, seconds in zip(tokens[1:], times, strict=True)]
+    """Tokens a second of each round. The first one warms up and is not counted."""
+    prompts, sampling, rates = bench.prompts(), Sampling(bench.batch.response_tokens), []
+    for number in range(bench.rounds + 1):
+        start = time.perf_counter()
+        tokens = engine_tokens(engine, prompts, bench.batch.group_size, sampling, number)
+        rates.append(tokens / (time.perf_counter() - start))
+    return rates[1:]
 
 
 def learn(bench: Bench) -> list[Row]:
@@ -213,7 +195,10 @@ def vllm(bench: Bench) -> list[Row]:
         for parameter in policy.model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1 * parameter.std())
     policy.version += 1
-    seconds = bench.timed(lambda: engine.sync(policy))
+    start = time.perf_counter()
+    engine.sync(policy)
+    torch.cuda.synchronize(bench.device)
+    seconds = time.perf_counter() - start
     freed = asleep - bench.free_mib()
     rows.append(row("vLLM, colocated", "weight sync, wake-up included", [seconds], "s"))
     rows.append(row("vLLM, asleep", "more GPU memory free", [freed], "MiB"))

@@ -18,9 +18,8 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envs import Judge, Problem, Submission, Test
 from envs.sandbox.base import Sandbox
@@ -37,8 +36,7 @@ SHIM = "containerd-shim"  # as the kernel truncates the name; the parent of each
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """A line of /proc. `ticks` include waited-for children."""
 
     pid: int
@@ -56,8 +54,7 @@ def processes() -> Iterator[Process]:
             yield Process(int(folder.name), int(fields[1]), name, sum(map(int, fields[11:15])))
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """CPU seconds so far, and the containers they include.
 
     An ended container takes its time with it: readings with other containers cannot be compared.

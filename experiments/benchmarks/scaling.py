@@ -7,23 +7,19 @@ docs/results/scaling.md, and the figure beside it.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import simpy
 
 from analysis.report import markdown
-from envs.config_parsing import parse_arguments
+from experiments.benchmarks.common import command
 from experiments.errors import UserError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 PAGE = Path("docs/results/scaling.md")
 Draw = Callable[[np.random.Generator], float]  # → seconds of one service
@@ -286,35 +282,32 @@ def ladder(spread: float) -> dict[str, tuple[Loop, str]]:
 
 def published_table(spread: float) -> str:
     """Published seconds a step, and the model's."""
-    rows: list[tuple[str, float, float, str]] = []
+    rows = []
     for gpus, times in COLOCATED.items():
         note = "its mean is fitted" if gpus == 128 else "predicted from 128 GPUs"
-        model = step_s(colocated(spread, gpus))
-        rows.append((f"verl, {gpus} GPUs, all write, then all train", times.step, model, note))
+        name = f"verl, {gpus} GPUs, all write, then all train"
+        rows.append(_comparison(name, times.step, step_s(colocated(spread, gpus)), note))
     for staleness, times in STALENESS.items():
         note = "predicted" if staleness else "its spread is fitted"
-        model = step_s(streamed(spread, times, staleness))
-        rows.append((f"verl, 64 + 64 GPUs, staleness {staleness}", times.step, model, note))
-    notes = {32: "predicted; its published parts exceed the step", 64: "predicted"}
-    for gpus, note in notes.items():
-        model = step_s(streamed(spread, HALVES[gpus], 0.5, fitted_on=gpus))
+        name, loop = f"64 + 64 GPUs, staleness {staleness}", streamed(spread, times, staleness)
+        rows.append(_comparison(f"verl, {name}", times.step, step_s(loop), note))
+    for gpus, note in {
+        32: "predicted; its published parts exceed the step",
+        64: "predicted",
+    }.items():
         name = f"verl, {gpus // 2} + {gpus // 2} GPUs, staleness 0.5"
-        rows.append((name, HALVES[gpus].step, model, note))
+        loop = streamed(spread, HALVES[gpus], 0.5, fitted_on=gpus)
+        rows.append(_comparison(name, HALVES[gpus].step, step_s(loop), note))
     for engine, (step, write, train, rest) in ONE_STEP.items():
         loop = Loop(fixed(write), NOTHING, fixed(train), fixed(rest), lag=1)
-        name = f"verl, one step of overlap, 4 + 12 GPUs, {engine}"
-        rows.append((name, step, simulate(loop, 20).step_s, "from its own parts"))
-    return markdown.table(
-        ["", "published, s a step", "the model", "error", ""],
-        [
-            [n, f"{step:.0f}", f"{model:.0f}", _error(model, step), how]
-            for n, step, model, how in rows
-        ],
-    )
+        name, model = f"one step of overlap, 4 + 12 GPUs, {engine}", simulate(loop, 20).step_s
+        rows.append(_comparison(f"verl, {name}", step, model, "from its own parts"))
+    return markdown.table(["", "published, s a step", "the model", "error", ""], rows)
 
 
-def _error(model: float, real: float) -> str:
-    return f"{round(100 * (model / real - 1)):+d} %".replace("+0", "0")
+def _comparison(name: str, published: float, model: float, note: str) -> list[str]:
+    error = f"{round(100 * (model / published - 1)):+d} %".replace("+0", "0")
+    return [name, f"{published:.0f}", f"{model:.0f}", error, note]
 
 
 def order_table(spread: float) -> str:
@@ -340,47 +333,45 @@ def draw(spread: float, file: Path) -> None:
 
     with plt.rc_context(LOOK):
         figure, panels = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
-        _draw_gpus(panels[0], spread)
-        _draw_judges(panels[1], spread)
-        _draw_lag(panels[2])
-        for axes in panels:
-            axes.set_ylim(0, None)
+        for axes, (title, lines) in zip(panels, _panels(spread).items(), strict=True):
+            for label, loops in lines.items():
+                rates = [3600 / step_s(loop) for loop in loops.values()]
+                axes.plot(list(loops), rates, "o-", label=label)
+            axes.set(title=title, ylim=(0, None))
             axes.legend()
+        for marker, times in (("o", COLOCATED), ("x", HALVES)):
+            rates = [3600 / step.step for step in times.values()]
+            panels[0].plot(list(times), rates, marker, color="black", markersize=7)
+        panels[0].set(xlabel="GPUs", ylabel="steps an hour", xticks=list(HALVES))
+        panels[1].set(xlabel="cores that judge", xscale="log")
+        panels[2].set(xlabel="steps that generation may be ahead")
         figure.savefig(file, metadata={"Date": None})
         plt.close(figure)
 
 
-def _draw_gpus(axes: Axes, spread: float) -> None:
-    sizes = sorted(HALVES)
-    loops = {"all in turn": [colocated(spread, n) for n in sizes]} | {
-        f"halves, staleness {staleness}": [streamed(spread, HALVES[n], staleness) for n in sizes]
-        for staleness in (0.0, 0.5)
-    }
-    for style, (label, row) in zip(("o-", "s--", "s--"), loops.items(), strict=True):
-        axes.plot(sizes, [3600 / step_s(loop) for loop in row], style, label=label)
-    for marker, times in (("o", COLOCATED), ("x", HALVES)):
-        rates = [3600 / times[n].step for n in sizes]
-        axes.plot(sizes, rates, marker, color="black", markersize=7)
-    axes.set(title="GPUs (black: published)", xlabel="GPUs", ylabel="steps an hour")
-    axes.set_xticks(sizes)
-
-
-def _draw_judges(axes: Axes, spread: float) -> None:
-    counts = [1, 4, 16, 64, 256, 1024]
-    loop = streamed(spread, HALVES[128], 0.5)
+def _panels(spread: float) -> dict[str, dict[str, dict[float, Loop]]]:
+    """title → label of a line → x → loop."""
+    gpus: dict[str, dict[float, Loop]] = {"all in turn": {n: colocated(spread, n) for n in HALVES}}
+    for staleness in (0.0, 0.5):
+        name = f"halves, staleness {staleness}"
+        gpus[name] = {n: streamed(spread, times, staleness) for n, times in HALVES.items()}
+    halves, counts = streamed(spread, HALVES[128], 0.5), (1, 4, 16, 64, 256, 1024)
+    judges: dict[str, dict[float, Loop]] = {}
     for seconds in (0.005, 1.0, 10.0):  # CPU of a program; the first is measured on MiniContests
         judge = lognormal(seconds * RESPONSES, 1.0)
-        rates = [3600 / step_s(replace(loop, judge=judge, judges=n), 6) for n in counts]
-        axes.plot(counts, rates, "o-", label=f"{seconds:g} s a program")
-    axes.set(title="Judges, 64 + 64 GPUs", xlabel="cores that judge", xscale="log")
-
-
-def _draw_lag(axes: Axes) -> None:
-    lags = [0, 0.25, 0.5, 1, 2, 4]
-    for spread in (0.2, fitted_spread(), 0.8):
-        rates = [3600 / step_s(streamed(spread, HALVES[128], lag)) for lag in lags]
-        axes.plot(lags, rates, "o-", label=f"spread of lengths {spread:g}")
-    axes.set(title="Lag, 64 + 64 GPUs", xlabel="steps that writing may be ahead")
+        name = f"{seconds:g} s a program"
+        judges[name] = {n: replace(halves, judge=judge, judges=n) for n in counts}
+    lags: dict[str, dict[float, Loop]] = {
+        f"spread of lengths {lengths:g}": {
+            lag: streamed(lengths, HALVES[128], lag) for lag in (0, 0.25, 0.5, 1, 2, 4)
+        }
+        for lengths in (0.2, fitted_spread(), 0.8)
+    }
+    return {
+        "GPUs (black: published)": gpus,
+        "Judges, 64 + 64 GPUs": judges,
+        "Lag, 64 + 64 GPUs": lags,
+    }
 
 
 def replace_table(page: Path, name: str, text: str) -> None:
@@ -412,7 +403,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(parse_arguments(Options, sys.argv[1:]))
-    except (ValueError, UserError) as error:
-        sys.exit(f"error: {error}")
+    command(Options, main)

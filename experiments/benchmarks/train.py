@@ -28,7 +28,7 @@ from envs.tasks import open_task
 from envs.tasks.task_cli import task_config
 from experiments.benchmarks import common
 from experiments.benchmarks.common import Row, ratios, row
-from experiments.benchmarks.workload import LEARNING_RATE, algorithms, responses, step_of
+from experiments.benchmarks.workload import LEARNING_RATE, algorithms, padded, responses, step_of
 from experiments.config.schema import ModelConfig, TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.policy import loading
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 GOALS = {"SPO": 0.75, "GRPO": 0.70, "PPO critic=separate": 1.35}  # prefix → CPU time to raw
 TRL_RELEASE, TIMES_TRL = "1.16.0", 3.0
 OURS, TRL = "GRPO step, ours, whole", "GRPO step, TRL, whole"
-Times = dict[str, list[float]]  # name → seconds of each round
 
 
 @dataclass
@@ -55,8 +54,8 @@ class Clock:
     """CPU and wall seconds by name, round after round."""
 
     def __init__(self) -> None:
-        self.cpu: Times = defaultdict(list)
-        self.wall: Times = defaultdict(list)
+        self.cpu: dict[str, list[float]] = defaultdict(list)
+        self.wall: dict[str, list[float]] = defaultdict(list)
 
     @contextlib.contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -144,16 +143,11 @@ class Raw:
     def _mean_logps(self, samples: Sequence[Sample]) -> torch.Tensor:
         prompts, tokens = [s.prompt.tokens for s in samples], [s.tokens for s in samples]
         width, time = max(map(len, prompts)), max(map(len, tokens))
-        rows = [
-            [self.pad] * (width - len(p)) + [*p, *t] + [self.pad] * (time - len(t))
-            for p, t in zip(prompts, tokens, strict=True)
-        ]
-        real = [
-            [0] * (width - len(p)) + [1] * (len(p) + len(t)) + [0] * (time - len(t))
-            for p, t in zip(prompts, tokens, strict=True)
-        ]
+        ones = [[[1] * len(row) for row in rows] for rows in (prompts, tokens)]
+        ids = torch.cat([padded(prompts, self.pad, "left"), padded(tokens, self.pad, "right")], 1)
+        mask = torch.cat([padded(ones[0], 0, "left"), padded(ones[1], 0, "right")], 1)
         device = next(self.model.parameters()).device
-        ids, mask = (torch.tensor(values, device=device) for values in (rows, real))
+        ids, mask = ids.to(device), mask.to(device)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         logits = self.model(
             input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=time + 1

@@ -7,10 +7,11 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from algorithms.base import Algorithm
 from algorithms.base import Options as AlgorithmOptions
@@ -173,3 +174,8 @@ def engine_tokens(
 
 def _seeds(prompts: int, group_size: int, seed: int) -> list[list[int]]:
     return [[seed * 10**6 + row * 1000 + i for i in range(group_size)] for row in range(prompts)]
+
+
+def padded(rows: Sequence[Sequence[int]], value: int, side: Literal["left", "right"]) -> Tensor:
+    """`(len(rows), width of the longest)`."""
+    return pad_sequence([torch.tensor(row) for row in rows], True, value, side)
