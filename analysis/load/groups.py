@@ -128,7 +128,7 @@ def _settings_key(run: Run, ignored: str | None = None) -> str:
 
 
 def _one_per_seed(settings: Settings, runs: Sequence[Run]) -> Group:
-    """Of the runs of one seed, keep the one that got furthest; of equals, the latest."""
+    """Keep the run of each seed that got furthest; of equals, the latest."""
 
     def progress(run: Run) -> tuple[int, bool, str]:
         last = run.evaluated_steps[-1] if run.evaluated_steps else -1

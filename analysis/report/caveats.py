@@ -133,14 +133,14 @@ def _few_seeds(groups: Sequence[Group]) -> Iterable[str]:
         )
     if few:
         yield (
-            f"Fewer than {FEW_SEEDS} seeds: {_all_or_names(few, groups)}. The spread between seeds is "
-            "itself poorly known, which makes intervals wide; in simulations they held the truth in 89 "
-            "to 97 of 100 cases at 2 seeds, in 94 to 97 at 3."
+            f"Fewer than {FEW_SEEDS} seeds: {_all_or_names(few, groups)}. The spread between "
+            "seeds is itself poorly known, which makes intervals wide; in simulations they held "
+            "the truth in 89 to 97 of 100 cases at 2 seeds, in 94 to 97 at 3."
         )
 
 
 def _tuning(groups: Sequence[Group]) -> Iterable[str]:
-    """How each group was tuned (`tuned`), if any group was."""
+    """The tuning of each group (`tuned`), if any group was tuned."""
     by_tuning: dict[str, list[str]] = {}
     for group in groups:
         by_tuning.setdefault(str(group.runs[0].config.get("tuned") or ""), []).append(group.label)
@@ -183,8 +183,8 @@ def _charged_again(groups: Sequence[Group]) -> Iterable[str]:
     if large:
         yield (
             f"Up to {max(large.values()):.0%} of the wall time of "
-            f"{_all_or_names(list(large), groups)} is what judging, or evaluating the base, took in "
-            "another run, charged once more."
+            f"{_all_or_names(list(large), groups)} is what judging, or evaluating the base, took "
+            "in another run, charged once more."
         )
 
 

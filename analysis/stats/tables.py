@@ -95,7 +95,7 @@ def _result_row(model: EvaluatedModel) -> dict[str, object]:
 
 
 def gain_over_base(model: EvaluatedModel) -> float:
-    """Return pass@1 of the model over that of the same runs at step 0; NaN if that is not above 0."""
+    """Return pass@1 of the model over that of the same runs at step 0; NaN if that is 0."""
     if any(0 not in run.evaluated_steps for run in model.runs):
         return float("nan")
     before = np.mean([accepted_share(run, 0) for run in model.runs])
@@ -131,8 +131,9 @@ def pass_at_k_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
 def difficulty_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
     """Return difficulty.csv: label, difficulty, problems, metric, mean, low, high.
 
-    The metrics are pass@k for the least and the greatest of the models' ks. Difficulties are ordered by the mean of the
-    former over all models, easiest first. Empty if the column is missing or the same for all.
+    The metrics are pass@k for the least and the greatest of the models' ks. Difficulties are
+    ordered by the mean of the former over all models, easiest first. Empty if the column is missing
+    or the same for all.
     """
     rows = []
     for model in models:

@@ -9,17 +9,17 @@ class Run:
 
 
 def test_it_is_found_once_for_each_question_and_goes_with_the_run():
-    asked = []
+    calls = []
 
     @memoize
     def answer(run, step):
-        asked.append(step)
+        calls.append(step)
         return step * 2
 
     one, other = Run(), Run()
     assert [answer(one, 1), answer(one, 1), answer(one, 2), answer(other, 1)] == [2, 2, 4, 2]
-    assert asked == [1, 2, 1]
-    held = weakref.ref(one)
+    assert calls == [1, 2, 1]
+    reference = weakref.ref(one)
     del one
     gc.collect()
-    assert held() is None
+    assert reference() is None

@@ -12,8 +12,8 @@ def bases_of(*paths):
 def test_another_model_has_another_base(tmp_path, make_run):
     a = make_run(tmp_path / "a", "spo", 0)
     b = make_run(tmp_path / "b", "ppo", 0, config={"model.name": "big", "eval.every": 20})
-    found = evaluated_models(group_runs([load_run(a), load_run(b)]))
-    assert [stage.label for stage in found] == ["base name=big", "base name=nano", "ppo", "spo"]
+    models = evaluated_models(group_runs([load_run(a), load_run(b)]))
+    assert [model.label for model in models] == ["base name=big", "base name=nano", "ppo", "spo"]
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_bases_that_were_judged_or_sampled_otherwise_stay_apart(tmp_path, make_r
     a = make_run(tmp_path / "a", "spo", 0, config={"judge.time_factor": 2.0}, info=place)
     changed = {"judge.time_factor": 2.0} | config
     b = make_run(tmp_path / "b", "ppo", 0, config=changed, info=place | info)
-    found = bases_of(a, b)
-    assert len(found) == 2
-    assert found[0].label != found[1].label
+    models = bases_of(a, b)
+    assert len(models) == 2
+    assert models[0].label != models[1].label
 
 
 def test_a_models_folder_is_named_only_where_its_name_does_not_tell(tmp_path, make_run):
@@ -41,12 +41,12 @@ def test_a_models_folder_is_named_only_where_its_name_does_not_tell(tmp_path, ma
         first = {"model.path": "models/a", "eval.temperature": 0.4}
         a = make_run(tmp_path / name / "a", "spo", 0, config=first)
         b = make_run(tmp_path / name / "b", "ppo", 0, config={"model.path": "models/b"} | more)
-        return [stage.label for stage in bases_of(a, b)]
+        return [model.label for model in bases_of(a, b)]
 
     assert labels("named", **{"model.name": "big"}) == ["base name=big", "base name=nano"]
     # That they were sampled otherwise does not say that they are two models.
-    told = labels("unnamed", **{"eval.temperature": 1.0})
-    assert all("path=models/" in label and "temperature=" in label for label in told)
+    model_labels = labels("unnamed", **{"eval.temperature": 1.0})
+    assert all("path=models/" in label and "temperature=" in label for label in model_labels)
 
 
 def test_bases_are_one_where_only_training_differs(tmp_path, make_run):
@@ -71,10 +71,10 @@ def test_k_beyond_the_samples_is_left_out_with_a_note(tmp_path, make_run):
 
 
 def test_of_different_k_the_common_ones_are_shown(tmp_path, make_run):
-    asked = {"spo": [1, 4, 16], "ppo": [1, 4, 10], "grpo": [8]}
+    configured = {"spo": [1, 4, 16], "ppo": [1, 4, 10], "grpo": [8]}
     runs = {
         algo: load_run(make_run(tmp_path, algo, config={"eval.k": ks}))
-        for algo, ks in asked.items()
+        for algo, ks in configured.items()
     }
     ks, (note,) = common_ks([runs["spo"], runs["ppo"]])
     assert ks == (1, 4)

@@ -36,9 +36,9 @@ def test_infra_errors_leave_the_denominator():
 def test_problems_count_equally_in_pass_at_1_but_programs_in_the_ratio():
     rows = [("p", "ACCEPTED", "print(1)", 3, 0.1)] * 9 + [("q", "WRONG_ANSWER", "", 3, 0.1)]
     rows += [("q", "ACCEPTED", "print(2)", 3, 0.1)]
-    found = summarise(scores(samples(*rows)))
-    assert found["pass@1"] == pytest.approx((1 + 0.5) / 2)
-    assert found["distinct_ratio"] == pytest.approx((1 + 1) / (9 + 1))
+    means = summarise(scores(samples(*rows)))
+    assert means["pass@1"] == pytest.approx((1 + 0.5) / 2)
+    assert means["distinct_ratio"] == pytest.approx((1 + 1) / (9 + 1))
 
 
 def test_metrics_have_no_value_where_they_are_not_defined():
@@ -50,11 +50,11 @@ def test_metrics_have_no_value_where_they_are_not_defined():
 
 def test_renamed_copies_are_one_program_and_what_cannot_parse_is_none():
     programs = ("n = 1\nprint(n)", "m = 1\nprint(m)  # same", "print(1)", "print(", "print(1)")
-    found = summarise(scores(samples(*(("p", "ACCEPTED", text, 3, 0.1) for text in programs))))
-    assert found["pass@1"] == 1.0
-    assert found["distinct_ratio"] == 2 / 4
-    assert "distinct_of_5" not in found  # four that parse
-    assert found["edit_distance"] > 0
+    means = summarise(scores(samples(*(("p", "ACCEPTED", text, 3, 0.1) for text in programs))))
+    assert means["pass@1"] == 1.0
+    assert means["distinct_ratio"] == 2 / 4
+    assert "distinct_of_5" not in means  # four that parse
+    assert means["edit_distance"] > 0
 
 
 def test_token_entropy_weighs_every_token_once():
@@ -107,7 +107,7 @@ def test_evaluations_scored_together_on_all_cores_score_as_each_alone(monkeypatc
     monkeypatch.setattr(scoring, "MIN_PARALLEL", 1)
     monkeypatch.setattr("analysis.load.compute.cores", lambda: 2)
     together = scores_of_each(each, (1, 5))
-    assert len({len(found) for found in together}) > 1
+    assert len({len(means) for means in together}) > 1
     for one, other in zip(together, alone, strict=True):
         assert list(one) == list(other)
         for metric, row in one.items():

@@ -40,8 +40,8 @@ def test_runs_that_did_not_end_well_are_named_with_the_reason(tmp_path, make_run
 
 def test_different_budgets_are_told_with_their_sizes(tmp_path, make_run):
     notes = notes_of(make_run(tmp_path, "spo", 0), make_run(tmp_path, "ppo", 0, steps=40))
-    told = next(note for note in notes if note.startswith("The groups did not spend the same"))
-    assert "optimiser steps from 20 (spo) to 40 (ppo)" in told
+    matching = next(note for note in notes if note.startswith("The groups did not spend the same"))
+    assert "optimiser steps from 20 (spo) to 40 (ppo)" in matching
 
 
 def test_reference_tokens_and_tests_that_only_one_group_spent_are_told(tmp_path, make_run):
@@ -51,10 +51,10 @@ def test_reference_tokens_and_tests_that_only_one_group_spent_are_told(tmp_path,
         metrics["budget/reference_tokens"] = metrics["step"] * tokens
         metrics["budget/judged_tests"] = metrics["step"] * tests
         metrics.to_parquet(path / "metrics.parquet")
-    told = next(note for note in notes_of(spo, grpo) if "did not spend the same" in note)
-    assert "reference tokens from 0 (grpo) to 20,000 (spo)" in told
-    assert "judged tests from 600 (grpo) to 1,800 (spo)" in told
-    assert "judged programs" not in told
+    matching = next(note for note in notes_of(spo, grpo) if "did not spend the same" in note)
+    assert "reference tokens from 0 (grpo) to 20,000 (spo)" in matching
+    assert "judged tests from 600 (grpo) to 1,800 (spo)" in matching
+    assert "judged programs" not in matching
 
 
 def test_wall_time_that_another_run_has_spent_is_told(tmp_path, make_run):
@@ -63,8 +63,8 @@ def test_wall_time_that_another_run_has_spent_is_told(tmp_path, make_run):
         metrics = pd.read_parquet(path / "metrics.parquet")
         metrics["time/total_s"], metrics["time/charged_s"] = 100.0, charged
         metrics.to_parquet(path / "metrics.parquet")
-    (told,) = (note for note in notes_of(spo, grpo) if "charged once more" in note)
-    assert told.startswith("Up to 30% of the wall time of spo is what")
+    (matching,) = (note for note in notes_of(spo, grpo) if "charged once more" in note)
+    assert matching.startswith("Up to 30% of the wall time of spo is what")
 
 
 def test_a_group_that_was_only_evaluated_spent_nothing_to_compare(tmp_path, make_run):
@@ -121,37 +121,37 @@ def test_an_engine_that_was_not_the_learner_is_told(tmp_path, make_run):
         metrics = pd.read_parquet(path / "metrics.parquet")
         metrics.loc[::5, ["mismatch/mean", "mismatch/bound"]] = (mean, 1e-3)
         metrics.to_parquet(path / "metrics.parquet")
-    told = [note for note in notes_of(good, wrong) if "log-probs" in note]
-    assert len(told) == 1
-    assert told[0].startswith("grpo: in compare/grpo-0 the engine's log-probs were not")
+    matching = [note for note in notes_of(good, wrong) if "log-probs" in note]
+    assert len(matching) == 1
+    assert matching[0].startswith("grpo: in compare/grpo-0 the engine's log-probs were not")
 
 
 def test_samples_of_others_are_told(tmp_path, make_run):
     config = {"replay.from_runs": ["outputs/first/ppo-s0-20260101-000000"], "replay.files": []}
     notes = notes_of(make_run(tmp_path, "spo", 0, config=config), make_run(tmp_path, "ppo", 0))
-    (told,) = [note for note in notes if "other policies" in note]
-    assert told.startswith("spo learned from samples of other policies ")
-    assert "(replay.from_runs=[first/ppo])" in told
+    (matching,) = [note for note in notes if "other policies" in note]
+    assert matching.startswith("spo learned from samples of other policies ")
+    assert "(replay.from_runs=[first/ppo])" in matching
 
 
 def test_a_corrected_ratio_is_told(tmp_path, make_run):
     config = {"train.correction": "truncated", "train.missing_logprobs": "reference"}
     notes = notes_of(make_run(tmp_path, "ppo", 0, config=config), make_run(tmp_path, "spo", 0))
     for word, setting in (("corrected", "train.correction=truncated"), ("log-probs", "=reference")):
-        told = [note for note in notes if word in note]
-        assert len(told) == 1
-        assert told[0].startswith("ppo: ")
-        assert setting in told[0]
+        matching = [note for note in notes if word in note]
+        assert len(matching) == 1
+        assert matching[0].startswith("ppo: ")
+        assert setting in matching[0]
 
 
 def test_how_values_were_found_is_said_where_any_were_looked_for(tmp_path, make_run):
     way = "12 trials (steps=60)"
     tuned = [make_run(tmp_path, "spo", s, config={"tuned": way}) for s in (0, 1)]
-    given = [make_run(tmp_path, "ppo", s) for s in (0, 1)]
-    assert f"Tuned by {way}: spo. Not tuned, but run as given: ppo." in notes_of(*tuned, *given)
+    untuned = [make_run(tmp_path, "ppo", s) for s in (0, 1)]
+    assert f"Tuned by {way}: spo. Not tuned, but run as given: ppo." in notes_of(*tuned, *untuned)
     tables = [
         make_run(tmp_path, algo, 0, config={"tuned": f"{way}, table {algo}.csv"})
         for algo in ("grpo", "sft")
     ]
     assert f"Tuned by {way}: grpo (grpo.csv), sft (sft.csv)." in notes_of(*tables)
-    assert not any("Tuned" in note for note in notes_of(*given))
+    assert not any("Tuned" in note for note in notes_of(*untuned))

@@ -52,27 +52,30 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(exp
         replace(one, a=a, b=b, adjusted_p=0.01 if names.index(b) - names.index(a) > 2 else 0.4)
         for a, b in itertools.combinations(names, 2)
     ]
-    (said,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=pairs, ks=(1,)))
+    (headline,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=pairs, ks=(1,)))
     mean = float(estimate(seed_means(grid.values, grid.weights)).mean)
     means = [f"{name} ({mean - 0.05 * place:.3f})" for place, name in enumerate(names)]
     rest = f"{', '.join(means[1:-1])} and {means[-1]}"
-    assert said.statements[0] == f"Highest mean: {means[0]}; then {rest}."
-    assert said.statements[1:5] == (
+    assert headline.statements[0] == f"Highest mean: {means[0]}; then {rest}."
+    assert headline.statements[1:5] == (
         "a is above all 5 from d on in this order.",
         "b is above all 4 from e on in this order.",
         "c is above f, g and h.",
         "d is above g and h.",
     )
     assert (
-        said.statements[5] == "1 more such; power.csv says of every pair whether it is separated."
+        headline.statements[5]
+        == "1 more such; power.csv says of every pair whether it is separated."
     )
     # a - b has an interval without 0 here, and is still not told apart.
-    assert "], not separated by the stricter test (Holm, 28 pairs); 3 seeds" in said.statements[6]
+    assert (
+        "], not separated by the stricter test (Holm, 28 pairs); 3 seeds" in headline.statements[6]
+    )
     gap = [
         replace(pair, adjusted_p=0.4) if (pair.a, pair.b) == ("a", "f") else pair for pair in pairs
     ]
-    (said,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=gap, ks=(1,)))
-    assert said.statements[1] == "a is above d, e, g and h."
+    (headline,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=gap, ks=(1,)))
+    assert headline.statements[1] == "a is above d, e, g and h."
 
 
 def _grid(experiment):
@@ -120,16 +123,16 @@ def test_separated_pairs_are_said_before_a_tier_that_holds_both(experiment):
     ]
     one = experiment.pairs[0].reversed()
     chain = [replace(one, a=a, b=b, adjusted_p=p) for (a, b), p in pairs.items()]
-    made = SimpleNamespace(trained=trained, models=trained, pairs=chain, ks=(1,))
-    (found,) = headlines(made)
-    said = " ".join(found.statements)
-    assert said.index("is above c (") < said.index("One tier holds all")
-    assert "The data do not separate" not in said and "separate no two" not in said
-    assert "nowhere in this order are all before separated from all behind" in said
+    experiment_of_three = SimpleNamespace(trained=trained, models=trained, pairs=chain, ks=(1,))
+    (headline,) = headlines(experiment_of_three)
+    headline = " ".join(headline.statements)
+    assert headline.index("is above c (") < headline.index("One tier holds all")
+    assert "The data do not separate" not in headline and "separate no two" not in headline
+    assert "nowhere in this order are all before separated from all behind" in headline
     none = [replace(pair, adjusted_p=1.0) for pair in chain]
-    (found,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=none, ks=(1,)))
-    assert found.statements[0].startswith("The data separate no two of a (")
-    assert found.statements.count("One tier holds all.") == 1
+    (headline,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=none, ks=(1,)))
+    assert headline.statements[0].startswith("The data separate no two of a (")
+    assert headline.statements.count("One tier holds all.") == 1
     two = SimpleNamespace(trained=trained[:2], models=trained[:2], pairs=none[:1], ks=(1,))
     assert headlines(two)[0].statements[0].startswith("The data do not separate a (")
 
@@ -141,13 +144,15 @@ def test_an_interval_and_a_test_that_disagree_are_said_whichever_way_the_differe
     assert one.difference.low > 0
     kept = [model for model in experiment.trained if "pass@1" in model.grids]
     trained = [SimpleNamespace(label=s.label, grids={"pass@1": s.grids["pass@1"]}) for s in kept]
-    (said,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=[one], ks=(1,)))
-    assert "], not separated by the stricter test; 3 seeds" in said.statements[1]
+    (headline,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=[one], ks=(1,)))
+    assert "], not separated by the stricter test; 3 seeds" in headline.statements[1]
     against = replace(one, a="ppo", b="spo")
-    (said,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=[against], ks=(1,)))
+    (headline,) = headlines(
+        SimpleNamespace(trained=trained, models=trained, pairs=[against], ks=(1,))
+    )
     assert (
-        said.statements[1].startswith("spo − ppo: −")
-        and "by the stricter test" in said.statements[1]
+        headline.statements[1].startswith("spo − ppo: −")
+        and "by the stricter test" in headline.statements[1]
     )
 
 
@@ -174,20 +179,20 @@ def replace_pairs(experiment, pairs):
 
 def test_one_group_says_how_far_it_came(experiment):
     alone = replace(experiment, models=[s for s in experiment.models if s.label in ("base", "spo")])
-    (said,) = headlines(alone)[0].lines()
-    assert said.startswith("Only spo was trained here")
-    assert re.search(r"pass@1 0\.\d+ → 0\.\d+, pass@10 ", said)
+    (headline,) = headlines(alone)[0].lines()
+    assert headline.startswith("Only spo was trained here")
+    assert re.search(r"pass@1 0\.\d+ → 0\.\d+, pass@10 ", headline)
 
 
 def test_one_group_without_a_base_says_so_much(experiment):
     alone = replace(experiment, models=[s for s in experiment.models if s.label == "spo"])
-    (said,) = headlines(alone)[0].lines()
-    assert said == "Only spo was trained here, so there is nothing to compare it with."
+    (headline,) = headlines(alone)[0].lines()
+    assert headline == "Only spo was trained here, so there is nothing to compare it with."
 
 
 def test_one_seed_is_no_answer(tmp_path, make_run):
     paths = [make_run(tmp_path, algo, 0, **SMALL) for algo in ("spo", "ppo")]
     experiment = build_experiment("mini", [load_run(path) for path in paths])
-    (said,) = headlines(experiment)[0].lines()
-    assert "luck of one training" in said
+    (headline,) = headlines(experiment)[0].lines()
+    assert "luck of one training" in headline
     assert not len(power_table(experiment.trained, experiment.pairs, 0.05))

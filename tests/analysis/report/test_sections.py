@@ -25,11 +25,11 @@ def paths(tmp_path, make_run):
 
 
 def test_experiments_are_parts_with_labels_of_their_own(paths):
-    found, skipped = build_sections(paths, False)
-    assert [section.name for section in found] == ["online", "stale"]
+    built, skipped = build_sections(paths, False)
+    assert [section.name for section in built] == ["online", "stale"]
     assert skipped == []
-    assert list(found[0].results["label"]) == ["base", "spo"]
-    assert list(found[1].results["label"]) == ["base", "spo sync_every=4", "spo sync_every=16"]
+    assert list(built[0].results["label"]) == ["base", "spo"]
+    assert list(built[1].results["label"]) == ["base", "spo sync_every=4", "spo sync_every=16"]
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="one core: one process")
@@ -53,8 +53,8 @@ def test_a_damaged_run_is_an_error_or_left_out_and_an_experiment_may_go_whole(
     (paths[2] / "run.json").write_text("{")
     with pytest.raises(RunError, match=r"run\.json cannot be read"):
         build_sections(paths, False)
-    found, skipped = build_sections(paths, True)
-    assert [section.name for section in found] == ["stale"]
+    built, skipped = build_sections(paths, True)
+    assert [section.name for section in built] == ["stale"]
     assert len(skipped) == 1 and skipped[0].startswith("Damaged and left out: ")
 
 
@@ -99,8 +99,8 @@ def test_ctrl_c_ends_all_of_them_at_once_and_in_a_line(paths, tmp_path):
         assert child.poll() is None
         time.sleep(0.01)
     os.killpg(child.pid, signal.SIGINT)
-    said, _ = child.communicate(timeout=30)
-    assert (child.returncode, said) == (130, "interrupted; the same command begins again\n")
+    output, _ = child.communicate(timeout=30)
+    assert (child.returncode, output) == (130, "interrupted; the same command begins again\n")
     deadline = time.monotonic() + 20
     while members(child.pid):  # what served it ends by itself
         assert time.monotonic() < deadline

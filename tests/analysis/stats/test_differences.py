@@ -32,8 +32,8 @@ def pair(one, two):
         SimpleNamespace(label=label, seeds=of.seeds, grids={"pass@1": of})
         for label, of in (("one", one), ("two", two))
     ]
-    (found,) = paired_differences(groups, ["pass@1"])
-    return found
+    (difference,) = paired_differences(groups, ["pass@1"])
+    return difference
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def three():
 
 
 def test_a_pair_shares_the_problems_difficulty_and_is_told_apart_better_than_its_groups(three):
-    found = {(one.a, one.b): one for one in paired_differences(three, ["pass@1"])}
-    far, near = found["a", "c"], found["a", "b"]
+    difference = {(one.a, one.b): one for one in paired_differences(three, ["pass@1"])}
+    far, near = difference["a", "c"], difference["a", "b"]
     expected = three[0].grids["pass@1"].values.mean() - three[2].grids["pass@1"].values.mean()
     assert far.difference.mean == pytest.approx(expected)
     assert far.difference.low < expected < far.difference.high < 0
@@ -88,9 +88,9 @@ def test_tiers_follow_the_differences(three):
 def test_only_seeds_and_problems_of_both_count():
     one = grid([[1, 0, 1], [1, 1, 1], [0, 0, 0]], (0, 1, 2), ("p", "q", "r"))
     two = grid([[0, 9], [0, 9]], (1, 0), ("q", "s"))
-    found = pair(one, two)
-    assert (found.seeds, found.problems) == (2, 1)
-    assert found.difference.mean == 0.5
+    difference = pair(one, two)
+    assert (difference.seeds, difference.problems) == (2, 1)
+    assert difference.difference.mean == 0.5
     nothing = pair(one, grid([[0, 0, 0]], (7,), ("p", "q", "r")))
     assert nothing.seeds == 0
     assert np.isnan(nothing.difference.mean)
@@ -104,8 +104,8 @@ def test_a_pair_is_the_same_beside_others_as_alone():
     random = np.random.default_rng(0)
     names = ("p", "q", "r", "s", "t")
     groups = []
-    held = {"a": ((0, 1, 2), 5), "b": ((2, 0), 3), "c": ((1, 2, 3), 4), "d": ((9,), 5)}
-    for label, (seeds, problems) in held.items():
+    measured = {"a": ((0, 1, 2), 5), "b": ((2, 0), 3), "c": ((1, 2, 3), 4), "d": ((9,), 5)}
+    for label, (seeds, problems) in measured.items():
         values = random.random((len(seeds), problems))
         weights = (random.random(values.shape) < 0.8) * random.integers(1, 5, values.shape)
         grids = {"distinct_ratio": grid(values, seeds, names[-problems:], weights)}
@@ -113,8 +113,8 @@ def test_a_pair_is_the_same_beside_others_as_alone():
     for one in paired_differences(groups, ["distinct_ratio"]):
         two = [group for group in groups if group.label in (one.a, one.b)]
         (alone,) = paired_differences(two, ["distinct_ratio"])
-        told = [(x.difference.mean, x.difference.low, x.difference.high) for x in (one, alone)]
-        assert told[0] == pytest.approx(told[1], abs=1e-12, nan_ok=True)
+        ends = [(x.difference.mean, x.difference.low, x.difference.high) for x in (one, alone)]
+        assert ends[0] == pytest.approx(ends[1], abs=1e-12, nan_ok=True)
         counted = [(x.seeds, x.problems) for x in (one, alone)]
         assert counted[0] == counted[1]
         assert one.improvement == pytest.approx(alone.improvement, abs=1e-12, nan_ok=True)
@@ -129,10 +129,12 @@ def test_where_one_is_not_defined_the_other_does_not_count():
 def test_one_seed_tells_a_difference_and_no_interval():
     random = np.random.default_rng(0)
     one, two = (grid(random.random((1, 50)) / 2 + ahead, (0,)) for ahead in (0.5, 0))
-    found = pair(one, two)
-    assert found.difference.mean > 0.4
-    assert np.isnan([found.difference.low, found.difference.high, *p_values([found])]).all()
-    assert not found.separated
+    difference = pair(one, two)
+    assert difference.difference.mean > 0.4
+    assert np.isnan(
+        [difference.difference.low, difference.difference.high, *p_values([difference])]
+    ).all()
+    assert not difference.separated
 
 
 def test_holm_multiplies_by_what_is_left_and_never_falls():

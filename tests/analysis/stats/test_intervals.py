@@ -18,18 +18,18 @@ from tests.analysis.stats.simulation import Design, simulate
 
 @pytest.mark.parametrize("design", [Design(60, 0.0, 1), Design(60, 0.4, 10)])
 def test_intervals_of_groups_and_pairs_hold_the_truth_at_three_and_five_seeds(design):
-    for found in simulate(design, 300, (3, 5)).values():
-        assert 0.91 <= found.group <= 0.985
-        assert 0.91 <= found.pair <= 0.985
-        assert found.false_tiers <= 0.06
+    for result in simulate(design, 300, (3, 5)).values():
+        assert 0.91 <= result.group <= 0.985
+        assert 0.91 <= result.pair <= 0.985
+        assert result.false_tiers <= 0.06
 
 
 def test_with_one_seed_it_is_the_t_interval_over_problems():
     values = np.random.default_rng(0).random(40)
-    found = interval(values)
+    result = interval(values)
     half = 2.0226909 * values.std(ddof=1) / np.sqrt(40)  # t of 39 degrees of freedom
-    assert found.mean == pytest.approx(values.mean())
-    assert (found.low, found.high) == pytest.approx((values.mean() - half, values.mean() + half))
+    assert result.mean == pytest.approx(values.mean())
+    assert (result.low, result.high) == pytest.approx((values.mean() - half, values.mean() + half))
 
 
 def test_where_only_seeds_differ_it_is_the_t_interval_over_seeds():
@@ -49,9 +49,9 @@ def test_weights_make_a_ratio_of_sums_and_are_not_counted_twice():
 def test_problems_on_which_nothing_is_defined_change_nothing():
     values = np.random.default_rng(0).random((3, 20))
     padded = np.pad(values, ((0, 0), (0, 30)), constant_values=np.nan)
-    found = interval(padded, np.where(np.isnan(padded), 0.0, 1.0))
+    result = interval(padded, np.where(np.isnan(padded), 0.0, 1.0))
     expected = interval(values)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert (result.low, result.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_seeds_count_equally_whatever_their_weights():
@@ -67,8 +67,8 @@ def test_a_seed_without_any_weight_has_no_say():
 
 
 def test_a_constant_has_no_width_and_what_cannot_be_known_is_nan():
-    found = interval(np.full((3, 10), 0.7))
-    assert (found.low, found.high) == pytest.approx((0.7, 0.7))
+    result = interval(np.full((3, 10), 0.7))
+    assert (result.low, result.high) == pytest.approx((0.7, 0.7))
     assert np.isnan(interval(np.array([1.0]), np.array([0.0])).mean)
     alone = interval(np.array([0.5]))
     assert alone.mean == 0.5
@@ -76,12 +76,12 @@ def test_a_constant_has_no_width_and_what_cannot_be_known_is_nan():
 
 
 def test_the_p_value_is_where_the_cautious_interval_ends_at_zero():
-    found = estimate(
+    result = estimate(
         seed_means(0.1 + np.random.default_rng(0).normal(0, 0.3, (3, 40)), np.ones((3, 40)))
     )
-    p = float(found.p_value())
+    p = float(result.p_value())
     assert 0 < p < 1
-    assert float(found.conservative().half_width(1 - p)) == pytest.approx(abs(float(found.mean)))
+    assert float(result.conservative().half_width(1 - p)) == pytest.approx(abs(float(result.mean)))
     nothing = estimate(SeedMeans(np.zeros(3), np.zeros((3, 9)), np.full((3, 9), 1 / 9)))
     assert float(nothing.p_value()) == pytest.approx(1)
     sure = estimate(SeedMeans(np.full(3, 0.5), np.zeros((3, 9)), np.full((3, 9), 1 / 9)))

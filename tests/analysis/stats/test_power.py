@@ -16,9 +16,9 @@ def drawn(problems, samples, seeds=40):
     """Seeds that differ in nothing but their samples, on equally hard problems: (spread, noise)."""
     random = np.random.default_rng(0)
     accepted = random.binomial(samples, 0.3, (seeds, problems))
-    found = estimate(seed_means(accepted / samples, np.ones(accepted.shape)))
+    estimated = estimate(seed_means(accepted / samples, np.ones(accepted.shape)))
     each = sampling_variance(accepted, np.full(accepted.shape, samples), 1)
-    return found, noise_parts(found, float(each.sum()) / (seeds * problems) ** 2)
+    return estimated, noise_parts(estimated, float(each.sum()) / (seeds * problems) ** 2)
 
 
 def test_the_variance_of_a_share_is_the_binomial_one_without_bias():
@@ -30,8 +30,8 @@ def test_the_variance_of_a_share_is_the_binomial_one_without_bias():
 def test_the_variance_of_pass_at_k_is_that_of_new_samples():
     random = np.random.default_rng(0)
     again = [pass_at_k(20, int(c), 5) for c in random.binomial(20, 0.2, 20_000)]
-    found = sampling_variance(np.array([4]), np.array([20]), 5)[0]
-    assert found == pytest.approx(np.var(again) * 20 / 19, rel=0.05)
+    estimated = sampling_variance(np.array([4]), np.array([20]), 5)[0]
+    assert estimated == pytest.approx(np.var(again) * 20 / 19, rel=0.05)
     assert np.isnan(sampling_variance(np.array([1]), np.array([4]), 5)[0])
 
 
@@ -41,13 +41,13 @@ def test_noise_that_is_all_sampling_is_found_to_be():
 
 
 def test_more_samples_help_where_sampling_is_the_noise_and_seeds_where_seeds_are():
-    found, parts = drawn(400, 10)
-    now = float(smallest_difference(found))
-    more = resources_needed(found, parts, 10, now / 2)
+    estimated, parts = drawn(400, 10)
+    now = float(smallest_difference(estimated))
+    more = resources_needed(estimated, parts, 10, now / 2)
     assert 20 < more["samples"] < 80
     luck = np.array([0.1, 0.5, 0.3, 0.7])[:, None] + np.zeros((4, 50))
-    found = estimate(seed_means(luck, np.ones(luck.shape)))
-    more = resources_needed(found, noise_parts(found, 0.0), 10, 0.1)
+    estimated = estimate(seed_means(luck, np.ones(luck.shape)))
+    more = resources_needed(estimated, noise_parts(estimated, 0.0), 10, 0.1)
     assert 20 < more["seeds"] < 1000
     assert more["samples"] == more["problems"] == np.inf
 
@@ -59,5 +59,5 @@ def test_with_one_seed_its_luck_is_not_known():
 
 
 def test_the_smallest_difference_is_seen_in_about_so_many_cases():
-    found = simulate(Design(60, 0.15, 1), 300, (5,))[5]
-    assert 0.7 < found.power < 0.9
+    estimated = simulate(Design(60, 0.15, 1), 300, (5,))[5]
+    assert 0.7 < estimated.power < 0.9

@@ -52,13 +52,13 @@ def test_pass_at_k_rises_with_k_and_starts_at_the_accepted_share(groups):
 
 
 def test_the_profile_and_the_middle_half_are_of_all_seeds_problems(groups):
-    found = evaluated_models(groups)
-    profile = profile_table(found)
+    models = evaluated_models(groups)
+    profile = profile_table(models)
     spo = profile[profile["label"] == "spo"].set_index("above")["share"]
-    values = np.concatenate([part["c"] / part["n"] for part in found[-1].counts])
+    values = np.concatenate([part["c"] / part["n"] for part in models[-1].counts])
     assert spo[0.0] == pytest.approx(np.mean(values > 0))
     assert spo[0.5] == pytest.approx(np.mean(values > 0.5))
-    row = result_table(found).set_index("label").loc["spo"]
+    row = result_table(models).set_index("label").loc["spo"]
     assert np.quantile(values, 0.25) <= row["pass@1_iqm"] <= np.quantile(values, 0.75)
 
 
@@ -101,12 +101,12 @@ def test_tables_without_optional_columns_are_read(tmp_path, make_run):
 
 
 def test_difficulties_stand_from_easy_to_hard_and_average_to_the_whole(groups):
-    found = evaluated_models(groups)
-    table = difficulty_table(found)
+    models = evaluated_models(groups)
+    table = difficulty_table(models)
     assert list(table["difficulty"].cat.categories) == ["easy", "medium", "hard"]
     spo = table[(table["label"] == "spo") & (table["metric"] == "pass@1")]
     whole = np.average(spo["mean"], weights=spo["problems"])
-    results = result_table(found).set_index("label")
+    results = result_table(models).set_index("label")
     assert whole == pytest.approx(results.loc["spo", "pass@1"])
 
 

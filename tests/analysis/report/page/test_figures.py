@@ -22,9 +22,9 @@ def figure(labels, panels=3):
 def drawn(labels, drawn_of=None, panels=3):
     """The first file's root, for these groups and one more that the figure does not have."""
     style = {label: Style(i) for i, label in enumerate([*labels, "elsewhere"])}
-    found = figure_files(figure(labels, panels), style, drawn_of)
-    assert list(found) == ["learning_steps", "learning_judged_programs"]
-    return ET.fromstring(found["learning_steps"])
+    files = figure_files(figure(labels, panels), style, drawn_of)
+    assert list(files) == ["learning_steps", "learning_judged_programs"]
+    return ET.fromstring(files["learning_steps"])
 
 
 def texts(root):

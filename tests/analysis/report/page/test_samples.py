@@ -25,19 +25,19 @@ def table(cells, size):
 
 def test_all_is_kept_where_it_is_little_and_a_stated_part_where_it_is_much():
     assert choose_samples(table(6, 20), 240)[1] == []
-    part, said = choose_samples(table(6, 20), 200)
+    part, notes = choose_samples(table(6, 20), 200)
     assert set(part.groupby(CELL).size()) == {16}
     assert (part.groupby([*CELL, "seed"])["sample"].max() == 7).all()  # the first of either seed
-    assert "16 are kept here" in said[0]
+    assert "16 are kept here" in notes[0]
 
 
 def test_evaluations_on_the_way_go_before_problems_do():
-    part, said = choose_samples(table(6, 20), 100)
+    part, notes = choose_samples(table(6, 20), 100)
     assert set(part["step"]) == {20} and set(part.groupby(CELL).size()) == {16}
-    assert said[0].startswith("Only evaluations before training and at its end")
-    part, said = choose_samples(table(60, 20), 200)
+    assert notes[0].startswith("Only evaluations before training and at its end")
+    part, notes = choose_samples(table(60, 20), 200)
     assert len(part) <= 210 and part["problem"].nunique() == 7
-    assert "One problem in 3 by name" in said[1]
+    assert "One problem in 3 by name" in notes[1]
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def experiment(tmp_path, make_run):
 
 
 def test_the_matrix_counts_every_sample_and_the_explorer_shows_each(experiment):
-    shares, (data, said) = matrix_data(experiment), explorer_data(experiment)
-    assert said == "" and shares["columns"] == ["base", "spo"]
+    shares, (data, notes) = matrix_data(experiment), explorer_data(experiment)
+    assert notes == "" and shares["columns"] == ["base", "spo"]
     right = data["verdicts"].index("ACCEPTED")
     for place, problem in enumerate(data["problems"]):
         for column, step in ((0, 0), (1, 20)):
@@ -79,6 +79,6 @@ def test_programs_stand_beside_their_own_verdicts(experiment):
 
 def test_what_does_not_fit_is_cut_and_said(experiment, monkeypatch):
     monkeypatch.setattr(samples, "MOST_BYTES", 10)
-    data, said = explorer_data(experiment)
-    assert "one problem in 16" in said and len(data["problems"]) == 1
-    assert "2 most frequent forms are shown" in said
+    data, notes = explorer_data(experiment)
+    assert "one problem in 16" in notes and len(data["problems"]) == 1
+    assert "2 most frequent forms are shown" in notes
