@@ -180,13 +180,6 @@ class SRFT(DemonstrationMix):
         return masked_mean(terms, mask) * batch.token_share, {}
 
 
-@dataclass
-class SFTConfig(Options):
-    """Options of SFT."""
-
-    name: str = "sft"
-    core: str = "algorithms.demonstrations.SFT"
-
 
 class SFT(Algorithm):
     """Maximum likelihood of the accepted responses of any policy: a control.
@@ -196,8 +189,7 @@ class SFT(Algorithm):
     reaches beyond that, from the same programs, is the algorithm's merit.
     """
 
-    Config = SFTConfig
-    config: SFTConfig
+    Config = Options
 
     @property
     def needs(self) -> Needs:

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 class GRPOConfig(Options):
     """Options of GRPO; the defaults are the original paper's form."""
 
-    name: str = "grpo"
-    core: str = "algorithms.grpo.GRPO"
     scale_by_std: bool = True  # false: Dr.GRPO's plain difference to the mean (2503.20783)
     aggregate: Aggregate = "sequence_mean"
     constant_length: PositiveInt = 64  # aggregate=constant: the divisor, in tokens

@@ -62,8 +62,6 @@ class ValueOptions(CriticOptions):
 class PPOConfig(ValueOptions):
     """Options of PPO."""
 
-    name: str = "ppo"
-    core: str = "algorithms.ppo.PPO"
     clip_low: BelowOne = 0.2
     clip_high: PositiveFloat = 0.2
     gamma: Share = 1.0

@@ -29,8 +29,6 @@ LossKind = Literal["cross_entropy", "squared", "advantage"]
 class SPOConfig(Options):
     """Options of SPO."""
 
-    name: str = "spo"
-    core: str = "algorithms.spo.SPO"
     beta: PositiveFloat = 0.1  # weight of the KL, in units of reward
     loss: LossKind = "cross_entropy"  # distance between Q_T and r
     # loss=cross_entropy: bound of its slope in Q/β, which diverges at the best Q

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from algorithms.base import Batch, PolicyOutput
-from algorithms.demonstrations import SFT, SFTConfig
+from algorithms.base import Batch, Options, PolicyOutput
+from algorithms.demonstrations import SFT
 
 
 def test_only_accepted_responses_are_imitated():
@@ -12,7 +12,7 @@ def test_only_accepted_responses_are_imitated():
     mask = torch.tensor([[True, True], [True, False], [True, True]])
     keep = torch.ones(3, dtype=torch.bool)
     batch = Batch(mask, torch.tensor([1.0, 1.0, 0.0]), keep, keep, group_size=3)
-    sft = SFT(SFTConfig(), reward_high=1.0)
+    sft = SFT(Options(), reward_high=1.0)
     batch = sft.prepare(batch)
     assert batch.keep.tolist() == [True, True, False]
     loss, _ = sft.loss(PolicyOutput(logp=logp[:2], entropy=logp[:2]), batch.only_kept())
@@ -20,7 +20,7 @@ def test_only_accepted_responses_are_imitated():
 
 
 def test_it_needs_nothing_and_learns_from_any_program():
-    needs = SFT(SFTConfig(), 1.0).needs
+    needs = SFT(Options(), 1.0).needs
     assert needs.off_policy
     assert not (needs.reference or needs.groups or needs.behaviour)
     assert needs.critic == needs.initial_value == "none"

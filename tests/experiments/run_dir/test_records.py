@@ -16,7 +16,7 @@ from experiments.run_dir.records import Records
 
 @pytest.fixture
 def config(tmp_path):
-    return RunConfig(algo=SPOConfig(), output_dir=str(tmp_path))
+    return RunConfig(algo=SPOConfig(name="spo"), output_dir=str(tmp_path))
 
 
 def test_two_runs_of_the_same_second_have_folders_of_their_own(config):
