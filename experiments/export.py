@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from envs.config_parsing import parse_arguments
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
-from experiments.policy.weights import copy_weights
+from experiments.policy.policy import copy_weights
 
 
 @dataclass

@@ -31,6 +31,9 @@ from envs.tasks.config import TaskConfig
 from experiments.config.validation import check
 from experiments.errors import UserError
 
+# Batches whose initial values are generated at once, since each switch of weights costs time.
+PREFETCHED_BATCHES = 16
+
 Share = Annotated[float, Field(ge=0, le=1)]
 
 

@@ -73,7 +73,7 @@ class EngineActor:
     def _load(self, version: int, weights: Sequence[np.ndarray]) -> None:
         import torch
 
-        from experiments.policy.weights import PlainWeights
+        from experiments.policy.weight_snapshots import PlainWeights
 
         parameters = list(self._engine.policy.model.parameters())
         with warnings.catch_warnings():

@@ -1,0 +1,8 @@
+"""Engines: they generate responses with a policy's weights, and are synced with new ones.
+
+The room knows policies. It must not know the learner, rewards or how a run is distributed.
+"""
+
+from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
+
+__all__ = ["Completion", "Engine", "FinishedResponse", "Sampling"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experiments.policy.weights import copy_weights
+from experiments.policy.policy import copy_weights
 
 if TYPE_CHECKING:
     from experiments.policy.policy import Policy, WeightSource

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from experiments.config.dependencies import VLLM_RELEASE, check_vllm
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.errors import UserError
-from experiments.policy.weights import plain_weights
 
 if TYPE_CHECKING:
     import torch
@@ -103,7 +102,7 @@ class Host:
             return
         self._wake()
         self._loaded = None  # half-loaded weights belong to no policy
-        weights = plain_weights(policy, remove_duplicate=False)
+        weights = policy.named_weights(remove_duplicate=False)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM kept the prefix cache of the weights before")

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from experiments.policy.fsdp import whole_tree
-from experiments.policy.weight_snapshots import ShardedSnapshot, WeightSnapshot
-from experiments.policy.weights import copy_weights, from_tensors
+from experiments.policy.policy import copy_weights
+from experiments.policy.weight_snapshots import ShardedSnapshot, WeightSnapshot, from_tensors
 from experiments.run_dir import checkpoints
 
 if TYPE_CHECKING:

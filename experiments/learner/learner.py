@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -33,12 +33,14 @@ from experiments.policy.loading import critic_backbone, own_copy, reference_of
 from experiments.policy.lora import load_trained, trained_state
 from experiments.policy.past_policies import MovingAverage, PastPolicies
 from experiments.policy.policy import Policy
-from experiments.rollout.initial_values import InitialValues
 from experiments.run_dir import checkpoints
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.interrupts import defer_interrupts
 from experiments.runtime import SINGLE_RANK, RankGroup
 from experiments.sample import Sample
+
+if TYPE_CHECKING:
+    from experiments.rollout.initial_values import InitialValues
 
 
 class Learner:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.base import Needs
 from algorithms.tensors import LOGITS_PER_CHUNK
-from experiments.rollout.initial_values import PREFETCHED_BATCHES
+from experiments.config.schema import PREFETCHED_BATCHES
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig

@@ -1,15 +1,19 @@
-"""A policy: a causal language model together with what is known of its weights.
+"""A policy: a causal language model with the version, the adapter and the layout of its weights.
 
 Engines sample from policies, the learner trains one, and the reference is another. The `version`
 counts the optimiser steps that the weights have seen. Engines compare versions to tell whether they
 hold the current weights, and every response records the version that generated it.
+
+Engines take plain weights, whatever the learner's model is made of. An adapter is added to its base
+out of place, in float32, and rounded once. Merging it in place and taking it out again would change
+the base a little each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+LAYER = ".base_layer"  # peft's name for the layer under an adapter
 
 
 class WeightSource(Protocol):
@@ -82,12 +87,59 @@ class Policy:
 
     def plain_weights(self) -> Iterator[Tensor]:
         """Yield the weights as a model without an adapter has them; see `WeightSource`."""
-        from experiments.policy.weights import plain_weights
+        return (weight for _, weight in self.named_weights())
 
-        return (weight for _, weight in plain_weights(self))
+    def named_weights(
+        self, remove_duplicate: bool = True, adapter: Sequence[Tensor] | None = None
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, tensor) of each weight as a model without an adapter has them.
+
+        Of a sharded policy this is a collective of all ranks.
+        `adapter`: other adapter tensors, in the order of `own_tensors`, for the policy's own.
+        """
+        from experiments.policy.fsdp import whole
+
+        layers = dict(self.model.named_modules(remove_duplicate=False))
+        own = {name: p for name, p in self.model.named_parameters() if ".lora_" in name}
+        tensors = dict(zip(own, own.values() if adapter is None else adapter, strict=True))
+        for name, parameter in self.model.named_parameters(remove_duplicate=remove_duplicate):
+            if ".lora_" in name:
+                continue
+            layer, _, kind = name.rpartition(".")
+            value = whole(parameter.detach())
+            if layer.endswith(LAYER):
+                layer = layer.removesuffix(LAYER)
+                name = f"{layer}.{kind}"
+                if kind == "weight":
+                    value = _with_adapter(value, layer, layers[layer], tensors)
+            yield name, value
 
     def own_tensors(self) -> list[Tensor]:
         """Return the adapter's tensors, or all parameters; see `WeightSource`."""
         if self.adapter is None:
             return list(self.model.parameters())
         return [tensor for name, tensor in self.model.named_parameters() if ".lora_" in name]
+
+
+def _with_adapter(weight: Tensor, name: str, layer: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+    """Return W + scale·BA of one of peft's linear layers, as a new tensor."""
+    from experiments.policy.fsdp import whole
+
+    (adapter,) = layer.active_adapters
+    parts = (tensors[f"{name}.lora_{part}.{adapter}.weight"].detach() for part in "AB")
+    a, b = (whole(part).to(weight.device).float() for part in parts)
+    return (weight.float() + layer.scaling[adapter] * (b @ a)).to(weight.dtype)
+
+
+def copy_weights(source: WeightSource, into: Policy) -> None:
+    """Copy the weights of `source` and their version; both list them in the same order.
+
+    They are plain weights, or the adapter's where `into` has one over the same base.
+    """
+    import torch
+
+    weights = source.plain_weights() if into.adapter is None else source.own_tensors()
+    with torch.no_grad():
+        for own, new in zip(into.own_tensors(), weights, strict=True):
+            own.copy_(new)
+    into.version = source.version

@@ -1,21 +1,74 @@
-"""Snapshots of the weights that will generate some batches later (`train.lag`).
+"""Snapshots of a policy's weights: for checkpoints, and for batches to come (`train.lag`).
 
-They are whole in host memory, or one rank's shards. A learner on N ranks with an engine each would
-otherwise hold the weights N times for every batch of lag. Of an adapted policy a snapshot holds the
-adapter, also in shards.
+Pending snapshots are whole in host memory, or one rank's shards. A learner on N ranks with an
+engine each would otherwise hold the weights N times for every batch of lag. Of an adapted policy a
+snapshot holds the adapter, also in shards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from experiments.policy.fsdp import as_shard, whole
+from experiments.policy.lora import with_own_adapter
 from experiments.policy.policy import Policy, WeightSource
-from experiments.policy.weights import from_tensors, snapshot
+
+
+@dataclass(frozen=True)
+class PlainWeights:
+    """Plain weights without a model, in the order of its parameters."""
+
+    tensors: list[Tensor]
+    version: int
+    adapter: list[Tensor] | None = None  # the adapter's tensors that are part of the weights
+
+    def plain_weights(self) -> Iterator[Tensor]:
+        return iter(self.tensors)
+
+    def own_tensors(self) -> list[Tensor]:
+        return self.tensors if self.adapter is None else self.adapter
+
+
+def snapshot(policy: Policy) -> WeightSource:
+    """Return a copy for `copy_weights`: the weights in host memory, or the adapter alone.
+
+    Of a sharded adapter it holds the plain weights too: they are used without the base.
+    """
+    if policy.adapter is None:
+        return PlainWeights([_to_host(w) for w in policy.plain_weights()], policy.version)
+    if not policy.sharded:
+        return with_own_adapter(policy)
+    adapter = [_to_host(whole(part.detach())) for part in policy.own_tensors()]
+    return _with_sharded_base(policy, adapter, policy.version)
+
+
+def from_tensors(policy: Policy, tensors: Sequence[Tensor], version: int) -> WeightSource:
+    """Return the snapshot of `policy` whose `own_tensors` these are."""
+    if policy.adapter is None:
+        return PlainWeights(list(tensors), version)
+    if policy.sharded:
+        return _with_sharded_base(policy, tensors, version)
+    restored = with_own_adapter(policy)
+    with torch.no_grad():
+        for own, new in zip(restored.own_tensors(), tensors, strict=True):
+            own.copy_(new)
+    restored.version = version
+    return restored
+
+
+def _with_sharded_base(policy: Policy, adapter: Sequence[Tensor], version: int) -> PlainWeights:
+    """Return the snapshot of a sharded policy with this adapter; a collective of all ranks."""
+    tensors = [_to_host(weight) for _, weight in policy.named_weights(adapter=adapter)]
+    return PlainWeights(tensors, version, list(adapter))
+
+
+def _to_host(tensor: Tensor) -> Tensor:
+    return tensor.to("cpu", copy=True)
 
 
 class WeightSnapshot:

@@ -27,6 +27,7 @@ from algorithms.spo import pooled_soft_value
 from algorithms.tensors import masked_sum
 from envs.environment import Environment, JudgeStats
 from envs.reward import RewardConfig
+from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Engine, Sampling
 from experiments.rollout.generation import Responder
 from experiments.run_dir.budget import Ledger
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 RECENT_RESPONSES = 64  # of a problem, in the online estimate
-PREFETCHED_BATCHES = 16  # batches generated at once, since each switch of weights costs time
 
 
 class ReferenceRewards:

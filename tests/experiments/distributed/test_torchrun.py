@@ -26,8 +26,7 @@ from experiments.learner.learner import Learner
 from experiments.policy import lora
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.loading import frozen_copy
-from experiments.policy.policy import Policy
-from experiments.policy.weights import copy_weights
+from experiments.policy.policy import Policy, copy_weights
 from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from

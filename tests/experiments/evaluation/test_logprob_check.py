@@ -13,8 +13,7 @@ from experiments.evaluation.logprob_check import LogprobCheck, mismatch
 from experiments.learner.forward import score
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted, trained
-from experiments.policy.policy import Policy
-from experiments.policy.weights import copy_weights
+from experiments.policy.policy import Policy, copy_weights
 from experiments.sample import PromptedProblem
 
 PROBLEMS = [

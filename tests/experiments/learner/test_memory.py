@@ -20,7 +20,13 @@ from algorithms.spo import SPO, SPOConfig
 from algorithms.squared_regression import DRO, DROOptions
 from algorithms.tensors import LOGITS_PER_CHUNK, chosen_logp
 from envs.tasks.config import TaskConfig
-from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.config.schema import (
+    PREFETCHED_BATCHES,
+    EvalConfig,
+    ModelConfig,
+    RunConfig,
+    TrainConfig,
+)
 from experiments.engines.base import Sampling
 from experiments.engines.hf import draw
 from experiments.learner import packed_attention
@@ -38,7 +44,6 @@ from experiments.learner.memory import (
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
-from experiments.rollout.initial_values import PREFETCHED_BATCHES
 from experiments.run_dir.budget import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 

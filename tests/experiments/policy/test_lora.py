@@ -14,8 +14,7 @@ from experiments.engines.weight_sync import WeightSync
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
 from experiments.policy import loading, lora
-from experiments.policy.policy import Policy
-from experiments.policy.weights import copy_weights, plain_weights
+from experiments.policy.policy import Policy, copy_weights
 from experiments.run_dir.budget import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
@@ -111,7 +110,7 @@ def test_syncs_in_bfloat16_never_change_the_base(tiny):
     layer = learner.model.model.layers[0].mlp.up_proj
     a, b = (m["default"].weight.float() for m in (layer.lora_A, layer.lora_B))
     exact = layer.base_layer.weight.float() + LORA.adapter_alpha / 4 * (b @ a)
-    held = dict(plain_weights(learner.policy))["model.layers.0.mlp.up_proj.weight"]
+    held = dict(learner.policy.named_weights())["model.layers.0.mlp.up_proj.weight"]
     assert torch.equal(held, exact.to(torch.bfloat16))
 
 

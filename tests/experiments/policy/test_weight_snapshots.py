@@ -9,9 +9,8 @@ import torch.multiprocessing as mp
 from experiments.config.schema import ModelConfig
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted
-from experiments.policy.policy import Policy
+from experiments.policy.policy import Policy, copy_weights
 from experiments.policy.weight_snapshots import ShardedSnapshot, WeightSnapshot
-from experiments.policy.weights import copy_weights
 from tests.experiments.distributed.test_torchrun import free_port, joined
 
 

@@ -8,8 +8,9 @@ import torch
 from envs.judge.judge import JudgeStats
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
+from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Completion, Sampling
-from experiments.rollout.initial_values import PREFETCHED_BATCHES, ReferenceRewards
+from experiments.rollout.initial_values import ReferenceRewards
 from experiments.run_dir.budget import Ledger
 from experiments.sample import PromptedProblem
 
