@@ -73,7 +73,7 @@ def advised(chosen, shape, free):
         kind = type(getattr(getattr(chosen, section), name))
         changed = dataclasses.replace(getattr(chosen, section), **{name: kind(value)})
         chosen = dataclasses.replace(chosen, **{section: changed})
-    return set(overrides), on_cpu(free).takes(shape, chosen).total <= free
+    return set(overrides), on_cpu(free).estimate(shape, chosen).total <= free
 
 
 def test_the_advice_fits_and_is_the_least_change(llama_8b):
@@ -112,7 +112,7 @@ def test_a_vllm_takes_less_of_a_gpu_where_that_fits(colocate, llama_8b):
         (share,) = pieces
         last = chosen.engine.memory_share = float(share.removeprefix("engine.memory_share="))
         assert last < most
-        assert given.takes(shape, chosen).total <= given.free
+        assert given.estimate(shape, chosen).total <= given.free
         # 16.06 GB of weights, and the keys and values of one request
         assert last * card > 16.06e9 + 768 * 2 * 8 * 128 * 32 * 2
     assert last == 0.25  # with .2, 16 GB, it would not start
