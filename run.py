@@ -33,10 +33,10 @@ def main() -> None:
     import hydra
 
     from experiments.config.class_defaults import register
-    from experiments.config.composition import is_sweep
+    from experiments.config.composition import CONF, is_sweep
 
     register()
-    run = hydra.main(config_path="conf", config_name="config", version_base="1.3")(start)
+    run = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(start)
     if any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in SHOW_ONLY):
         return run()
     jobs, output_dir = check(arguments)
