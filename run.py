@@ -1,7 +1,7 @@
-"""Entry point: compose the configuration, check it, run it. `python run.py --help` says how.
+"""Entry point: compose the configuration, check it, run it. `python run.py --help` shows the usage.
 
-All jobs of a command are composed and checked before the first one starts, so that a sweep does not
-die of a typo half way; one that fails later does not keep the others from running.
+All jobs of a command are composed and checked before the first one starts, so a typo cannot end a
+sweep half way. A job that fails later does not stop the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 def main() -> None:
     exit_on_interrupt()  # before the imports that take a while
-    gc.disable()  # until they are done, since they leave next to nothing to collect
+    gc.disable()  # until the imports are done, which leave next to nothing to collect
     arguments = sys.argv[1:]
     if any(argument.startswith("resume=") for argument in arguments):
         return resume(arguments)
@@ -47,15 +47,15 @@ def main() -> None:
 
 
 def resume(arguments: list[str]) -> None:
-    """Go on with the run in resume=FOLDER; beside it stand overrides of what may change."""
+    """Resume the run in resume=FOLDER, with overrides of keys that may change."""
     from experiments.config.resume import config_of, is_finished
     from experiments.errors import UserError
     from experiments.launch import is_rank_zero
 
-    named = [argument for argument in arguments if argument.startswith("resume=")]
-    folder = Path(named[-1].removeprefix("resume="))
+    folders = [argument for argument in arguments if argument.startswith("resume=")]
+    folder = Path(folders[-1].removeprefix("resume="))
     try:
-        config = config_of(folder, [argument for argument in arguments if argument not in named])
+        config = config_of(folder, [argument for argument in arguments if argument not in folders])
         finished = is_finished(folder, config)
     except UserError as error:
         fail(str(error))
@@ -70,7 +70,7 @@ def resume(arguments: list[str]) -> None:
 
 
 def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> None:
-    """All jobs, one after the other or several at once, then a table, whatever became of each."""
+    """Run all jobs, one after the other or several at once; always print a table at the end."""
     from contextlib import nullcontext
 
     from experiments.sweep import is_parallel, new_folder, print_summary, stopping_jobs
@@ -87,7 +87,7 @@ def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> No
 
 
 def check(arguments: list[str]) -> tuple[list[list[str]], str]:
-    """Compose and check every job → their overrides, and the first one's output_dir.
+    """Compose and check every job; return their overrides and the first job's output_dir.
 
     Ends the process with one line at the first fault.
     """
@@ -121,7 +121,7 @@ def fail(message: str, status: int = MISUSED) -> None:
 
 
 def start(composed: DictConfig) -> None:
-    """One job, in whichever process Hydra gives it."""
+    """Run one job, in the process that Hydra starts it in."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
@@ -145,7 +145,7 @@ def start(composed: DictConfig) -> None:
 
 
 def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -> Outcome:
-    """A job of a sweep: left as it is, gone on with or begun; how it ended is kept in `sweep`."""
+    """Run, resume or skip a job of a sweep, and record in `sweep` how it ended."""
     from experiments.config.resume import is_finished
     from experiments.sweep import find_run, finished_outcome, provenance, record_outcome
 
@@ -161,14 +161,14 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
 
 
 def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> Outcome | None:
-    """Train, or go on in `folder`; also what fails before there is a run folder is an outcome."""
+    """Train, or resume in `folder`. A failure before there is a run folder is an outcome too."""
     import traceback
 
     from experiments.errors import is_expected, one_line
     from experiments.launch import train
     from experiments.trainer import Outcome
 
-    if not gc.isenabled():  # the imports are done; each generation would look through them once
+    if not gc.isenabled():  # the imports are done; freeze them, or each generation scans them
         gc.freeze()
         gc.enable()
     try:
@@ -180,7 +180,7 @@ def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> O
 
 
 def finish(outcome: Outcome | None) -> None:
-    """The last words of a single run, and its exit status; None: another process has them."""
+    """Print how a single run ended, and exit with its status; None: another rank does that."""
     if outcome is None:
         return
     if outcome.status == "interrupted":

@@ -30,6 +30,7 @@ from experiments.rollout.generation import overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
 from experiments.rollout.prompts import Prompts, encode_prompts
 from experiments.rollout.reward_shaping import RewardShaping
+from experiments.rollout.rollouts import response_limit
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.records import Records
 from experiments.runtime import Runtime
@@ -234,7 +235,7 @@ def _initial_values(
         judge=environments.make(),
         tokenizer=tokenizer,
         reward=config.task.reward,
-        sampling=Sampling(config.task.max_response_tokens, config.train.temperature),
+        sampling=Sampling(response_limit(config), config.train.temperature),
         samples=config.algo.q0_samples,
         seed=config.seed,
         ledger=ledger,

@@ -16,7 +16,8 @@ class UserError(Exception):
 def one_line(error: BaseException) -> str:
     """Return the error in one line. A full disk is always reported as such."""
     if is_full(error):
-        where = f" at {error.filename}" if getattr(error, "filename", None) else ""
+        filename = getattr(error, "filename", None)
+        where = f" at {filename}" if filename else ""
         return f"the disk is full{where}; free some of it, or choose another output_dir"
     text = (" ".join(str(error).split("\n")[0].split()))[:500]
     if isinstance(error, (UserError, SandboxError)):

@@ -80,6 +80,8 @@ def train(
     requested, config = config, resolve_defaults(config, device)
     display = Display(config.steps, label)
     checkpoint = checkpoints.latest(folder, display.say) if folder else None
+    if checkpoint and "resume_state" not in checkpoint:
+        raise UserError(f"{folder}: its checkpoint is of an older version; begin a new run")
     state = ResumeState(**checkpoint["resume_state"]) if checkpoint else ResumeState()
     if checkpoint:
         where = f"{folder}: its checkpoint"
@@ -97,6 +99,7 @@ def train(
             if checkpoint:
                 check_base(records.info, checkpoint["base"])
                 place = final_name(checkpoint["folder"])
+                assert state.part_states is not None  # checkpoints hold no half update
                 restore(parts, state.part_states, place, checkpoint["tables"])
                 display.pass_at = checkpoint["pass_at"]
                 display.say(f"going on after step {state.step} in {records.folder}")

@@ -15,6 +15,7 @@ from experiments.engines.base import Engine, Sampling
 from experiments.evaluation.logprob_check import Mismatch, mismatch
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
+from experiments.rollout.rollouts import response_limit
 from experiments.sample import PromptedProblem
 from experiments.seeds import seed_for
 
@@ -36,7 +37,7 @@ def kl_to_base(
     over responses. `bound`: see `Mismatch`.
     """
     prompts = list(prompts)
-    sampling = Sampling(config.task.max_response_tokens, config.train.temperature)
+    sampling = Sampling(response_limit(config), config.train.temperature)
     seeds = [
         [seed_for(config.seed, "kl", step, row, i) for i in range(config.eval.kl_samples)]
         for row in range(len(prompts))

@@ -16,6 +16,7 @@ from envs.problem import Verdict
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.rollout.generation import Responder, overlaps
+from experiments.rollout.rollouts import response_limit
 from experiments.sample import Origin, PromptedProblem
 from experiments.seeds import seed_for
 
@@ -38,7 +39,7 @@ def evaluate(
     """
     n = config.eval.samples
     prompts = list(prompts)  # read from their store once
-    sampling = Sampling(config.task.max_response_tokens, config.eval.temperature, config.eval.top_p)
+    sampling = Sampling(response_limit(config), config.eval.temperature, config.eval.top_p)
     seeds = [
         [seed_for(config.seed, "eval", step, row, i) for i in range(n)]
         for row in range(len(prompts))

@@ -23,6 +23,7 @@ from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
+from experiments.rollout.rollouts import response_limit
 from experiments.sample import PromptedProblem
 from experiments.seeds import seed_for, stream
 
@@ -43,7 +44,7 @@ class Mismatch:
 
     @property
     def warned(self) -> bool:
-        """Whether the mean is above the bound or NaN, or far nearer to the base than the learner."""
+        """Whether the mean is NaN or above the bound, or far nearer to the base than the learner."""
         return not self.mean <= self.bound or self.mean > NEARER * self.to_base
 
     def metrics(self) -> dict[str, float]:
@@ -87,7 +88,7 @@ class LogprobCheck:
         self.every = config.engine.logprob_check_every
         self.samples = config.engine.logprob_check_samples
         self.bound = config.engine.logprob_check_bound or BOUNDS[config.model.dtype]
-        self.sampling = Sampling(config.task.max_response_tokens, config.train.temperature)
+        self.sampling = Sampling(response_limit(config), config.train.temperature)
         self.seed = config.seed
         self._last: int | None = None
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STATE, SEAL = "state.pt", "state.json"
-PLAIN_TYPES = [Judgement, Verdict]  # classes of this project that a state may hold
+PLAIN_TYPES: list[Any] = [Judgement, Verdict]  # classes of this project that a state may hold
 
 
 class Damaged(Exception):
@@ -60,14 +60,14 @@ def write(folder: Path, state: dict[str, Any], tables: Mapping[str, pa.Table]) -
     """Write the state beside the weights in `folder`. Raises OSError, e.g. on a full disk."""
     hashes = {}
     for name, table in tables.items():
-        file = folder / f"{name}.arrow"
-        write_arrow(table, file)
-        sync(file)
-        hashes[file.name] = _hash(file)
+        path = folder / f"{name}.arrow"
+        write_arrow(table, path)
+        sync(path)
+        hashes[path.name] = _hash(path)
     with (folder / STATE).open("wb") as file:
         hashed = _HashingFile(file)
         try:
-            torch.save(state, hashed)
+            torch.save(state, hashed)  # type: ignore[arg-type]  # it needs write and flush only
         except RuntimeError:
             if hashed.failed is None:
                 raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -47,7 +48,7 @@ class Loggers:
         self.say = say
         self.open: dict[str, Logger] = {}
         for name, make in makers.items():
-            self._guarded(name, "start", lambda name=name, make=make: self._add(name, make()))
+            self._guarded(name, "start", partial(self._start, name, make))
 
     def step(self, row: dict[str, Any]) -> None:
         """Log a row of metrics.parquet."""
@@ -75,12 +76,12 @@ class Loggers:
         self._each("finish", lambda logger: logger.close(status))
         self.open = {}
 
-    def _add(self, name: str, logger: Logger) -> None:
-        self.open[name] = logger
+    def _start(self, name: str, make: Callable[[], Logger]) -> None:
+        self.open[name] = make()
 
     def _each(self, verb: str, act: Callable[[Logger], None]) -> None:
         for name, logger in list(self.open.items()):
-            self._guarded(name, verb, lambda logger=logger: act(logger))
+            self._guarded(name, verb, partial(act, logger))
 
     def _guarded(self, name: str, verb: str, act: Callable[[], object]) -> None:
         try:

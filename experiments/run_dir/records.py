@@ -123,10 +123,10 @@ class Records:
 
     def _adopt_checkpoints(self) -> None:
         """List the checkpoints that exist, including those written just before a kill."""
-        known, folder = self.info.get("checkpoints", {}), self.folder / "checkpoints"
+        recorded, folder = self.info.get("checkpoints", {}), self.folder / "checkpoints"
         names = [path.name for path in folder.glob("[!.]*")]
         numbered = {name: int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name)}
-        self.info["checkpoints"] = numbered | {n: s for n, s in known.items() if n in names}
+        self.info["checkpoints"] = numbered | {n: s for n, s in recorded.items() if n in names}
 
     def describe(self, **facts: Any) -> None:
         """Add facts to run.json."""
@@ -178,10 +178,10 @@ class Records:
 
     def forget_checkpoints(self, keep: int) -> None:
         """Delete all but the last `keep` checkpoints and the best."""
-        known = self.info["checkpoints"]
-        gone = sorted(known.keys() - {BEST}, key=known.get)[:-keep]
-        self.describe(checkpoints={name: known[name] for name in known if name not in gone})
-        for name in gone:
+        steps = self.info["checkpoints"]
+        deleted = sorted(steps.keys() - {BEST}, key=lambda name: steps[name])[:-keep]
+        self.describe(checkpoints={name: steps[name] for name in steps if name not in deleted})
+        for name in deleted:
             shutil.rmtree(self.folder / "checkpoints" / name, ignore_errors=True)
 
     def keep_traceback(self) -> Path:
@@ -253,7 +253,8 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
         return []
     import pandas as pd
 
-    return pd.read_parquet(table).to_dict("records")
+    records = pd.read_parquet(table).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in records]
 
 
 def _new_folder(config: RunConfig) -> Path:

@@ -36,10 +36,12 @@ class WandbLogger:
         import wandb
 
         self.wandb, self.say = wandb, say
-        mode = mode_here()
+        mode: Any = mode_here()
+        target = config.logger.wandb
+        assert target is not None  # open_loggers has checked
         self.run = wandb.init(
-            project=config.logger.wandb.project,
-            entity=config.logger.wandb.entity,
+            project=target.project,
+            entity=target.entity,
             id=folder.name,
             resume=None if mode == "offline" else "allow",
             name=folder.name,

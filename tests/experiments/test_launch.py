@@ -1,4 +1,4 @@
-"""What runtime=ray goes with, before anything heavy starts."""
+"""Checks of runtime=ray before anything heavy starts."""
 
 import importlib.util
 from types import SimpleNamespace
@@ -11,29 +11,29 @@ from tests.experiments.compose import config as config_of
 
 
 @pytest.fixture
-def found(monkeypatch):
-    """Whether Ray is installed, as far as a run can see."""
+def ray_installed(monkeypatch):
+    """Set whether Ray seems to be installed."""
 
     def is_installed(ray):
-        known = importlib.util.find_spec
+        original = importlib.util.find_spec
         spec = SimpleNamespace() if ray else None
         monkeypatch.setattr(
             importlib.util,
             "find_spec",
-            lambda name, *of: spec if name == "ray" else known(name, *of),
+            lambda name, *of: spec if name == "ray" else original(name, *of),
         )
 
     return is_installed
 
 
-def test_without_ray_one_line_says_how_to_get_it(found):
-    found(False)
+def test_without_ray_one_line_says_how_to_get_it(ray_installed):
+    ray_installed(False)
     with pytest.raises(UserError, match=r"runtime=ray: .*pip install -e '\.\[ray\]'"):
         config_of("runtime=ray")
 
 
-def test_keys_of_ray_are_refused_where_they_would_do_nothing(found):
-    found(True)
+def test_keys_of_ray_are_refused_where_they_would_do_nothing(ray_installed):
+    ray_installed(True)
     given = ["runtime.engines=2", "runtime.judges=3", "runtime.address=auto"]
     for key in given:
         with pytest.raises(UserError, match=key.partition("=")[0]):
@@ -42,8 +42,8 @@ def test_keys_of_ray_are_refused_where_they_would_do_nothing(found):
     assert (runtime.engines, runtime.judges, runtime.address) == (2, 3, "auto")
 
 
-def test_an_engine_in_an_actor_has_the_gpu_that_ray_gives_it(found):
-    found(True)
+def test_an_engine_in_an_actor_has_the_gpu_that_ray_gives_it(ray_installed):
+    ray_installed(True)
     with pytest.raises(UserError, match=r"engine.device=cuda:1: .*use engine.device=auto"):
         config_of("runtime=ray", "engine=auto", "engine.device=cuda:1", "engine.colocate=false")
     assert config_of("runtime=ray", "engine=auto").engine.name == "auto"

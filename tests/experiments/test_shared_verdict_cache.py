@@ -9,7 +9,6 @@ from tests.experiments.compose import config as config_of
 from tests.experiments.config.test_resume import SMALL
 
 CASES = {
-    "grpo": ["algo=grpo"],
     "spo-half-online": [
         *("algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4", "train.offline_share=0.5")
     ],
@@ -33,9 +32,18 @@ def tables(folder):
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_recalled_changes_no_bit_and_is_charged(tmp_path, monkeypatch, name):
     monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
-    roots = [tmp_path / kind for kind in ("plain", "made", "recalled")]
-    kinds = [["sandbox.verdict_cache=false"], *2 * [["sandbox.verdict_cache=true"]]]
-    folders = [run(root, *CASES[name], *of) for root, of in zip(roots, kinds, strict=True)]
+    executed, execute = [], JudgingSession._execute
+    counting = lambda self, plans: (executed.extend(plans), execute(self, plans))[1]  # noqa: E731
+    monkeypatch.setattr(JudgingSession, "_execute", counting)
+    cache = "sandbox.verdict_cache=true"
+    folders = [
+        run(tmp_path / "plain", *CASES[name], "sandbox.verdict_cache=false"),
+        run(tmp_path / "made", *CASES[name], cache),
+    ]
+    assert len(executed) > 20
+    executed.clear()
+    folders.append(run(tmp_path / "recalled", *CASES[name], cache))
+    assert not executed
     plain, made, recalled = (tables(folder) for folder in folders)
     for other in (made, recalled):
         for one, two in zip(plain, other, strict=True):
@@ -46,19 +54,3 @@ def test_what_is_recalled_changes_no_bit_and_is_charged(tmp_path, monkeypatch, n
         waited = sum(times[c] for c in times.index if c.startswith("time/waited_"))
         assert waited <= times["time/total_s"] + 1e-6
     assert last[2]["time/judge_cpu_s"] == pytest.approx(last[1]["time/judge_cpu_s"], rel=0.5)
-
-
-def test_a_run_recalls_all_that_an_equal_run_had_judged(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
-    ran, execute = [], JudgingSession._execute
-
-    def counted(self, plans):
-        ran.extend(plans)
-        return execute(self, plans)
-
-    monkeypatch.setattr(JudgingSession, "_execute", counted)
-    run(tmp_path / "made", "algo=grpo", "sandbox.verdict_cache=true")
-    assert len(ran) > 20
-    ran.clear()
-    run(tmp_path / "recalled", "algo=grpo", "sandbox.verdict_cache=true")
-    assert not ran

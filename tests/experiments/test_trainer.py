@@ -43,27 +43,44 @@ def run(output_dir, *overrides):
     return outcome.folder
 
 
+MONTE_CARLO = ["algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4"]
 CASES = {
-    "spo": ["algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4"],
-    "spo-half-online-stale": [
-        *("algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4"),
-        *("train.offline_share=0.5", "train.sync_every=2"),
-    ],
+    "spo-half-online-stale": [*MONTE_CARLO, "train.offline_share=0.5", "train.sync_every=2"],
     "spo-online-value": ["algo=spo", "algo.q0=online", "algo.q0_samples=4"],
     "spo-group": ["algo=spo", "algo.loss=squared"],
     "spo-offline": ["algo=spo", "train.offline_share=1"],
     "ppo": ["algo=ppo"],
-    "ppo-shared": ["algo=ppo", "algo.critic=shared", "train.truncation=mask"],
+    "ppo-shared-fraction": [
+        *("algo=ppo", "algo.critic=shared", "train.truncation=mask"),
+        *("task.reward.kind=fraction", "judge.early_stop=false"),
+    ],
     "grpo": ["algo=grpo", "train.sync_every=2"],
-    "grpo-without-reference": ["algo=grpo", "algo.kl_coef=0"],
-    "grpo-corrected": ["algo=grpo", "train.sync_every=2", "train.correction=truncated"],
-    "fraction": ["algo=grpo", "task.reward.kind=fraction", "judge.early_stop=false"],
+    "grpo-corrected-without-reference": [
+        *("algo=grpo", "algo.kl_coef=0", "train.sync_every=2", "train.correction=truncated"),
+    ],
 }
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The run folder of a case, trained once. Judging overlaps generation."""
+    from experiments.rollout import generation
+
+    folders = {}
+
+    def of(case):
+        if case not in folders:
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(generation, "default_workers", lambda: 2)
+                folders[case] = run(tmp_path_factory.mktemp(case), *CASES[case])
+        return folders[case]
+
+    return of
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_every_algorithm_runs_and_leaves_a_whole_run_folder(case, tmp_path):
-    folder = run(tmp_path, *CASES[case])
+def test_every_algorithm_runs_and_leaves_a_whole_run_folder(case, finished):
+    folder = finished(case)
     info = json.loads((folder / "run.json").read_text())
     assert info["status"] == "finished"
     assert info["sandbox"]["name"] == "embedded"
@@ -93,8 +110,8 @@ def test_every_algorithm_runs_and_leaves_a_whole_run_folder(case, tmp_path):
     assert (folder / "checkpoints" / "final" / "config.json").is_file()
 
 
-def test_policy_lag_and_syncs_follow_sync_every(tmp_path):
-    metrics = pd.read_parquet(run(tmp_path, *CASES["grpo"]) / "metrics.parquet")
+def test_policy_lag_and_syncs_follow_sync_every(finished):
+    metrics = pd.read_parquet(finished("grpo") / "metrics.parquet")
     assert metrics["policy_lag"].tolist() == [0, 1, 0]
     assert metrics["budget/weight_syncs"].tolist() == [0, 1, 1]
 
@@ -105,55 +122,42 @@ def deterministic(folder, table):
     return frame.drop(columns=varying)
 
 
-@pytest.mark.parametrize("case", ["spo-half-online-stale", "ppo"])
-def test_the_same_seed_gives_the_same_numbers_to_the_bit(case, tmp_path):
-    folders = [run(tmp_path, *CASES[case]) for _ in range(2)]
-    for table in ("metrics", "evals"):
-        pd.testing.assert_frame_equal(
-            *(deterministic(folder, table) for folder in folders), check_exact=True
-        )
-
-
-@pytest.mark.parametrize("case", ["spo", "grpo"])
-def test_judging_beside_writing_gives_the_same_numbers_to_the_bit(case, tmp_path, monkeypatch):
-    monkeypatch.setattr("experiments.rollout.generation.default_workers", lambda: 2)
-    beside = run(tmp_path / "a", *CASES[case])
-    plain = run(tmp_path / "b", *CASES[case], "runtime.overlap=false")
-    for table in ("metrics", "evals"):
-        first, second = deterministic(beside, table), deterministic(plain, table)
+def assert_same(one, other, *tables):
+    for table in tables:
+        first, second = deterministic(one, table), deterministic(other, table)
         pd.testing.assert_frame_equal(first, second, check_exact=True)
 
 
-def test_another_seed_gives_other_numbers(tmp_path):
-    rewards = [
-        pd.read_parquet(run(tmp_path, "algo=grpo", seed) / "metrics.parquet")["loss"].tolist()
-        for seed in ("seed=0", "seed=1")
-    ]
-    assert rewards[0] != rewards[1]
+@pytest.mark.parametrize("case", ["spo-half-online-stale", "ppo"])
+def test_the_same_seed_gives_the_same_numbers_to_the_bit_with_and_without_overlap(
+    case, finished, tmp_path
+):
+    plain = run(tmp_path, *CASES[case], "runtime.overlap=false")
+    assert_same(finished(case), plain, "metrics", "evals")
 
 
-def test_initial_values_from_disk_change_nothing_but_time(tmp_path):
-    cold = run(tmp_path / "a", *CASES["spo"])
-    cache = list((tmp_path / "a" / ".cache" / "reference_rewards").glob("*.jsonl"))
-    assert len(cache) == 1
-    with cache[0].open("a") as file:
-        file.write('\n{"prompt": "cut sho')  # what a crash leaves
-    warm = run(tmp_path / "a", *CASES["spo"])
-    pd.testing.assert_frame_equal(
-        deterministic(cold, "metrics"), deterministic(warm, "metrics"), check_exact=True
-    )
-    assert cold != warm
+def test_another_seed_gives_other_numbers(finished, tmp_path):
+    other = run(tmp_path, *CASES["grpo"], "seed=1", "steps=1")
+    losses = [pd.read_parquet(f / "metrics.parquet")["loss"][0] for f in (finished("grpo"), other)]
+    assert losses[0] != losses[1]
 
 
-def test_the_reference_writes_for_coming_batches_at_once(tmp_path, monkeypatch):
-    """An engine that takes in its weights each time does so once for all of them."""
+def test_initial_values_from_disk_change_nothing_but_time(tmp_path, monkeypatch):
+    """Cold, one call draws the reference's responses to all batches; warm, none are drawn."""
     from experiments.rollout.initial_values import ReferenceRewards
 
     draw, drawn = ReferenceRewards._draw, []
     noted = lambda self, missing: (drawn.append(len(missing)), draw(self, missing))  # noqa: E731
     monkeypatch.setattr(ReferenceRewards, "_draw", noted)
-    run(tmp_path, *CASES["spo"])
+    cold = run(tmp_path, *MONTE_CARLO)
     assert list(filter(None, drawn)) == [12]  # three batches of four prompts
+    (cache,) = (tmp_path / ".cache" / "reference_rewards").glob("*.jsonl")
+    with cache.open("a") as file:
+        file.write('\n{"prompt": "cut sho')  # what a crash leaves
+    warm = run(tmp_path, *MONTE_CARLO)
+    assert cold != warm
+    assert list(filter(None, drawn)) == [12]
+    assert_same(cold, warm, "metrics")
 
 
 def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypatch):
@@ -176,9 +180,7 @@ def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypat
         assert metrics["time/evaluate_s"].iloc[0] >= cost
         spent = metrics[[c for c in metrics if c.startswith("time/waited_")]]
         assert (metrics["time/total_s"] >= spent.sum(axis=1) - 1e-6).all()
-    for table in ("metrics", "evals"):  # made or read: all that follows is the same to the bit
-        tables = (deterministic(folder, table) for folder in folders[:2])
-        pd.testing.assert_frame_equal(*tables, check_exact=True)
+    assert_same(*folders[:2], "metrics", "evals")  # computed or read: all that follows is the same
     run(tmp_path, "algo=grpo", "steps=0", "seed=1")
     run(tmp_path, "algo=grpo", "steps=0", "eval.temperature=0.5")
     file.write_text("cut sho")
@@ -186,10 +188,10 @@ def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypat
     assert made == [0, 1, 0, 0]
 
 
-def test_a_checkpoint_is_a_model_like_any_other(tmp_path):
-    first = run(tmp_path, "algo=grpo", "steps=2")
+def test_a_checkpoint_is_a_model_like_any_other(finished, tmp_path):
+    first = finished("grpo")
     second = run(tmp_path, "algo=grpo", "steps=0", f"model.path={first}/checkpoints/final")
-    last = pd.read_parquet(first / "evals.parquet").query("step == 2")
+    last = pd.read_parquet(first / "evals.parquet").query("step == 3")
     again = pd.read_parquet(second / "evals.parquet").query("step == 0")
     assert len(last) == len(again) == 16
     info = json.loads((second / "run.json").read_text())
@@ -218,10 +220,9 @@ def start(tmp_path, *overrides):
     raise AssertionError("no training step within five minutes")
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
-def test_an_interrupted_run_ends_cleanly_and_is_readable(sent, tmp_path):
+def test_an_interrupted_run_ends_cleanly_and_is_readable(tmp_path):
     process, folder = start(tmp_path)
-    process.send_signal(sent)
+    process.send_signal(signal.SIGTERM)  # handled as Ctrl-C is: tests/experiments/run_dir
     out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert out.strip().split("\n")[-1] == f"run folder: {folder}"
@@ -280,7 +281,7 @@ def test_at_a_constant_lag_the_writer_is_exactly_so_old(tmp_path):
 
 def test_lags_that_are_alike_give_the_same_numbers_to_the_bit(tmp_path):
     """Either way the initial weights write both batches; one keeps a ring of weights for it."""
-    options = ("algo=grpo", "steps=2", "eval.every=0")
+    options = ("algo=grpo", "steps=2", "eval.every=0", "eval.samples=1", "eval.k=[1]")
     ring, tooth = (run(tmp_path, *options, key) for key in ("train.lag=1", "train.sync_every=2"))
     metrics = [
         deterministic(f, "metrics").drop(columns="budget/weight_syncs") for f in (ring, tooth)

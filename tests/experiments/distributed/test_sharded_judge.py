@@ -1,4 +1,4 @@
-"""One environment whose work several judges do: they say, count and know what one would."""
+"""Several judges give the verdicts, counts and state of one."""
 
 import copy
 
@@ -51,23 +51,23 @@ def timeless(stats):
     return {name: value for name, value in vars(stats).items() if name != "cpu_s"}
 
 
-def told(judgements):
+def outcomes(judgements):
     return [(j.verdict, j.passed, j.run, j.program) for j in judgements]
 
 
-def test_several_judges_say_and_count_what_one_does(sandbox):
+def test_several_judges_give_the_verdicts_and_counts_of_one(sandbox):
     one = Judge(sandbox)
     several = LocalJudge([JudgeShard(lambda: Judge(sandbox)) for _ in range(3)])
     assert len({shard_of(problem, 3) for problem in PROBLEMS}) > 1
     for batch in batches():
-        assert told(several.judge(batch)) == told(one.judge(batch))
+        assert outcomes(several.judge(batch)) == outcomes(one.judge(batch))
         assert timeless(several.stats) == timeless(one.stats)
     known, theirs = one.state_dict(), several.state_dict()
     assert theirs["failures"] == known["failures"]
     assert theirs["cache"].keys() == known["cache"].keys()
 
 
-def test_judges_that_are_told_what_others_knew_go_on_as_they_would_have(sandbox):
+def test_judges_with_the_state_of_others_continue_as_those_would(sandbox):
     first, second, third = batches()
     several = LocalJudge([JudgeShard(lambda: Judge(sandbox)) for _ in range(2)])
     several.judge(first)
@@ -75,5 +75,5 @@ def test_judges_that_are_told_what_others_knew_go_on_as_they_would_have(sandbox)
     others.load_state_dict(several.state_dict())
     vars(others.stats).update(vars(several.stats))
     for batch in (second, third):
-        assert told(others.judge(batch)) == told(several.judge(batch))
+        assert outcomes(others.judge(batch)) == outcomes(several.judge(batch))
     assert timeless(others.stats) == timeless(several.stats)

@@ -45,7 +45,7 @@ CASES = {  # name → (algorithm, its options, training options)
     "reinforce_pp": ("reinforce_pp", {}, {"truncation": "mask"}),
     "dpo": ("dpo", {}, {}),
     "spo-adapter": ("spo", {"q0": "group"}, {}),
-    "ppo-checkpointed": ("ppo", {}, {"micro_batch": 5}),
+    "ppo-checkpointed": ("ppo", {}, {"micro_batch": 5, "epochs": 2}),
     "ppo_ewma": ("ppo_ewma", {"decay": 0.5}, {"minibatches": 2}),
     "ppo_ewma-adapter": ("ppo_ewma", {"decay": 0.5}, {"minibatches": 2}),
     "remix": ("remix", {"base_from": 0, "reincarnate_at": 1}, {"epochs": 2}),
@@ -55,9 +55,7 @@ FAST = (
     "spo-monte-carlo",
     "spo-offline",
     "ppo-shared",
-    "ppo-separate",
     "grpo-few",
-    "spo-adapter",
     "ppo-checkpointed",
     "ppo_ewma-adapter",
     "remix",
@@ -167,7 +165,7 @@ def test_two_ranks_equal_one_process(tiny, tmp_path):
 def test_in_bfloat16_too_where_a_critics_head_and_what_the_optimiser_holds_are_float32(
     tiny, tmp_path
 ):
-    names = ("ppo", "ppo-separate", "ppo_ewma-adapter", "remix")
+    names = ("ppo", "ppo_ewma-adapter", "remix")
     model = copy.deepcopy(tiny).bfloat16()
     given = (2, free_port(), names, model, tmp_path)
     mp.start_processes(work, given, nprocs=2, start_method="fork")

@@ -36,7 +36,7 @@ from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, sampl
 
 
 def update_and_sync(rank, size, port, model, samples, folder):
-    """One update of the shards; then the engine is to have the weights."""
+    """Update the shards once, then sync the engine."""
     ranks = joined(rank, size, port, TorchrunRay)
     policy = Policy(model)
     held = ranks.engine_copy(policy)
@@ -57,8 +57,8 @@ def update_and_sync(rank, size, port, model, samples, folder):
     ranks.leave()
 
 
-def stale_writer(base, ranks=SINGLE_PROCESS):
-    """Engine and writer over an adapter, one batch behind, and the learner that they follow."""
+def stale_weight_sync(base, ranks=SINGLE_PROCESS):
+    """Return an engine, a weight sync over an adapter with lag 1, and the learner."""
     initial = Policy(copy.deepcopy(base))
     policy = adapted(initial, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
     engine = HFEngine(frozen_copy(Policy(base)), {1}, 0, 64)
@@ -68,52 +68,52 @@ def stale_writer(base, ranks=SINGLE_PROCESS):
 
 
 def after_two_batches(base, samples, ranks=SINGLE_PROCESS):
-    engine, writer, learner = stale_writer(base, ranks)
+    engine, weight_sync, learner = stale_weight_sync(base, ranks)
     for step in (1, 2):
         learner.update(samples, GROUP, None)
-        writer.follow(step)
-    return engine, writer
+        weight_sync.follow(step)
+    return engine, weight_sync
 
 
-def assert_writes(engine, weights):
+def assert_generates_with(engine, weights):
     for name, value in engine.model.state_dict().items():
         torch.testing.assert_close(value, weights[name], rtol=0, atol=1e-5)
 
 
-def write_and_take(rank, size, port, base, samples, folder):
-    """The state that ranks leave, and what they write with when they take one process's."""
+def sync_and_load(rank, size, port, base, samples, folder):
+    """Save the ranks' state, then load the state of one process and check the weights."""
     ranks = joined(rank, size, port)
     state = after_two_batches(base, samples, ranks)[1].state_dict()
     if ranks.is_rank_zero:
         torch.save(state, f"{folder}/ranks.pt")
-    engine, writer, _ = stale_writer(base, ranks)
+    engine, weight_sync, _ = stale_weight_sync(base, ranks)
     theirs, weights = torch.load(f"{folder}/alone.pt")
-    writer.load_state_dict(theirs)
-    assert_writes(engine, weights)
-    writer.follow(3)  # then what was to write next does
+    weight_sync.load_state_dict(theirs)
+    assert_generates_with(engine, weights)
+    weight_sync.follow(3)  # then the weights that were next in line
     assert engine.version == 2
     ranks.leave()
 
 
-def test_a_writers_state_is_the_same_of_shards_of_an_adapter(tiny, tmp_path):
+def test_the_state_of_a_weight_sync_is_the_same_for_shards_of_an_adapter(tiny, tmp_path):
     samples = samples_from(tiny, REWARDS)
-    engine, writer = after_two_batches(tiny, samples)
-    alone, weights = writer.state_dict(), engine.model.state_dict()
+    engine, weight_sync = after_two_batches(tiny, samples)
+    alone, weights = weight_sync.state_dict(), engine.model.state_dict()
     torch.save((alone, weights), tmp_path / "alone.pt")
     given = (2, free_port(), tiny, samples, tmp_path)
-    mp.start_processes(write_and_take, given, nprocs=2, start_method="fork")
+    mp.start_processes(sync_and_load, given, nprocs=2, start_method="fork")
     ranks = torch.load(tmp_path / "ranks.pt")
     assert (alone["version"], alone["wrote"]) == (ranks["version"], ranks["wrote"])
     states = (alone, ranks)
     tensors = [[*s["writes"], *(t for _, held in s["coming"] for t in held)] for s in states]
     for one, other in zip(*tensors, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
-    engine, writer, _ = stale_writer(tiny)
-    writer.load_state_dict(ranks)  # one process takes what ranks have left
-    assert_writes(engine, weights)
+    engine, weight_sync, _ = stale_weight_sync(tiny)
+    weight_sync.load_state_dict(ranks)  # one process loads the ranks' state
+    assert_generates_with(engine, weights)
 
 
-def test_the_main_rank_alone_holds_whole_weights(tiny, tmp_path):
+def test_rank_zero_alone_holds_whole_weights(tiny, tmp_path):
     samples = samples_from(tiny, REWARDS)
     alone = learner_of(tiny, make("grpo", learning_rate=1e-3))
     alone.update(samples, GROUP, None)

@@ -1,4 +1,4 @@
-"""Signals: an optimiser step is not cut in two."""
+"""Signals: an optimiser step is never interrupted half way."""
 
 import signal
 
@@ -16,7 +16,7 @@ def handlers():
         signal.signal(sent, handler)
 
 
-def test_an_interrupt_waits_for_the_end_of_the_block():
+def test_an_interrupt_is_raised_at_the_end_of_the_block():
     done = False
     with pytest.raises(KeyboardInterrupt), interrupts.defer_interrupts():
         signal.raise_signal(signal.SIGTERM)
@@ -28,17 +28,17 @@ def test_a_second_interrupt_does_not_wait():
     with pytest.raises(KeyboardInterrupt), interrupts.defer_interrupts():
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
-        raise AssertionError("the second one was held back too")
+        raise AssertionError("the second one was deferred too")
     with interrupts.defer_interrupts():
-        pass  # nothing is left waiting
+        pass  # nothing is pending
 
 
-def test_outside_a_block_it_comes_at_once():
+def test_outside_a_block_it_is_raised_at_once():
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 
 
-def test_a_signal_that_is_switched_off_stays_so():
+def test_an_ignored_signal_stays_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     interrupts.raise_interrupts()
     signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What a run goes on from is taken over, not looked at."""
+"""Restored parts own their tensors: they do not map the checkpoint."""
 
 import copy
 
@@ -17,7 +17,7 @@ from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 
 def parts(model):
-    """A learner and a writer that lags behind it."""
+    """Return a learner and a weight sync with lag 2."""
     train = TrainConfig(lag=2)
     algorithm = make("spo", learning_rate=1e-3)
     learner = Learner(Policy(copy.deepcopy(model)), 0, algorithm, train, 10, Ledger())
@@ -25,13 +25,13 @@ def parts(model):
     return learner, WeightSync(engine, learner.policy, train)
 
 
-def test_restored_parts_hang_on_no_file(tiny, tmp_path):
-    learner, writer = parts(tiny)
+def test_restored_parts_map_no_file(tiny, tmp_path):
+    learner, weight_sync = parts(tiny)
     samples = samples_from(tiny, REWARDS)
     for step in (1, 2, 3):
         learner.update(samples, GROUP, None)
-        writer.follow(step)
-    tensors = {"learner": learner.state_dict(), "weight_sync": writer.state_dict()}
+        weight_sync.follow(step)
+    tensors = {"learner": learner.state_dict(), "weight_sync": weight_sync.state_dict()}
     checkpoints.write(tmp_path, {"step": 3, "tensors": tensors}, {})
     again, behind = parts(tiny)
     again.load_from(tmp_path)
@@ -39,9 +39,12 @@ def test_restored_parts_hang_on_no_file(tiny, tmp_path):
     with open("/proc/self/maps") as maps:
         assert str(tmp_path) not in maps.read()
     for step in (4, 5):
-        for one, other in ((learner, writer), (again, behind)):
+        for one, other in ((learner, weight_sync), (again, behind)):
             one.update(samples, GROUP, None)
             other.follow(step)
-    for one, other in ((learner.model, again.model), (writer.engine.model, behind.engine.model)):
+    for one, other in (
+        (learner.model, again.model),
+        (weight_sync.engine.model, behind.engine.model),
+    ):
         for left, right in zip(one.parameters(), other.parameters(), strict=True):
             assert torch.equal(left, right)
