@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from envs.config_parsing import parse_arguments, parse_values
+from envs.tasks.class_defaults import CONF, register_task_defaults
 from envs.tasks.config import TaskConfig
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
-CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 def parse_task_arguments(schema: type[T], argv: Sequence[str]) -> tuple[TaskConfig, T]:
@@ -39,6 +38,7 @@ def task_config(overrides: Sequence[str]) -> TaskConfig:
     for override in overrides:
         if not _is_task_argument(override):
             raise ValueError(f"{override!r}: write task=NAME or task.KEY=VALUE")
+    register_task_defaults()
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             composed = hydra.compose("config", overrides=list(overrides)).task

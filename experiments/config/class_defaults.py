@@ -2,7 +2,8 @@
 
 A default stands once, in its dataclass: a YAML file states only what differs from it, and every key
 can be overridden on the command line without a `+`. `conf/config.yaml` names the entries registered
-here: `run`, and one for each choice of `algo`, `engine` and `runtime`.
+here: `run`, and one for each choice of `algo`, `engine` and `runtime`. `envs.tasks.class_defaults`
+registers those of `task`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hydra.core.config_store import ConfigStore
 from envs.import_by_name import load_function
 from envs.judge.judge import JudgeConfig
 from envs.sandbox.select import SandboxConfig
+from envs.tasks.class_defaults import register_task_defaults, task_defaults
 from experiments.config.schema import (
     EngineConfig,
     EvalConfig,
@@ -53,6 +55,7 @@ def register() -> None:
     """Store the defaults where Hydra finds them; once in a process."""
     store = ConfigStore.instance()
     store.store("run", _run_defaults(), group=GROUP)
+    register_task_defaults()
     for group in ("algo", *CHOICES):
         for name, defaults in defaults_by_choice(group):
             store.store(name, defaults, group=f"{GROUP}/{group}")
@@ -62,6 +65,8 @@ def defaults_by_choice(group: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The choices of `group`, each with its options and their defaults."""
     if group == "algo":
         yield from _algorithm_defaults()
+    elif group == "task":
+        yield from task_defaults()
     elif group in CHOICES:
         section, names = CHOICES[group]
         for name in names:

@@ -1,0 +1,62 @@
+"""Defaults of TaskConfig, as the base onto which Hydra composes the files of conf/task.
+
+A default stands once, in the dataclass; a file states only what differs from it. The keys of a task
+depend on its kind: generated problems, rows of a known data set, or your own rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from envs.tasks.config import TaskConfig
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+COMMON_KEYS = (
+    "prompt",
+    "train_problems",
+    "validation_problems",
+    "test_problems",
+    "few_shot",
+    "chat",
+    "max_prompt_tokens",
+    "max_response_tokens",
+    "reward",
+)
+ROW_KEYS = (
+    "test_path",
+    "environment",
+    "filter",
+    "quality",
+    "max_tests",
+    "max_test_bytes",
+    "decontaminate",
+)
+OWN_ROW_KEYS = ("path", "files", "fields")
+
+
+def task_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each choice of `task` with the defaults of the keys that it has."""
+    defaults = asdict(TaskConfig())
+    for file in sorted((CONF / "task").glob("*.yaml")):
+        text = file.read_text()
+        keys = COMMON_KEYS
+        if not re.search(r"^make:", text, re.MULTILINE):
+            keys += ROW_KEYS
+        if re.search(r"^rows: envs\.tasks\.loaders\.custom_dataset\.", text, re.MULTILINE):
+            keys += OWN_ROW_KEYS
+        yield file.stem, {key: defaults[key] for key in keys}
+
+
+@cache
+def register_task_defaults() -> None:
+    """Store the defaults where conf/config.yaml names them; once in a process."""
+    from hydra.core.config_store import ConfigStore
+
+    store = ConfigStore.instance()
+    for name, defaults in task_defaults():
+        store.store(name, defaults, group="hydra/class_defaults/task")
