@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
@@ -179,16 +179,18 @@ def _by_label(table: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
     return ((str(label), part) for label, part in table.groupby("label", sort=False))
 
 
+def _line(
+    label: str, styles: Styles, x: list[float], part: pd.DataFrame, columns: Sequence[str]
+) -> Series:
+    """Return one group's line, with `columns` for its values and the ends of their intervals."""
+    y, low, high = (_floats(part[column]) for column in columns)
+    return Series(label, styles[label], x, y, low, high)
+
+
 def _metric_panel(curve: pd.DataFrame, x: str, metric: str, styles: Styles) -> Panel:
+    columns = (metric, f"{metric}_low", f"{metric}_high")
     series = [
-        Series(
-            label=label,
-            style=styles[label],
-            x=_on_axis(part[x], x),
-            y=_floats(part[metric]),
-            low=_floats(part[f"{metric}_low"]),
-            high=_floats(part[f"{metric}_high"]),
-        )
+        _line(label, styles, _on_axis(part[x], x), part, columns)
         for label, part in _by_label(curve)
     ]
     return _line_panel(_title(metric), x, series)
@@ -198,17 +200,8 @@ def _reward_panel(rewards: pd.DataFrame, x: str, styles: Styles, window: int) ->
     series = []
     for label, whole in _by_label(rewards):
         part = whole.iloc[np.unique(np.linspace(0, len(whole) - 1, MOST_POINTS).astype(int))]
-        series.append(
-            Series(
-                label=label,
-                style=styles[label],
-                x=_on_axis(part[x], x),
-                y=_floats(part["mean"]),
-                low=_floats(part["low"]),
-                high=_floats(part["high"]),
-                markers=False,
-            )
-        )
+        line = _line(label, styles, _on_axis(part[x], x), part, ("mean", "low", "high"))
+        series.append(replace(line, markers=False))
     smoothing = f", mean of {window} steps" if window > 1 else ""
     return _line_panel(f"{REWARD}{smoothing}", x, series)
 
@@ -235,14 +228,7 @@ def pass_at_k_figure(table: pd.DataFrame, styles: Styles) -> Figure | None:
     if not len(table):
         return None
     series = [
-        Series(
-            label=label,
-            style=styles[label],
-            x=_floats(part["k"]),
-            y=_floats(part["mean"]),
-            low=_floats(part["low"]),
-            high=_floats(part["high"]),
-        )
+        _line(label, styles, _floats(part["k"]), part, ("mean", "low", "high"))
         for label, part in _by_label(table)
     ]
     last = int(table["k"].max())
