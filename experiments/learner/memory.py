@@ -129,75 +129,120 @@ def estimate(
     the copies for them are in host memory. `card`: the GPU's bytes in all, of which vLLM takes its
     share; 0 counts vLLM's weights alone.
     """
-    apart = on_gpu and config.runtime.name == "ray"
-    size = BYTES[config.model.dtype]
-    weights = shape.parameters * size
-    adapter = shape.adapter(config.model.adapter_rank) if config.model.adapter == "lora" else ()
-    moved = adapter or shape.tensors  # sizes of the tensors that the optimiser updates
-    trained, tensors, copied = sum(moved), len(moved), sum(moved)
-    # Adapted modules share the policy's base weights; sharded modules have their own.
-    backbone = weights if ranks or not adapter else 0
-    head = 4 * (shape.width + 1)  # a critic's, always in float32
-    held = {"policy": weights + sum(adapter) * size}
-    if needs.critic == "shared":
-        held["critic"] = head
-        trained, tensors = trained + shape.width + 1, tensors + 2
-    elif needs.critic == "separate":
-        held["critic"] = backbone + sum(adapter) * size + head
-        unused = 0 if adapter else shape.output  # a critic has no logits
-        trained += sum(moved) - unused + shape.width + 1
-        tensors += len(moved) - bool(unused) + 2
-        copied += sum(moved)
-    held["gradients"] = 4 * trained  # float32, as all of the optimiser's tensors
-    held["AdamW's moments"] = 8 * trained + 4 * tensors  # and a step count for each
-    if size < 4:
-        held["float32 copies"] = 4 * copied
-    if needs.reference or config.eval.kl_samples or config.train.missing_logprobs == "reference":
-        held["reference"] = backbone
-    if needs.average is not None:
-        exact = 4 * sum(moved) if size < 4 else 0
-        held["the weights' moving average"] = backbone + sum(adapter) * size + exact
-    if past := sum(since is not None for since in (needs.precedent, needs.reincarnation)):
-        held["copies of earlier weights"] = past * (backbone + sum(adapter) * size)
-    if ranks:
-        held = {name: -(-size // ranks) for name, size in held.items()}
-        held["gathered weights"] = 2 * shape.width * shape.vocabulary * size
-    in_host = bool(ranks) and apart
-    if (ranks or (adapter and config.engine.name == "hf")) and not in_host:
-        held["the engine's weights"] = weights
-    if ranks and needs.initial_value != "none" and not in_host:
-        held["the base that answers for initial values"] = weights
-    beside = config.engine.name == "vllm" and not apart and not (on_gpu and _elsewhere(config))
-    asleep = beside and config.engine.colocate and on_gpu
-    share = int(card * config.engine.memory_share)
-    with_vllm = max(share, vllm_least(shape, config)) if card else weights
-    if config.train.stale and not in_host:
-        by_adapter = adapter and config.engine.name == "vllm" and not ranks
-        held["the writer's copy"] = sum(adapter) * size if by_adapter else weights
-    if config.train.lag and not on_gpu:  # pending weights are in host memory
-        snapshot = sum(moved) * size
-        if ranks:  # whole if rank 0 has them for all engines, else shards
-            shards = config.runtime.name != "ray"
-            snapshot = -(-snapshot // ranks) if shards else weights
-        held["the weights of train.lag batches"] = config.train.lag * snapshot
-    gathers = config.train.lag and ranks and not on_gpu and config.runtime.name != "ray"
-    if beside and not asleep:
-        held["vLLM"] = with_vllm
-    # The step keeps one copy of all it updates on a GPU, and goes tensor by tensor on a CPU.
-    step = (4 * trained if on_gpu else 8 * max(moved)) // max(1, ranks)
-    # Gradients of one backward pass, before they go to the float32 copies; shards, once summed.
-    fresh = trained * size // max(1, ranks) if size < 4 else 0
-    phases = {
-        ACTIVATIONS: _training_pass(shape, config, needs) + fresh,
-        GENERATION: with_vllm
-        if asleep
-        else 0
-        if apart
-        else _generation(shape, config, needs, on_gpu),
-        "the optimiser's step": step,
-        "the writer's next weights, gathered": weights if gathers else 0,
-    }
-    return Estimate(shape.parameters, held, phases)
+    run = _Run(shape, config, needs, on_gpu, ranks, card)
+    return Estimate(shape.parameters, run.learner() | run.engines(), run.phases())
+
+
+class _Run:
+    """The sizes of one run's parts, in bytes unless said otherwise."""
+
+    def __init__(
+        self, shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool, ranks: int, card: int
+    ) -> None:
+        self.shape, self.config, self.needs = shape, config, needs
+        self.on_gpu, self.ranks, self.card = on_gpu, ranks, card
+        self.size = BYTES[config.model.dtype]
+        self.weights = shape.parameters * self.size
+        lora = config.model.adapter == "lora"
+        adapter = shape.adapter(config.model.adapter_rank) if lora else ()
+        self.lora, self.adapter = lora, sum(adapter) * self.size
+        self.moved = adapter or shape.tensors  # elements of each tensor of the policy's optimiser
+        # Adapted modules share the policy's base weights; sharded modules have their own.
+        self.backbone = self.weights if ranks or not lora else 0
+        self.ray_engines = on_gpu and config.runtime.name == "ray"
+        beside = config.engine.name == "vllm" and not self.ray_engines
+        self.vllm_beside = beside and not (on_gpu and _elsewhere(config))
+        self.vllm_sleeps = self.vllm_beside and config.engine.colocate and on_gpu
+
+    @property
+    def trained(self) -> int:
+        """Trained elements, the critic's included."""
+        trained = sum(self.moved)
+        if self.needs.critic == "separate":
+            trained += sum(self.moved) - self._unused
+        return trained + (self.shape.width + 1 if self.needs.critic != "none" else 0)
+
+    @property
+    def _unused(self) -> int:
+        """Elements of a separate critic's head for logits, which it does not train."""
+        return 0 if self.lora else self.shape.output
+
+    @property
+    def vllm(self) -> int:
+        if not self.card:
+            return self.weights
+        share = int(self.card * self.config.engine.memory_share)
+        return max(share, vllm_least(self.shape, self.config))
+
+    def learner(self) -> dict[str, int]:
+        """Return what a learner holds throughout, or one rank's shard of it."""
+        needs, trained = self.needs, self.trained
+        separate = needs.critic == "separate"
+        head = 4 * (self.shape.width + 1)  # a critic's, always in float32
+        held = {"policy": self.weights + self.adapter}
+        if needs.critic != "none":
+            held["critic"] = self.backbone + self.adapter + head if separate else head
+        tensors = len(self.moved) + (2 if needs.critic != "none" else 0)
+        tensors += len(self.moved) - bool(self._unused) if separate else 0
+        held["gradients"] = 4 * trained  # float32, as all of the optimiser's tensors
+        held["AdamW's moments"] = 8 * trained + 4 * tensors  # and a step count for each
+        if self.size < 4:
+            held["float32 copies"] = 4 * sum(self.moved) * (2 if separate else 1)
+        missing_logprobs = self.config.train.missing_logprobs
+        if needs.reference or self.config.eval.kl_samples or missing_logprobs == "reference":
+            held["reference"] = self.backbone
+        if needs.average is not None:
+            exact = 4 * sum(self.moved) if self.size < 4 else 0
+            held["the weights' moving average"] = self.backbone + self.adapter + exact
+        if past := sum(since is not None for since in (needs.precedent, needs.reincarnation)):
+            held["copies of earlier weights"] = past * (self.backbone + self.adapter)
+        if self.ranks:
+            held = {name: -(-size // self.ranks) for name, size in held.items()}
+            held["gathered weights"] = 2 * self.shape.width * self.shape.vocabulary * self.size
+        return held
+
+    def engines(self) -> dict[str, int]:
+        """Return what engines hold throughout, and the copies of weights for them."""
+        held = {}
+        engine, train = self.config.engine.name, self.config.train
+        in_host = bool(self.ranks) and self.ray_engines
+        if (self.ranks or (self.lora and engine == "hf")) and not in_host:
+            held["the engine's weights"] = self.weights
+        if self.ranks and self.needs.initial_value != "none" and not in_host:
+            held["the base that answers for initial values"] = self.weights
+        if train.stale and not in_host:
+            by_adapter = self.lora and engine == "vllm" and not self.ranks
+            held["the writer's copy"] = self.adapter if by_adapter else self.weights
+        if train.lag and not self.on_gpu:  # pending weights are in host memory
+            snapshot = sum(self.moved) * self.size
+            if self.ranks:  # whole if rank 0 has them for all engines, else shards
+                shards = self.config.runtime.name != "ray"
+                snapshot = -(-snapshot // self.ranks) if shards else self.weights
+            held["the weights of train.lag batches"] = train.lag * snapshot
+        if self.vllm_beside and not self.vllm_sleeps:
+            held["vLLM"] = self.vllm
+        return held
+
+    def phases(self) -> dict[str, int]:
+        """Return what each phase takes on top."""
+        shape, config, trained = self.shape, self.config, self.trained
+        # The step keeps one copy of all it updates on a GPU, and goes tensor by tensor on a CPU.
+        step = (4 * trained if self.on_gpu else 8 * max(self.moved)) // max(1, self.ranks)
+        # Gradients of one backward pass before they go to the float32 copies; shards, once summed.
+        fresh = trained * self.size // max(1, self.ranks) if self.size < 4 else 0
+        generation = 0
+        if self.vllm_sleeps:
+            generation = self.vllm
+        elif not self.ray_engines:
+            generation = _generation(shape, config, self.needs, self.on_gpu)
+        gathers = config.train.lag and self.ranks and not self.on_gpu
+        gathers = gathers and config.runtime.name != "ray"
+        return {
+            ACTIVATIONS: _training_pass(shape, config, self.needs) + fresh,
+            GENERATION: generation,
+            "the optimiser's step": step,
+            "the writer's next weights, gathered": self.weights if gathers else 0,
+        }
 
 
 def _elsewhere(config: RunConfig) -> bool:
