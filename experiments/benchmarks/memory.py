@@ -105,13 +105,7 @@ def measure_step(
     name, _, variant = case.partition(", ")
     device, algorithm = loading.pick_device("auto"), algorithms()[name]
     on_gpu = device.type == "cuda"
-    config = batch.config(
-        dtype=dtype,
-        adapter="lora" if variant == ADAPTER else "none",
-        checkpoint_activations=variant == CHECKPOINTS,
-    )
-    if variant == MICRO_TOKENS:
-        config.train.micro_tokens = int(MICRO_TOKENS_SHARE * batch.tokens)
+    config = _config(batch, variant, dtype)
     shape, free = memory.shape_of(model_config), free_bytes(device)
     while (needed := _step_bytes(shape, config, algorithm, on_gpu)) > 0.9 * free:
         if not shrink or config.train.micro_batch == 1:
@@ -144,6 +138,17 @@ def measure_step(
         "step_s": times[1:],
         "parameters": shape.parameters,
     }
+
+
+def _config(batch: BatchShape, variant: str, dtype: str) -> RunConfig:
+    config = batch.config(
+        dtype=dtype,
+        adapter="lora" if variant == ADAPTER else "none",
+        checkpoint_activations=variant == CHECKPOINTS,
+    )
+    if variant == MICRO_TOKENS:
+        config.train.micro_tokens = int(MICRO_TOKENS_SHARE * batch.tokens)
+    return config
 
 
 def _step_bytes(shape: memory.Shape, config: RunConfig, algorithm: Algorithm, on_gpu: bool) -> int:

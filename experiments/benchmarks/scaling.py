@@ -26,9 +26,6 @@ Draw = Callable[[np.random.Generator], float]  # → seconds of one service
 Events = Generator[simpy.Event, Any, Any]
 
 
-# The simulation
-
-
 def fixed(seconds: float) -> Draw:
     return lambda random: seconds
 
@@ -165,11 +162,10 @@ class _Simulation:
             course.ends.append(env.now)
 
 
-# Published times, and the model's parts fitted to them. verl
-# (https://verl.readthedocs.io/en/latest/advance/fully_async.html, file
-# recipe/fully_async_policy/README.md at 19997f9): DAPO on Qwen2.5-Math-7B, 512 problems × 16
-# responses a step, H20 GPUs. One step of overlap (docs/advance/one_step_off.md at e55d143): the
-# same model on "2 nodes with 16 H20 GPUs each".
+# Published times, and the model's parts fitted to them. verl's page on asynchronous training
+# (https://verl.readthedocs.io/en/latest/advance/fully_async.html, at 19997f9): DAPO on
+# Qwen2.5-Math-7B, 512 problems × 16 responses a step, H20 GPUs. Its page on one step of overlap
+# (docs/advance/one_step_off.md at e55d143): the same model on two nodes of 16 H20 GPUs.
 
 PROBLEMS, RESPONSES = 512, 16  # of a step
 PER_GPU = 4  # problems that a GPU generates at once: all 512 on 128 GPUs
@@ -277,9 +273,6 @@ def ladder(spread: float) -> dict[str, tuple[Loop, str]]:
     }
 
 
-# The page
-
-
 def published_table(spread: float) -> str:
     """Published seconds a step, and the model's."""
     rows = []
@@ -377,17 +370,15 @@ def _panels(spread: float) -> dict[str, dict[str, dict[float, Loop]]]:
 def replace_table(page: Path, name: str, text: str) -> None:
     """Replace the text between the page's markers of this name. Raises UserError without them."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    before, found, rest = page.read_text().partition(begin)
+    before, opened, rest = page.read_text().partition(begin)
     _, closed, after = rest.partition(end)
-    if not found or not closed:
+    if not opened or not closed:
         raise UserError(f"page={page}: it has no markers <!-- {name} --> and {end}")
     page.write_text(before + begin + text + "\n" + end + after)
 
 
 @dataclass
 class Options:
-    """The command line."""
-
     page: Path = PAGE
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from envs.config_parsing import parse_arguments
 
 
-def main(given: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Train in a temporary folder, then move the files to `out`; returns the exit status."""
     from experiments.nano.pretrain import Recipe, pretrain
 
@@ -22,7 +22,7 @@ def main(given: list[str]) -> int:
         out: Path
 
     try:
-        recipe = parse_arguments(Arguments, given)
+        recipe = parse_arguments(Arguments, arguments)
     except ValueError as error:
         print(f"nano: {error}", file=sys.stderr)
         return 2

@@ -38,8 +38,10 @@ def cost_sections(
     `labels`: arm → its label in the report. `costs`: by label, with the columns of COSTS.
     """
     spent: dict[Any, dict[Any, Any]] = costs.to_dict("index")
-    known = {arm: label for arm, label in labels.items() if label in spent}
-    rows = [[arm, *(count(spent[label].get(key)) for key in COSTS)] for arm, label in known.items()]
+    reported = {arm: label for arm, label in labels.items() if label in spent}
+    rows = [
+        [arm, *(count(spent[label].get(key)) for key in COSTS)] for arm, label in reported.items()
+    ]
     sections = [
         "### What it cost\n\nMeans over seeds; of memory the maximum over seeds. Seconds exclude "
         "evaluations, and depend on the machine's other load.\n\n"
@@ -50,7 +52,7 @@ def cost_sections(
     for axis in AXES:
         scores = equal_budget[equal_budget["axis"] == axis]
         if len(scores):
-            sections.append(_equal_budget_table(axis, known, scores))
+            sections.append(_equal_budget_table(axis, reported, scores))
     return sections
 
 

@@ -56,14 +56,16 @@ def split_arguments(schema: type[Schema], arguments: Sequence[str]) -> tuple[Sch
         raise UserError(f"{error} (see --help)") from None
 
 
-def choose(key: str, text: str | None, known: Sequence[Value], separator: str = ",") -> list[Value]:
-    """The listed values in their known order; all if `text` is None. Raises UserError."""
+def choose(
+    key: str, text: str | None, choices: Sequence[Value], separator: str = ","
+) -> list[Value]:
+    """The listed values in the order of `choices`; all if `text` is None. Raises UserError."""
     if text is None:
-        return list(known)
+        return list(choices)
     listed = text.split(separator)
-    if unknown := [value for value in listed if value not in map(str, known)]:
-        raise UserError(f"{key}={unknown[0]}: choose from {', '.join(map(str, known))}")
-    return [value for value in known if str(value) in listed]
+    if unchoices := [value for value in listed if value not in map(str, choices)]:
+        raise UserError(f"{key}={unchoices[0]}: choose from {', '.join(map(str, choices))}")
+    return [value for value in choices if str(value) in listed]
 
 
 def say(text: str) -> None:

@@ -67,8 +67,8 @@ class Runner:
 
     def overrides(self, job: Job) -> tuple[str, ...]:
         """The overrides of the job's command without its seed, as far as they are known."""
-        known = is_ready(job, self.ended) and not is_lost(job, self.ended)
-        return full_overrides(job, self.ended) if known else job.overrides
+        complete = is_ready(job, self.ended) and not is_lost(job, self.ended)
+        return full_overrides(job, self.ended) if complete else job.overrides
 
     def config(self, job: Job) -> RunConfig:
         """The job's configuration, as far as it is known."""

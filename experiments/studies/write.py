@@ -58,9 +58,9 @@ class Results:
         self.folder = folder
         groups = dict(zip(map(_name, tables["runs"]["path"]), tables["runs"]["group"], strict=True))
         self.label = {
-            one["arm"]: groups.get(_name(one["run"]))
-            for one in self.arms
-            if one["run"] and not one["trial"]
+            run["arm"]: groups.get(_name(run["run"]))
+            for run in self.arms
+            if run["run"] and not run["trial"]
         }
         self.table = tables["table"].set_index("label")
         self.differences, self.tiers = tables["differences"], tables["tiers"]
@@ -97,11 +97,11 @@ class Results:
         import pandas as pd
 
         costs = {}
-        for one in self.arms:
-            if one["arm"] == arm and one["status"] == "finished" and not one["trial"]:
-                last = pd.read_parquet(self.folder / _name(one["run"]) / "metrics.parquet").iloc[-1]
+        for run in self.arms:
+            if run["arm"] == arm and run["status"] == "finished" and not run["trial"]:
+                last = pd.read_parquet(self.folder / _name(run["run"]) / "metrics.parquet").iloc[-1]
                 time = last["time/total_s"] - last["time/evaluate_s"]
-                costs[one["seed"]] = float(time if metric == "time" else last["memory/peak_mb"])
+                costs[run["seed"]] = float(time if metric == "time" else last["memory/peak_mb"])
         return costs
 
     def tier(self, arm: str, metric: str) -> str:
@@ -116,8 +116,8 @@ class Results:
         return dict(self.table.loc[label]) if label in self.table.index else None
 
 
-def _name(run: str) -> str:
-    return Path(run).name
+def _name(path: str) -> str:
+    return Path(path).name
 
 
 TAKEN = {
@@ -130,7 +130,7 @@ _TABLES = ("table", "differences", "tiers", "runs", "costs", "equal_budget")
 
 def page(study: Study, results: Results, name: str, figure: str, discussion: str) -> str:
     """The whole page; `figure` is its picture's file name."""
-    finished = [one for one in results.arms if one["status"] == "finished" and not one["trial"]]
+    finished = [run for run in results.arms if run["status"] == "finished" and not run["trial"]]
     arms = in_order(study, results)
     parts = [
         f"# The study `{name}`",
@@ -200,11 +200,11 @@ def _chosen(study: Study, results: Results, arms: Sequence[str]) -> list[str]:
     choice = study.choice
     if not choice:
         return []
-    taken = {one["arm"]: _value(one, choice.key) for one in results.arms if not one["trial"]}
+    taken = {run["arm"]: _value(run, choice.key) for run in results.arms if not run["trial"]}
     scores = {
-        (one["arm"], _value(one, choice.key)): one["score"]
-        for one in results.arms
-        if one["trial"] and one["score"] is not None
+        (run["arm"], _value(run, choice.key)): run["score"]
+        for run in results.arms
+        if run["trial"] and run["score"] is not None
     }
     values = [f"{value:g}" for value in choice.values]
     rows = []
@@ -219,9 +219,9 @@ def _chosen(study: Study, results: Results, arms: Sequence[str]) -> list[str]:
     return [f"### Chosen\n\n{text}\n\n" + table(["arm", "chosen", *values], rows)]
 
 
-def _value(one: dict, key: str) -> str:
+def _value(run: dict[str, Any], key: str) -> str:
     """The last value of a key in a run's overrides, or –."""
-    values = [each.partition("=")[2] for each in one["overrides"] if each.startswith(f"{key}=")]
+    values = [each.partition("=")[2] for each in run["overrides"] if each.startswith(f"{key}=")]
     return values[-1] if values else "–"
 
 
