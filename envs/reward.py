@@ -16,7 +16,7 @@ KINDS = ("binary", "fraction", "shaped")
 
 @dataclass
 class RewardConfig:
-    """How verdicts become rewards. The range belongs to the task: soft values depend on it."""
+    """The mapping from judgements to rewards. The range belongs to the task: soft values depend on it."""
 
     # binary: all tests or nothing; fraction: share of tests passed; shaped: fraction with a penalty
     # for no program; or your function, module.function, from a Judgement to a number in [low, high]
@@ -49,8 +49,8 @@ class RewardConfig:
         if "." in self.kind:
             load_function(self.kind, "task.reward.kind")
         elif self.kind not in KINDS:
-            known = ", ".join(KINDS)
-            raise ValueError(f"reward.kind={self.kind!r}: must be one of {known}, or a.function")
+            kinds = ", ".join(KINDS)
+            raise ValueError(f"reward.kind={self.kind!r}: must be one of {kinds}, or a.function")
         if not self.low < self.high:
             raise ValueError(f"reward.low={self.low} must be below reward.high={self.high}")
 

@@ -44,7 +44,7 @@ def task_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
     defaults = asdict(TaskConfig())
     for file in sorted((CONF / "task").glob("*.yaml")):
         text = file.read_text()
-        keys = COMMON_KEYS
+        keys: tuple[str, ...] = COMMON_KEYS
         if not re.search(r"^make:", text, re.MULTILINE):
             keys += ROW_KEYS
         if re.search(r"^rows: envs\.tasks\.loaders\.custom_dataset\.", text, re.MULTILINE):
