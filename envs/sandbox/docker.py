@@ -69,9 +69,10 @@ class ContainerWorker(WorkerHandle):
 
     def start(self) -> None:
         """Request a container and return; `receive` takes it when it has started."""
-        if self._launch_signal is not None:
-            self._launch_signal.close()
-        self._launch_signal, other_end = socket.socketpair()
+        # The old signal closes last: another descriptor of its number would look registered.
+        before, (self._launch_signal, other_end) = self._launch_signal, socket.socketpair()
+        if before is not None:
+            before.close()
         self._launch = self._launcher.take()
         self._launch.add_done_callback(lambda _: other_end.close())
 

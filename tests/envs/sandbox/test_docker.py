@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ import pytest
 
 from envs.sandbox.base import Job, Limits, Outcome, SandboxError
 from envs.sandbox.containers import Launcher
-from envs.sandbox.docker import Demultiplexer, DockerSandbox, container_mb
+from envs.sandbox.docker import ContainerWorker, Demultiplexer, DockerSandbox, container_mb
 from envs.sandbox.docker_client import (
     LABEL,
     orphaned,
@@ -81,6 +82,16 @@ def test_demultiplexer_takes_streams_apart_wherever_they_are_cut(size):
     pieces = [streams.feed(whole[i : i + size]) for i in range(0, len(whole), size)]
     assert b"".join(pieces) == b"output\x01\0\0"
     assert streams.stderr == b"err"
+
+
+def test_a_second_launch_is_signalled_on_another_descriptor():
+    """The pool would take an equal number for the descriptor that its selector watches already."""
+    worker = ContainerWorker(SimpleNamespace(take=Future, discard=lambda launch: None), 1)
+    worker.start()
+    first = worker.fileno()
+    worker.start()
+    assert worker.fileno() != first
+    worker.kill()
 
 
 def test_owner_is_known_dead_only_by_its_own_kernel():
