@@ -119,7 +119,7 @@ bench-start: $(READY) ## from the command to the first step
 bench-runtimes: $(READY) ## runtime=ray with batches in flight against runtime=sync, per trained token
 	$(PY) -m experiments.benchmarks.runtimes $(ARGS)
 
-scaling: $(READY) ## docs/results/scaling.md's tables and figure from a model of the loop 
+scaling: $(READY) ## docs/results/scaling.md's tables and figure from a model of the loop
 	$(PY) -m experiments.benchmarks.scaling $(ARGS)
 
 bench: $(READY) ## every benchmark, and one page of them: bench/report.md (ARGS="only=train,memory")

@@ -16,7 +16,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -86,20 +87,13 @@ def main(options: Options) -> None:
     encoded, _ = encode_prompts(task.train, task, tokenizer, config, {})
     prompts = [encoded[index].tokens for index in range(options.prompts)]
     rows = measure_steps(options, engine, prompts, max_tokens)
-    if trl_release() == TRL_RELEASE:
+    if find_spec("trl") and version("trl") == TRL_RELEASE:
         rows += measure_whole(options, engine, tokenizer, prompts, max_tokens)
     else:
         print(f"TRL {TRL_RELEASE} is not installed: no whole steps; pip install -e '.[peer]'")
     size = f"{options.prompts} prompts × {options.group} responses"
     size += f" of at most {max_tokens} tokens"
     common.finish("train", rows, options.out, workload=size, threads=1)
-
-
-def trl_release() -> str | None:
-    try:
-        return version("trl")
-    except PackageNotFoundError:
-        return None
 
 
 def measure_steps(
