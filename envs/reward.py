@@ -16,7 +16,7 @@ KINDS = ("binary", "fraction", "shaped")
 
 @dataclass
 class RewardConfig:
-    """The mapping from judgements to rewards. The range belongs to the task: soft values depend on it."""
+    """How a judgement becomes a reward. Its range is the task's: soft values depend on it."""
 
     # binary: all tests or nothing; fraction: share of tests passed; shaped: fraction with a penalty
     # for no program; or your function, module.function, from a Judgement to a number in [low, high]
