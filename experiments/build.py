@@ -107,11 +107,7 @@ def build(
             parameters=parameters,
             train_problems=len(train_prompts),
             eval_problems=len(eval_prompts),
-            task={
-                "rows_read": task.rows_read,
-                "left_out": dict(task.left_out),
-                "decontaminated": task.decontaminated,
-            },
+            task=_task_counts(task),
         )
         records.problems(_statements(eval_prompts, task))
         records.describe(engine=worker.engine.description)
@@ -157,6 +153,14 @@ def _open_task(config: RunConfig) -> Task:
         return open_task(config.task)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
+
+
+def _task_counts(task: Task) -> dict[str, Any]:
+    return {
+        "rows_read": task.rows_read,
+        "left_out": dict(task.left_out),
+        "decontaminated": task.decontaminated,
+    }
 
 
 def _problem_counts(task: Task, train: int, evaluated: int) -> str:

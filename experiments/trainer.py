@@ -80,17 +80,8 @@ def train(
     requested, config = config, resolve_defaults(config, device)
     display = Display(config.steps, label)
     checkpoint = checkpoints.latest(folder, display.say) if folder else None
-    if checkpoint and "resume_state" not in checkpoint:
-        raise UserError(f"{folder}: its checkpoint is of an older version; begin a new run")
-    state = ResumeState(**checkpoint["resume_state"]) if checkpoint else ResumeState()
-    if checkpoint:
-        where = f"{folder}: its checkpoint"
-        check_same(checkpoint["config"], asdict(config), where)
-        if config.steps < state.step:
-            raise UserError(
-                f"{where}: steps={config.steps} with {state.step} behind it; give {state.step} or "
-                "more"
-            )
+    where = f"{folder}: its checkpoint"
+    state = _state_of(checkpoint, config, where) if checkpoint else ResumeState()
     records = Records(config, folder, state.recorded, checkpoint["folder"] if checkpoint else None)
     sample_log.truncate(records.folder, state.step)
     try:
@@ -117,6 +108,19 @@ def train(
         records.finish("failed", message)
         return Outcome(records.folder, "failed", message, expected, display.pass_at)
     return Outcome(records.folder, "finished", pass_at=display.pass_at)
+
+
+def _state_of(checkpoint: dict[str, Any], config: RunConfig, where: str) -> ResumeState:
+    """Return the state in a checkpoint. Raises UserError if it is of another run."""
+    if "resume_state" not in checkpoint:
+        raise UserError(f"{where} is of an older version of this code; begin a new run")
+    check_same(checkpoint["config"], asdict(config), where)
+    state = ResumeState(**checkpoint["resume_state"])
+    if config.steps < state.step:
+        raise UserError(
+            f"{where}: steps={config.steps} with {state.step} behind it; give {state.step} or more"
+        )
+    return state
 
 
 def _describe(

@@ -44,7 +44,7 @@ class Mismatch:
 
     @property
     def warned(self) -> bool:
-        """Whether the mean is NaN or above the bound, or the base is far nearer than the learner."""
+        """Whether the mean is NaN or above the bound, or the base far nearer than the learner."""
         return not self.mean <= self.bound or self.mean > NEARER * self.to_base
 
     def metrics(self) -> dict[str, float]:

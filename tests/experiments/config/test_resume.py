@@ -293,6 +293,12 @@ def test_another_model_is_refused_in_a_line(four, monkeypatch):
     assert ended.error.startswith("model.path: weights others, but the checkpoint was written with")
 
 
+def test_a_checkpoint_of_an_older_version_is_refused_in_a_line():
+    config = config_of(*SMALL, *CASES["grpo"])
+    with pytest.raises(UserError, match="^here: its checkpoint is of an older version"):
+        trainer._state_of({"place": {"step": 2}}, config, "here: its checkpoint")
+
+
 def test_a_checkpoint_of_another_configuration_is_refused_in_a_line(undisturbed, tmp_path):
     here = Records(config_of(*SMALL, "algo=grpo", f"output_dir={tmp_path}"))
     here.finish("interrupted")
