@@ -127,7 +127,6 @@ def interrupt_at(monkeypatch, target, name, call):
 INTERRUPTS = {
     "before a step": (Rollouts, "collect", 4),
     "in a batch, while it is judged": (JudgingThread, "judgements", 3),
-    "in a step, after judging": (trainer, "sample_metrics", 4),
     "before an evaluation": (trainer.Trainer, "kl_metrics", 1),
     "in an evaluation": (trainer, "evaluate", 1),
 }
