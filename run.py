@@ -48,14 +48,14 @@ def main() -> None:
 
 def resume(arguments: list[str]) -> None:
     """Resume the run in resume=FOLDER, with overrides of keys that may change."""
-    from experiments.config.resume import config_of, is_finished
+    from experiments.config.resume import is_finished, resumed_config
     from experiments.errors import UserError
     from experiments.launch import is_rank_zero
 
     folders = [argument for argument in arguments if argument.startswith("resume=")]
     folder = Path(folders[-1].removeprefix("resume="))
     try:
-        config = config_of(folder, [argument for argument in arguments if argument not in folders])
+        config = resumed_config(folder, [a for a in arguments if a not in folders])
         finished = is_finished(folder, config)
     except UserError as error:
         fail(str(error))

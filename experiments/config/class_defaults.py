@@ -83,9 +83,8 @@ def _run_defaults() -> dict[str, Any]:
 
 def _defaults_under(section: type, choice: str) -> dict[str, Any]:
     """The options of `section` that mean something under `choice`."""
-    defaults = asdict(section())
-    limited = {field.name: field.metadata.get("choices") for field in fields(section)}
-    return {k: v for k, v in defaults.items() if limited[k] is None or choice in limited[k]}
+    limits = {field.name: field.metadata.get("choices", (choice,)) for field in fields(section)}
+    return {key: value for key, value in asdict(section()).items() if choice in limits[key]}
 
 
 def _algorithm_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -96,5 +95,5 @@ def _algorithm_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         with suppress(ValueError):
             options = getattr(load_function(core.group(1), "algo.core"), "Config", None)
-            if is_dataclass(options):
+            if isinstance(options, type) and is_dataclass(options):
                 yield file.stem, asdict(options())

@@ -1,6 +1,6 @@
-"""From a command line to the checked configurations of its jobs; what is wrong is one line.
+"""Compose and check the configurations of a command line's jobs; each mistake is one line.
 
-Nothing heavy is imported here: a mistake shows at once.
+Nothing heavy is imported, so that a mistake shows at once.
 """
 
 from __future__ import annotations
@@ -19,56 +19,61 @@ from omegaconf.errors import OmegaConfBaseException
 
 from envs.config_parsing import did_you_mean
 from experiments.config.class_defaults import CONF, defaults_by_choice, register
-from experiments.config.schema import RunConfig, parse
+from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
 
 UNKNOWN = "Could not override '"  # how Hydra's message on an unknown key begins
 
 
 def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
-    """The overrides of each job: one, or a sweep's combinations. Raises UserError."""
-    overrides = parsed([argument for argument in arguments if not argument.startswith("-")])
+    """Return the overrides of each job, several in a sweep. Raises UserError."""
+    overrides = parse_overrides(
+        [argument for argument in arguments if not argument.startswith("-")]
+    )
     if not is_sweep(arguments):
-        return [[override.input_line for override in overrides]]
+        return [[override.input_line or "" for override in overrides]]
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
     try:
         return BasicSweeper.split_arguments(overrides, None)[0]
     except HydraException as error:
-        raise UserError(_first_words(error)) from error
+        raise UserError(_on_one_line(error)) from error
 
 
 def is_sweep(arguments: Sequence[str]) -> bool:
+    """Return whether the command line asks for several jobs."""
     return any(argument in ("-m", "--multirun") for argument in arguments)
 
 
 def config_of(overrides: Sequence[str]) -> RunConfig:
-    """The checked configuration of one job. Raises UserError."""
+    """Return the checked configuration of one job. Raises UserError."""
     try:
         return parse(compose(overrides))
     except MissingConfigException as error:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        there = ", ".join(error.options or ())
-        told = f"{group}={name}: no such choice; {group} is one of {there}"
+        group, _, name = (error.missing_cfg_file or "").rpartition("/")
+        choices = ", ".join(error.options or ())
+        message = f"{group}={name}: no such choice; {group} is one of {choices}"
         if group == "hydra/launcher":
-            told += "; `pip install -e '.[launch]'` brings others"
-        raise UserError(told) from error
+            message += "; `pip install -e '.[launch]'` brings others"
+        raise UserError(message) from error
     except (HydraException, OmegaConfBaseException) as error:
         text = str(error)
         if text.startswith(UNKNOWN):
-            raise UserError(_unknown(text.split("'")[1], overrides)) from error
-        raise UserError(_first_words(error)) from error
+            raise UserError(_unknown_key(text.split("'")[1], overrides)) from error
+        raise UserError(_on_one_line(error)) from error
 
 
 def compose(overrides: Sequence[str], folder: Path = CONF) -> DictConfig:
-    """The configuration of one job as Hydra composes it from `folder`, unchecked."""
+    """Return one job's configuration as Hydra composes it from `folder`, unchecked."""
     register()
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
         return hydra.compose("config", overrides=list(overrides))
 
 
-def parsed(arguments: Sequence[str]) -> list[Override]:
-    parser, overrides = OverridesParser.create(), []
+def parse_overrides(arguments: Sequence[str]) -> list[Override]:
+    """Return Hydra's overrides. Raises UserError, which suggests a form that parses."""
+    parser = OverridesParser.create()
+    overrides: list[Override] = []
     for i, argument in enumerate(arguments):
         try:
             overrides += parser.parse_overrides([argument])
@@ -86,16 +91,16 @@ def parsed(arguments: Sequence[str]) -> list[Override]:
     return overrides
 
 
-def _first_words(error: Exception) -> str:
-    """Hydra spreads its messages over lines and names its own search path."""
+def _on_one_line(error: Exception) -> str:
+    """Shorten a message of Hydra's, which has several lines and names the search path."""
     text = " ".join(str(error).split("Config search path")[0].split())
     return text.removeprefix("In 'config': ")
 
 
-def _unknown(key: str, overrides: Sequence[str]) -> str:
-    """What to say of a key that this choice of algorithm, task, … does not have."""
+def _unknown_key(key: str, overrides: Sequence[str]) -> str:
+    """Return the message on a key that the chosen algorithm, task etc. does not have."""
     choices = [o for o in overrides if (CONF / o.partition("=")[0]).is_dir()]
-    known = list(leaves(OmegaConf.to_container(compose(choices))))
+    known = list(leaves(plain_values(compose(choices))))
     group, _, rest = key.partition(".")
     elsewhere = [f"{group}={name}" for name, keys in _options(group) if rest in keys]
     if elsewhere and key not in known:
@@ -104,7 +109,7 @@ def _unknown(key: str, overrides: Sequence[str]) -> str:
 
 
 def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """The dotted keys of a nested configuration that hold a value."""
+    """Yield the dotted keys of the values in a nested configuration."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from leaves(value, f"{prefix}{key}.")
@@ -113,9 +118,9 @@ def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _options(group: str) -> Iterator[tuple[str, set[str]]]:
-    """Each choice of a group, with its keys."""
+    """Yield each choice of a group, with its keys."""
     defaults = dict(defaults_by_choice(group))
     for file in sorted((CONF / group).glob("*.yaml")):
-        values = OmegaConf.to_container(OmegaConf.load(file))
-        own = values.get(group, values)
-        yield file.stem, set(leaves(defaults.get(file.stem, {}) | own))
+        values = plain_values(OmegaConf.load(file))
+        stated = values.get(group, values)
+        yield file.stem, set(leaves(defaults.get(file.stem, {}) | stated))

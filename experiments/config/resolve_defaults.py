@@ -1,10 +1,9 @@
-"""What the configuration leaves open is picked by the device, and what it cannot mean is dropped,
-once, before anything is recorded."""
+"""Resolve what a configuration leaves to the device, before anything is recorded."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.schema import RunConfig
@@ -13,13 +12,16 @@ if TYPE_CHECKING:
     from algorithms.base import Needs
 
 # device → (task.max_prompt_tokens, task.max_response_tokens, model.dtype)
-DEVICE_DEFAULTS = {"cuda": (2048, 1024, "bfloat16"), "cpu": (1024, 256, "float32")}
+DEVICE_DEFAULTS: dict[str, tuple[int, int, Literal["bfloat16", "float32"]]] = {
+    "cuda": (2048, 1024, "bfloat16"),
+    "cpu": (1024, 256, "float32"),
+}
 
 
 def resolve_defaults(config: RunConfig, device: str) -> RunConfig:
-    """The configuration with its open values filled in for `device`, e.g. "cuda:1".
+    """Return the configuration with its open values set for `device`, e.g. "cuda:1".
 
-    No k of pass@k stays above the number of samples.
+    Each k of pass@k above the number of samples is dropped.
     """
     kind = device.split(":")[0]
     prompt, response, dtype = DEVICE_DEFAULTS[kind]
@@ -34,26 +36,26 @@ def resolve_defaults(config: RunConfig, device: str) -> RunConfig:
         engine = replace(
             engine, name="vllm" if kind == "cuda" and vllm_version() == VLLM_RELEASE else "hf"
         )
-    measured = replace(config.eval, k=[k for k in config.eval.k if k <= config.eval.samples])
-    return replace(config, task=task, model=model, engine=engine, eval=measured)
+    evaluation = replace(config.eval, k=[k for k in config.eval.k if k <= config.eval.samples])
+    return replace(config, task=task, model=model, engine=engine, eval=evaluation)
 
 
-def default_dtype(device: str) -> str:
-    """What model.dtype=auto is there."""
+def default_dtype(device: str) -> Literal["bfloat16", "float32"]:
+    """Return the dtype that model.dtype=auto stands for on `device`."""
     return DEVICE_DEFAULTS[device.split(":")[0]][2]
 
 
 def summary(config: RunConfig, device: str) -> str:
-    """What a run goes on with, picked or given."""
+    """Return one line on the model, engine and limits of a run."""
     return (
         f"on {device}: model={config.model.name} ({config.model.path}, {config.model.dtype}), "
         f"engine={config.engine.name}, prompts of up to {config.task.max_prompt_tokens} tokens, "
         f"responses of up to {config.task.max_response_tokens}; each can be overridden"
-    ) + _critic_alone(config)
+    ) + _critic_only_warning(config)
 
 
-def _critic_alone(config: RunConfig) -> str:
-    """Said of a run whose policy never learns."""
+def _critic_only_warning(config: RunConfig) -> str:
+    """Return a warning if the critic's warm-up takes the whole run, else an empty text."""
     warmup = getattr(config.algo, "critic_warmup", 0)
     if not 0 < config.steps <= warmup:
         return ""
@@ -64,38 +66,40 @@ def _critic_alone(config: RunConfig) -> str:
 
 
 def missing_share_warning(config: RunConfig, needs: Needs, problems: int) -> str | None:
-    """Said of an objective that is made to mix rows in where there are none.
+    """Warn about an objective made for offline or replayed rows whose batches have none.
 
-    `problems`: to train on; a problem comes again once all of them have come.
+    `problems`: the number of training problems; each is repeated once all have been used.
     """
     if config.replay.frozen or not needs.share:
         return None
     if getattr(config.train, needs.share):
-        return _replayed_too_late(config, needs, problems)
+        return _late_replay_warning(config, needs, problems)
     return (
         f"algo={config.algo.name} with train.{needs.share}=0: its batches have nothing of what it "
         "is made to mix in, so that it is another objective; give a share"
     )
 
 
-def _replayed_too_late(config: RunConfig, needs: Needs, problems: int) -> str | None:
+def _late_replay_warning(config: RunConfig, needs: Needs, problems: int) -> str | None:
+    """Warn if no problem comes again before the last batch that replays."""
     last = min(config.steps, needs.replay_until or config.steps)
-    others, again = config.replay.from_runs or config.replay.files, problems // config.train.prompts
-    if needs.share != "replay_share" or others or not 0 < last <= again:
+    has_sources = config.replay.from_runs or config.replay.files
+    first_pass = problems // config.train.prompts  # batches
+    if needs.share != "replay_share" or has_sources or not 0 < last <= first_pass:
         return None
     if config.train.resample_zero_variance:  # further problems are taken, and come again sooner
         return None
     until = "" if last == config.steps else f" and the last that replays is number {last}"
     return (
-        f"algo={config.algo.name}: no problem of {problems} comes again before batch {again + 1}"
-        f"{until}, so that nothing is replayed; take fewer problems, or replay.from_runs"
+        f"algo={config.algo.name}: no problem of {problems} comes again before batch "
+        f"{first_pass + 1}{until}, so that nothing is replayed; take fewer problems, or replay.from_runs"
     )
 
 
-def describe_dropped(given: RunConfig, picked: RunConfig) -> str | None:
-    """What was left out of the configuration as it was given, if anything was."""
-    gone = [k for k in given.eval.k if k not in picked.eval.k]
-    if not gone:
+def describe_dropped(requested: RunConfig, resolved: RunConfig) -> str | None:
+    """Return one line on the requested pass@k that were dropped; None if none were."""
+    dropped = [k for k in requested.eval.k if k not in resolved.eval.k]
+    if not dropped:
         return None
-    listed = ", ".join(f"pass@{k}" for k in gone)
-    return f"left out: {listed}, which eval.samples={given.eval.samples} cannot tell"
+    listed = ", ".join(f"pass@{k}" for k in dropped)
+    return f"left out: {listed}, which eval.samples={requested.eval.samples} cannot tell"

@@ -1,6 +1,6 @@
-"""From a run folder to the configuration that its run goes on with; what is wrong is one line.
+"""The configuration of a resumed run: its own, with overrides of the keys that may change.
 
-Nothing heavy is imported here: a mistake shows at once.
+Nothing heavy is imported, so that a mistake shows at once.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from envs.config_parsing import did_you_mean
-from experiments.config.composition import CONF, leaves, parsed
-from experiments.config.schema import RunConfig, parse
+from experiments.config.composition import CONF, leaves, parse_overrides
+from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
 
-# What the bits of training do not hang on, or only by rounding; with a dot at the end, all below
-# it
+# Keys that may change on resume: they affect training by rounding at most. A final dot stands for
+# all keys below.
 MAY_CHANGE = (
     "steps",
     "output_dir",
@@ -38,30 +38,32 @@ MAY_CHANGE = (
 )
 
 
-def config_of(folder: Path, arguments: Sequence[str]) -> RunConfig:
-    """The run's own configuration with these overrides, where they may change. Raises UserError."""
-    kept = folder / "config.yaml"
-    if not kept.is_file() or not (folder / "run.json").is_file():
+def resumed_config(folder: Path, arguments: Sequence[str]) -> RunConfig:
+    """Return the run's configuration with overrides. Raises UserError if one may not change."""
+    file = folder / "config.yaml"
+    if not file.is_file() or not (folder / "run.json").is_file():
         raise UserError(f"resume={folder}: no run folder; `outputs/NAME/` holds some")
-    composed = OmegaConf.load(kept)
-    before = OmegaConf.to_container(composed)
-    for override in parsed(arguments):
+    recorded = plain_values(OmegaConf.load(file))
+    composed = OmegaConf.create(recorded)
+    for override in parse_overrides(arguments):
         if override.is_sweep_override():
             raise UserError(
                 f"resume={folder}: {override.input_line}: one run goes on with one value"
             )
-        _set(composed, before, override.key_or_group, override.value())
+        _set(composed, recorded, override.key_or_group, override.value())
     config = parse(composed)
-    check_same(before, asdict(config), f"resume={folder}")
+    check_same(recorded, asdict(config), f"resume={folder}")
     return config
 
 
 def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
-    """Raises UserError, which names the keys, where `now` would be another run than `before`."""
-    listed = [f"{key}={new} (was {old})" for key, old, new in _differing(before, now)]
-    if listed:
+    """Raise UserError, which names the keys, if `now` would be another run than `before`."""
+    changes = [f"{key}={new} (was {old})" for key, old, new in _differing(before, now)]
+    if changes:
         may = ", ".join(key.rstrip(".") for key in MAY_CHANGE)
-        raise UserError(f"{where}: {', '.join(listed)} would be another run; only {may} may change")
+        raise UserError(
+            f"{where}: {', '.join(changes)} would be another run; only {may} may change"
+        )
     if now["steps"] != before["steps"] and now["train"]["schedule"] != "constant":
         raise UserError(
             f"{where}: steps={now['steps']} (was {before['steps']}) under train.schedule="
@@ -70,29 +72,30 @@ def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
 
 
 def is_finished(folder: Path, config: RunConfig) -> bool:
-    """Whether nothing is left to do for a run folder under this configuration."""
+    """Return whether a run folder is finished under this configuration."""
     info = json.loads((folder / "run.json").read_text())
-    held = OmegaConf.load(folder / "config.yaml")
-    return info["status"] == "finished" and held.steps >= config.steps
+    recorded = OmegaConf.load(folder / "config.yaml")
+    return info["status"] == "finished" and recorded.steps >= config.steps
 
 
-def _set(composed: DictConfig, before: dict[str, Any], key: str, value: Any) -> None:
+def _set(composed: DictConfig, recorded: dict[str, Any], key: str, value: Any) -> None:
+    """Override a key, or take another choice of a group. Raises UserError if there is none."""
     names = value if isinstance(value, list) else [value]  # logger=[wandb,tensorboard]
     choices = [CONF / key / f"{name}.yaml" for name in names]
     if "." not in key and choices and all(choice.is_file() for choice in choices):
         composed[key] = OmegaConf.merge(*map(OmegaConf.load, choices))
         return
-    known = list(leaves(before))
+    known = list(leaves(recorded))
     if (CONF / key).is_dir():
-        there = ", ".join(sorted(choice.stem for choice in (CONF / key).glob("*.yaml")))
-        raise UserError(f"{key}={value}: it is one of {there}")
+        available = ", ".join(sorted(choice.stem for choice in (CONF / key).glob("*.yaml")))
+        raise UserError(f"{key}={value}: it is one of {available}")
     if key not in known:
         raise UserError(f"unknown key {key!r}; {did_you_mean(key, known)}this run has others")
     OmegaConf.update(composed, key, value, merge=False)
 
 
 def _differing(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """(key, value before, value now) of what may not change."""
+    """Yield (key, old value, new value) of changed keys that may not change."""
     old, new = dict(_flat(before)), dict(_flat(now))
     for key in sorted(old.keys() | new.keys()):
         free = any(key == may or (may[-1] == "." and key.startswith(may)) for may in MAY_CHANGE)

@@ -1,8 +1,8 @@
-"""The typed shape of a run's configuration.
+"""The dataclasses of a run's configuration, with its defaults.
 
-Hydra composes `conf/`; `parse` reads the result into these dataclasses, so that an unknown key, a
-value out of range or a combination that cannot work ends in one line before anything heavy starts.
-What a value may be stands in its annotation; the options of an algorithm are in its own file.
+Hydra composes `conf/` onto these defaults, and `parse` reads the result into the dataclasses. An
+unknown key, a value out of range or an impossible combination ends in one line before anything
+heavy starts. Annotations give the allowed values; an algorithm's options are in its own file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from envs.import_by_name import load_function
 from envs.judge.judge import JudgeConfig
 from envs.sandbox.select import SandboxConfig
 from envs.tasks.config import TaskConfig
-from experiments.config.validation import check
+from experiments.config.validation import validate
 from experiments.errors import UserError
 
 # Batches whose initial values are generated at once, since each switch of weights costs time.
@@ -57,39 +57,39 @@ SYNC_ONLY = {"choices": ("sync",)}
 
 @dataclass
 class ModelConfig:
-    """Which model, and how it is held."""
+    """The model, its precision and its adapter."""
 
     name: str = "nano"
-    path: str = "assets/nano"  # a saved model's folder, absolute or in this repository; or a hub id
+    path: str = "assets/nano"  # a saved model's folder, absolute or in this repository, or a hub id
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"  # auto: bfloat16 on a GPU
     device: str = "auto"  # auto | cpu | cuda | cuda:N
     chat_args: dict[str, Any] = field(default_factory=dict)  # for the model's chat template
-    # lora: the weights stay as they are, and low-rank matrices beside all linear layers are trained
+    # lora: the weights are frozen, and low-rank matrices beside all linear layers are trained
     adapter: Literal["none", "lora"] = "none"
     adapter_rank: PositiveInt = 32
-    adapter_alpha: PositiveFloat = 32.0  # the adapter counts alpha/rank
-    adapter_rate: PositiveFloat = 10.0  # times the learning rates of algo
-    # a block keeps its input, and computes the rest again in the backward pass: less memory
+    adapter_alpha: PositiveFloat = 32.0  # the adapter is scaled by alpha/rank
+    adapter_rate: PositiveFloat = 10.0  # factor of the learning rates of algo
+    # recompute each block in the backward pass from its input: less memory
     checkpoint_activations: bool = False
-    # CPU threads of torch; set it deliberately, two that compete are slower
+    # CPU threads of torch; competing threads are slower
     threads: PositiveInt = 1
 
 
 @dataclass
 class EngineConfig:
-    """What writes the responses, and how it is watched."""
+    """The engine that generates responses, and its log-prob check."""
 
     name: Literal["hf", "vllm", "auto"] = "hf"  # auto: vllm on a GPU where it is installed
-    batch_size: PositiveInt = 256  # responses written at once
-    # vllm: auto is the learner's | cuda:N, one of its own
+    batch_size: PositiveInt = 256  # responses generated at once
+    # vllm: auto: the learner's GPU | cuda:N: a GPU of its own
     device: Annotated[str, Field(pattern=r"^(auto|cuda:\d+)$")] = field(
         default="auto", metadata=VLLM_ONLY
     )
-    # vllm on the learner's GPU sleeps while the learner works
+    # vllm on the learner's GPU sleeps while the learner trains
     colocate: bool = field(default=False, metadata=VLLM_ONLY)
-    # vllm: of its GPU's memory, weights and cache of keys and values
+    # vllm: share of its GPU's memory, for weights and KV cache
     memory_share: Annotated[float, Field(gt=0, lt=1)] = field(default=0.4, metadata=VLLM_ONLY)
-    # steps from one check against the learner to the next; 0: none
+    # steps between checks of the engine's log-probs against the learner's; 0: no checks
     logprob_check_every: NonNegativeInt = 10
     logprob_check_samples: PositiveInt = 16  # fresh responses in a check
     # nats; null: 0.001 in float32, 0.02 in bfloat16
@@ -98,17 +98,17 @@ class EngineConfig:
 
 @dataclass
 class RuntimeConfig:
-    """How the run is spread over processes."""
+    """How the run is distributed over processes."""
 
-    # torchrun: over its processes, on one node; ray: actors write and judge, this process learns,
-    # or the processes that torchrun has begun
+    # torchrun: over its processes, on one node; ray: actors generate and judge, this process (or
+    # torchrun's processes) trains
     name: Literal["sync", "torchrun", "ray"] = "sync"
-    # sync: what is written is judged while the rest is written, where there is a core for each;
+    # sync: judge finished responses while others are generated, if there is a core for each;
     # changes time, not results
     overlap: bool = field(default=True, metadata=SYNC_ONLY)
-    # ray: a cluster that `ray start` began, HOST:PORT or auto; null: one of this run's own
+    # ray: a cluster from `ray start`, HOST:PORT or auto; null: this run starts its own
     address: str | None = field(default=None, metadata=RAY_ONLY)
-    # ray: actors that write, each with a GPU where the model is on one
+    # ray: actors that generate, each with a GPU if the model is on one
     engines: PositiveInt = field(default=1, metadata=RAY_ONLY)
     # ray: actors that judge, each with a sandbox of sandbox.workers
     judges: PositiveInt = field(default=1, metadata=RAY_ONLY)
@@ -124,7 +124,7 @@ class WandbConfig:
 
 @dataclass
 class LoggerConfig:
-    """Where metrics go besides the run folder; logger=[wandb,tensorboard] takes both."""
+    """Loggers of metrics besides the run folder; logger=[wandb,tensorboard] uses both."""
 
     wandb: WandbConfig | None = None
     tensorboard: bool = False
@@ -132,101 +132,106 @@ class LoggerConfig:
 
 @dataclass
 class TrainConfig:
-    """One optimiser batch, the same for every algorithm in a comparison."""
+    """Optimiser batches, equal for all algorithms in a comparison."""
 
     prompts: PositiveInt = 16  # problems in a batch
     group_size: PositiveInt = 8  # responses to each
     temperature: PositiveFloat = 1.0  # of training responses; also divides the learner's logits
-    offline_share: Share = 0.0  # share of each group taken from the data set's own programs
-    # of a problem's correct programs, and of its incorrect ones
+    offline_share: Share = 0.0  # share of each group from the data set's own programs
+    # at most so many correct programs of a problem, and so many incorrect ones
     offline_per_problem: PositiveInt = 8
-    replay_share: Share = 0.0  # share of each group taken from the replay store; the rest is fresh
-    # the writing policy takes the trained weights once in so many batches
+    replay_share: Share = 0.0  # share of each group from the replay buffer; the rest is fresh
+    # sync the rollout policy's weights every N batches
     sync_every: PositiveInt = 1
-    # the writing policy is the trained one of so many batches before; with sync_every=1
+    # the rollout policy is exactly so many batches old; needs sync_every=1
     lag: NonNegativeInt = 0
-    minibatches: PositiveInt = 1  # optimiser steps in a pass over a batch, each on whole groups
+    minibatches: PositiveInt = 1  # optimiser steps in one pass over a batch, each on whole groups
     epochs: PositiveInt = 1  # passes over a batch
-    # of the ratio on responses of older weights, or of an engine that differs from the learner
+    # correction of the ratio for stale weights or an engine that differs from the learner
     correction: Correction = "none"
-    # of its weights; null: algorithms/tensors.py says which
+    # bounds of its weights; null: the method's own (algorithms/tensors.py)
     correction_low: NonNegativeFloat | None = None
     correction_high: PositiveFloat | None = None
     # behaviour log-probs of responses that have none. reject: losses with a ratio reject such
     # responses; reference, recomputed: the reference's or the current policy's log-probs
     missing_logprobs: Literal["reject", "reference", "recomputed"] = "reject"
-    # groups whose rewards are all equal make way for further problems', and count in the budget
+    # replace zero-variance groups by further problems' (dynamic sampling); both are in the budget
     resample_zero_variance: bool = False
     # responses cut at max_response_tokens
     truncation: Literal["reward_as_is", "mask"] = "reward_as_is"
     # responses in one forward and backward; changes memory, not results
     micro_batch: PositiveInt = 64
-    # tokens in one, padding and prompts included, however many responses; null: micro_batch holds
+    # tokens in one, with padding and prompts, instead of micro_batch; null: micro_batch decides
     micro_tokens: PositiveInt | None = None
-    # of the learning rates, after warm-up
+    # of the learning rates, after the warm-up
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: NonNegativeInt = 5
     max_grad_norm: PositiveFloat = 1.0
     weight_decay: NonNegativeFloat = 0.0
-    checkpoint_every: NonNegativeInt = 20  # steps; 0: only at the end, and at an interrupt
+    checkpoint_every: NonNegativeInt = 20  # steps; 0: only at the end and at an interrupt
     keep_checkpoints: PositiveInt = 2  # the last ones
-    # also the one that did best, by pass@k of the least eval.k; needs eval.split=validation
+    # also the best one, by pass@k of the smallest eval.k; needs eval.split=validation
     keep_best: bool = False
-    keep_samples: bool = False  # every training sample stays in the run folder, for replay
+    keep_samples: bool = False  # log every training sample in the run folder, for replay
 
     @property
     def stale(self) -> bool:
-        """Whether the writing policy needs weights of its own."""
+        """Whether the rollout policy needs its own copy of the weights."""
         return self.sync_every > 1 or self.lag > 0
 
     @property
     def correction_bounds(self) -> tuple[float, float]:
-        """Of the correction's weights, resolved."""
+        """The bounds of the correction's weights, resolved."""
         low, high = CORRECTION_BOUNDS.get(self.correction, (0.0, float("inf")))
-        given_low, given_high = self.correction_low, self.correction_high
-        return low if given_low is None else given_low, high if given_high is None else given_high
+        if self.correction_low is not None:
+            low = self.correction_low
+        if self.correction_high is not None:
+            high = self.correction_high
+        return low, high
 
     @property
-    def greatest_lag(self) -> int:
-        """Optimiser steps that the writer lies behind at most when its responses are used."""
+    def max_lag(self) -> int:
+        """The largest age of the rollout policy, in optimiser steps, when its samples are used."""
         return max(self.lag + 1, self.sync_every) * self.minibatches * self.epochs - 1
 
 
 @dataclass
 class ReplayConfig:
-    """Samples that are used again, or that others wrote; train.replay_share says how many."""
+    """The replay buffer and its sources; train.replay_share says how much is replayed."""
 
-    own: bool = True  # this run's responses, from the batch after theirs on
-    from_runs: list[str] = field(default_factory=list)  # folders, kept with train.keep_samples
+    own: bool = True  # this run's responses, from the next batch on
+    from_runs: list[str] = field(default_factory=list)  # run folders with train.keep_samples
     # JSON lines of programs; docs/reference/replay.md
     files: list[str] = field(default_factory=list)
-    capacity: PositiveInt = 100_000  # samples; the oldest make way
-    # optimiser steps since weights of this run wrote one; null: any
+    capacity: PositiveInt = 100_000  # samples; the oldest are dropped
+    # optimiser steps since this run generated a sample; null: no limit
     max_age: NonNegativeInt | None = None
-    max_uses: PositiveInt | None = None  # batches that one may be in; null: any
-    # balanced: as many of each reward as there are
+    max_uses: PositiveInt | None = None  # batches that one sample may be in; null: no limit
+    # balanced: equally many of each reward, as far as possible
     sampling: Literal["uniform", "recent", "balanced"] = "uniform"
-    # batches are those that the run in from_runs kept, in their order; nothing is written or judged
+    # train on the logged batches of the run in from_runs, in their order; generate nothing
     frozen: bool = False
 
 
 @dataclass
 class EvalConfig:
-    """How policies are evaluated; the defaults are the paper's."""
+    """Evaluation; the defaults are the paper's."""
 
-    every: NonNegativeInt = 50  # steps; also at the start and the end. 0: only there
+    every: NonNegativeInt = 50  # steps; also at the start and the end. 0: only then
     split: Literal["test", "validation"] = "test"
     samples: PositiveInt = 20  # responses to each problem
     temperature: NonNegativeFloat = 0.4
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
-    k: list[PositiveInt] = field(default_factory=lambda: [1, 5, 10])  # those above samples go
-    # fresh responses to each problem for the KL to the base; 0: not measured
+    k: list[PositiveInt] = field(
+        default_factory=lambda: [1, 5, 10]
+    )  # k above `samples` are dropped
+    # fresh responses to each problem for the KL to the base model; 0: not measured
     kl_samples: NonNegativeInt = 4
 
 
 @dataclass
 class RunConfig:
-    """A whole run. `algo` is typed by the algorithm's own `Config`."""
+    """A whole run. `algo` is an instance of the algorithm's own `Config`."""
 
     algo: Any
     task: TaskConfig = field(default_factory=TaskConfig)
@@ -239,22 +244,23 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
-    name: FolderName = "mini"  # the experiment: its runs stand together in output_dir/name
+    name: FolderName = "mini"  # the experiment: its runs are in output_dir/name
     seed: NonNegativeInt = 0
     steps: NonNegativeInt = 200  # optimiser batches
     output_dir: Annotated[str, Field(min_length=1)] = "outputs"
-    # how the values were found, in words for the report; null: they are given
+    # how the values were tuned, in words for the report; null: not tuned
     tuned: str | None = None
 
 
 def parse(composed: DictConfig) -> RunConfig:
-    """The typed configuration; a UserError names the key, the value and what would be right."""
+    """Return the checked configuration. UserError names the key, the value and what is allowed."""
     if missing := sorted(OmegaConf.missing_keys(composed)):
         raise UserError(f"{missing[0]} has no value; give it on the command line: {missing[0]}=...")
     try:
-        values = OmegaConf.to_container(composed, resolve=True)
+        values = plain_values(composed)
         algorithm = load_function(str(values["algo"]["core"]), "algo.core")
-        if not is_dataclass(options := getattr(algorithm, "Config", None)):
+        options = getattr(algorithm, "Config", None)
+        if not (isinstance(options, type) and is_dataclass(options)):
             raise ValueError(
                 f"algo.core={values['algo']['core']}: no algorithm; its attribute Config would be "
                 "the dataclass of its options, as in algorithms/demonstrations.py"
@@ -264,5 +270,12 @@ def parse(composed: DictConfig) -> RunConfig:
         config.algo = algo
     except (ValueError, OmegaConfBaseException) as error:
         raise UserError(str(error).split("\n")[0]) from error
-    check(config, algorithm(algo, config.task.reward.high).needs)
+    validate(config, algorithm(algo, config.task.reward.high).needs)
     return config
+
+
+def plain_values(config: Any) -> dict[str, Any]:
+    """Return a composed or loaded configuration as plain, resolved values."""
+    values = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}

@@ -1,6 +1,6 @@
-"""What a run's configuration cannot combine: the checks that need more than a type.
+"""Checks of a configuration that need more than one value's type, such as combinations.
 
-They are made before anything heavy starts, for every job of a sweep before the first one.
+They run before anything heavy starts, for all jobs of a sweep before the first one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from algorithms.tensors import CORRECTION_BOUNDS
+from experiments.config.dependencies import check_peft, check_ray, check_vllm
 from experiments.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,16 +17,14 @@ if TYPE_CHECKING:
     from experiments.config.schema import EngineConfig, ReplayConfig, RunConfig, TrainConfig
 
 
-def check(config: RunConfig, needs: Needs) -> None:
-    """Raises UserError, which names the key, the value and what would be right."""
+def validate(config: RunConfig, needs: Needs) -> None:
+    """Raise UserError, which names the key, the value and what is allowed."""
     _check_engine(config.engine)
     if config.runtime.name == "torchrun":
         _check_torchrun(config)
     if config.runtime.name == "ray":
         _check_ray(config)
     if config.model.adapter != "none":
-        from experiments.config.dependencies import check_peft
-
         check_peft()
     _check_combinations(config, needs)
     _check_replay(config)
@@ -33,7 +32,7 @@ def check(config: RunConfig, needs: Needs) -> None:
 
 
 def accepts_missing_logprobs(config: RunConfig, needs: Needs) -> bool:
-    """Whether it may learn from responses whose writer told no log-probs."""
+    """Return whether the algorithm may train on responses without behaviour log-probs."""
     with_ratio = needs.behaviour and needs.max_lag is None
     return needs.off_policy or (with_ratio and config.train.missing_logprobs != "reject")
 
@@ -41,8 +40,8 @@ def accepts_missing_logprobs(config: RunConfig, needs: Needs) -> bool:
 def _check_torchrun(c: RunConfig) -> None:
     if c.engine.device != "auto":
         raise UserError(
-            f"runtime=torchrun with engine.device={c.engine.device}: each rank writes on the GPU "
-            "that it learns on; use engine.device=auto"
+            f"runtime=torchrun with engine.device={c.engine.device}: each rank generates on the "
+            "GPU that it trains on; use engine.device=auto"
         )
 
 
@@ -52,10 +51,7 @@ def _check_ray(c: RunConfig) -> None:
             f"runtime=ray with engine.device={c.engine.device}: Ray gives each engine a GPU of its "
             "own; use engine.device=auto"
         )
-    from importlib.util import find_spec
-
-    if find_spec("ray") is None:
-        raise UserError("runtime=ray: Ray is not installed; pip install -e '.[ray]'")
+    check_ray()
 
 
 def _check_engine(e: EngineConfig) -> None:
@@ -67,8 +63,6 @@ def _check_engine(e: EngineConfig) -> None:
             "there anything to sleep for; set engine.device=auto or engine.colocate=false"
         )
     if e.name == "vllm":
-        from experiments.config.dependencies import check_vllm
-
         check_vllm()
 
 
@@ -92,7 +86,7 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
     if t.lag and t.sync_every > 1:
         raise UserError(
             f"train.lag={t.lag} with train.sync_every={t.sync_every}: either says how old the "
-            "writer is; use train.sync_every=1 or train.lag=0"
+            "rollout policy is; use train.sync_every=1 or train.lag=0"
         )
     if t.minibatches > t.prompts:
         raise UserError(
@@ -111,8 +105,8 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
 
 def _check_reward(c: RunConfig, needs: Needs) -> None:
     reward = c.task.reward
-    judged = c.task.environment is None  # by the judge, whose tests these are
-    if judged and reward.needs_all_tests and c.judge.early_stop:
+    runs_tests = c.task.environment is None  # programs are judged on a problem's tests
+    if runs_tests and reward.needs_all_tests and c.judge.early_stop:
         raise UserError(
             f"task.reward.kind={reward.kind} with judge.early_stop=true: the share of tests passed "
             "needs all of them; set judge.early_stop=false"
@@ -143,22 +137,25 @@ def _check_shares(t: TrainConfig) -> None:
 
 
 def _check_lag(c: RunConfig, needs: Needs) -> None:
-    """What has no ratio takes the writer for the policy itself."""
-    t, lag = c.train, c.train.greatest_lag
+    """Raise UserError if an algorithm without a ratio gets responses of too old weights."""
+    t, lag = c.train, c.train.max_lag
     keys = {"lag": 0, "sync_every": 1, "minibatches": 1, "epochs": 1, "replay_share": 0.0}
-    given = [f"train.{key}={getattr(t, key)}" for key in keys if getattr(t, key) != keys[key]]
-    r, whole = c.replay, c.steps * t.minibatches * t.epochs  # steps of the run
+    causes = [f"train.{key}={getattr(t, key)}" for key in keys if getattr(t, key) != keys[key]]
+    r, run_steps = c.replay, c.steps * t.minibatches * t.epochs  # optimiser steps of the run
     if t.replay_share or r.frozen:
-        others = bool(r.from_runs or r.files)
-        given += [f"replay.max_age={r.max_age}"] if not others else ["responses of other weights"]
-        within = t.minibatches * t.epochs - 1
-        aged = whole if others or r.max_age is None else r.max_age + within
-        lag = max(lag, min(aged, whole))
+        if r.from_runs or r.files:
+            causes.append("responses of other weights")
+            max_age = run_steps
+        else:
+            causes.append(f"replay.max_age={r.max_age}")
+            steps_within = t.minibatches * t.epochs - 1
+            max_age = run_steps if r.max_age is None else r.max_age + steps_within
+        lag = max(lag, min(max_age, run_steps))
     if needs.max_lag is not None and lag > needs.max_lag:
-        optional = hasattr(c.algo, "max_lag")
-        more = f", or allow more with algo.max_lag={lag}" if optional else ""
+        adjustable = "max_lag" in vars(c.algo)
+        more = f", or allow more with algo.max_lag={lag}" if adjustable else ""
         raise UserError(
-            f"{' with '.join(given)} under algo={c.algo.name}: it takes the writer for the policy "
+            f"{' with '.join(causes)} under algo={c.algo.name}: it takes the writer for the policy "
             f"itself, at most {needs.max_lag} optimiser steps behind, and here it is up to "
             f"{lag}; lower it{more}"
         )
@@ -166,33 +163,33 @@ def _check_lag(c: RunConfig, needs: Needs) -> None:
 
 def _check_replay(c: RunConfig) -> None:
     t, r = c.train, c.replay
-    listed = [
+    sources = [
         *(f"replay.from_runs=[{run}]" for run in r.from_runs),
         *(f"replay.files=[{file}]" for file in r.files),
     ]
     if r.frozen:
         _check_frozen(t, r)
-    elif listed and not t.replay_share:
+    elif sources and not t.replay_share:
         raise UserError(
-            f"{listed[0]} with train.replay_share=0: nothing would be taken from it; say which "
+            f"{sources[0]} with train.replay_share=0: nothing would be taken from it; say which "
             "share of each group, e.g. train.replay_share=0.5"
         )
-    if t.replay_share and not (r.own or listed):
+    if t.replay_share and not (r.own or sources):
         raise UserError(
             f"train.replay_share={t.replay_share} with replay.own=false: there is nothing to "
             "replay; give replay.from_runs or replay.files, or replay.own=true"
         )
-    if t.replay_share and not listed and r.max_age is not None:
+    if t.replay_share and not sources and r.max_age is not None:
         youngest = t.minibatches * t.epochs  # own samples come in the batch after theirs
         if r.max_age < youngest:
             raise UserError(
                 f"replay.max_age={r.max_age}: this run's responses are {youngest} optimiser steps "
                 f"old when they can be replayed first; give {youngest} or more"
             )
-    for given in ("from_runs", "files"):
-        paths = [Path(path).resolve() for path in getattr(r, given)]
-        if twice := [path for path in paths if paths.count(path) > 1]:
-            raise UserError(f"replay.{given}: {twice[0]} stands there twice; once is enough")
+    for key in ("from_runs", "files"):
+        paths = [Path(path).resolve() for path in getattr(r, key)]
+        if duplicates := [path for path in paths if paths.count(path) > 1]:
+            raise UserError(f"replay.{key}: {duplicates[0]} stands there twice; once is enough")
     for run in r.from_runs:
         if not any(Path(run).glob("samples/step-*.arrow")):
             raise UserError(

@@ -62,7 +62,7 @@ def begin(output_dir, *overrides):
 
 
 def go_on(folder, *overrides):
-    return trainer.train(resume.config_of(folder, overrides), folder)
+    return trainer.train(resume.resumed_config(folder, overrides), folder)
 
 
 def assert_same(folder, undisturbed):
@@ -217,7 +217,7 @@ def test_a_finished_run_goes_further_and_a_damaged_checkpoint_is_passed_over(
     undisturbed, four, capfd
 ):
     folder = four
-    assert resume.is_finished(folder, resume.config_of(folder, []))
+    assert resume.is_finished(folder, resume.resumed_config(folder, []))
     state = folder / "checkpoints" / "final" / "state.pt"
     state.write_bytes(state.read_bytes()[:1000])
     assert go_on(folder, "steps=6").status == "finished"
@@ -330,27 +330,27 @@ REFUSED = {
 def test_what_would_be_another_run_is_refused_by_its_key(mistake, tmp_path):
     overrides, told = REFUSED[mistake]
     with pytest.raises(UserError) as refused:
-        resume.config_of(kept(tmp_path), overrides)
+        resume.resumed_config(kept(tmp_path), overrides)
     assert told in str(refused.value)
 
 
 def test_what_changes_no_result_may_change(tmp_path):
     overrides = ["steps=9", "eval.every=0", "logger=wandb", "sandbox=docker", "output_dir=there"]
-    config = resume.config_of(kept(tmp_path), [*overrides, "train.micro_batch=8"])
+    config = resume.resumed_config(kept(tmp_path), [*overrides, "train.micro_batch=8"])
     assert (config.steps, config.eval.every, config.train.micro_batch) == (9, 0, 8)
     assert (config.logger.wandb.project, config.sandbox.kind) == ("spo-bench", "docker")
 
 
 def test_a_schedule_with_an_end_keeps_it(tmp_path):
     folder = kept(tmp_path, "train.schedule=linear")
-    assert resume.config_of(folder, ["eval.every=0"]).steps == 6
+    assert resume.resumed_config(folder, ["eval.every=0"]).steps == 6
     with pytest.raises(UserError, match=r"train\.schedule=linear"):
-        resume.config_of(folder, ["steps=9"])
+        resume.resumed_config(folder, ["steps=9"])
 
 
 def test_no_run_folder_is_said(tmp_path):
     with pytest.raises(UserError, match="no run folder"):
-        resume.config_of(tmp_path, [])
+        resume.resumed_config(tmp_path, [])
 
 
 def test_a_run_that_is_still_going_on_is_not_resumed(tmp_path):

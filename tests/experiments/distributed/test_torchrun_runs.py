@@ -45,7 +45,7 @@ def test_the_command_and_the_runtime_go_together(monkeypatch):
     with pytest.raises(UserError, match="add runtime=torchrun, or runtime=ray"):
         check_launch(config_of())
     elsewhere = ("engine=auto", "engine.device=cuda:1", "engine.colocate=false")
-    with pytest.raises(UserError, match=r"engine.device=cuda:1: each rank writes on the GPU"):
+    with pytest.raises(UserError, match=r"engine.device=cuda:1: each rank generates on the"):
         config_of("runtime=torchrun", *elsewhere)
 
 
