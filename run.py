@@ -152,9 +152,10 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
     folder = find_run(config)
     if folder and is_finished(folder, config):
         print(f"{label}not run again: {provenance(folder)}", file=sys.stderr)
-        outcome = finished_outcome(folder)
+        outcome: Outcome | None = finished_outcome(folder)
     else:
         outcome = run_one(config, folder, label)
+        assert outcome is not None, "a sweep has no worker ranks"
     record_outcome(sweep, number, outcome)
     print(f"{label}{outcome.status}: {outcome.error or outcome.folder}", file=sys.stderr)
     return outcome
@@ -188,7 +189,8 @@ def finish(outcome: Outcome | None) -> None:
         print(f"run folder: {outcome.folder}")
         raise SystemExit(INTERRUPTED)
     if outcome.status == "failed":
-        fail(outcome.error, MISUSED if outcome.expected else FAILED)
+        fail(outcome.error or "", MISUSED if outcome.expected else FAILED)
+    assert outcome.folder is not None, "a finished run has a folder"
     from rich.console import Console
 
     from analysis.report.run_summary import before_after_table

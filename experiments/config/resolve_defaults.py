@@ -92,7 +92,8 @@ def _late_replay_warning(config: RunConfig, needs: Needs, problems: int) -> str 
     until = "" if last == config.steps else f" and the last that replays is number {last}"
     return (
         f"algo={config.algo.name}: no problem of {problems} comes again before batch "
-        f"{first_pass + 1}{until}, so that nothing is replayed; take fewer problems, or replay.from_runs"
+        f"{first_pass + 1}{until}, so that nothing is replayed; take fewer problems, or "
+        "replay.from_runs"
     )
 
 

@@ -145,7 +145,7 @@ class ProgramFile:
 
     def _text(self, row: dict[str, Any], tokens: tuple[int, ...]) -> str:
         if "tokens" in row:
-            return self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+            return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
         return row["response"] if "response" in row else self.format_response(row["program"])
 
 

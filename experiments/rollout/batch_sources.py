@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 class BatchSource(Protocol):
     """Judged samples for each optimiser batch: `Rollouts` or `FrozenBatches`."""
 
-    offline: OfflinePrograms | None
-    replay: ReplayBuffer | None
+    @property
+    def offline(self) -> OfflinePrograms | None: ...
+
+    @property
+    def replay(self) -> ReplayBuffer | None: ...
 
     def collect(self, step: int) -> list[Sample]:
         """Return the samples of batch `step`, each prompt's group adjacent."""

@@ -138,7 +138,7 @@ def _chat(
     turns = [*itertools.chain.from_iterable(shots), text]
     roles = itertools.cycle(("user", "assistant"))
     messages = [{"role": role, "content": turn} for role, turn in zip(roles, turns, strict=False)]
-    encoded = tokenizer.apply_chat_template(messages, add_generation_prompt=True, **chat_args)
+    encoded: Any = tokenizer.apply_chat_template(messages, add_generation_prompt=True, **chat_args)
     return encoded["input_ids"]
 
 
