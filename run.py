@@ -155,7 +155,7 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
         outcome: Outcome | None = finished_outcome(folder)
     else:
         outcome = run_one(config, folder, label)
-        assert outcome is not None, "a sweep has no worker ranks"
+    assert outcome is not None, "a sweep has no worker ranks"
     record_outcome(sweep, number, outcome)
     print(f"{label}{outcome.status}: {outcome.error or outcome.folder}", file=sys.stderr)
     return outcome

@@ -50,10 +50,24 @@ CHOICES = {  # the options of these sections depend on the choice
 }
 
 
+class _UncopiedGroup(dict[str, Any]):
+    """A group of the config store that is not deep-copied.
+
+    Hydra copies the whole store for each group that `--help` lists, but also copies a node before
+    it uses it.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _UncopiedGroup:
+        return self
+
+
 @cache
 def register() -> None:
     """Store the defaults where Hydra finds them; once in a process."""
     store = ConfigStore.instance()
+    parent, _, name = GROUP.partition("/")
+    siblings = store.repo.setdefault(parent, {})
+    siblings[name] = _UncopiedGroup(siblings.get(name, {}))
     store.store("run", _run_defaults(), group=GROUP)
     register_task_defaults()
     for group in ("algo", *CHOICES):
