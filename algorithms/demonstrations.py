@@ -180,7 +180,6 @@ class SRFT(DemonstrationMix):
         return masked_mean(terms, mask) * batch.token_share, {}
 
 
-
 class SFT(Algorithm):
     """Maximum likelihood of the accepted responses of any policy: a control.
 

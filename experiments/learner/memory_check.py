@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import torch
 from omegaconf import OmegaConf
@@ -123,8 +123,7 @@ def _smaller_models(shape: Shape, device: torch.device) -> list[tuple[ModelConfi
             continue
         model = ModelConfig(**{str(key): value for key, value in settings.items()})
         if model.dtype == "auto":
-            dtype = cast(Literal["float32", "bfloat16"], default_dtype(device.type))
-            model = replace(model, dtype=dtype)
+            model = replace(model, dtype=default_dtype(device.type))
         try:
             models.append((model, shape_of(loading.read_config(model))))
         except UserError:

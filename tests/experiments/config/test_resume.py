@@ -294,7 +294,7 @@ def test_another_model_is_refused_in_a_line(four, monkeypatch):
 
 def test_a_checkpoint_of_an_older_version_is_refused_in_a_line():
     config = config_of(*SMALL, *CASES["grpo"])
-    with pytest.raises(UserError, match="^here: its checkpoint is of an older version"):
+    with pytest.raises(UserError, match=r"^here: its checkpoint is of an older version"):
         trainer._state_of({"place": {"step": 2}}, config, "here: its checkpoint")
 
 
