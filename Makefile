@@ -35,7 +35,7 @@ $(READY): pyproject.toml
 run: $(READY) ## the main job: SPO on MiniContests with the bundled model (ARGS="key=value ...")
 	$(PY) run.py experiment=quick $(ARGS)
 
-resume: $(READY) ## go on with a run that was stopped, or further (RUN=outputs/... ARGS="steps=N")
+resume: $(READY) ## resume a stopped run, or train it further (RUN=outputs/... ARGS="steps=N")
 	@test -n "$(RUN)" || { echo "make resume RUN=FOLDER"; exit 2; }
 	$(PY) run.py resume=$(RUN) $(ARGS)
 
