@@ -103,7 +103,7 @@ def test_no_network_says_how_to_do_without(case, tmp_path):
     line, seconds = told(tmp_path, **NO_NETWORK[case])
     assert line.startswith("model.path=some/name: the hub cannot be reached")
     assert "`hf download some/name --local-dir FOLDER`" in line
-    assert line.endswith("give model=local model.path=FOLDER here")
+    assert line.endswith("set model=local model.path=FOLDER here")
     assert seconds < 25
 
 
