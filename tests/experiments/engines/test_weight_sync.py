@@ -1,4 +1,4 @@
-"""Which weights write: at a constant lag, in a saw-tooth, after a restart; and where it fails."""
+"""Weight sync: at a constant lag, in a saw-tooth, after a resume, and when it fails."""
 
 import copy
 
@@ -31,46 +31,46 @@ def train(policy):
 
 def run(sync, steps=range(1, STEPS + 1)):
     """Train → fingerprints of the rollout and of the trained weights of each batch, and lags."""
-    wrote, trained, lags = [], [], []
+    generated, trained, lags = [], [], []
     for step in steps:
         lags.append(sync.begin(step))
-        wrote.append(fingerprint(sync.engine.model))
+        generated.append(fingerprint(sync.engine.model))
         trained.append(fingerprint(sync.policy.model))
         train(sync.policy)
         sync.follow(step)
-    return wrote, trained, lags
+    return generated, trained, lags
 
 
 @pytest.mark.parametrize("lag", [0, 1, 3])
-def test_at_a_lag_the_writers_weights_are_the_learners_of_so_many_batches_before(tiny, lag):
-    wrote, trained, lags = run(sync_of(tiny, lag=lag))
+def test_with_a_lag_the_rollout_weights_are_the_learners_of_so_many_batches_before(tiny, lag):
+    generated, trained, lags = run(sync_of(tiny, lag=lag))
     assert len(set(trained)) == STEPS
-    assert wrote == [trained[max(0, i - lag)] for i in range(STEPS)]
+    assert generated == [trained[max(0, i - lag)] for i in range(STEPS)]
     assert lags == [min(i, lag) for i in range(STEPS)]
 
 
 def test_synced_once_in_n_batches_the_lag_is_a_saw_tooth(tiny):
-    wrote, trained, lags = run(sync_of(tiny, sync_every=4))
-    assert wrote == [trained[i - i % 4] for i in range(STEPS)]
+    generated, trained, lags = run(sync_of(tiny, sync_every=4))
+    assert generated == [trained[i - i % 4] for i in range(STEPS)]
     assert lags == [i % 4 for i in range(STEPS)]
 
 
 @pytest.mark.parametrize("options", [{"lag": 1}, {"lag": 3}, {"sync_every": 4}, {}])
-def test_what_is_to_write_a_batch_is_told_as_soon_as_it_is_trained(tiny, options):
-    sync, told, wrote = sync_of(tiny, **options), {}, []
+def test_a_batchs_weights_are_available_as_soon_as_they_are_trained(tiny, options):
+    sync, announced, generated = sync_of(tiny, **options), {}, []
     for step in range(1, STEPS + 1):
         for batch in range(step, STEPS + 1):
             if (weights := sync.weights_of(batch, step)) is not None:
-                seen = told.setdefault(batch, (step, version_and_sum(weights)))
+                seen = announced.setdefault(batch, (step, version_and_sum(weights)))
                 assert seen[1] == version_and_sum(weights)
         sync.begin(step)
-        wrote.append(version_and_sum(sync.engine.policy))
+        generated.append(version_and_sum(sync.engine.policy))
         train(sync.policy)
         sync.follow(step)
-    assert [told[batch][1] for batch in range(1, STEPS + 1)] == wrote
-    # a batch may be begun once its writer is trained, which is so many batches before its turn
-    first = [step for step, _ in told.values()]
-    assert first == [max(1, version + 1) for version, _ in wrote]
+    assert [announced[batch][1] for batch in range(1, STEPS + 1)] == generated
+    # a batch can start once its weights are trained, which is so many batches before its turn
+    first = [step for step, _ in announced.values()]
+    assert first == [max(1, version + 1) for version, _ in generated]
 
 
 def version_and_sum(weights):
@@ -80,7 +80,7 @@ def version_and_sum(weights):
 
 
 @pytest.mark.parametrize("options", [{"lag": 3}, {"sync_every": 4}, {}])
-def test_a_writer_goes_on_from_its_state(tiny, options):
+def test_weight_sync_resumes_from_its_state(tiny, options):
     torch.manual_seed(1)
     expected, *_ = run(sync_of(copy.deepcopy(tiny), **options))
     torch.manual_seed(1)
@@ -102,7 +102,7 @@ def sample(engine, step):
 
 
 @pytest.mark.parametrize("options", [{"lag": 1}, {"sync_every": 2}, {}])
-def test_a_sample_of_other_weights_than_believed_is_an_error(tiny, options, monkeypatch):
+def test_a_sample_of_unexpected_weights_is_an_error(tiny, options, monkeypatch):
     sync = sync_of(tiny, **options)
     samples = []
     for step in range(1, 6):

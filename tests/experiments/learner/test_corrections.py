@@ -57,17 +57,17 @@ UP = math.exp(0.5)
 def test_a_corrected_ratio_is_one_at_the_start_and_weighs_the_difference(
     tiny, name, options, weight, cut
 ):
-    told = shifted(samples_from(tiny, REWARDS), -0.5)  # π/μ = e^0.5 on every token
-    metrics = learner_of(tiny, ALGORITHMS[name], **options).update(told, GROUP, None)
+    shifted_samples = shifted(samples_from(tiny, REWARDS), -0.5)  # π/μ = e^0.5 on every token
+    metrics = learner_of(tiny, ALGORITHMS[name], **options).update(shifted_samples, GROUP, None)
     assert metrics["clip_share"] == 0
     assert metrics["correction/weight_mean"] == pytest.approx(weight, abs=1e-4)
     assert metrics["correction/cut_share"] == cut
 
 
-def test_what_the_policy_differs_by_from_its_writer_is_measured(tiny):
+def test_the_difference_to_the_rollout_policy_is_measured(tiny):
     samples = samples_from(tiny, REWARDS)
-    told = [*shifted(samples[:4], -0.5), *samples[4:]]
-    metrics = learner_of(tiny, ALGORITHMS["grpo"]).update(told, GROUP, None)
+    shifted_samples = [*shifted(samples[:4], -0.5), *samples[4:]]
+    metrics = learner_of(tiny, ALGORITHMS["grpo"]).update(shifted_samples, GROUP, None)
     assert metrics["clip_share"] > 0
     n, far = sum(len(s.tokens) for s in samples), sum(len(s.tokens) for s in samples[:4])
     ess = (far * UP + n - far) ** 2 / (n * (far * UP**2 + n - far))
@@ -76,7 +76,7 @@ def test_what_the_policy_differs_by_from_its_writer_is_measured(tiny):
 
 
 @pytest.mark.parametrize("missing_logprobs", ["reference", "recomputed"])
-def test_log_probs_that_nobody_told_are_taken_from_whom_one_asks(tiny, missing_logprobs):
+def test_missing_log_probs_are_those_of_the_chosen_policy(tiny, missing_logprobs):
     samples = samples_from(tiny, REWARDS)
     options = {"missing_logprobs": missing_logprobs, "correction": "decoupled"}
     learner = learner_of(tiny, ALGORITHMS["grpo"], **options)
@@ -86,5 +86,5 @@ def test_log_probs_that_nobody_told_are_taken_from_whom_one_asks(tiny, missing_l
     model = {"reference": learner.ref_logp, "recomputed": learner.logp}[missing_logprobs](tokens)
     assert torch.equal(batch.rollout_logp[1], model[1])
     assert (batch.correction[1][batch.mask[1]] == 1).all() == (missing_logprobs == "recomputed")
-    told = torch.tensor(samples[0].logps)
-    assert torch.equal(batch.rollout_logp[0, : len(told)], told)
+    known = torch.tensor(samples[0].logps)
+    assert torch.equal(batch.rollout_logp[0, : len(known)], known)

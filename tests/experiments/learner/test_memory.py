@@ -69,8 +69,7 @@ def size(tensors):
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("dtype", "tied"), [("float32", True), ("bfloat16", False)])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, dtype):
     samples = samples_from(tiny, REWARDS)
@@ -159,8 +158,7 @@ ARCHITECTURES = {
 }
 
 
-@pytest.mark.parametrize("adapter", ["none", "lora"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("dtype", "adapter"), [("float32", "lora"), ("bfloat16", "none")])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_what_autograd_saves_is_foreseen_within_3_percent(name, dtype, adapter, nothing_shared):
     config_class, model_class, key_heads = ARCHITECTURES[name]
@@ -323,7 +321,9 @@ def test_engines_in_actors_take_nothing_of_the_learners_gpu(tiny):
     assert all(found.phases[GENERATION] for found in here)
     assert not any(found.phases[GENERATION] for found in apart)
     copies = {"the engine's weights", "the writer's copy"}
-    assert here[0].held == apart[0].held  # one process keeps the writer's weights where it learns
+    assert (
+        here[0].held == apart[0].held
+    )  # one process keeps the rollout policy's weights where it learns
     assert here[1].held.keys() - apart[1].held.keys() == copies  # ranks keep them in the host
     assert estimate(shape, config, needs, on_gpu=False, ranks=2).held.keys() >= copies
 

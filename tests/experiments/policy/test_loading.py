@@ -49,8 +49,8 @@ class GatedHub(Hub):
     do_HEAD = do_GET
 
 
-def told(tmp_path, **environment):
-    """What loading some/name ends with, and after how many seconds."""
+def load_error(tmp_path, **environment):
+    """Return the error of loading some/name, and the seconds it took."""
     environment = os.environ | {"HF_HOME": str(tmp_path)} | environment
     begin = time.monotonic()
     done = subprocess.run(
@@ -77,13 +77,13 @@ HUBS = {
 
 
 @pytest.mark.parametrize("case", HUBS)
-def test_what_the_hub_says_is_told_at_once(case, tmp_path):
+def test_the_hubs_answer_is_reported_at_once(case, tmp_path):
     handler, status, code, words = HUBS[case]
     server = HTTPServer(("127.0.0.1", 0), handler)
     server.status, server.code = status, code
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        line, seconds = told(tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{server.server_port}")
+        line, seconds = load_error(tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{server.server_port}")
     finally:
         server.shutdown()
         server.server_close()
@@ -100,7 +100,7 @@ NO_NETWORK = {
 
 @pytest.mark.parametrize("case", NO_NETWORK)
 def test_no_network_says_how_to_do_without(case, tmp_path):
-    line, seconds = told(tmp_path, **NO_NETWORK[case])
+    line, seconds = load_error(tmp_path, **NO_NETWORK[case])
     assert line.startswith("model.path=some/name: the hub cannot be reached")
     assert "`hf download some/name --local-dir FOLDER`" in line
     assert line.endswith("set model=local model.path=FOLDER here")

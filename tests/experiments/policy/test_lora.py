@@ -1,4 +1,4 @@
-"""Adapters: off is the base, what is written from is what is scored, and checkpoints hold them."""
+"""Adapters: off is the base, engines sample from what is scored, and checkpoints hold them."""
 
 import copy
 
@@ -84,14 +84,14 @@ def test_what_the_engine_writes_with_equals_what_the_learner_scores(tiny):
     engine.sync(learner.policy)
     prompts = [[2, 7, 9, 30], [2, 5]]
     groups = engine.generate(prompts, [range(8)] * 2, Sampling(12))
-    written = [completion for group in groups for completion in group]
+    completions = [completion for group in groups for completion in group]
     rows = [0] * 8 + [1] * 8
-    tokens = Tokens.pack(prompts, rows, [c.tokens for c in written], 0, torch.device("cpu"))
-    told = torch.tensor([logp for completion in written for logp in completion.logps])
+    tokens = Tokens.pack(prompts, rows, [c.tokens for c in completions], 0, torch.device("cpu"))
+    engine_logps = torch.tensor([logp for completion in completions for logp in completion.logps])
     scored = learner.logp(tokens)[tokens.mask]
-    assert (told - scored).abs().max() < 1e-4
+    assert (engine_logps - scored).abs().max() < 1e-4
     unmoved = learner.ref_logp(tokens)[tokens.mask]
-    assert (told - unmoved).abs().mean() > 100 * (told - scored).abs().mean()
+    assert (engine_logps - unmoved).abs().mean() > 100 * (engine_logps - scored).abs().mean()
 
 
 def test_syncs_in_bfloat16_never_change_the_base(tiny):
@@ -140,7 +140,7 @@ def test_a_learner_goes_on_from_its_state_which_holds_no_base(tiny):
     assert torch.equal(logits(other.model), logits(learner.model))
 
 
-def test_a_copy_for_an_older_writer_is_of_the_adapter_alone(tiny):
+def test_a_copy_for_a_stale_rollout_policy_is_of_the_adapter_alone(tiny):
     learner = trained_for(tiny, 1)
     held = loading.own_copy(learner.policy)
     then = logits(learner.model)
@@ -156,28 +156,28 @@ def test_a_copy_for_an_older_writer_is_of_the_adapter_alone(tiny):
 
 
 @pytest.mark.parametrize("options", [{}, {"lag": 2}, {"sync_every": 2}], ids=str)
-def test_a_writer_goes_on_from_its_state(tiny, options):
+def test_weight_sync_resumes_from_its_state(tiny, options):
     samples = samples_from(tiny, REWARDS)
 
-    def made(learner):
+    def sync_of(learner):
         engine = HFEngine(loading.frozen_copy(Policy(tiny)), {1}, 0, 64)
         return WeightSync(engine, learner.policy, TrainConfig(**options))
 
-    def advance(learner, writer, steps):
+    def advance(learner, sync, steps):
         for step in steps:
             learner.update(samples, GROUP, None)
-            writer.follow(step)
-        return [p.clone() for p in writer.engine.model.parameters()], writer.engine.version
+            sync.follow(step)
+        return [p.clone() for p in sync.engine.model.parameters()], sync.engine.version
 
     learner = learner_of(tiny)
-    writer = made(learner)
-    advance(learner, writer, range(1, 4))
-    state = copy.deepcopy((learner.state_dict(), writer.state_dict()))
+    sync = sync_of(learner)
+    advance(learner, sync, range(1, 4))
+    state = copy.deepcopy((learner.state_dict(), sync.state_dict()))
     kept = state[1]["writes"] or []
     assert sum(t.numel() for t in kept) <= sum(p.numel() for p in lora.trained(learner.model))
-    weights, version = advance(learner, writer, range(4, 6))
+    weights, version = advance(learner, sync, range(4, 6))
     again = learner_of(tiny, seed=9)
-    other = made(again)
+    other = sync_of(again)
     again.load_state_dict(state[0])
     other.load_state_dict(state[1])
     assert other.engine.version == other.version

@@ -1,4 +1,4 @@
-"""The policy as it was earlier: who is given it, when it is renewed, and that it survives."""
+"""Past policies: which batches get them, when they are renewed, and that they are restored."""
 
 import copy
 
@@ -40,7 +40,7 @@ def given(monkeypatch):
     return watched
 
 
-def test_each_batch_is_told_of_its_start_the_batch_before_and_the_reference(tiny, given):
+def test_each_batch_gets_log_probs_of_its_start_the_batch_before_and_the_reference(tiny, given):
     learner, seen = given(learner_of(tiny, remix(reincarnate_at=2), epochs=2))
     samples, starts = samples_from(tiny, REWARDS), []
     for _ in range(4):

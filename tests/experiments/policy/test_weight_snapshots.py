@@ -1,4 +1,4 @@
-"""Weights that wait on several ranks: each holds its part, together they are the whole."""
+"""Snapshots on several ranks: each holds its shards, together they are the whole."""
 
 import copy
 
@@ -56,18 +56,18 @@ def wait(rank, size, port, model, own, folder):
 
 @pytest.mark.parametrize("adapter", [False, True], ids=["all weights", "an adapter"])
 @pytest.mark.parametrize("size", [2, 3])
-def test_shards_that_wait_are_the_weights_as_they_were(size, adapter, tiny, tmp_path):
+def test_sharded_snapshots_are_the_weights_of_their_time(size, adapter, tiny, tmp_path):
     own = Policy(copy.deepcopy(tiny))
     if adapter:
         own = adapted(own, ModelConfig(adapter="lora", adapter_rank=3), seed=0)
     given = (size, free_port(), tiny, copy.deepcopy(own), tmp_path)
     mp.start_processes(wait, given, nprocs=size, start_method="fork")
-    engine, told = frozen_copy(Policy(tiny)), []
+    engine, expected_of = frozen_copy(Policy(tiny)), []
     for _ in range(2):
         held = WeightSnapshot.of(own)
         drifted(own)
-        told.append((taken(held, engine), [tensor.clone() for tensor in held.tensors()]))
-    (first, one), (second, other) = told
+        expected_of.append((taken(held, engine), [tensor.clone() for tensor in held.tensors()]))
+    (first, one), (second, other) = expected_of
     whole = sum(tensor.nbytes for tensor in one)
     total = 0
     for rank in range(size):
