@@ -197,7 +197,9 @@ def test_what_waits_behind_a_job_that_ends_workers_is_not_blamed(form):
 
 
 def test_a_slow_consumer_is_not_held_against_the_workers(sandbox):
-    jobs = [Job(DOUBLE, ("1", "2")) for _ in range(6)]
+    # Long enough that a worker is still busy with the next job when one is handed out.
+    slow = f"import time\ntime.sleep(0.2)\n{DOUBLE}"
+    jobs = [Job(slow, ("1", "2")) for _ in range(6)]
     finished, late = 0, 0
     for _, executions in sandbox.run(jobs, go_on):
         finished += len(executions)
