@@ -56,6 +56,10 @@ def test_an_experiment_wins_over_the_defaults_and_the_command_line_over_it():
 MISTAKES = {
     "unknown top-level key": (["sede=1"], ["unknown key 'sede'", "did you mean 'seed'?"]),
     "unknown key": (["algo.betta=1"], ["unknown key 'algo.betta'", "did you mean 'algo.beta'?"]),
+    "renamed key": (
+        ["train.behaviour=told"],
+        ["unknown key 'train.behaviour'", "it is 'train.missing_logprobs' now"],
+    ),
     "another's key": (["algo=grpo", "algo.beta=1"], ["'algo.beta'", "belongs to", "algo=spo"]),
     "another choice's key": (["engine.colocate=true"], ["engine.colocate", "engine=vllm"]),
     "short for a key": (["train.lr=1"], ["'train.lr'", "did you mean 'algo.learning_rate'?"]),

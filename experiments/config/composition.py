@@ -97,8 +97,20 @@ def _on_one_line(error: Exception) -> str:
     return text.removeprefix("In 'config': ")
 
 
+# Old name → new name, for the message alone: the old key itself is refused.
+RENAMED_KEYS = {
+    "train.behaviour": "train.missing_logprobs",
+    "engine.check_every": "engine.logprob_check_every",
+    "engine.check_samples": "engine.logprob_check_samples",
+    "engine.check_bound": "engine.logprob_check_bound",
+    "sandbox.remember": "sandbox.verdict_cache",
+}
+
+
 def _unknown_key(key: str, overrides: Sequence[str]) -> str:
     """Return the message on a key that the chosen algorithm, task etc. does not have."""
+    if key in RENAMED_KEYS:
+        return f"unknown key {key!r}; it is {RENAMED_KEYS[key]!r} now"
     choices = [o for o in overrides if (CONF / o.partition("=")[0]).is_dir()]
     known = list(leaves(plain_values(compose(choices))))
     group, _, rest = key.partition(".")
