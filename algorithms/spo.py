@@ -144,7 +144,7 @@ def spo_loss(
         return success_cross_entropy(log_q, log_p.to(log_q.dtype), slope_bound).mean()
     if kind == "advantage":
         return torch.nn.functional.huber_loss(q - q0, rewards - q0, delta=huber_width)
-    raise ValueError(f"loss {kind!r}; it is one of {', '.join(get_args(LossKind))}")
+    raise ValueError(f"loss {kind!r}; choose one of {', '.join(get_args(LossKind))}")
 
 
 class SPO(Algorithm):

@@ -92,7 +92,7 @@ def aggregate(terms: Tensor, mask: Tensor, how: Aggregate, constant: int = 1) ->
         return (masked_sum(terms, mask) / mask.sum(-1).clamp(min=1)).mean()
     if how == "constant":
         return (masked_sum(terms, mask) / constant).mean()
-    raise ValueError(f"aggregate={how!r}; it is one of {', '.join(get_args(Aggregate))}")
+    raise ValueError(f"aggregate={how!r}; choose one of {', '.join(get_args(Aggregate))}")
 
 
 # Ratios of two policies
@@ -195,7 +195,7 @@ def kl(logp: Tensor, ref_logp: Tensor, kind: KLKind) -> Tensor:
         return k3
     if kind == "k3+":
         return k2 + (k3 - k2).detach()
-    raise ValueError(f"KL estimator {kind!r}; it is one of {', '.join(get_args(KLKind))}")
+    raise ValueError(f"KL estimator {kind!r}; choose one of {', '.join(get_args(KLKind))}")
 
 
 # Log-probs from hidden states

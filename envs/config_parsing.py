@@ -125,7 +125,7 @@ def _message(error: Mapping[str, Any], prefix: str) -> str:
     if kind == "value_error":
         cure = str(context["error"])
     elif kind == "literal_error":
-        cure = f"it is one of {context['expected'].replace(chr(39), '').replace(' or ', ', ')}"
+        cure = f"choose one of {context['expected'].replace(chr(39), '').replace(' or ', ', ')}"
     elif kind == "greater_than":  # for int only PositiveInt, which means "above 0"
         whole = isinstance(context["gt"], int)
         cure = "it must be at least 1" if whole else f"it must be above {context['gt']:g}"

@@ -88,7 +88,7 @@ def _set(composed: DictConfig, recorded: dict[str, Any], key: str, value: Any) -
     known = list(leaves(recorded))
     if (CONF / key).is_dir():
         available = ", ".join(sorted(choice.stem for choice in (CONF / key).glob("*.yaml")))
-        raise UserError(f"{key}={value}: it is one of {available}")
+        raise UserError(f"{key}={value}: choose one of {available}")
     if key not in known:
         raise UserError(f"unknown key {key!r}; {did_you_mean(key, known)}this run has others")
     OmegaConf.update(composed, key, value, merge=False)

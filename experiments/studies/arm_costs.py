@@ -24,7 +24,7 @@ COSTS = {  # column of the report's table.csv or costs.csv → heading
     "peak_mb": "peak memory, MB",
 }
 AXES = {  # of equal_budget.csv
-    "generated_tokens": "tokens, the reference's included",
+    "generated_tokens": "tokens, including the reference's",
     "judged_programs": "judged programs",
 }
 METRICS = ("pass@1", "pass@10")
@@ -43,11 +43,11 @@ def cost_sections(
         [arm, *(count(spent[label].get(key)) for key in COSTS)] for arm, label in reported.items()
     ]
     sections = [
-        "### What it cost\n\nMeans over seeds; of memory the maximum over seeds. Seconds exclude "
-        "evaluations, and depend on the machine's other load.\n\n"
+        "### What it cost\n\nMeans over seeds; maximum over seeds for memory. Seconds exclude "
+        "evaluations and depend on the machine's other load.\n\n"
         + table(["arm", *COSTS.values()], rows),
-        "### At equal budget\n\nInterpolated between evaluations, which are `eval.every` steps "
-        "apart. Before the first one: a straight line from the base model.",
+        "### At equal budget\n\nInterpolated linearly between evaluations (`eval.every` steps "
+        "apart), starting from the base model.",
     ]
     for axis in AXES:
         scores = equal_budget[equal_budget["axis"] == axis]

@@ -28,7 +28,7 @@ class Clock:
             return
         last = rows.iloc[-1]
         total, evaluated = float(last["time/total_s"]), float(last["time/evaluate_s"])
-        own = 1 - float(last.get("time/charged_s", 0.0)) / total  # the rest another run spent
+        own = 1 - float(last.get("time/charged_s", 0.0)) / total  # the rest: another run
         self.steps.setdefault(arm, []).append((total - evaluated) * own / len(rows))
         # the last evaluation comes after the last row
         self.evaluations.append(evaluated * own / max(evaluations(config) - 1, 1))

@@ -24,7 +24,7 @@ class Job:
     weights_of: Job | None = None
     rollouts_of: Job | None = None
     replay_of: Job | None = None
-    chosen_from: tuple[Job, ...] = ()  # short runs: the best one's last override is added
+    chosen_from: tuple[Job, ...] = ()  # short runs; the last override of the best one is added
     trial: str = ""  # names a short run, which is not part of the comparison
 
     @property
@@ -141,7 +141,7 @@ def is_ready(job: Job, ended: Ended) -> bool:
 
 
 def is_lost(job: Job, ended: Ended) -> bool:
-    """Whether a ready job can never start, since what it needs has failed."""
+    """Whether a ready job can never start, because a job it needs has failed."""
     failed = [needed for needed in job.needs if ended[needed].status != "finished"]
     return len(failed) == len(job.needs) > 0 if job.chosen_from else bool(failed)
 

@@ -36,12 +36,12 @@ Run a study: every arm on every seed, in parallel, then the report.
   study   a file of experiments/studies/ (mini, q0, offpolicy, atlas), or FILE.yaml
   jobs    parallel runs (default: one for each core)
   seeds   only these of the study's seeds
-  arms    only these of the study's arms, and those that they start from
-  plan    print what there is to do and how long it will take, and stop
+  arms    only these of the study's arms, and the arms they start from
+  plan    print the runs to do and their estimated time, then exit
   KEY     overrides of every run, as of run.py
 
-The same command again leaves finished runs as they are, resumes stopped ones, and starts the
-others. Ctrl-C ends it with a checkpoint of each run. output_dir/NAME-OF-THE-STUDY/ holds the run
+The same command again keeps finished runs, resumes stopped ones, and starts the others. Ctrl-C
+stops it with a checkpoint of each run. output_dir/NAME-OF-THE-STUDY/ holds the run
 folders, logs/ (the output of each run), arms.json (which run belongs to which arm), and report/.
 """
 TIMED_ARMS = 8  # at most, before a study without a finished run
@@ -95,11 +95,11 @@ def _lock(folder: Path) -> int:
     try:
         return lock(folder)
     except UserError:
-        raise UserError(f"{folder}: this study is still running; wait, or end it first") from None
+        raise UserError(f"{folder}: this study is running; wait for it or stop it first") from None
 
 
 def _announce(runner: Runner) -> None:
-    """Print how much there is to do, and how long it will take."""
+    """Print the number of runs to do, and their estimated time."""
     from experiments.studies.estimate import format_duration
     from experiments.studies.runner import time_few_steps
 
@@ -121,7 +121,7 @@ def _announce(runner: Runner) -> None:
         time_few_steps(jobs, runner.workers, runner.clock)
     seconds = runner.seconds_left()
     end = time.strftime("%H:%M", time.localtime(time.time() + seconds))
-    say(f"about {format_duration(seconds)}, till {end}, {basis}")
+    say(f"about {format_duration(seconds)}, until {end}, estimated {basis}")
 
 
 def _one_of_each_arm(jobs: list[Job]) -> list[Job]:

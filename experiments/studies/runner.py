@@ -96,7 +96,7 @@ class Runner:
                 time.sleep(PAUSE_S)
         except KeyboardInterrupt:
             self.say(
-                f"ending {len(self.running)} runs, each with a checkpoint; Ctrl-C hurries them"
+                f"stopping {len(self.running)} runs, each with a checkpoint; Ctrl-C again hurries"
             )
             end_processes(list(self.running.values()))
             raise
@@ -243,7 +243,7 @@ def end_processes(running: Sequence[subprocess.Popen]) -> None:
 
 
 def _error_of(process: subprocess.Popen, log: Path) -> str:
-    """The reason why an ended run did not finish, where its folder does not say."""
+    """The reason why a run failed, for a run folder that does not record it."""
     if process.returncode < 0:
         return f"ended by {signal.Signals(-process.returncode).name}"
     return last_error(log)
@@ -253,4 +253,4 @@ def last_error(log: Path) -> str:
     """The log line that says why a run failed."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     errors = [line for line in lines if line.startswith(("error: ", "failed: "))]
-    return (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")
+    return (errors or lines or ["no output"])[-1].removeprefix("error: ")

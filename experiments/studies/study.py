@@ -1,8 +1,8 @@
 """The schema of a study: arms and seeds, read from a YAML file.
 
 Each arm is a list of overrides, as on the command line of run.py. An arm may start from the final
-weights of another (`weights_of`). With `choice`, every arm takes the value of one key from short
-runs of its own. `left_out` names what the study leaves out, and why.
+weights of another (`weights_of`). With `choice`, the value of one key is chosen for each arm by
+short runs of that arm. `left_out` lists omissions and their reasons.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from envs.config_parsing import did_you_mean, parse_values
 from experiments.errors import UserError
 
 HERE = Path(__file__).resolve().parent
-PARENTS = ("weights_of", "rollouts_of", "replay_of")  # what an arm takes from another
+PARENTS = ("weights_of", "rollouts_of", "replay_of")  # keys that name another arm
 
 
 @dataclass
@@ -26,9 +26,9 @@ class Arm:
     """A compared configuration, run on every seed."""
 
     overrides: list[str] = field(default_factory=list)
-    weights_of: str | None = None  # arm whose final weights, of the same seed, it starts from
-    rollouts_of: str | None = None  # arm on whose kept batches, of the same seed, it trains
-    replay_of: str | None = None  # arm whose kept responses, and no others, it replays
+    weights_of: str | None = None  # arm whose final weights it starts from (same seed)
+    rollouts_of: str | None = None  # arm that recorded the batches it trains on (same seed)
+    replay_of: str | None = None  # arm whose recorded responses, and no others, it replays
 
     @property
     def parents(self) -> dict[str, str]:
@@ -38,7 +38,7 @@ class Arm:
 
 @dataclass
 class Choice:
-    """A key whose value each arm takes from short runs of its own, with the same candidates."""
+    """A key whose value is chosen for each arm by short runs, from the same candidates."""
 
     key: str
     values: Annotated[list[float], Field(min_length=2)]
@@ -98,7 +98,7 @@ def read(name: str) -> Study:
     except OSError as error:
         names = ", ".join(sorted(path.stem for path in HERE.glob("*.yaml")))
         raise UserError(
-            f"study={name}: {error.strerror}; it is one of {names}, or FILE.yaml"
+            f"study={name}: {error.strerror}; choose one of {names}, or FILE.yaml"
         ) from error
     except yaml.YAMLError as error:
         raise UserError(f"study={name}: invalid YAML ({' '.join(str(error).split())})") from error
@@ -114,7 +114,7 @@ def read(name: str) -> Study:
     for claim in study.claims:
         if missing := [arm for arm in (claim.a, claim.b) if arm not in arms]:
             raise UserError(
-                f"study={name}: the claim {claim.says!r} names {missing[0]}, which is no arm"
+                f"study={name}: the claim {claim.says!r} names {missing[0]}, which is not an arm"
             )
     return replace(study, arms=arms, name=study.name or f"study-{file.stem}")
 
@@ -123,16 +123,16 @@ def _check_parents(name: str, arms: dict[str, Arm], choice: Choice | None) -> No
     for arm_name, arm in arms.items():
         if arm.rollouts_of and arm.replay_of:
             raise UserError(
-                f"study={name}: arms.{arm_name} has rollouts_of and replay_of; frozen batches are "
-                "taken as they are: leave one of them out"
+                f"study={name}: arms.{arm_name} has rollouts_of and replay_of; frozen batches "
+                "cannot be extended by replay, so remove one of the two"
             )
         for key, parent in arm.parents.items():
             setting = f"study={name}: arms.{arm_name}.{key}={parent}"
             if parent not in arms or arms[parent].parents:
                 near = did_you_mean(parent, list(arms))
                 raise UserError(
-                    f"{setting}; {near}it names an arm of the study that itself starts from the "
-                    "model's weights, on rollouts of its own"
+                    f"{setting}; {near}it must name an arm of the study that starts from the base "
+                    "model and generates its own rollouts"
                 )
             if key != "weights_of" and "train.keep_samples=true" not in arms[parent].overrides:
                 raise UserError(
@@ -140,6 +140,6 @@ def _check_parents(name: str, arms: dict[str, Arm], choice: Choice | None) -> No
                 )
             if choice:
                 raise UserError(
-                    f"{setting} with a choice: short runs would start elsewhere; leave one of them "
-                    "out"
+                    f"{setting} with a choice: the short runs would start from other weights; "
+                    "remove one of the two"
                 )

@@ -37,9 +37,9 @@ same sampler for each arm. The finished trial with the highest pass@1 wins.
 
   python -m experiments.studies.tune study=NAME algo=ARM trials=N [jobs=N] [KEY=VALUE ...]
 
-  study   a file of experiments/studies/, or FILE.yaml; its `tuning` says how long a trial is
+  study   a file of experiments/studies/, or FILE.yaml; its `tuning` sets the length of a trial
   algo    an arm of the study; its search space is in conf/algo/_search/
-  trials  number of trials in all, earlier ones included
+  trials  total number of trials, including earlier ones
   jobs    parallel runs (default: one for each core)
   KEY     overrides of every trial, as of run.py
 
@@ -96,8 +96,8 @@ class Tuner:
         before = self.store.user_attrs.get("made_with", made_with)
         if before != made_with:
             raise UserError(
-                f"the trials of {self.arm} so far were made with {before}, not {made_with}; "
-                "take another output_dir"
+                f"earlier trials of {self.arm} used {before}, not {made_with}; "
+                "choose another output_dir"
             )
         self.store.set_user_attr("made_with", made_with)
         import optuna
@@ -180,7 +180,7 @@ def _tune(arguments: Sequence[str]) -> int:
     from experiments.studies.tuning_files import write_results
 
     if find_spec("optuna") is None:
-        raise UserError("Optuna is not installed; pip install -e '.[tune]' brings it")
+        raise UserError("Optuna is not installed; run pip install -e '.[tune]'")
     options, overrides = split_arguments(Options, arguments)
     study, trials = read(options.study), options.trials
     arm = _check_arm(study, options.algo)
@@ -213,10 +213,10 @@ def _tune(arguments: Sequence[str]) -> int:
 
 def _check_arm(study: Study, arm: str) -> str:
     if study.tuning is None:
-        raise UserError("the study has no `tuning`, which says how long a trial is")
+        raise UserError("the study has no `tuning`, which sets the length of a trial")
     independent = [name for name, each in study.arms.items() if not each.parents]
     if arm not in independent:
-        raise UserError(f"algo={arm}: it is one of {', '.join(independent)}")
+        raise UserError(f"algo={arm}: choose one of {', '.join(independent)}")
     return arm
 
 

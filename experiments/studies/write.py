@@ -4,7 +4,7 @@
         out=docs/results/study-mini.md
 
 A figure of the same name, .svg, goes beside the page. Only the text between the two marks of PROSE
-is written by hand; it is kept if the file exists.
+is written by hand; an existing file keeps it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from experiments.studies.study import Claim, Study, read
 
 PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
 METRICS = ("pass@1", "pass@10", "distinct_of_5")
-LESS = {"time": "s", "memory": "MB"}  # metrics of which less is better → unit
+LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Results:
         except OSError as error:
             raise UserError(
                 f"folder={folder}: {Path(error.filename).name} is missing; "
-                "`python -m experiments.studies.run` writes it when the study has ended"
+                "`python -m experiments.studies.run` writes it at the end of the study"
             ) from error
         # By the runs' names, which are unique in a study: its folder may have moved since, or be
         # read from another working directory.
@@ -121,9 +121,9 @@ def _name(path: str) -> str:
 
 
 TAKEN = {
-    "weights_of": "from the final weights of `{}`",
-    "rollouts_of": "on the kept batches of `{}`",
-    "replay_of": "with the kept responses of `{}`",
+    "weights_of": "starting from the final weights of `{}`",
+    "rollouts_of": "on the recorded batches of `{}`",
+    "replay_of": "with the recorded responses of `{}`",
 }
 _TABLES = ("table", "differences", "tiers", "runs", "costs", "equal_budget")
 
@@ -134,14 +134,14 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
     arms = in_order(study, results)
     parts = [
         f"# The study `{name}`",
-        "Written by `python -m experiments.studies.write` from the report's CSV files; the page "
-        "with curves, problems and programs is that report's `report.html`.",
+        "Written by `python -m experiments.studies.write` from the report's CSV files. Curves, "
+        "problems and programs are in that report's `report.html`.",
         f"## Question\n\n{study.question.strip()}",
         "## Setting\n\n" + "\n".join(_setting(study, results, finished)),
         *_chosen(study, results, arms),
-        "## Result\n\nMeans over seeds, 95 % intervals over seeds and problems; a tier ends "
-        "only where all arms above it differ significantly from all below, corrected for the "
-        "number of comparisons (Holm).\n\n"
+        "## Result\n\nMeans over seeds, with 95 % intervals over seeds and problems. A tier ends "
+        "only where every arm above differs significantly from every arm below, after Holm's "
+        "correction for the number of comparisons.\n\n"
         f"![{', '.join(METRICS)} of each arm, with its interval]({figure})\n\n"
         + table(*_result_rows(arms, results)),
     ]
@@ -152,8 +152,8 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
     if study.claims:
         rows = list(_claim_rows(study.claims, results))
         parts.append(
-            "## Claims\n\nHeld where the 95 % interval of the paired difference lies above the "
-            "claim's bound, not held where it lies below, else not decided at this size.\n\n"
+            "## Claims\n\nA claim is held if the 95 % interval of the paired difference lies above "
+            "the claim's bound, and not held if it lies below. Otherwise it is not decided.\n\n"
             + table(["claim", "difference", ""], rows)
         )
     parts += cost_sections(
@@ -172,7 +172,7 @@ def in_order(study: Study, results: Results) -> list[str]:
     if not study.order_by:
         return list(study.arms)
     if study.order_by not in results.table:
-        raise UserError(f"order_by={study.order_by}: no column of the report's table.csv")
+        raise UserError(f"order_by={study.order_by}: not a column of the report's table.csv")
 
     def score(arm: str) -> float:
         value = (results.row(results.label.get(arm)) or {}).get(study.order_by, math.nan)
@@ -185,7 +185,9 @@ def _setting(study: Study, results: Results, finished: list[dict]) -> Iterator[s
     yield f"All runs: `{' '.join(study.overrides)}`, seeds {', '.join(map(str, study.seeds))}.\n"
     planned = len(study.arms) * len(study.seeds)
     share = "" if len(finished) == planned else f" of the {planned}"
-    yield f"{len(finished)}{share} runs finished, of commits {', '.join(_commits(results))}.\n"
+    commits = _commits(results)
+    noun = "commit" if len(commits) == 1 else "commits"
+    yield f"{len(finished)}{share} runs finished, at {noun} {', '.join(commits)}.\n"
     for name, arm in study.arms.items():
         taken = "".join(f", {TAKEN[key].format(parent)}" for key, parent in arm.parents.items())
         yield f"- `{name}`: `{' '.join(arm.overrides)}`{taken}"
@@ -196,7 +198,7 @@ def _commits(results: Results) -> list[str]:
 
 
 def _chosen(study: Study, results: Results, arms: Sequence[str]) -> list[str]:
-    """The value that each arm took from the study's `choice`, and the scores of its short runs."""
+    """The value chosen for each arm, and the scores of its short runs; [] without a `choice`."""
     choice = study.choice
     if not choice:
         return []
@@ -214,7 +216,7 @@ def _chosen(study: Study, results: Results, arms: Sequence[str]) -> list[str]:
         rows.append([arm, taken.get(arm, "–"), *cells])
     text = (
         f"`{choice.key}` is the best of {len(values)} by pass@1 at the end of short runs "
-        f"(`{' '.join(choice.overrides)}`, seed {choice.seed}):"
+        f"(`{' '.join(choice.overrides)}`, seed {choice.seed}). Columns: pass@1 at each value."
     )
     return [f"### Chosen\n\n{text}\n\n" + table(["arm", "chosen", *values], rows)]
 

@@ -45,7 +45,7 @@ WRONG = {
     "count='3'; it takes a whole number (int)": {"count": "3"},
     "rate=0; it must be above 0": {"rate": 0},
     "rate=inf; it must be a finite number": {"rate": float("inf")},
-    "kind='two'; it is one of one, other": {"kind": "two"},
+    "kind='two'; choose one of one, other": {"kind": "two"},
     "text=3; it takes a text (str)": {"text": 3},
     "flag=1; it is true or false": {"flag": 1},
     "inner=3; it has keys of its own, outer.inner.KEY=VALUE": {"inner": 3},

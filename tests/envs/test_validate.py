@@ -107,7 +107,7 @@ def test_arguments():
     [
         ([], "task=mini reads no rows; choose a data set, such as task=taco"),
         (["task=mini", "task.path=a"], "task.path means nothing to this task"),
-        (["task=taco", "sandbox=podman"], "sandbox='podman'; it is one of auto, docker, embedded"),
+        (["task=taco", "sandbox=podman"], "sandbox='podman'; choose one of auto, docker, embedded"),
         (["task=taco", "first=0"], "first='0'; it must be at least 1"),
         (["task=taco", "first=x"], "first='x'; it takes a whole number"),
         (["task=taco", "quality=a.txt"], "quality='a.txt'; it must end in .parquet or .csv"),

@@ -37,7 +37,7 @@ else:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"kind": "chroot"}, "sandbox.kind='chroot'; it is one of auto, docker, embedded"),
+        ({"kind": "chroot"}, "sandbox.kind='chroot'; choose one of auto, docker, embedded"),
         ({"workers": -1}, "sandbox.workers=-1; it must be at least 0"),
     ],
 )

@@ -44,7 +44,7 @@ def test_a_mistake_is_one_line(mistake, tmp_path):
 
 
 def test_an_unknown_study_is_told_the_known_ones():
-    with pytest.raises(UserError, match=r"study=nimi: .* it is one of .*mini"):
+    with pytest.raises(UserError, match=r"study=nimi: .* choose one of .*mini"):
         read("nimi")
 
 

@@ -107,8 +107,8 @@ def test_what_is_looked_through_can_be_set_and_holds_the_default(file):
 
 MISTAKES = {
     "no tuning": (["study=atlas", "algo=spo", "trials=2"], "no `tuning`"),
-    "no such arm": (["study=mini", "algo=sop", "trials=2"], "algo=sop: it is one of sft, spo"),
-    "after another": (["study=mini", "algo=spo_after_sft", "trials=2"], "it is one of sft"),
+    "no such arm": (["study=mini", "algo=sop", "trials=2"], "algo=sop: choose one of sft, spo"),
+    "after another": (["study=mini", "algo=spo_after_sft", "trials=2"], "choose one of sft"),
     "no trials": (["study=mini", "algo=spo"], "trials=... is missing"),
     "half a trial": (["algo=spo", "trials=2.5"], "trials='2.5'; it takes a whole number"),
 }

@@ -75,7 +75,7 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert "time: +10 [" in faster and " s | **not held** |" in faster
     assert "| spo − sft | +0.100 [+0.020, +0.200] | +0.000 [−0.060, +0.100] | – |" in page
     assert "| sft | 1,234 | – | 56 | – | – | 7 | – | 1,234 | – | – |" in page
-    assert "At 1,000 tokens, the reference's included:" in page
+    assert "At 1,000 tokens, including the reference's:" in page
     assert (
         "| spo | 0.400 [0.300, 0.500] | 1 | – | – |" in page and "judged programs\n\n" not in page
     )
@@ -98,11 +98,11 @@ def test_a_folder_that_moved_gives_the_same_page(study, tmp_path, monkeypatch):
 
 def test_of_a_study_run_in_part_the_page_says_so(study, tmp_path):
     assert main(study) == 0
-    assert "\n6 runs finished, of commits abc.\n" in (tmp_path / "page.md").read_text()
+    assert "\n6 runs finished, at commit abc.\n" in (tmp_path / "page.md").read_text()
     arms = tmp_path / "study-s" / "arms.json"
     arms.write_text(json.dumps([one for one in json.loads(arms.read_text()) if one["seed"] != 2]))
     assert main(study) == 0
-    assert "\n4 of the 6 runs finished, of commits abc.\n" in (tmp_path / "page.md").read_text()
+    assert "\n4 of the 6 runs finished, at commit abc.\n" in (tmp_path / "page.md").read_text()
 
 
 def test_what_was_chosen_and_the_order(study, tmp_path, capsys):
@@ -128,7 +128,7 @@ def test_what_was_chosen_and_the_order(study, tmp_path, capsys):
     assert [row[2:5] for row in rows] == ["spo", "sft"]
     (tmp_path / "s.yaml").write_text(STUDY + "order_by: pass@one\n")
     assert main(study) == 2
-    assert "order_by=pass@one: no column" in capsys.readouterr().err
+    assert "order_by=pass@one: not a column" in capsys.readouterr().err
 
 
 def test_a_study_that_has_not_ended_is_one_line(study, tmp_path, capsys):
