@@ -3,7 +3,7 @@
 import json
 
 from envs.prepare import main
-from tests.envs.tasks.test_dataset_task import code_contests_row, taco_row, write
+from tests.envs.tasks.dataset_rows import code_contests_row, taco_row, write
 
 
 def test_it_says_where_every_row_went(tmp_path, capsys):

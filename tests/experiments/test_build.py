@@ -1,7 +1,7 @@
 """A split that has nothing left says why, and which key would give it something."""
 
 from experiments.trainer import train
-from tests.envs.tasks.test_dataset_task import taco_row, write
+from tests.envs.tasks.dataset_rows import taco_row, write
 from tests.experiments.compose import config
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from envs.problem import Problem
 from envs.tasks.loaders import taco
-from envs.tasks.loaders.field_parsers import Row, own_name
+from envs.tasks.loaders.field_parsers import Row, named_by_row
 
 
 def problem(row: Row, name: str) -> Problem:
     """Convert a row, named by its problem_id. Raises SkipRow."""
-    return taco.problem(row, own_name(name, row.get("problem_id")))
+    return taco.problem(row, named_by_row(name, row.get("problem_id")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envs.problem import Problem, Test
-from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name, plain_lines
+from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row, plain_lines
 from envs.tasks.loaders.special_judge import checker_for
 
 _PYTHON_3 = 3  # the data set's code for the language
@@ -38,7 +38,7 @@ def problem(row: Row, name: str) -> Problem:
     source = row.get("source") or 0
     memory_bytes = row.get("memory_limit_bytes") or 0
     return Problem(
-        name=own_name(name, row.get("name")),
+        name=named_by_row(name, row.get("name")),
         statement=statement,
         samples=samples,
         tests=tests,

@@ -15,7 +15,7 @@ from typing import Any
 from envs.problem import Problem, Test
 from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders import field_parsers
-from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name
+from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row
 from envs.tasks.loaders.special_judge import checker_for
 
 _REQUIRED = ("statement", "inputs", "outputs")
@@ -38,7 +38,7 @@ def problem(row: Row, name: str, fields: FieldsConfig) -> Problem:
         samples = parse_tests(_list(values["sample_inputs"]), _list(values.get("sample_outputs")))
         tests = tuple(dict.fromkeys(samples + tests))
     return Problem(
-        name=own_name(name, values.get("name")),
+        name=named_by_row(name, values.get("name")),
         statement=values["statement"],
         samples=samples,
         tests=tests,

@@ -30,9 +30,9 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _FUNCTION = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)\s*\(", re.MULTILINE)
 
 
-def own_name(name: str, own: Any) -> str:
-    """Replace the row number in `data set/number` by the data set's own problem name, if any."""
-    return name if own is None else f"{name.partition('/')[0]}/{own}"
+def named_by_row(default_name: str, row_id: Any) -> str:
+    """Return `prefix/row_id`; the default name, `prefix/row number`, if the row has no id."""
+    return default_name if row_id is None else f"{default_name.partition('/')[0]}/{row_id}"
 
 
 def load_json(text: Any, what: str) -> Any:

@@ -6,7 +6,7 @@ import ast
 
 from envs.problem import Problem, Test
 from envs.tasks.loaders.asserts import asserted_tests, parse
-from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name
+from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row
 from envs.tasks.loaders.special_judge import checker_for
 
 
@@ -21,7 +21,7 @@ def problem(row: Row, name: str) -> Problem:
     tests = _tests(row)
     solution = row.get("canonical_solution")
     return Problem(
-        name=own_name(name, row.get("task_id")),
+        name=named_by_row(name, row.get("task_id")),
         statement=prompt,
         samples=(),
         tests=tests,

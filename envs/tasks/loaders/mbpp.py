@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from envs.problem import Problem
 from envs.tasks.loaders.asserts import asserted_tests, parse
-from envs.tasks.loaders.field_parsers import Row, SkipRow, own_name
+from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row
 from envs.tasks.loaders.special_judge import checker_for
 
 
@@ -24,7 +24,7 @@ def problem(row: Row, name: str) -> Problem:
         raise SkipRow("neither text nor prompt is there")
     statement = f"{text.strip()}\n\nFor example:\n```python\n{asserts[0].strip()}\n```"
     return Problem(
-        name=own_name(name, row.get("task_id")),
+        name=named_by_row(name, row.get("task_id")),
         statement=statement,
         samples=tests[:1],
         tests=tests,

@@ -5,7 +5,7 @@ import pytest
 from envs.problem import Problem, Test
 from envs.tasks import open_task
 from envs.tasks.prompts import VARIABLES, DefaultPrompt, PromptTemplate
-from tests.envs.tasks.test_dataset_task import config, taco_row, write
+from tests.envs.tasks.dataset_rows import config, taco_row, write
 
 SAMPLE = Test("3 4\n", "7\n")
 

@@ -8,7 +8,7 @@ from envs.tasks import open_task
 from envs.tasks.config import FilterConfig
 from envs.tasks.selection import StoredProblems
 from envs.tasks.storage.arrow_schema import statement_hash
-from tests.envs.tasks.test_dataset_task import config, taco_row, write
+from tests.envs.tasks.dataset_rows import config, taco_row, write
 
 LEVELS = ("EASY", "HARD", "easy")
 

@@ -12,7 +12,7 @@ from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy.loading import load
 from experiments.rollout.prompts import encode_prompts
-from tests.envs.tasks.test_dataset_task import config, taco_row, write
+from tests.envs.tasks.dataset_rows import config, taco_row, write
 
 
 @pytest.fixture(scope="module")

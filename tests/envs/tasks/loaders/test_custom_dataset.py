@@ -8,7 +8,7 @@ from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders.custom_dataset import problem
 from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.task_cli import task_config
-from tests.envs.tasks.test_dataset_task import write
+from tests.envs.tasks.dataset_rows import write
 
 BASE = {"statement": "question", "inputs": "ins", "outputs": "outs"}
 

@@ -11,7 +11,7 @@ from envs.tasks.loaders.code_contests import problem as code_contests_problem
 from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.loaders.taco import problem as taco_problem
 from envs.tasks.storage.rows import Converter, load_problems
-from tests.envs.tasks.test_dataset_task import converter_of
+from tests.envs.tasks.dataset_rows import converter_of
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[5] / "shared" / "data")
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data rows in {DATA}")

@@ -10,7 +10,7 @@ from envs.problem import CHECKERS, Problem
 from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.storage.arrow_schema import to_batch, to_problem
 from envs.tasks.storage.rows import convert_rows
-from tests.envs.tasks.test_dataset_task import converter_of
+from tests.envs.tasks.dataset_rows import converter_of
 
 SOME = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 TEXT = st.text(st.characters(codec=None), max_size=12)

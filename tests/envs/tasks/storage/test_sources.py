@@ -6,7 +6,7 @@ import pytest
 
 from envs.tasks import open_task
 from envs.tasks.storage.sources import find_sources
-from tests.envs.tasks.test_dataset_task import (
+from tests.envs.tasks.dataset_rows import (
     code_contests_row,
     config,
     converter_of,

@@ -18,8 +18,8 @@ from envs.tasks.storage.rows import load_problems
 from envs.tasks.storage.sources import find_sources
 from envs.tasks.storage.store import prepare_store
 from envs.tasks.storage.test_limits import SizeLimits
+from tests.envs.tasks.dataset_rows import converter_of
 from tests.envs.tasks.storage.malformed_rows import write
-from tests.envs.tasks.test_dataset_task import converter_of
 
 ROOT = Path(__file__).resolve().parents[4]
 TACO = converter_of("taco")

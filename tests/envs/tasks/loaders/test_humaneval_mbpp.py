@@ -11,7 +11,7 @@ from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.storage.rows import load_problems
-from tests.envs.tasks.test_dataset_task import config, converter_of
+from tests.envs.tasks.dataset_rows import config, converter_of
 
 HUMANEVAL = [
     {

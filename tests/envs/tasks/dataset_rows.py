@@ -1,0 +1,62 @@
+"""Rows of data sets for tests, and the tasks and converters that read them."""
+
+import json
+from dataclasses import replace
+from functools import cache
+
+from envs.tasks.storage.rows import load_converter
+from envs.tasks.task_cli import task_config
+
+WORDS = ("alpha", "beta", "gamma", "delta", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu")
+
+
+def statement(number):
+    """Statements that share few word 5-grams with one another."""
+    chosen = [WORDS[(number * 7 + i * i + i) % len(WORDS)] + str(number) for i in range(12)]
+    return f"Given an integer print {' '.join(chosen)}."
+
+
+def taco_row(number, **changed):
+    tests = {"inputs": [f"{i}\n" for i in range(6)], "outputs": [f"{i}\n" for i in range(6)]}
+    return {
+        "question": statement(number),
+        "input_output": json.dumps(tests),
+        "solutions": json.dumps(["print(input())"]),
+        "starter_code": "",
+        "time_limit": "2 seconds",
+    } | changed
+
+
+def code_contests_row(number, name, **changed):
+    return {
+        "name": name,
+        "description": statement(number),
+        "public_tests": {"input": ["1\n"], "output": ["1\n"]},
+        "private_tests": {"input": [f"{i}\n" for i in range(9)], "output": ["1\n"] * 9},
+        "solutions": {"language": [2, 3], "solution": ["int main(){}", "print(1)"]},
+    } | changed
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def config(name, path, **changed):
+    sizes = {"train_problems": 1000, "validation_problems": 1000, "test_problems": 1000}
+    return replace(composed(name), path=path, **sizes | changed)
+
+
+def converter_of(name):
+    """How a task of conf/task/ turns rows into problems."""
+    task = composed(name)
+    return load_converter(task.rows, task.fields, "task.rows")
+
+
+@cache
+def composed(name):
+    return task_config([f"task={name}"])
+
+
+def names(problems):
+    return {problem.name for problem in problems}
