@@ -56,11 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def show(problem: Problem, task: Task, console: Console) -> None:
     """Print one problem."""
-    limits = f"{problem.time_limit_s or '–'} s, {problem.memory_limit_mb or '–'} MiB"
     facts = {
         "problem": problem.name,
         "checker": problem.checker,
-        "limits": limits,
+        "time limit": _limit(problem.time_limit_s, "s"),
+        "memory": _limit(problem.memory_limit_mb, "MiB"),
         "difficulty": problem.difficulty,
         "tags": ", ".join(problem.tags),
         "source": problem.source,
@@ -78,6 +78,10 @@ def show(problem: Problem, task: Task, console: Console) -> None:
     console.print(table)
     for program in problem.solutions[:1]:
         console.print(Panel(Text(program.strip()), title="a right program"))
+
+
+def _limit(value: float | None, unit: str) -> str:
+    return "the judge's default" if value is None else f"{value:g} {unit}"
 
 
 def _find(task: Task, part: str) -> Problem:

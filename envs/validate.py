@@ -4,8 +4,11 @@
                             [sandbox=auto|docker|embedded] [out=FILE.jsonl]
                             [quality=FILE.parquet|FILE.csv]
 
-Takes run.py's task arguments, but by default keeps all tests of a problem. With `out`, the same
-command resumes where it was interrupted. `quality` writes a table for task.quality.
+Takes run.py's task arguments, but by default keeps all tests of a problem, and reads all splits of
+task.path whole. task.filter and task.quality apply. With `out`, the same command resumes where it
+was interrupted. `quality` writes a table for task.quality.
+
+Disagreements are listed and leave the exit status 0: data sets hold wrongly labelled programs.
 
 Problems marked `needs_checker` are compared too, and reported apart: for them equal output proves
 an answer right, but different output proves nothing.
@@ -37,7 +40,7 @@ from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks.config import TaskConfig
 from envs.tasks.loaders.special_judge import comparing_checker
-from envs.tasks.selection import StoredProblems, load_entries
+from envs.tasks.selection import Entry, Filter, StoredProblems, load_entries
 from envs.tasks.storage.rows import load_converter
 from envs.tasks.storage.sources import find_sources
 from envs.tasks.storage.store import Store, prepare_store
@@ -198,8 +201,9 @@ def show(report: Report, skipped: Counter[str], console: Console) -> None:
 def run(task: TaskConfig, options: Options, console: Console) -> Report:
     """Load, judge, write and show. Raises OSError, ValueError and SandboxError."""
     stores = _stores(task)
-    problems = StoredProblems(load_entries(stores, alone=len(stores) == 1))
-    total = sum(_count(store, options.first) for store in stores)
+    skipped: Counter[str] = sum((store.skipped for store in stores), Counter())
+    problems = _matching_problems(task, stores, skipped)
+    total = sum(_program_count(entry, options.first) for entry in problems.entries)
     qualities = ProblemQualities()
     with open_sandbox(SandboxConfig(kind=options.sandbox)) as sandbox:
         console.print(f"{len(problems)} problems, {total} programs; {sandbox.strength}")
@@ -211,7 +215,10 @@ def run(task: TaskConfig, options: Options, console: Console) -> Report:
         wall_s = time.perf_counter() - started
     if options.quality:
         qualities.write(options.quality)
-    show(report, sum((store.skipped for store in stores), Counter()), console)
+    show(report, skipped, console)
+    if not report.verdicts:
+        reason = "the problems have no programs" if problems else "no row gave a problem"
+        console.print(f"nothing was judged: {reason}")
     stats = judge.stats
     console.print(
         f"{stats.submissions / max(wall_s, 1e-9):.1f} programs/s, {stats.tests_run} tests in "
@@ -231,20 +238,33 @@ def _stores(config: TaskConfig) -> list[Store]:
     return [prepare_store(source, limits) for sources in splits.values() for source in sources]
 
 
-def _count(store: Store, first: int | None) -> int:
-    """Count the programs of a store: at most `first` of each kind of a row."""
+def _matching_problems(
+    config: TaskConfig, stores: Sequence[Store], skipped: Counter[str]
+) -> StoredProblems:
+    """Return the problems that task.filter and task.quality keep; count the others in `skipped`."""
+    matches = Filter(config.filter, config.quality)
+    entries = []
+    for entry in load_entries(stores, alone=len(stores) == 1):
+        if reason := matches.mismatch(entry):
+            skipped[reason] += 1
+        else:
+            entries.append(entry)
+    return StoredProblems(entries)
+
+
+def _program_count(entry: Entry, first: int | None) -> int:
+    """Count a problem's programs: at most `first` of each kind."""
     columns = ("solutions", "incorrect_solutions")
-    lengths = [
-        length
-        for batch in store.batches
-        for column in columns
-        for length in batch.column(column).value_lengths().to_pylist()
-    ]
+    lengths = [len(entry.batch.column(column)[entry.row]) for column in columns]
     return sum(length if first is None else min(length, first) for length in lengths)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0 if every program has a verdict, 1 if not, 2 on an error, 130 if interrupted."""
+    """Return the exit status.
+
+    0: every program has a verdict; 1: one has none, or nothing was judged; 2: a one-line error;
+    130: interrupted.
+    """
     console = Console()
     try:
         report = run(*parse(sys.argv[1:] if argv is None else argv), console)
@@ -254,7 +274,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("validate: interrupted; with the same out=FILE it resumes from here", file=sys.stderr)
         return 130
-    return 1 if report.infra_errors else 0
+    return 1 if report.infra_errors or not report.verdicts else 0
 
 
 if __name__ == "__main__":

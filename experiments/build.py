@@ -216,6 +216,14 @@ def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) ->
             f": {removed} problems stand in the test split too; task.decontaminate=false keeps "
             "them, but a test is worth less then"
         )
+    elif split in task.split_shares and (problems := sum(map(len, task.splits().values()))):
+        shares = ", ".join(
+            f"{100 * share:.0f} % {name}" for name, share in task.split_shares.items()
+        )
+        message += (
+            f": a hash of each statement decides its split ({shares}), and none of {problems} "
+            "problems fell there; add rows, or give a folder with train*, valid* and test* files"
+        )
     return message + (f"; left out: {_left_out(task)}" if task.left_out else "")
 
 

@@ -40,7 +40,10 @@ OWN_ROW_KEYS = ("path", "files", "fields")
 
 
 def task_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each choice of `task` with the defaults of the keys that it has."""
+    """Yield each choice of `task` with the defaults of the keys that it has.
+
+    The default of `name` is the file's name.
+    """
     defaults = asdict(TaskConfig())
     for file in sorted((CONF / "task").glob("*.yaml")):
         text = file.read_text()
@@ -49,7 +52,7 @@ def task_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
             keys += ROW_KEYS
         if re.search(r"^rows: envs\.tasks\.loaders\.custom_dataset\.", text, re.MULTILINE):
             keys += OWN_ROW_KEYS
-        yield file.stem, {key: defaults[key] for key in keys}
+        yield file.stem, {"name": file.stem} | {key: defaults[key] for key in keys}
 
 
 @cache

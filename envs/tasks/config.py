@@ -31,7 +31,7 @@ class FilesConfig:
 class FieldsConfig:
     """Column names of your own rows for each field; the first three are required.
 
-    A nested column is written with dots, e.g. tests.input.
+    A nested column is written with dots, e.g. tests.input; a list is entered item by item.
     """
 
     statement: str | None = None
@@ -58,14 +58,14 @@ class TaskConfig:
     Sizes of splits are upper limits: a smaller split is used whole.
     """
 
-    name: str = "mini"
+    name: str = "mini"  # of a file in conf/task/: the file's name
     make: str | None = None  # module.function, from this configuration to a Task
     rows: str | None = None  # module.function, from a row and a name to a Problem
     # the rows: a .jsonl, .parquet or .arrow file, a folder with files of each split, or
     # hf://datasets/ID@COMMIT with the files of each split in `files`
     path: str | None = None
     files: FilesConfig = field(default_factory=FilesConfig)
-    fields: FieldsConfig = field(default_factory=FieldsConfig)  # of task=own
+    fields: FieldsConfig = field(default_factory=FieldsConfig)  # if `rows` maps columns
     # other rows for the test split; test_rows and test_files default to rows and files
     test_path: str | None = None
     test_rows: str | None = None

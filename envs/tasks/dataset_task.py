@@ -41,6 +41,7 @@ class _Reader:
     filter: Filter
     rows: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    split_shares: dict[str, float] = field(default_factory=dict)
 
     def splits(self, sources: dict[str, list[Source]]) -> Splits:
         """Return the usable problems of each split.
@@ -48,11 +49,15 @@ class _Reader:
         A single file is divided; a missing validation split is cut from train.
         """
         if "all" in sources:
-            return divide(self.read(sources["all"], alone=True), FILE_SHARES)
+            return self._divide(self.read(sources["all"], alone=True), FILE_SHARES)
         splits = {split: self.read(files, alone=False) for split, files in sources.items()}
         if not splits["validation"]:
-            splits |= divide(splits["train"], {"validation": VALIDATION_SHARE})
+            splits |= self._divide(splits["train"], {"validation": VALIDATION_SHARE})
         return splits
+
+    def _divide(self, entries: Sequence[Entry], shares: dict[str, float]) -> Splits:
+        self.split_shares = shares | {"train": 1 - sum(shares.values())}
+        return divide(entries, shares)
 
     def read(self, sources: Sequence[Source], alone: bool) -> list[Entry]:
         limits = SizeLimits(self.config.max_tests, self.config.max_test_bytes)
@@ -89,6 +94,7 @@ def open_dataset(config: TaskConfig) -> Task:
         data_hash=hashlib.sha256(repr(content).encode()).hexdigest()[:16],
         rows_read=reader.rows,
         left_out=+reader.left_out,
+        split_shares=reader.split_shares,
         decontaminated=duplicates,
     )
 

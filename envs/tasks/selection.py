@@ -117,8 +117,10 @@ class Filter:
         return [entry for entry, reason in zip(entries, reasons, strict=True) if reason is None]
 
     def _reason(self, entry: Entry) -> str | None:
-        if entry.left_out:
-            return entry.left_out
+        return entry.left_out or self.mismatch(entry)
+
+    def mismatch(self, entry: Entry) -> str | None:
+        """Return which of task.filter and task.quality an entry fails, or None."""
         for field, values in self.values.items():
             value = getattr(entry, field)
             texts = (value,) if isinstance(value, str) else value

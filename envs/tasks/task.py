@@ -27,6 +27,8 @@ class Task:
     examples: list[Problem] = field(default_factory=list)  # few-shot examples before every prompt
     rows_read: int = 0  # of a data set
     left_out: Counter[str] = field(default_factory=Counter)  # why rows gave no problem → how many
+    # share of each split that a hash of the statements divides; empty: the data set's own splits
+    split_shares: dict[str, float] = field(default_factory=dict)
     # {train, test, similarity} of each near-duplicate removed from train
     decontaminated: list[dict[str, object]] = field(default_factory=list)
 

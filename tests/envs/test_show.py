@@ -9,6 +9,7 @@ def test_a_problem_with_its_prompt_and_tests(capsys):
     assert main(["task=mini", "problem=mini/test/0003"]) == 0
     out = capsys.readouterr().out
     assert "mini/test/0003" in out and "checker" in out
+    assert "time limit  1 s" in out and "memory  the judge's default" in out
     assert "prompt" in out and "expected output" in out and "a right program" in out
 
 

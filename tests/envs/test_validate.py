@@ -90,6 +90,28 @@ def test_first_takes_so_many_programs_of_each_kind(rows, tmp_path):
     assert [(line["kind"], line["index"]) for line in lines] == [("solution", 0), ("incorrect", 0)]
 
 
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"input_file": "in.txt"}, "nothing was judged: no row gave a problem"),
+        ({}, "nothing was judged: the problems have no programs"),
+    ],
+)
+def test_nothing_judged_is_no_success(rows, tmp_path, capsys, columns, said):
+    status, lines = validate(rows(row([], [], **columns)), tmp_path)
+    assert (status, lines) == (1, [])
+    assert said in capsys.readouterr().out
+
+
+def test_filters_apply(rows, tmp_path, capsys):
+    path = rows(row([RIGHT], [WRONG]), row([WRONG], [], cf_tags=["math"]))
+    status, lines = validate(path, tmp_path, "task.filter.tags=[Math]")
+    assert status == 0 and [line["verdict"] for line in lines] == ["WRONG_ANSWER"]
+    printed = capsys.readouterr().out
+    assert "1 problems, 1 programs" in printed
+    assert "rows skipped, not of task.filter.tags: 1" in printed
+
+
 def test_arguments():
     task, _ = parse(["task=taco", "task.path=a.jsonl"])
     assert (task.name, task.path) == ("taco", "a.jsonl")

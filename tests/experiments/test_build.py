@@ -1,6 +1,8 @@
 """A split that has nothing left says why, and which key would give it something."""
 
+from envs.tasks import open_task
 from experiments.trainer import train
+from tests.envs.tasks.dataset_rows import config as config_of_task
 from tests.envs.tasks.dataset_rows import taco_row, write
 from tests.experiments.compose import config
 
@@ -26,3 +28,20 @@ def test_decontamination_that_leaves_nothing(tmp_path):
     said = failed("task=taco", *given)
     assert "the train split is empty: 6 problems stand in the test split too; " in said
     assert "task.decontaminate=false" in said
+
+
+def test_a_file_so_small_that_no_problem_falls_into_the_test_split(tmp_path):
+    rows = [taco_row(i) for i in range(60)]
+    path = write(tmp_path / "rows.jsonl", rows)
+    kept = {problem.statement for problem in open_task(config_of_task("taco", path)).train}
+    few = [row for row in rows if row["question"] in kept][:6]
+    said = failed("task=taco", f"task.path={write(tmp_path / 'few.jsonl', few)}")
+    assert "task=taco: the test split is empty" in said
+    assert "(20 % test, 10 % validation, 70 % train), and none of 6 problems fell there" in said
+    assert "a folder with train*, valid* and test* files" in said
+
+
+def test_rows_that_give_no_problem_at_all(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [taco_row(i, input_output="") for i in range(3)])
+    said = failed("task=taco", f"task.path={path}")
+    assert "split is empty; left out: input_output is empty 3" in said and "hash" not in said

@@ -51,7 +51,8 @@ def find_sources(
         return _remote_sources(converter, path, key, layout)
     folder = Path(path).expanduser()
     if not folder.exists():
-        raise ValueError(f"{key}={path}: no such file or folder")
+        place = "" if folder.is_absolute() else f"; looked for {folder.absolute()}"
+        raise ValueError(f"{key}={path}: no such file or folder{place}")
     if folder.is_file():
         return {"all": [_file_source(converter, folder)]}
     if any(True for pattern in layout.values() for _ in folder.glob(pattern)):

@@ -131,3 +131,11 @@ def test_what_holds_no_rows_is_said(tmp_path, name):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=name):
         open_task(config("taco", str(tmp_path / name)))
+
+
+def test_a_relative_path_that_leads_nowhere_is_given_in_full(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError) as error:
+        find_sources(TACO, "assets/rows", "task.path", LAYOUT)
+    expected = f"task.path=assets/rows: no such file or folder; looked for {tmp_path}/assets/rows"
+    assert str(error.value) == expected
