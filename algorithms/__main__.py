@@ -1,21 +1,61 @@
-"""`python -m algorithms` lists all algorithms: name, paper, family, needs, data, options."""
+"""`python -m algorithms` lists all algorithms: name, paper, family, needs, data, options.
+
+`python -m algorithms NAME` prints one, with the choices of its options and the files that say what
+they mean.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from rich.console import Console
 from rich.table import Table
 
 import algorithms
-from algorithms.base import Algorithm, Needs
+from algorithms.base import Algorithm, Needs, Options
 
 HEAD = ("core", "name")  # keys of every file that are no options
 
 
 def main() -> None:
-    Console(width=None if Console().is_terminal else 160).print(table())
+    if unknown := [name for name in sys.argv[1:] if name not in algorithms.names()]:
+        raise SystemExit(f"no algorithm {unknown[0]!r}; choose of {', '.join(algorithms.names())}")
+    for name in sys.argv[1:]:
+        print(description(name))
+    if not sys.argv[1:]:
+        Console(width=None if Console().is_terminal else 160).print(table())
+
+
+def description(name: str) -> str:
+    """One algorithm in lines: its class, what it needs, and its options with their choices."""
+    algorithm, core = algorithms.make(name), algorithms.load(name)
+    lines = [
+        f"{name} (arXiv {paper(name)}): {core.__name__} in {_file(core)}, conf/algo/{name}.yaml",
+        f"  needs: {needs(algorithm.needs)}",
+        f"  learns from: {data(algorithm)}",
+    ]
+    allowed = choices(core)
+    for key, value in options(name).items():
+        others = [choice for choice in allowed.get(key, ()) if choice != value]
+        more = f"  (or {', '.join(others)})" if others else ""
+        lines.append(f"  algo.{key}={_yaml(value)}{more}")
+    classes = [c for c in core.Config.__mro__ if issubclass(c, Options)]
+    files = dict.fromkeys(_file(c) for c in classes)
+    return "\n".join([*lines, f"The options are described in {', '.join(files)}."])
+
+
+def options(name: str) -> dict[str, object]:
+    """The options of an algorithm with their defaults."""
+    return {key: value for key, value in algorithms.defaults(name).items() if key not in HEAD}
+
+
+def choices(core: type[Algorithm]) -> dict[str, tuple[str, ...]]:
+    """The allowed values of each option that is one of several words."""
+    hints = get_type_hints(core.Config)
+    return {key: get_args(hint) for key, hint in hints.items() if get_origin(hint) is Literal}
 
 
 def table() -> Table:
@@ -25,14 +65,13 @@ def table() -> Table:
         listing.add_column(head, no_wrap=head in ("name", "paper", "family"))
     for name in sorted(algorithms.names(), key=lambda name: (_family(name), name)):
         algorithm = algorithms.make(name)
-        options = {k: v for k, v in algorithms.defaults(name).items() if k not in HEAD}
         listing.add_row(
             name,
             paper(name),
             _family(name),
             needs(algorithm.needs),
             data(algorithm),
-            " ".join(f"{key}={_yaml(value)}" for key, value in options.items()),
+            " ".join(f"{key}={_yaml(value)}" for key, value in options(name).items()),
         )
     return listing
 
@@ -76,6 +115,11 @@ def data(algorithm: Algorithm) -> str:
 def _family(name: str) -> str:
     """The module of its core."""
     return algorithms.load(name).__module__.rpartition(".")[-1]
+
+
+def _file(defined: type) -> str:
+    """The path of the file that defines a class."""
+    return defined.__module__.replace(".", "/") + ".py"
 
 
 def _yaml(value: object) -> str:

@@ -1,6 +1,7 @@
 """The interface of an algorithm: it declares its needs, prepares targets and has a loss.
 
-The trainer provides exactly what `needs` names and leaves the batch's other fields at None.
+The trainer computes what `needs` names and leaves the batch's fields for other needs at None.
+Behaviour and rollout log-probs are always there, since samples carry them.
 `prepare` computes targets for the whole optimiser batch, without gradient. `loss` sees some of its
 rows at a time; the value and the metrics that it returns are those rows' contributions. So adding
 over micro-batches gives the same numbers and the same gradient, however the batch was split.
@@ -43,8 +44,9 @@ class Needs:
     critic_apart: bool = False  # critic_loss is the only term of the loss that trains the critic
     groups: bool = False  # several responses to each prompt, compared with each other
     least_group: int = 2  # groups: the smallest group size
-    behaviour: bool = False  # behaviour_logp of every token
-    anchored: bool = False  # behaviour_logp is in no ratio that could be corrected
+    behaviour: bool = False  # reads behaviour_logp, so every response must have log-probs
+    # behaviour_logp must be the rollout policy's, in no ratio to correct: no train.correction
+    anchored: bool = False
     off_policy: bool = False  # correct on responses of any policy, the data set's programs too
     share: str = ""  # what the algorithm mixes in: train's "offline_share" or "replay_share"
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
@@ -68,14 +70,15 @@ class Batch:
     mask: Tensor  # (batch, time) bool, true on response tokens including EOS
     rewards: Tensor  # (batch,) one terminal reward for each response
     keep: Tensor  # (batch,) bool: the rows that the loss averages over
-    online: Tensor  # (batch,) bool: the log-probs of the rollout policy are known
+    online: Tensor  # (batch,) bool: came with rollout log-probs; false: an offline program
     group_size: int
     batches: int = 0  # number of batches of the run before this one
     fresh: Provided = None  # (batch,) bool: online and not replayed
-    # (batch, time), the ratio's denominator: the rollout policy's; if corrected, the proximal one's
+    # (batch, time), the ratio's denominator: of the rollout policy μ; with train.correction of the
+    # proximal policy, which is the learner's at the start of the update
     behaviour_logp: Provided = None
     correction: Tensor | None = None  # (batch, time), weights of the ratio's terms
-    rollout_logp: Provided = None  # (batch, time), of the rollout policy; 0 where unknown
+    rollout_logp: Provided = None  # (batch, time), of μ, corrected or not; 0 where unknown
     ref_logp: Provided = None  # (batch, time)
     proximal_logp: Provided = None  # (batch, time), of the averaged weights before the step
     policy_logp: Provided = None  # (batch, time), before the update

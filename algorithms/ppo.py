@@ -1,7 +1,8 @@
 """PPO (Schulman et al., arXiv 1707.06347) as used for language models (1909.08593, 2203.02155).
 
 A critic predicts the return at every token. Advantages are by GAE (1506.02438), whitened over the
-whole batch; the clipped surrogate is against the rollout policy. The KL to the reference is part of
+whole batch. The ratio of the clipped surrogate is against `behaviour_logp`: the rollout policy, or,
+with `train.correction`, the policy at the start of the update. The KL to the reference is part of
 the reward, token by token, and not of the loss. The clip only acts with several steps per batch
 (`train.minibatches`, `train.epochs`) or on stale responses (`train.sync_every`, `train.lag`).
 Values, advantages and their whitening are those of the whole batch before the first step.
@@ -136,7 +137,11 @@ def terminal_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
 
 
 def penalised_rewards(batch: Batch, kl_coef: float) -> Tensor:
-    """Token rewards: the response's on its last token, less kl_coef (log μ − log π_ref) on each."""
+    """Token rewards: the response's on its last token, less kl_coef (log μ − log π_ref) on each.
+
+    μ is the policy of `behaviour_logp`: with `train.correction` that of the start of the update,
+    so there the penalty changes along with the ratio.
+    """
     rewards = terminal_rewards(batch.rewards, batch.mask)
     if kl_coef > 0:
         rewards = rewards - kl_coef * log_ratio(batch.behaviour_logp, batch.ref_logp, batch.mask)

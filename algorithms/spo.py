@@ -30,10 +30,11 @@ class SPOConfig(Options):
     """Options of SPO."""
 
     beta: PositiveFloat = 0.1  # weight of the KL, in units of reward
-    loss: LossKind = "cross_entropy"  # distance between Q_T and r
-    # loss=cross_entropy: bound of its slope in Q/β, which diverges at the best Q
+    loss: LossKind = "cross_entropy"  # distance between Q_T and r; `spo_loss` has the formulas
+    # loss=cross_entropy only: bound of its slope in Q/β, which diverges at the best Q
     slope_bound: Annotated[float, Field(ge=1)] = 1.0
-    huber_width: PositiveFloat = 0.1  # loss=advantage: linear beyond this error, in units of reward
+    # loss=advantage only: linear beyond this error, in units of reward
+    huber_width: PositiveFloat = 0.1
     # the prompt's soft value: the paper's is monte_carlo; on MiniContests group learns far more
     q0: Literal["monte_carlo", "group", "online"] = "group"
     q0_samples: PositiveInt = 16  # q0=monte_carlo|online: reference responses to each prompt
@@ -128,9 +129,10 @@ def spo_loss(
     squared: (Q_T − r)².
     cross_entropy: exp((Q_T − reward_high)/β) read as a probability of success, against the target
         exp((r − reward_high)/β); `success_cross_entropy` covers Q_T near or above reward_high. A
-        reward above it is a ValueError.
-    advantage: Huber(Σ_t A_t, r − Q̂_0) with A_t = β log π_θ/π_ref. The paper names an advantage
-        regression among its ablations; this form of it is ours.
+        reward above it is a ValueError. Only this kind reads `slope_bound`.
+    advantage: Huber(Q_T − r), linear beyond `huber_width`, which only this kind reads. Q̂_0 is on
+        both sides: it is the regression of Σ_t A_t on r − Q̂_0, with A_t = β log π_θ/π_ref. The
+        paper names an advantage regression among its ablations; this form of it is ours.
     """
     q = terminal_q(logp, ref_logp, mask, q0, beta)
     if kind == "squared":

@@ -1,15 +1,21 @@
 """No loss and no gradient depends on padding, on the order of rows, on how a batch is split, or on
 dropped rows. This holds for every algorithm; docs/guide/algorithms.md says what it requires."""
 
+from typing import get_args
+
 import pytest
 import torch
 
 import algorithms
+from algorithms.spo import LossKind, SPOConfig
 from tests.algorithms.batches import gradient, raw
 
 # Tested beside each algorithm's defaults.
 OPTIONS = {
-    "spo": [{"q0": "monte_carlo"}, {"loss": "squared"}, {"loss": "advantage"}],
+    "spo": [
+        {"q0": "monte_carlo"},
+        *({"loss": kind} for kind in get_args(LossKind) if kind != SPOConfig.loss),
+    ],
     "ppo": [{"kl_coef": 0.0, "lam": 0.9}],
     "grpo": [
         {"aggregate": "token_mean", "kl": "k3+"},

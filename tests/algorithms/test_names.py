@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import algorithms
-from algorithms.__main__ import paper, table
+from algorithms.__main__ import description, paper, table
 from algorithms.base import Algorithm
 from envs.config_parsing import parse_values
 
@@ -32,6 +32,19 @@ def test_its_file_opens_with_its_paper(name):
 def test_an_unknown_name_is_answered_with_the_choices():
     with pytest.raises(ValueError, match=r"unknown algorithm 'gpo'; there are: .*ppo.*spo"):
         algorithms.load("gpo")
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_the_description_of_one_has_each_option_and_its_choices(name):
+    lines = description(name).splitlines()
+    printed = {line.split("=")[0].strip() for line in lines if line.startswith("  algo.")}
+    assert printed == {f"algo.{key}" for key in algorithms.defaults(name)} - {
+        "algo.core",
+        "algo.name",
+    }
+    if name == "spo":
+        assert "  algo.loss=cross_entropy  (or squared, advantage)" in lines
+        assert lines[-1] == "The options are described in algorithms/spo.py, algorithms/base.py."
 
 
 def test_the_list_of_algorithms():

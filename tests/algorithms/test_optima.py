@@ -1,10 +1,13 @@
 """Objectives that claim the optimum of E[R] − β KL(π ‖ π_ref) from responses of any policy."""
 
+from typing import get_args
+
 import pytest
 import torch
 
 import algorithms
 from algorithms.base import Batch, PolicyOutput
+from algorithms.spo import LossKind
 from tests.algorithms.tabular import (
     BETA,
     MASK,
@@ -15,17 +18,17 @@ from tests.algorithms.tabular import (
     total_variation,
 )
 
-SQUARED = {"loss": "squared", "beta": BETA}
 OPTIMAL = {
     "gvpo": {"beta": BETA},
     "tba": {"beta": BETA},
     "copg": {"beta": BETA},
     "dro": {"beta": BETA},
     "astar_po": {"beta": BETA, "value_beta": BETA},
-    "spo": {**SQUARED, "q0": "group"},
-    "spo with its value": {**SQUARED, "q0": "monte_carlo"},
-    "spo, advantage": {**SQUARED, "q0": "monte_carlo", "loss": "advantage"},
-    "spo, cross entropy": {**SQUARED, "q0": "monte_carlo", "loss": "cross_entropy"},
+    "spo with the group's value": {"beta": BETA, "loss": "squared", "q0": "group"},
+    **{
+        f"spo, loss={kind}": {"beta": BETA, "loss": kind, "q0": "monte_carlo"}
+        for kind in get_args(LossKind)
+    },
 }
 
 

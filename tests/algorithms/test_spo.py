@@ -2,12 +2,21 @@
 
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
 
 from algorithms.base import Batch, PolicyOutput
-from algorithms.spo import SPO, SPOConfig, log1mexp, spo_loss, success_cross_entropy, terminal_q
+from algorithms.spo import (
+    SPO,
+    LossKind,
+    SPOConfig,
+    log1mexp,
+    spo_loss,
+    success_cross_entropy,
+    terminal_q,
+)
 from envs.config_parsing import parse_values
 from tests.algorithms.tabular import BETA
 
@@ -71,7 +80,7 @@ def test_the_log_ratio_is_summed_over_response_tokens_only():
     assert q.item() == pytest.approx(0.25 + 2.0 * 1.5)
 
 
-@pytest.mark.parametrize("kind", ["squared", "cross_entropy", "advantage"])
+@pytest.mark.parametrize("kind", get_args(LossKind))
 def test_nan_and_infinity_at_masked_positions_reach_nothing(kind):
     logp, ref_logp, mask, rewards = ragged_batch()
     q0 = torch.full((8,), 0.4, dtype=torch.float64)
