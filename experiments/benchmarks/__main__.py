@@ -1,7 +1,7 @@
 """`make bench`: run every benchmark in a process of its own, then write one page of results.
 
 A failed benchmark does not stop the others. `report.md` and `every.json` hold all results of the
-folder; `page=true` writes them again without measuring.
+folder.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ TITLES = {
 @dataclass
 class Options(common.Options):
     only: str | None = None  # names of benchmarks, separated by commas
-    page: bool = False
 
 
 def main(options: Options) -> int:
     """Return 1 if any benchmark failed."""
     names = choose("only", options.only, list(TITLES))
-    failed = {} if options.page else run(names)
+    failed = run(names)
     write_page(options.out, failed)
     print(f"written to {options.out / 'report.md'}")
     return min(1, len(failed))

@@ -1,4 +1,4 @@
-"""Shared by all benchmarks: options, result rows, the files and tables that hold them.
+"""Shared by all benchmarks: options, rounds of measurements, result rows, their files and tables.
 
 Each benchmark writes `NAME.json`: {"bench": name, "made": {machine, versions, …}, "rows": [Row]}.
 """
@@ -6,13 +6,15 @@ Each benchmark writes `NAME.json`: {"bench": name, "made": {machine, versions, �
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import platform
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -34,6 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path("bench")
 PACKAGES = ("torch", "transformers", "vllm", "trl", "numpy")
 Schema = TypeVar("Schema", bound="DataclassInstance")
+Result = TypeVar("Result")
+Values = dict[str, list[dict[str, float]]]  # case → for each round: measure → value
 
 
 @dataclass
@@ -60,26 +64,72 @@ class Row:
 
 
 def row(
-    case: str,
-    measure: str,
-    values: Sequence[float],
-    unit: str = "",
-    at_most: float | None = None,
-    at_least: float | None = None,
+    case: str, measure: str, values: Sequence[float], unit: str = "", goal: str | None = None
 ) -> Row:
-    """Summarise the values of all rounds. The goal applies to their median."""
-    median = statistics.median(values)
-    goal, met = None, None
-    if at_most is not None:
-        goal, met = f"≤ {at_most:g}", median <= at_most
-    elif at_least is not None:
-        goal, met = f"≥ {at_least:g}", median >= at_least
+    """Summarise the values of all rounds. The goal, e.g. "≤ 0.75", applies to their median."""
+    median, met = statistics.median(values), None
+    if goal is not None:
+        sign, bound = goal.split()
+        met = median <= float(bound) if sign == "≤" else median >= float(bound)
     return Row(case, measure, unit, median, min(values), max(values), len(values), goal, met)
 
 
-def ratios(values: Sequence[float], baseline: Sequence[float]) -> list[float]:
-    """Ratios within a round: machine load changes between rounds."""
-    return [value / other for value, other in zip(values, baseline, strict=True)]
+def alternate(
+    cases: Mapping[str, Callable[[int], dict[str, float]]], rounds: int, warm_ups: int = 1
+) -> Values:
+    """Measure all cases in each round, in an order that alternates: none is always first.
+
+    A case is a function of the round's number that returns its values by measure. Warm-up rounds,
+    the first ones, do not count.
+    """
+    values: Values = {name: [] for name in cases}
+    for number in range(warm_ups + rounds):
+        for name in list(cases)[:: -1 if number % 2 else 1]:
+            values[name].append(cases[name](number))
+    return {name: all_rounds[warm_ups:] for name, all_rounds in values.items()}
+
+
+def start_timer() -> Callable[[], dict[str, float]]:
+    """Return a function that returns the seconds since now, of this process's CPU and in all."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    return lambda: {
+        "CPU time": time.process_time() - cpu,
+        "wall time": time.perf_counter() - wall,
+    }
+
+
+def timed(act: Callable[[], object]) -> dict[str, float]:
+    """Call `act`; return the seconds that it took."""
+    seconds = start_timer()
+    act()
+    return seconds()
+
+
+def compare(
+    values: Values,
+    unit: str,
+    baseline: str | None = None,
+    goals: Mapping[tuple[str, str], str] | None = None,
+    prefix: str = "",
+) -> list[Row]:
+    """Rows of all values and, where the baseline was measured, of other cases relative to it.
+
+    Ratios are taken within a round: machine load changes between rounds. `goals`: by case and
+    measure. `prefix`: of the cases' names in the rows.
+    """
+    rows, goals = [], goals or {}
+    for case, rounds in values.items():
+        for measure in rounds[0]:
+            measured = [each[measure] for each in rounds]
+            goal = goals.get((case, measure))
+            rows.append(row(prefix + case, measure, measured, unit, goal))
+            if baseline in values and case != baseline:
+                pairs = zip(measured, values[baseline], strict=True)
+                ratios = [value / other[measure] for value, other in pairs]
+                relative = f"{measure} relative to {baseline}"
+                goal = goals.get((case, relative))
+                rows.append(row(prefix + case, relative, ratios, goal=goal))
+    return rows
 
 
 def finish(name: str, rows: Sequence[Row], out: Path, **facts: Any) -> None:
@@ -136,28 +186,42 @@ def made() -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Usage:
-    """Output and cost of a finished process, its waited-for children included."""
+def in_new_process(
+    act: Callable[..., Result], *arguments: object, timeout_s: float | None = None
+) -> Result:
+    """Return `act(*arguments)`, called in a new Python process.
 
-    output: str
-    wall_s: float
-    cpu_s: float
-    peak_mib: float
+    Raises what `act` raises, TimeoutError, and BrokenProcessPool if the process was killed.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(act, *arguments).result(timeout_s)
+        except TimeoutError:
+            for child in multiprocessing.active_children():
+                child.kill()
+            raise
 
 
-def run_process(arguments: Sequence[str], **environment: str) -> Usage:
-    """Run this Python with `arguments` in the repository. Raises CalledProcessError."""
-    command, start = [sys.executable, *arguments], time.perf_counter()
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, text=True
+def time_run(
+    overrides: Sequence[str], enter: Callable[[], object] | None = None, **environment: str
+) -> dict[str, float]:
+    """Run `run.py` on one thread; return its seconds, waited-for children included.
+
+    `enter` is called in the new process before Python starts. Raises CalledProcessError.
+    """
+    before, start = os.times(), time.perf_counter()
+    subprocess.run(
+        [sys.executable, "run.py", *overrides],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=enter,
+        check=True,
     )
-    output, _ = process.stdout.read(), process.stdout.close()  # type: ignore[union-attr]  # a pipe
-    _, status, used = os.wait4(process.pid, 0)
-    wall_s, process.returncode = time.perf_counter() - start, os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return Usage(output, wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    wall_s, after = time.perf_counter() - start, os.times()
+    user_s = after.children_user - before.children_user
+    system_s = after.children_system - before.children_system
+    return {"CPU time": user_s + system_s, "wall time": wall_s}
 
 
 def command(options: type[Schema], main: Callable[[Schema], int | None]) -> NoReturn:

@@ -7,13 +7,13 @@ shapes, in this process, on any device. Results: `gpu.json` and `gpu.md`.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,13 @@ import torch
 from pydantic import PositiveFloat
 
 from experiments.benchmarks import common
-from experiments.benchmarks.common import ROOT, Row, row
-from experiments.benchmarks.memory import ADAPTER, measure_step
+from experiments.benchmarks.common import ROOT, Row, alternate, compare, in_new_process, row
+from experiments.benchmarks.memory import ADAPTER, StepCost, TooLargeError, measure_step
 from experiments.benchmarks.workload import (
     BatchShape,
     algorithms,
-    engine_tokens,
+    generate_responses,
+    generation_rate,
     llama_sizes,
     step_of,
 )
@@ -51,7 +52,6 @@ class Options:
     small: bool = False
     budget: PositiveFloat = 510.0  # seconds for all parts
     out: Path = common.FOLDER / "gpu"
-    part: str | None = None  # run one part, e.g. "learn 8B", and write its rows to `out`
 
 
 class SkippedError(Exception):
@@ -106,17 +106,19 @@ def run_tests(bench: Bench) -> list[Row]:
 def generate(bench: Bench) -> list[Row]:
     """Tokens a second of our loop. No response ends early."""
     engine = HFEngine(bench.policy(), set(), PAD, bench.batch.prompts * bench.batch.group_size)
-    return [row("our loop, bfloat16", "generation", _rates(bench, engine), "tokens/s")]
+    return _generate(bench, engine, "our loop, bfloat16")
 
 
-def _rates(bench: Bench, engine: Engine) -> list[float]:
-    """Tokens a second of each round. The first one warms up and is not counted."""
-    prompts, sampling, rates = bench.prompts(), Sampling(bench.batch.response_tokens), []
-    for number in range(bench.rounds + 1):
-        start = time.perf_counter()
-        tokens = engine_tokens(engine, prompts, bench.batch.group_size, sampling, number)
-        rates.append(tokens / (time.perf_counter() - start))
-    return rates[1:]
+def _generate(bench: Bench, engine: Engine, case: str) -> list[Row]:
+    group_size, sampling = bench.batch.group_size, Sampling(bench.batch.response_tokens)
+
+    def rate(number: int) -> dict[str, float]:
+        generate = partial(
+            generate_responses, engine, bench.prompts(), group_size, sampling, number
+        )
+        return generation_rate(lambda: [each.tokens for each in generate()])
+
+    return compare(alternate({case: rate}, bench.rounds), "tokens/s")
 
 
 def learn(bench: Bench) -> list[Row]:
@@ -124,18 +126,20 @@ def learn(bench: Bench) -> list[Row]:
     rows: list[Row] = []
     for name in ("GRPO without KL", "GRPO", "SPO q0=group", *PPO):
         for case in (name, f"{name}, {ADAPTER}"):
-            step = measure_step(bench.model_config, bench.batch, case, "bfloat16", shrink=True)
-            if "why" not in step:
-                rows += _learn_rows(bench, case, step)
+            try:
+                cost = measure_step(bench.model_config, bench.batch, case, "bfloat16", shrink=True)
+            except TooLargeError as reason:
+                rows.append(row(f"{case}: {reason}", "free memory", [bench.free_mib()], "MiB"))
+            else:
+                rows += _learn_rows(bench, case, cost)
                 break
-            rows.append(row(f"{case}: {step['why']}", "free memory", [bench.free_mib()], "MiB"))
     return rows
 
 
-def _learn_rows(bench: Bench, case: str, step: dict[str, Any]) -> list[Row]:
+def _learn_rows(bench: Bench, case: str, cost: StepCost) -> list[Row]:
     """Time, tokens a second, MFU, and peak memory against the estimate."""
-    rates = [bench.batch.tokens / seconds for seconds in step["step_s"]]
-    rows = [row(case, "time of a step", step["step_s"], "s"), row(case, "rate", rates, "tokens/s")]
+    rates = [bench.batch.tokens / seconds for seconds in cost.seconds]
+    rows = [row(case, "time of a step", cost.seconds, "s"), row(case, "rate", rates, "tokens/s")]
     if bench.device.type != "cuda":
         return rows
     gpu = torch.cuda.get_device_name(bench.device)
@@ -143,11 +147,11 @@ def _learn_rows(bench: Bench, case: str, step: dict[str, Any]) -> list[Row]:
         # Operations a parameter and token, forward and backward; an adapter's base has no weight
         # gradients. Passes without gradient are not counted.
         operations = 4 if ADAPTER in case else 6
-        used = [operations * step["parameters"] * rate / flops for rate in rates]
+        used = [operations * cost.parameters * rate / flops for rate in rates]
         rows.append(row(case, "MFU", used))
-    peak, estimate = step["peak_mib"], step["estimate_mib"]
-    rows.append(row(case, "peak memory", [peak], "MiB"))
-    return [*rows, row(case, "peak to estimate", [peak / estimate], at_most=1.15)]
+    rows.append(row(case, "peak memory", [cost.peak_mib], "MiB"))
+    share = cost.peak_mib / cost.estimate_mib
+    return [*rows, row(case, "peak relative to the estimate", [share], goal="≤ 1.15")]
 
 
 def agree(bench: Bench) -> list[Row]:
@@ -158,19 +162,19 @@ def agree(bench: Bench) -> list[Row]:
 
 def _agree(bench: Bench, policy: Policy, engine: Engine, name: str) -> list[Row]:
     rows, bound, prompts = [], BOUNDS["bfloat16"], bench.prompts()
-    seeds = [[10 * number + i for i in range(2)] for number in range(len(prompts))]
     for temperature in (1.0, 0.7):
         algorithm = algorithms()["GRPO without KL"]
         step = step_of(algorithm, policy, PAD, copied=False, temperature=temperature)
-        groups = engine.generate(prompts, seeds, Sampling(bench.batch.response_tokens, temperature))
-        numbered = [(number, c) for number, group in enumerate(groups) for c in group]
-        numbers, tokens = [number for number, _ in numbered], [c.tokens for _, c in numbered]
-        packed = Tokens.pack(prompts, numbers, tokens, PAD, bench.device)
-        engine_logps = torch.tensor([logp for _, c in numbered for logp in c.logps])
+        sampling = Sampling(bench.batch.response_tokens, temperature)
+        completions = generate_responses(engine, prompts, 2, sampling, seed=0)
+        prompt_of = [index // 2 for index in range(len(completions))]
+        tokens = [completion.tokens for completion in completions]
+        packed = Tokens.pack(prompts, prompt_of, tokens, PAD, bench.device)
+        engine_logps = torch.tensor([logp for each in completions for logp in each.logps])
         learner_logps = step.learner.logp(packed)[packed.mask].cpu()
         difference = mismatch(engine_logps, learner_logps, bound)
         case = f"{name} against the learner, temperature {temperature:g}"
-        rows.append(row(case, "mean difference", [difference.mean], "nats", at_most=bound))
+        rows.append(row(case, "mean difference", [difference.mean], "nats", f"≤ {bound:g}"))
         rows.append(row(case, "greatest difference", [difference.max], "nats"))
     return rows
 
@@ -188,7 +192,7 @@ def vllm(bench: Bench) -> list[Row]:
     config = bench.batch.config(dtype="bfloat16", path=str(bench.folder))
     config.engine.name, config.engine.colocate = "vllm", True
     engine = VLLMEngine(Host(config, policy), policy, {EOS})
-    rows = [row("vLLM, colocated", "generation until EOS", _rates(bench, engine), "tokens/s")]
+    rows = _generate(bench, engine, "vLLM, colocated, until EOS")
     asleep = bench.free_mib()
     rows += _agree(bench, policy, engine, "vLLM")
     with torch.no_grad():
@@ -217,10 +221,6 @@ PARTS: dict[str, tuple[Callable[[Bench], list[Row]], tuple[str, ...]]] = {
 
 def main(options: Options) -> int:
     """Run all parts and write the page. Returns 1 if any failed."""
-    if options.part:
-        rows = run_part(options.part, options.small)
-        options.out.write_text(json.dumps([asdict(each) for each in rows]))
-        return 0
     start, rows = time.monotonic(), []
     skipped: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -230,8 +230,13 @@ def main(options: Options) -> int:
         try:
             if remaining < 5:
                 raise SkippedError(f"no time left of {options.budget:.0f} s")
-            part = run_part(key, True) if options.small else run_in_child(key, remaining)
+            if options.small:
+                part = run_part(key, small=True)
+            else:
+                part = in_new_process(run_part, key, False, timeout_s=remaining)
             rows += [replace(each, case=f"{key}: {each.case}") for each in part]
+        except TimeoutError:
+            skipped[key] = f"not done within the remaining {remaining:.0f} s"
         except SkippedError as reason:
             skipped[key] = str(reason)
         except Exception as error:
@@ -273,26 +278,6 @@ def make_bench(size: str, small: bool, device: torch.device, folder: Path) -> Be
     settings["tie_word_embeddings"] = kind == "qwen2"
     model_config = transformers.AutoConfig.for_model(kind, **sizes, **settings)
     return Bench(model_config, batch, device, folder, rounds=1 if small else 3)
-
-
-def run_in_child(key: str, timeout_s: float) -> list[Row]:
-    """Run a part in a process of its own. Raises SkippedError or RuntimeError with its reason."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "rows.json"
-        module = [sys.executable, "-m", "experiments.benchmarks.gpu_check"]
-        command = [*module, f"part={key}", f"out={out}"]
-        try:
-            subprocess.run(
-                command, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=timeout_s, check=True
-            )
-        except subprocess.TimeoutExpired:
-            raise SkippedError(f"not done within the remaining {timeout_s:.0f} s") from None
-        except subprocess.CalledProcessError as error:
-            kind, _, reason = (error.stderr.strip() or str(error)).splitlines()[-1].partition(": ")
-            raise (SkippedError if kind.endswith("SkippedError") else RuntimeError)(
-                reason or kind
-            ) from None
-        return [Row(**each) for each in json.loads(out.read_text())]
 
 
 if __name__ == "__main__":

@@ -15,22 +15,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import PositiveInt
 
 from experiments.benchmarks import common
-from experiments.benchmarks.common import ROOT, Row, ratios, row
+from experiments.benchmarks.common import ROOT, Row, Values, alternate, compare
 from experiments.errors import UserError
 from experiments.studies.cli import choose
 
 BACKENDS = ("namespaces", "landlock", "docker")
 WARM_UPS = 2  # rounds after which a judge can tell programs that will pass
-GOALS_MS = {"wrong, 5 tests": 4.5, "right, 1 test": 4.0}  # CPU time of a program
+GOALS_MS = {"wrong, 5 tests": "≤ 4.5", "right, 1 test": "≤ 4"}  # CPU time per program
 
 
 @dataclass
@@ -129,30 +129,31 @@ class ProbeProcess:
             stdout=subprocess.PIPE,
             text=True,
         )
-        with contextlib.suppress(BrokenPipeError):  # it has already said what is missing
-            self._send([asdict(workload) for workload in workloads])
-        self.unavailable: str | None = self._receive().get("unavailable")
+        answer = self._ask([asdict(workload) for workload in workloads])
+        self.unavailable: str | None = answer.get("unavailable")
 
     def measure(self, workload: str) -> dict[str, Any]:
         """Cost of one pass. Raises RuntimeError if the probe ended."""
-        self._send(workload)
-        return self._receive()
+        return self._ask(workload)
+
+    def per_program(self, workload: str, number: int) -> dict[str, float]:
+        """Milliseconds per program of one pass."""
+        cost = self.measure(workload)
+        return {
+            f"{measure} time per program": 1000 * cost[key] / cost["programs"]
+            for measure, key in (("CPU", "cpu_s"), ("wall", "wall_s"))
+        }
 
     def close(self) -> None:
+        self._process.communicate()
+
+    def _ask(self, question: object) -> dict[str, Any]:
+        assert self._process.stdin and self._process.stdout
         with contextlib.suppress(BrokenPipeError):
-            self._process.communicate()
-
-    def _send(self, value: object) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps(value) + "\n")
-        self._process.stdin.flush()
-
-    def _receive(self) -> dict[str, Any]:
-        assert self._process.stdout
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError("the probe ended; its output above says why")
-        return json.loads(line)
+            print(json.dumps(question), file=self._process.stdin, flush=True)
+        if line := self._process.stdout.readline():
+            return json.loads(line)
+        raise RuntimeError("the probe ended; its output above says why")
 
 
 @contextlib.contextmanager
@@ -173,53 +174,38 @@ def checkout(commit: str) -> Iterator[Path]:
 
 def measure_judge(rounds: int, commit: str | None, backends: Sequence[str]) -> list[Row]:
     """Cost of a program of each workload, on each backend, at each checkout."""
-    rows, made = [], workloads()
     with contextlib.ExitStack() as stack:
         folders = {"now": ROOT}
         if commit:
             folders["before"] = stack.enter_context(checkout(commit))
-        for backend in backends:
-            probes = {}
-            for name, folder in folders.items():
-                probe = ProbeProcess(folder, backend, made)
-                stack.callback(probe.close)
-                if probe.unavailable:
-                    print(f"{backend}, {name}: left out: {probe.unavailable}")
-                else:
-                    probes[name] = probe
-            for workload in made:
-                rows += _measure_workload(rounds, backend, workload.name, probes)
-            for probe in probes.values():
-                probe.close()
+        rows = [row for name in backends for row in _measure_backend(rounds, folders, name)]
     if not rows:
         raise UserError("this machine has none of these backends; see make doctor")
     return rows
 
 
-def _measure_workload(
-    rounds: int, backend: str, workload: str, probes: dict[str, ProbeProcess]
-) -> list[Row]:
-    costs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for number in range(-WARM_UPS, rounds):
-        for name in list(probes)[:: 1 if number % 2 else -1]:  # neither is always the first
-            cost = probes[name].measure(workload)
-            if number >= 0:
-                for measure in ("cpu_s", "wall_s"):
-                    costs[name][measure].append(1000 * cost[measure] / cost["programs"])
-    return summarise(f"{backend}: {workload}", GOALS_MS.get(workload), costs)
-
-
-def summarise(case: str, goal: float | None, costs: dict[str, dict[str, list[float]]]) -> list[Row]:
-    """Rows of each checkout's costs, and of the ratios now / before within a round."""
-    rows = []
-    for measure, words in (("cpu_s", "CPU time a program"), ("wall_s", "wall time a program")):
-        for name, values in costs.items():
-            at_most = goal if (measure, name) == ("cpu_s", "now") else None
-            rows.append(row(f"{case}, {name}", words, values[measure], "ms", at_most=at_most))
-        if "before" in costs and "now" in costs:
-            changes = ratios(costs["now"][measure], costs["before"][measure])
-            rows.append(row(f"{case}, now to before", words, changes))
+def _measure_backend(rounds: int, folders: dict[str, Path], backend: str) -> list[Row]:
+    """Rows of all workloads; none if the machine lacks the backend."""
+    rows, made = [], workloads()
+    with contextlib.ExitStack() as stack:
+        probes = {}
+        for name, folder in folders.items():
+            probe = ProbeProcess(folder, backend, made)
+            stack.callback(probe.close)
+            if probe.unavailable:
+                print(f"{backend}, {name}: left out: {probe.unavailable}")
+            else:
+                probes[name] = probe
+        for workload in [each.name for each in made if probes]:
+            cases = {name: partial(probe.per_program, workload) for name, probe in probes.items()}
+            rows += summarise(backend, workload, alternate(cases, rounds, WARM_UPS))
     return rows
+
+
+def summarise(backend: str, workload: str, values: Values) -> list[Row]:
+    """Rows of each checkout's costs, and of those of now relative to those before."""
+    goals = {("now", "CPU time per program"): goal} if (goal := GOALS_MS.get(workload)) else {}
+    return compare(values, "ms", "before", goals, prefix=f"{backend}: {workload}, ")
 
 
 if __name__ == "__main__":

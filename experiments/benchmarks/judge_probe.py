@@ -176,13 +176,14 @@ def open_backend(name: str) -> tuple[Sandbox, Meter] | str:
 
 def main() -> None:
     """Measure until stdin ends."""
+    workloads = json.loads(sys.stdin.readline())
     backend = open_backend(sys.argv[1])
     if isinstance(backend, str):
         print(json.dumps({"unavailable": backend}), flush=True)
         return
     sandbox, meter = backend
     with sandbox:
-        probe = Probe(sandbox, meter, json.loads(sys.stdin.readline()))
+        probe = Probe(sandbox, meter, workloads)
         print(json.dumps({}), flush=True)
         for line in sys.stdin:
             print(json.dumps(probe.measure(json.loads(line))), flush=True)

@@ -7,8 +7,6 @@ free memory are left out.
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -20,7 +18,7 @@ import torch
 
 from algorithms.base import Algorithm
 from experiments.benchmarks import common
-from experiments.benchmarks.common import Row, ratios, row, run_process
+from experiments.benchmarks.common import Row, in_new_process, row
 from experiments.benchmarks.workload import BatchShape, algorithms, llama_sizes, step_of
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.learner import memory
@@ -43,7 +41,8 @@ SHAPES: dict[str, tuple[dict[str, int] | None, BatchShape]] = {  # None: the bun
     "100M": (llama_sizes(768, 3072, 9, 12, 12, 16384), BatchShape(2, 4, 48, 48)),
     "500M": (llama_sizes(1536, 6144, 12, 12, 12, 32768), BatchShape(1, 4, 32, 32)),
 }
-WITHIN = 1.25  # goal of measured peak to estimate, either way
+LARGEST = "PPO critic=separate"  # the others' peaks are compared with its
+WITHIN = "≤ 1.25"  # goal of measured peak to estimate, either way
 STEPS = 3
 
 
@@ -51,36 +50,40 @@ STEPS = 3
 class Options(common.Options):
     shapes: str | None = None  # of SHAPES, separated by commas
     cases: str | None = None  # of CASES, separated by semicolons
-    child: bool = False  # measure one case in this process
+
+
+class TooLargeError(Exception):
+    """The reason why a step does not fit into memory."""
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Growth of a process by a step, its estimate, and the time of each step."""
+
+    peak_mib: float
+    estimate_mib: float
+    seconds: list[float]
+    parameters: int
 
 
 def main(options: Options) -> None:
     """Measure and write `memory.json`."""
     cases = choose("cases", options.cases, CASES, separator=";")
-    shapes = choose("shapes", options.shapes, list(SHAPES))
-    if options.child:
-        print(json.dumps(measure(shapes[0], cases[0])))
-        return
     rows: list[Row] = []
     left_out: dict[str, str] = {}
-    for shape in shapes:
-        results = {case: _measure_in_child(shape, case) for case in cases}
-        left_out |= {f"{shape}, {c}": r["why"] for c, r in results.items() if "why" in r}
-        rows += rows_of(shape, {c: r for c, r in results.items() if "why" not in r})
+    for shape in choose("shapes", options.shapes, list(SHAPES)):
+        costs: dict[str, StepCost] = {}
+        for case in cases:
+            try:
+                costs[case] = in_new_process(measure, shape, case)
+                print(f"{shape}, {case}: {costs[case]}", file=sys.stderr)
+            except Exception as error:  # whatever ends that process
+                left_out[f"{shape}, {case}"] = f"{type(error).__name__}: {error}"
+        rows += rows_of(shape, costs)
     common.finish("memory", rows, options.out, left_out=left_out)
 
 
-def _measure_in_child(shape: str, case: str) -> dict[str, Any]:
-    module = ("-m", "experiments.benchmarks.memory")
-    try:
-        output = run_process((*module, f"shapes={shape}", f"cases={case}", "child=true")).output
-    except subprocess.CalledProcessError as error:
-        return {"why": f"its process ended with {error.returncode}"}
-    print(f"{shape}, {case}: {output.splitlines()[-1]}", file=sys.stderr)
-    return json.loads(output.splitlines()[-1])
-
-
-def measure(shape_name: str, case: str) -> dict[str, Any]:
+def measure(shape_name: str, case: str) -> StepCost:
     """Measure a case on one of SHAPES, in float32."""
     sizes, batch = SHAPES[shape_name]
     model_config: Any = loading.read_config(ModelConfig())
@@ -95,49 +98,32 @@ def measure_step(
     case: str,
     dtype: Literal["float32", "bfloat16"],
     shrink: bool = False,
-) -> dict[str, Any]:
-    """Peak growth in MiB, its estimate, and the seconds of each step.
+) -> StepCost:
+    """Measure a case in this process. Raises TooLargeError if the estimate exceeds free memory.
 
-    If the estimate exceeds free memory, `shrink` halves the micro-batch. If nothing fits, the
-    result is {"why": reason}.
+    `shrink` halves the micro-batch until it fits.
     """
     torch.set_num_threads(1)
     name, _, variant = case.partition(", ")
     device, algorithm = loading.pick_device("auto"), algorithms()[name]
     on_gpu = device.type == "cuda"
-    config = _config(batch, variant, dtype)
-    shape, free = memory.shape_of(model_config), free_bytes(device)
-    while (needed := _step_bytes(shape, config, algorithm, on_gpu)) > 0.9 * free:
-        if not shrink or config.train.micro_batch == 1:
-            why = f"needs {needed / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"
-            return {"why": why}
-        config.train.micro_batch //= 2
+    shape, config = memory.shape_of(model_config), _config(batch, variant, dtype)
+    needed = _fit(shape, config, algorithm, device, shrink)
     _import_lazily_loaded(variant)
     clock = time.perf_counter if on_gpu else time.process_time
     peak, before = PeakMemory(), 0.0 if on_gpu else _resident_mib()
     torch.manual_seed(0)
     base = Policy(loading.random_model(model_config, device, getattr(torch, dtype)))
-    policy, pieces = loading.trained_policy(base, config), config.train
-    step = step_of(
-        algorithm,
-        policy,
-        0,
-        copied=False,
-        micro_tokens=pieces.micro_tokens,
-        micro_batch=pieces.micro_batch,
-    )
+    policy, train = loading.trained_policy(base, config), config.train
+    pieces = {"micro_tokens": train.micro_tokens, "micro_batch": train.micro_batch}
+    step = step_of(algorithm, policy, 0, copied=False, **pieces)
     samples, times = batch.samples(shape.vocabulary), []
     for _ in range(STEPS):
         start = clock()
         step(samples, batch.group_size)
         times.append(clock() - start)
     key = f"memory/gpu{device.index or 0}_peak_mb" if on_gpu else "memory/peak_mb"
-    return {
-        "peak_mib": peak.columns()[key] - before,
-        "estimate_mib": needed / 2**20,
-        "step_s": times[1:],
-        "parameters": shape.parameters,
-    }
+    return StepCost(peak.columns()[key] - before, needed / 2**20, times[1:], shape.parameters)
 
 
 def _config(batch: BatchShape, variant: str, dtype: str) -> RunConfig:
@@ -151,10 +137,19 @@ def _config(batch: BatchShape, variant: str, dtype: str) -> RunConfig:
     return config
 
 
-def _step_bytes(shape: memory.Shape, config: RunConfig, algorithm: Algorithm, on_gpu: bool) -> int:
-    """The estimate without an engine, which this benchmark has not."""
-    estimate = memory.estimate(shape, config, algorithm.needs, on_gpu)
-    return estimate.without_generation - estimate.held.get("the engine's weights", 0)
+def _fit(
+    shape: memory.Shape, config: RunConfig, algorithm: Algorithm, device: torch.device, shrink: bool
+) -> int:
+    """Estimate a step's bytes, without an engine. `shrink` may change `config.train`."""
+    free = free_bytes(device)
+    while True:
+        estimate = memory.estimate(shape, config, algorithm.needs, device.type == "cuda")
+        needed = estimate.without_generation - estimate.held.get("the engine's weights", 0)
+        if needed <= 0.9 * free:
+            return needed
+        if not shrink or config.train.micro_batch == 1:
+            raise TooLargeError(f"needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free")
+        config.train.micro_batch //= 2
 
 
 def _import_lazily_loaded(variant: str) -> None:
@@ -172,26 +167,22 @@ def _resident_mib() -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 
 
-def rows_of(shape: str, results: Mapping[str, Mapping[str, Any]]) -> list[Row]:
-    """Peak, estimate and time; ratios to the plain step of a variant, or to PPO's own critic."""
+def rows_of(shape: str, costs: Mapping[str, StepCost]) -> list[Row]:
+    """Peak, estimate and time of each case, and its peak relative to PPO with its own critic."""
     rows = []
-    for case, result in results.items():
-        name = f"{shape} ({result['parameters'] / 1e6:.1f} M), {case}"
-        peak, estimate = result["peak_mib"], result["estimate_mib"]
-        error = max(peak / estimate, estimate / peak)
-        rows.append(row(name, "peak memory", [peak], "MiB"))
-        rows.append(row(name, "estimate", [estimate], "MiB"))
-        rows.append(row(name, "peak and estimate, larger to smaller", [error], at_most=WITHIN))
-        rows.append(row(name, "time of a step", result["step_s"], "s"))
-        plain, largest = results.get(case.split(", ")[0]), results.get("PPO critic=separate")
-        if plain is not None and plain is not result:
-            rows.append(row(name, "peak to the plain step", [peak / plain["peak_mib"]]))
-            times = ratios(result["step_s"], plain["step_s"])
-            rows.append(row(name, "time to the plain step", times))
-        elif largest is not None and largest is not result:
-            goal = 1.0 if case.startswith("SPO") else None
-            ratio = [peak / largest["peak_mib"]]
-            rows.append(row(name, "peak to PPO with its own critic", ratio, at_most=goal))
+    for case, cost in costs.items():
+        name = f"{shape} ({cost.parameters / 1e6:.1f} M), {case}"
+        error = max(cost.peak_mib / cost.estimate_mib, cost.estimate_mib / cost.peak_mib)
+        rows += [
+            row(name, "peak memory", [cost.peak_mib], "MiB"),
+            row(name, "estimate", [cost.estimate_mib], "MiB"),
+            row(name, "peak and estimate, larger to smaller", [error], goal=WITHIN),
+            row(name, "time of a step", cost.seconds, "s"),
+        ]
+        if LARGEST in costs and case != LARGEST:
+            goal = "≤ 1" if case.startswith("SPO") else None
+            share = cost.peak_mib / costs[LARGEST].peak_mib
+            rows.append(row(name, "peak relative to PPO with its own critic", [share], goal=goal))
     return rows
 
 

@@ -7,8 +7,11 @@ does: problems, splits, decontamination, and the prompts in the bundled model's 
 from __future__ import annotations
 
 import json
+import os
 import random
+import resource
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,28 +19,11 @@ from typing import Any
 
 from pydantic import PositiveInt
 
-from experiments.benchmarks import common
-from experiments.benchmarks.common import Row, row, run_process
-
-OPEN = """
-import sys, time
-import transformers
 from envs.tasks import open_task
 from envs.tasks.task_cli import task_config
+from experiments.benchmarks import common
+from experiments.benchmarks.common import Row, in_new_process, row
 from experiments.rollout.prompts import encode_prompts
-
-transformers.utils.logging.set_verbosity_error()
-tokenizer = transformers.AutoTokenizer.from_pretrained("assets/nano")
-config = task_config(["task=taco", "task.path=" + sys.argv[1], "task.max_prompt_tokens=4096"])
-start = time.perf_counter()
-task = open_task(config)
-opened = time.perf_counter()
-prompts, dropped = encode_prompts(task.train, task, tokenizer, config, {})
-encoded = time.perf_counter()
-for index in range(0, len(prompts), max(1, len(prompts) // 200)):
-    assert prompts[index].problem.tests  # as a run's first batches read them
-print(len(task.train), opened - start, encoded - opened)
-"""
 
 
 @dataclass
@@ -53,14 +39,33 @@ def main(options: Options) -> None:
         with file.open("w") as lines:
             lines.writelines(json.dumps(each) + "\n" for each in synthetic_rows(options.rows))
         for case in ("first start", "second start"):
-            usage = run_process(("-c", OPEN, str(file)), SPO_BENCH_CACHE=f"{folder}/cache")
-            problems, opened, encoded = usage.output.split()
-            rows.append(row(case, "open", [float(opened)], "s"))
-            rows.append(row(case, "prompts", [float(encoded)], "s"))
-            rows.append(row(case, "peak memory", [usage.peak_mib], "MiB"))
-        sizes = {"file_mib": file.stat().st_size / 2**20, "problems": int(problems)}
+            problems, cost = in_new_process(open_data_set, str(file), f"{folder}/cache")
+            rows.append(row(case, "open", [cost["open_s"]], "s"))
+            rows.append(row(case, "prompts", [cost["prompts_s"]], "s"))
+            rows.append(row(case, "peak memory", [cost["peak_mib"]], "MiB"))
+        sizes = {"file_mib": file.stat().st_size / 2**20, "problems": problems}
         sizes["prepared_mib"] = sum(f.stat().st_size for f in Path(folder).rglob("*.arrow")) / 2**20
     common.finish("prepare", rows, options.out, file_rows=options.rows, **sizes)
+
+
+def open_data_set(file: str, cache: str) -> tuple[int, dict[str, float]]:
+    """Open the data set and encode its prompts, as a run does → number of problems, cost."""
+    import transformers
+
+    os.environ["SPO_BENCH_CACHE"] = cache
+    transformers.utils.logging.set_verbosity_error()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(common.ROOT / "assets/nano")
+    config = task_config(["task=taco", f"task.path={file}", "task.max_prompt_tokens=4096"])
+    start = time.perf_counter()
+    task = open_task(config)
+    opened = time.perf_counter()
+    prompts, _ = encode_prompts(task.train, task, tokenizer, config, {})
+    encoded = time.perf_counter()
+    for index in range(0, len(prompts), max(1, len(prompts) // 200)):
+        assert prompts[index].problem.tests  # as a run's first batches read them
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    cost = {"open_s": opened - start, "prompts_s": encoded - opened, "peak_mib": peak_mib}
+    return len(task.train), cost
 
 
 Json = dict[str, Any]

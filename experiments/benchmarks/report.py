@@ -15,6 +15,7 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -32,19 +33,17 @@ FORMS, VARIANTS = 40, 5  # correct programs of a problem, and ways to name their
 PROGRAM = """\
 import sys
 
-def solve(numbers, {limit}):
-    {total} = 0
-    for {index}, {value} in enumerate(numbers):
-        if {value} % {a} == {index} % {b} and {value} > {limit}:
-            {total} += {value} * {c}
-        elif {value} < -{limit}:
-            {total} -= 1
-    return {total}
+def solve(numbers, limit_{variant}):
+    total_{variant} = 0
+    for index_{variant}, value_{variant} in enumerate(numbers):
+        if value_{variant} % {0} == index_{variant} % {1} and value_{variant} > limit_{variant}:
+            total_{variant} += value_{variant} * {2}
+    return total_{variant}
 
 count, *numbers = map(int, sys.stdin.read().split())
-for shift in range({d}):
+for shift in range({3}):
     numbers = [number + shift for number in numbers]
-print(solve(numbers, {e}))
+print(solve(numbers, {4}))
 """
 HOSTILE = ("(" * 60_000, "x = " + "-" * 60_000 + "1", "a = 1\n" * 10_000, "\x00\x1b\u202e" * 9_000)
 
@@ -102,44 +101,36 @@ def _session_mb(session: int) -> float:
 
 def programs(problem: int) -> list[str]:
     """FORMS × VARIANTS programs that parse. Variants of a form differ only in names."""
-    texts = []
-    for form in range(FORMS):
-        random = np.random.default_rng([problem, form])
-        numbers = dict(zip("abcde", (random.integers(2, 50, 5) + form).tolist(), strict=True))
-        for variant in range(VARIANTS):
-            names = {name: f"{name}_{variant}" for name in ("limit", "total", "index", "value")}
-            texts.append(PROGRAM.format(**numbers, **names))
-    return texts
-
-
-def evaluations(random: np.random.Generator, pools: list[list[str]], skill: float) -> pd.DataFrame:
-    """evals.parquet of a run."""
-    problems = len(pools)
-    step = np.repeat(EVALUATIONS, problems * SAMPLES)
-    problem = np.tile(np.repeat(np.arange(problems), SAMPLES), len(EVALUATIONS))
-    rate = 1 / (1 + np.exp(2 - skill * step / 200 - (problem % 7 - 3) / 2))
-    right = random.random(len(step)) < rate
-    choice = (random.random(len(step)) ** 2 * FORMS * VARIANTS).astype(int)
-    text = [pools[p][i] for p, i in zip(problem, choice, strict=True)]
-    for place in np.flatnonzero(random.random(len(step)) < 0.001):
-        text[place], right[place] = HOSTILE[place % len(HOSTILE)], place % 2
-    wrong = np.array(["WRONG_ANSWER", "RUNTIME_ERROR", "TIME_LIMIT"])[
-        random.integers(3, size=len(step))
+    forms = np.random.default_rng(problem).integers(2, 90, (FORMS, 5)).tolist()
+    return [
+        PROGRAM.format(*numbers, variant=variant)
+        for numbers in forms
+        for variant in range(VARIANTS)
     ]
-    return pd.DataFrame(
-        {
-            "step": step,
-            "problem": np.char.add("made/", np.char.zfill(problem.astype(str), 4)),
-            "sample": np.tile(np.arange(SAMPLES), problems * len(EVALUATIONS)),
-            "verdict": np.where(right, "ACCEPTED", wrong),
-            "passed": np.where(right, 8, 3),
-            "total": 8,
-            "program": text,
-            "tokens": 120,
-            "entropy": 0.5,
-            "truncated": False,
-            "difficulty": np.array(["easy", "medium", "hard"])[problem % 3],
-        }
+
+
+def evaluations(random: np.random.Generator, pools: np.ndarray, skill: float) -> pd.DataFrame:
+    """evals.parquet of a run. `pools` (problems, programs): the texts to choose from."""
+    index = pd.MultiIndex.from_product(
+        [EVALUATIONS, range(len(pools)), range(SAMPLES)], names=["step", "problem", "sample"]
+    )
+    table = index.to_frame(index=False)
+    step, problem, rows = table["step"].to_numpy(), table["problem"].to_numpy(), len(table)
+    right = random.random(rows) < 1 / (1 + np.exp(2 - skill * step / 200 - (problem % 7 - 3) / 2))
+    program = pools[problem, (random.random(rows) ** 2 * pools.shape[1]).astype(int)]
+    for place in np.flatnonzero(random.random(rows) < 0.001):
+        program[place], right[place] = HOSTILE[place % len(HOSTILE)], place % 2
+    wrong = random.choice(["WRONG_ANSWER", "RUNTIME_ERROR", "TIME_LIMIT"], rows)
+    return table.assign(
+        problem=[f"made/{number:04d}" for number in problem],
+        verdict=np.where(right, "ACCEPTED", wrong),
+        passed=np.where(right, 8, 3),
+        total=8,
+        program=program,
+        tokens=120,
+        entropy=0.5,
+        truncated=False,
+        difficulty=np.array(["easy", "medium", "hard"])[problem % 3],
     )
 
 
@@ -149,34 +140,35 @@ def metrics(random: np.random.Generator) -> pd.DataFrame:
     columns = {"step": step, "reward_mean": random.random(len(step)), "loss": 0.1, "entropy": 0.5}
     costs = {"generated_tokens": 4000, "judged_programs": 128, "optimiser_steps": 1}
     columns |= {f"budget/{name}": step * each for name, each in costs.items()}
-    phases = ("generate", "judge", "reference", "train", "sync", "evaluate", "total")
+    phases = ("generate", "judge", "reference", "train", "sync", "evaluate")
     columns |= {f"time/{phase}_s": step * random.random() for phase in phases}
-    columns["time/total_s"] = step * 9.0
-    return pd.DataFrame(columns | {"memory/peak_mb": 900.0, "eval/kl_ref": step / 50})
+    columns |= {"time/total_s": step * 9.0, "memory/peak_mb": 900.0, "eval/kl_ref": step / 50}
+    return pd.DataFrame(columns)
 
 
 def write_runs(root: Path, runs: int, rows: int, experiments: int) -> int:
     """Write run folders of `experiments` comparisons; return their number of evaluation rows."""
     problems = max(2, rows // runs // len(EVALUATIONS) // SAMPLES)
-    pools = [programs(problem) for problem in range(problems)]
-    problem_rows = [
-        {"problem": f"made/{p:04d}", "prompt": f"Problem {p}. " * 60} for p in range(problems)
-    ]
+    pools = np.array([programs(problem) for problem in range(problems)], dtype=object)
+    prompts = pd.DataFrame(
+        {"problem": f"made/{number:04d}", "prompt": f"Problem {number}. " * 60}
+        for number in range(problems)
+    )
     groups, written = max(2, runs // experiments // SEEDS), 0
-    for number in range(experiments * groups * SEEDS):
-        experiment, rest = divmod(number, groups * SEEDS)
-        group, seed = divmod(rest, SEEDS)
-        folder = root / f"made-{experiment}" / f"algo{group}-s{seed}"
+    cells = product(range(experiments), range(groups), range(SEEDS))
+    for number, (experiment, group, seed) in enumerate(cells):
+        name, algorithm = f"made-{experiment}", f"algo{group}"
+        folder = root / name / f"{algorithm}-s{seed}"
         folder.mkdir(parents=True)
         random = np.random.default_rng([number, 1])
         table = evaluations(random, pools, 2 + group / groups)
         table.to_parquet(folder / "evals.parquet")
         metrics(random).to_parquet(folder / "metrics.parquet")
-        pd.DataFrame(problem_rows).to_parquet(folder / "problems.parquet")
-        config = {"name": folder.parent.name, "seed": seed, "algo": {"name": f"algo{group}"}}
-        config |= {"task": {"name": "made"}, "eval": {"samples": SAMPLES, "k": [1, 5, 10]}}
+        prompts.to_parquet(folder / "problems.parquet")
+        config = {"name": name, "seed": seed, "algo": {"name": algorithm}, "task": {"name": "made"}}
+        config["eval"] = {"samples": SAMPLES, "k": [1, 5, 10]}
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
-        info = {"status": "finished", "seed": seed, "algo": f"algo{group}", "data_hash": "made"}
+        info = {"status": "finished", "seed": seed, "algo": algorithm, "data_hash": "made"}
         (folder / "run.json").write_text(json.dumps(info))
         written += len(table)
     return written

@@ -10,18 +10,17 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 from pydantic import PositiveInt
 
 from experiments.benchmarks import common
-from experiments.benchmarks.common import ratios, row, run_process
+from experiments.benchmarks.common import alternate, compare, time_run
 
 RUN = (
     *("task=mini", "model=nano", "sandbox=embedded", "sandbox.workers=1", "logger=none"),
@@ -29,13 +28,10 @@ RUN = (
     *("engine.logprob_check_every=0", "train.checkpoint_every=0", "train.prompts=4"),
 )
 CASES = {"GRPO": ("algo=grpo",), "half-online SPO": ("algo=spo", "train.offline_share=0.5")}
-SYNC, RAY = "sync, lag 0", "ray, lag 10"
-RUNTIMES = {SYNC: ("runtime=sync",), RAY: ("runtime=ray", "train.lag=10")}
+SYNC = "sync, lag 0"
+RUNTIMES = {SYNC: ("runtime=sync",), "ray, lag 10": ("runtime=ray", "train.lag=10")}
 CGROUPS = (Path("/sys/fs/cgroup/cpuacct"), Path("/sys/fs/cgroup"))  # version 1, version 2
 RAY_EXIT_S = 60
-IN_GROUP = "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid())); " + (
-    "os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
-)
 
 
 @dataclass
@@ -46,31 +42,35 @@ class Options(common.Options):
 
 def main(options: Options) -> None:
     """Measure and write `runtimes.json`."""
-    costs: dict[tuple[str, str, str], list[float]] = defaultdict(list)  # ms a token
-    for number in range(options.rounds):
-        order = list(RUNTIMES)[:: 1 if number % 2 else -1]
-        starts = {name: _cost((*CASES["GRPO"], *RUNTIMES[name], "steps=0")) for name in order}
-        for case, runtime in product(CASES, order):
-            run = _cost((*CASES[case], *RUNTIMES[runtime], f"steps={options.steps}"))
-            for measure in ("wall time", "CPU time"):
-                spent = run[measure] - starts[runtime][measure]
-                costs[case, runtime, measure].append(1000 * spent / run["tokens"])
     rows = []
-    for case, measure in product(CASES, ("wall time", "CPU time")):
-        name, sync, ray = f"{measure} a trained token", *(costs[case, r, measure] for r in RUNTIMES)
-        rows += [row(f"{case}, {SYNC}", name, sync, "ms"), row(f"{case}, {RAY}", name, ray, "ms")]
-        rows.append(row(f"{case}, ray to sync", name, ratios(ray, sync)))
+    for case, algorithm in CASES.items():
+        runs = {
+            name: partial(_cost_per_token, (*algorithm, *runtime), options.steps)
+            for name, runtime in RUNTIMES.items()
+        }
+        values = alternate(runs, options.rounds, warm_ups=0)
+        rows += compare(values, "ms", SYNC, prefix=f"{case}, ")
     common.finish("runtimes", rows, options.out, steps=options.steps)
 
 
-def _cost(overrides: Sequence[str]) -> dict[str, float]:
-    """Wall and CPU seconds of a run, and the tokens it trained on."""
+def _cost_per_token(overrides: Sequence[str], steps: int, number: int) -> dict[str, float]:
+    """Milliseconds per trained token, without those of a run of no steps."""
+    start, _ = _cost((*overrides, "steps=0"))
+    run, tokens = _cost((*overrides, f"steps={steps}"))
+    return {
+        f"{measure} per trained token": 1000 * (run[measure] - start[measure]) / tokens
+        for measure in run
+    }
+
+
+def _cost(overrides: Sequence[str]) -> tuple[dict[str, float], int]:
+    """CPU and wall seconds of a run, and the tokens it trained on."""
     with tempfile.TemporaryDirectory() as folder, _control_group() as group:
-        run = ("run.py", *RUN, *overrides, f"output_dir={folder}")
-        usage = run_process(("-c", IN_GROUP, f"{group}/cgroup.procs", *run), OMP_NUM_THREADS="1")
+        run = (*RUN, *overrides, f"output_dir={folder}")
+        seconds = time_run(run, lambda: (group / "cgroup.procs").write_text(str(os.getpid())))
         (metrics,) = Path(folder).glob("*/*/metrics.parquet")
         tokens = max(pd.read_parquet(metrics).get("budget/trained_tokens", [0]))
-        return {"wall time": usage.wall_s, "CPU time": _cpu_s(group), "tokens": tokens}
+        return {"CPU time": _cpu_s(group), "wall time": seconds["wall time"]}, tokens
 
 
 @contextmanager

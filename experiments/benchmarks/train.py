@@ -8,40 +8,40 @@ nothing. CPU time is that of this process.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import os
 import tempfile
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import Any
 
 import torch
 from pydantic import PositiveInt
 from torch import nn
 
 from algorithms.grpo import GRPOConfig
-from envs.tasks import open_task
-from envs.tasks.task_cli import task_config
 from experiments.benchmarks import common
-from experiments.benchmarks.common import Row, ratios, row
-from experiments.benchmarks.workload import LEARNING_RATE, algorithms, padded, responses, step_of
+from experiments.benchmarks.common import Row, Values, alternate, compare, start_timer, timed
+from experiments.benchmarks.workload import (
+    LEARNING_RATE,
+    MiniContests,
+    algorithms,
+    padded,
+    responses,
+    step_of,
+)
 from experiments.config.schema import ModelConfig, TrainConfig
 from experiments.engines.hf import HFEngine
-from experiments.policy import loading
-from experiments.rollout.prompts import encode_prompts
 from experiments.sample import Sample
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-GOALS = {"SPO": 0.75, "GRPO": 0.70, "PPO critic=separate": 1.35}  # prefix → CPU time to raw
-TRL_RELEASE, TIMES_TRL = "1.16.0", 3.0
-OURS, TRL = "GRPO step, ours, whole", "GRPO step, TRL, whole"
+RELATIVE = "CPU time relative to raw"
+GOALS = {"SPO": "≤ 0.75", "GRPO": "≤ 0.7", "PPO critic=separate": "≤ 1.35"}  # by prefix
+TRL_RELEASE, TIMES_TRL = "1.16.0", "≥ 3"
+Step = Callable[[Sequence[Sample], int], object]
+OURS, TRL = "whole GRPO step, ours", "whole GRPO step, TRL's"
 
 
 @dataclass
@@ -51,72 +51,42 @@ class Options(common.Options):
     group: PositiveInt = 8  # responses to each prompt
 
 
-class Clock:
-    """CPU and wall seconds by name, round after round."""
-
-    def __init__(self) -> None:
-        self.cpu: dict[str, list[float]] = defaultdict(list)
-        self.wall: dict[str, list[float]] = defaultdict(list)
-
-    @contextlib.contextmanager
-    def timed(self, name: str) -> Iterator[None]:
-        cpu, wall = time.process_time(), time.perf_counter()
-        yield
-        self.cpu[name].append(time.process_time() - cpu)
-        self.wall[name].append(time.perf_counter() - wall)
-
-    def rows(self, name: str) -> list[Row]:
-        """CPU and wall time. The first round warms up and is not counted."""
-        cpu, wall = self.cpu[name][1:], self.wall[name][1:]
-        return [row(name, "CPU time", cpu, "s"), row(name, "wall time", wall, "s")]
-
-    def ratio(self, name: str, baseline: str) -> list[float]:
-        return ratios(self.cpu[name][1:], self.cpu[baseline][1:])
-
-
 def main(options: Options) -> None:
     """Measure and write `train.json`."""
     torch.set_num_threads(1)
-    base, tokenizer = loading.load(ModelConfig())
-    eos = loading.end_tokens(base.model, tokenizer)
-    engine = HFEngine(base, eos, tokenizer.pad_token_id, 4096)
-    config = task_config(["task=mini"])
-    max_tokens = config.max_response_tokens
+    mini = MiniContests.load(ModelConfig(), options.prompts)
+    max_tokens = mini.task.max_response_tokens
     assert max_tokens
-    task = open_task(config)
-    encoded, _ = encode_prompts(task.train, task, tokenizer, config, {})
-    prompts = [encoded[index].tokens for index in range(options.prompts)]
-    rows = measure_steps(options, engine, prompts, max_tokens)
+    rows = measure_steps(options, mini, max_tokens)
     if find_spec("trl") and version("trl") == TRL_RELEASE:
-        rows += measure_whole(options, engine, tokenizer, prompts, max_tokens)
+        rows += measure_whole(options, mini, max_tokens)
     else:
         print(f"TRL {TRL_RELEASE} is not installed: no whole steps; pip install -e '.[peer]'")
-    size = f"{options.prompts} prompts × {options.group} responses"
-    size += f" of at most {max_tokens} tokens"
+    size = f"{options.prompts} prompts × {options.group} responses of at most {max_tokens} tokens"
     common.finish("train", rows, options.out, workload=size, threads=1)
 
 
-def measure_steps(
-    options: Options, engine: HFEngine, prompts: Sequence[Sequence[int]], max_tokens: int
-) -> list[Row]:
+def measure_steps(options: Options, mini: MiniContests, max_tokens: int) -> list[Row]:
     """One optimiser step of each algorithm and of the raw pass, in turn."""
-    clock, policy, pad = Clock(), engine.policy, engine.pad
-    samples = responses(engine, prompts, options.group, max_tokens)
-    steps: dict[str, Callable[[Sequence[Sample], int], object]] = {
+    policy, pad = mini.engine.policy, mini.engine.pad
+    samples = responses(mini.engine, mini.prompts, options.group, max_tokens)
+    steps: dict[str, Step] = {
         name: step_of(algorithm, policy, pad) for name, algorithm in algorithms().items()
     }
-    steps["raw"] = Raw(policy.model, pad)
-    for _ in range(options.rounds + 1):
-        for name, step in steps.items():
-            with clock.timed(name):
-                step(samples, options.group)
-    rows = []
-    for name in steps:
-        rows += clock.rows(name)
-        if name != "raw":
-            goal = next((most for prefix, most in GOALS.items() if name.startswith(prefix)), None)
-            rows.append(row(name, "CPU time to raw", clock.ratio(name, "raw"), at_most=goal))
-    return rows
+    steps["raw"] = Raw(policy.model)
+
+    def time_step(step: Step, number: int) -> dict[str, float]:
+        return timed(lambda: step(samples, options.group))
+
+    cases = {name: partial(time_step, step) for name, step in steps.items()}
+    values = alternate(cases, options.rounds)
+    goals = {
+        (name, RELATIVE): goal
+        for name in steps
+        for prefix, goal in GOALS.items()
+        if name.startswith(prefix)
+    }
+    return compare(values, "s", "raw", goals)
 
 
 class Raw:
@@ -125,8 +95,8 @@ class Raw:
     Prompts are padded on the left, responses on the right. Logits are at response positions only.
     """
 
-    def __init__(self, model: nn.Module, pad: int) -> None:
-        self.model, self.pad = copy.deepcopy(model), pad
+    def __init__(self, model: nn.Module) -> None:
+        self.model = copy.deepcopy(model)
 
     def __call__(self, samples: Sequence[Sample], group_size: int, micro_batch: int = 64) -> None:
         self.model.zero_grad(set_to_none=True)
@@ -137,11 +107,9 @@ class Raw:
     def _mean_logps(self, samples: Sequence[Sample]) -> torch.Tensor:
         prompts, tokens = [s.prompt.tokens for s in samples], [s.tokens for s in samples]
         width, time = max(map(len, prompts)), max(map(len, tokens))
-        ones = [[[1] * len(row) for row in rows] for rows in (prompts, tokens)]
-        ids = torch.cat([padded(prompts, self.pad, "left"), padded(tokens, self.pad, "right")], 1)
-        mask = torch.cat([padded(ones[0], 0, "left"), padded(ones[1], 0, "right")], 1)
         device = next(self.model.parameters()).device
-        ids, mask = ids.to(device), mask.to(device)
+        ids = torch.cat([padded(prompts, "left"), padded(tokens, "right")], 1).to(device)
+        mask, ids = (ids >= 0).long(), ids.clamp(min=0)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         logits = self.model(
             input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=time + 1
@@ -151,102 +119,82 @@ class Raw:
         return (chosen * mask[:, width:]).sum(-1) / mask[:, width:].sum(-1)
 
 
-def measure_whole(
-    options: Options,
-    engine: HFEngine,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[Sequence[int]],
-    max_tokens: int,
-) -> list[Row]:
+def measure_whole(options: Options, mini: MiniContests, max_tokens: int) -> list[Row]:
     """Steps of GRPO from prompts to weights, ours ahead of each of TRL's."""
-    clock, seeds = Clock(), iter(range(10**6))
+    engine, seeds = mini.engine, count()
     step = step_of(algorithms()["GRPO"], engine.policy, engine.pad)
     sampler = HFEngine(step.learner.policy, set(engine.eos.tolist()), engine.pad, 4096)
 
-    def ours() -> None:
-        with clock.timed(OURS):
-            samples = responses(sampler, prompts, options.group, max_tokens, next(seeds))
-            step(samples, options.group)
+    def our_step() -> None:
+        samples = responses(sampler, mini.prompts, options.group, max_tokens, next(seeds))
+        step(samples, options.group)
 
-    train_with_trl(
-        model=engine.model,
-        tokenizer=tokenizer,
-        prompts=prompts,
-        group_size=options.group,
-        max_tokens=max_tokens,
-        steps=options.rounds + 1,
-        before=ours,
-        timed=lambda: clock.timed(TRL),
-    )
-    times = row("GRPO step, TRL to ours", "CPU time", clock.ratio(TRL, OURS), at_least=TIMES_TRL)
-    return [*clock.rows(OURS), *clock.rows(TRL), times]
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = trl_trainer(folder, mini, options.group, max_tokens, options.rounds + 1)
+        steps = train_in_turn(trainer, our_step)
+    values = {name: seconds[1:] for name, seconds in steps.items()}  # the first warms up
+    return compare(values, "s", OURS, {(TRL, f"CPU time relative to {OURS}"): TIMES_TRL})
 
 
-def train_with_trl(
-    *,
-    model: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[Sequence[int]],
-    group_size: int,
-    max_tokens: int,
-    steps: int,
-    before: Callable[[], None],
-    timed: Callable[[], contextlib.AbstractContextManager[None]],
-) -> None:
-    """Train with TRL's GRPO trainer and our defaults; every step has all prompts.
-
-    Each step runs inside `timed()`, after a call of `before()`.
-    """
-    import datasets
+def train_in_turn(trainer: Any, our_step: Callable[[], None]) -> Values:
+    """Train with a trainer of TRL, and take our step before each of its own → seconds of both."""
     import transformers
-    import trl
+
+    steps: Values = {OURS: [], TRL: []}
 
     class Turns(transformers.TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            before()
-            self.open = contextlib.ExitStack()
-            self.open.enter_context(timed())
+            steps[OURS].append(timed(our_step))
+            self.seconds = start_timer()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            self.open.close()
+            steps[TRL].append(self.seconds())
 
-    texts = [tokenizer.decode(list(prompt)) for prompt in prompts]
-    if any(list(tokenizer(t)["input_ids"]) != list(p) for t, p in zip(texts, prompts, strict=True)):
+    trainer.add_callback(Turns())
+    trainer.train()
+    return steps
+
+
+def trl_trainer(
+    folder: str, mini: MiniContests, group_size: int, max_tokens: int, steps: int
+) -> Any:
+    """TRL's GRPO trainer with our defaults; every step has all prompts. Output goes to `folder`."""
+    import datasets
+    import trl
+
+    texts = [mini.tokenizer.decode(list(prompt)) for prompt in mini.prompts]
+    if [tuple(mini.tokenizer(text)["input_ids"]) for text in texts] != mini.prompts:
         raise RuntimeError("TRL reads other tokens than we do")
-    defaults = GRPOConfig()
-    os.environ["WANDB_DISABLED"] = "true"
-    with tempfile.TemporaryDirectory() as folder:
-        trl.GRPOTrainer(
-            model=copy.deepcopy(model),
-            reward_funcs=lambda completions, **_: [
-                float(i % 4 == 0) for i in range(len(completions))
-            ],
-            args=trl.GRPOConfig(
-                output_dir=folder,
-                per_device_train_batch_size=len(prompts) * group_size,
-                num_generations=group_size,
-                max_completion_length=max_tokens,
-                max_steps=steps,
-                learning_rate=LEARNING_RATE,
-                lr_scheduler_type="constant",
-                beta=defaults.kl_coef,
-                epsilon=defaults.clip_low,
-                loss_type="grpo",
-                temperature=1.0,
-                top_k=0,
-                bf16=False,
-                gradient_checkpointing=False,
-                use_cpu=model.device.type == "cpu",
-                report_to=[],
-                save_strategy="no",
-                logging_strategy="no",
-                disable_tqdm=True,
-                seed=0,
-            ),
-            train_dataset=datasets.Dataset.from_dict({"prompt": texts * steps}),
-            processing_class=tokenizer,
-            callbacks=[Turns()],
-        ).train()
+    defaults, model = GRPOConfig(), copy.deepcopy(mini.engine.model)
+    config = trl.GRPOConfig(
+        output_dir=folder,
+        per_device_train_batch_size=len(texts) * group_size,
+        num_generations=group_size,
+        max_completion_length=max_tokens,
+        max_steps=steps,
+        learning_rate=LEARNING_RATE,
+        lr_scheduler_type="constant",
+        beta=defaults.kl_coef,
+        epsilon=defaults.clip_low,
+        loss_type="grpo",
+        temperature=1.0,
+        top_k=0,
+        bf16=False,
+        gradient_checkpointing=False,
+        use_cpu=model.device.type == "cpu",
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        seed=0,
+    )
+    return trl.GRPOTrainer(
+        model=model,
+        reward_funcs=lambda completions, **_: [float(i % 4 == 0) for i in range(len(completions))],
+        args=config,
+        train_dataset=datasets.Dataset.from_dict({"prompt": texts * steps}),
+        processing_class=mini.tokenizer,
+    )
 
 
 if __name__ == "__main__":

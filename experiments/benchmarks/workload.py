@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import math
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,13 +20,23 @@ from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from envs.problem import Judgement, Problem, Verdict
+from envs.tasks import open_task
+from envs.tasks.task_cli import task_config
 from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.base import Completion, Engine, Sampling
+from experiments.engines.hf import HFEngine
 from experiments.learner.learner import Learner
+from experiments.policy import loading
 from experiments.policy.policy import Policy
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
+from experiments.rollout.prompts import encode_prompts
 from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from envs.tasks.config import TaskConfig
 
 LEARNING_RATE = 1e-7  # hundreds of steps on the same responses keep about the same policy
 
@@ -128,6 +139,44 @@ class BatchShape:
         return samples
 
 
+@dataclass(frozen=True)
+class MiniContests:
+    """A model in our own engine, and its prompts for the first problems of MiniContests."""
+
+    engine: HFEngine
+    tokenizer: PreTrainedTokenizerBase
+    task: TaskConfig
+    prompts: list[tuple[int, ...]]
+
+    @staticmethod
+    def load(model: ModelConfig, problems: int) -> MiniContests:
+        policy, tokenizer = loading.load(model)
+        task = task_config(["task=mini", f"task.train_problems={problems}"])
+        task.chat = bool(tokenizer.chat_template)
+        opened = open_task(task)
+        encoded, _ = encode_prompts(opened.train, opened, tokenizer, task, {})
+        eos = loading.end_tokens(policy.model, tokenizer)
+        engine = HFEngine(policy, eos, tokenizer.pad_token_id, 4096)
+        return MiniContests(engine, tokenizer, task, [prompt.tokens for prompt in encoded])
+
+
+def generate_responses(
+    engine: Engine, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling, seed: int
+) -> list[Completion]:
+    """Generate a group of responses to each prompt, one group after the other."""
+    seeds = [
+        [seed * 10**6 + row * 1000 + i for i in range(group_size)] for row in range(len(prompts))
+    ]
+    return [each for group in engine.generate(prompts, seeds, sampling) for each in group]
+
+
+def generation_rate(generate: Callable[[], Sequence[Sequence[int]]]) -> dict[str, float]:
+    """Tokens per second of a function that generates responses and returns their tokens."""
+    start = time.perf_counter()
+    tokens = sum(map(len, generate()))
+    return {"generation": tokens / (time.perf_counter() - start)}
+
+
 def responses(
     engine: Engine,
     prompts: Sequence[Sequence[int]],
@@ -136,13 +185,12 @@ def responses(
     seed: int = 0,
 ) -> list[Sample]:
     """Generate a group for each prompt; a quarter of responses, by `seed`, has the reward 1."""
-    draw = random.Random(seed)
-    seeds = _seeds(len(prompts), group_size, seed)
-    groups = engine.generate(prompts, seeds, Sampling(max_tokens))
+    draw, sampling = random.Random(seed), Sampling(max_tokens)
     return [
-        _sample(number, prompt, completion, draw.random() < 0.25)
-        for number, (prompt, group) in enumerate(zip(prompts, groups, strict=True))
-        for completion in group
+        _sample(index // group_size, prompts[index // group_size], each, draw.random() < 0.25)
+        for index, each in enumerate(
+            generate_responses(engine, prompts, group_size, sampling, seed)
+        )
     ]
 
 
@@ -160,22 +208,6 @@ def _sample(number: int, prompt: Sequence[int], completion: Completion, right: b
     )
 
 
-def engine_tokens(
-    engine: Engine,
-    prompts: Sequence[Sequence[int]],
-    group_size: int,
-    sampling: Sampling,
-    seed: int,
-) -> int:
-    """Generate groups and return their number of tokens."""
-    groups = engine.generate(prompts, _seeds(len(prompts), group_size, seed), sampling)
-    return sum(len(completion.tokens) for group in groups for completion in group)
-
-
-def _seeds(prompts: int, group_size: int, seed: int) -> list[list[int]]:
-    return [[seed * 10**6 + row * 1000 + i for i in range(group_size)] for row in range(prompts)]
-
-
-def padded(rows: Sequence[Sequence[int]], value: int, side: Literal["left", "right"]) -> Tensor:
-    """`(len(rows), width of the longest)`."""
-    return pad_sequence([torch.tensor(row) for row in rows], True, value, side)
+def padded(rows: Sequence[Sequence[int]], side: Literal["left", "right"]) -> Tensor:
+    """`(len(rows), width of the longest)`, padded with -1."""
+    return pad_sequence([torch.tensor(row) for row in rows], True, -1, side)

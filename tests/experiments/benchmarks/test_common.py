@@ -3,9 +3,12 @@
 import json
 import re
 import subprocess
+import time
+
+import pytest
 
 from experiments.benchmarks import __main__ as bench
-from experiments.benchmarks.common import finish, row
+from experiments.benchmarks.common import alternate, compare, finish, in_new_process, row
 
 
 def single_spaced(page):
@@ -13,15 +16,47 @@ def single_spaced(page):
 
 
 def test_a_row_is_the_median_and_what_it_lies_between():
-    found = row("a", "time", [3.0, 1.0, 2.0], "s", at_most=2.0)
+    found = row("a", "time", [3.0, 1.0, 2.0], "s", goal="≤ 2")
     assert (found.median, found.low, found.high, found.rounds) == (2.0, 1.0, 3.0, 3)
     assert (found.goal, found.met) == ("≤ 2", True)
-    assert row("a", "times", [2.9], at_least=3.0).met is False
+    assert row("a", "times", [2.9], goal="≥ 3").met is False
     assert row("a", "time", [1.0]).goal is None
 
 
+def test_no_case_is_always_first_and_ratios_are_taken_within_a_round():
+    order, load = [], [100.0, 1.0, 7.0, 3.0]
+
+    def case(name, cost):
+        def measured(number):
+            order.append((number, name))
+            return {"time": cost * load[number]}
+
+        return measured
+
+    values = alternate({"before": case("before", 10), "now": case("now", 5)}, 3, warm_ups=1)
+    assert [name for _, name in order] == ["before", "now", "now", "before"] * 2
+    goals = {("now", "time"): "≤ 4"}
+    rows = {(row.case, row.measure): row for row in compare(values, "s", "before", goals, "a, ")}
+    assert rows["a, before", "time"].median == 30
+    now = rows["a, now", "time"]
+    assert (now.median, now.goal, now.met) == (15, "≤ 4", False)
+    ratio = rows["a, now", "time relative to before"]
+    assert (ratio.low, ratio.median, ratio.high) == (0.5, 0.5, 0.5)
+    assert len(compare({"now": values["now"]}, "s", "before")) == 1
+
+
+def test_a_new_process_returns_raises_and_is_killed_in_time():
+    assert in_new_process(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        in_new_process(divmod, 1, 0)
+    start = time.monotonic()
+    with pytest.raises(TimeoutError):
+        in_new_process(time.sleep, 600, timeout_s=2)
+    assert time.monotonic() - start < 300
+
+
 def test_the_page_has_every_bench_with_its_goal_and_says_which_failed(tmp_path):
-    finish("train", [row("SPO", "to raw", [0.7, 0.6, 0.9], at_most=0.75)], tmp_path, threads=1)
+    finish("train", [row("SPO", "to raw", [0.7, 0.6, 0.9], goal="≤ 0.75")], tmp_path, threads=1)
     finish("memory", [row("nano", "peak", [1234.5], "MiB")], tmp_path, left_out={"8B": "too large"})
     bench.write_page(tmp_path, {"judge": "ended with 1 after 3 s"})
     text = single_spaced(tmp_path / "report.md")

@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_made_smaller_then_adapted_then_left_out(tmp_path, 
         return step_of(algorithm, policy, pad, **train)
 
     monkeypatch.setattr(memory, "step_of", recorded)
-    monkeypatch.setattr(memory, "free_bytes", lambda _: whole["estimate_mib"] * 2**20)
+    monkeypatch.setattr(memory, "free_bytes", lambda _: whole.estimate_mib * 2**20)
     memory.measure_step(bench.model_config, bench.batch, "GRPO", "bfloat16", shrink=True)
     assert sizes and sizes[0] < 64
     monkeypatch.setattr(memory, "free_bytes", lambda _: 1000)
