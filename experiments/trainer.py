@@ -296,9 +296,9 @@ class Trainer:
                 self.learner,
                 check.bound,
             )
-        if not self.config.train.stale or not check.every:
+        if not self.config.train.keeps_rollout_copy or not check.every:
             return {"eval/kl_ref": kl}
-        self.display.say(f"step {step}: {check.summary(mismatch)}")
+        self.display.say(f"step {step}, with the trained weights: {check.summary(mismatch)}")
         return {"eval/kl_ref": kl} | mismatch.metrics()
 
     def check_logprobs(self, step: int) -> dict[str, float]:

@@ -46,12 +46,23 @@ def default_dtype(device: str) -> Literal["bfloat16", "float32"]:
 
 
 def summary(config: RunConfig, device: str) -> str:
-    """Return one line on the model, engine and limits of a run."""
+    """Return one line on the model, engine, limits and staleness of a run."""
     return (
         f"on {device}: model={config.model.name} ({config.model.path}, {config.model.dtype}), "
         f"engine={config.engine.name}, prompts of up to {config.task.max_prompt_tokens} tokens, "
         f"responses of up to {config.task.max_response_tokens}; each can be overridden"
-    ) + _critic_only_warning(config)
+        f"{_staleness(config)}{_critic_only_warning(config)}"
+    )
+
+
+def _staleness(config: RunConfig) -> str:
+    """Return what makes responses stale and what corrects it, else an empty text."""
+    train = config.train
+    keys = {"lag": 0, "sync_every": 1, "correction": "none"}
+    changed = [
+        f"train.{key}={value}" for key in keys if (value := getattr(train, key)) != keys[key]
+    ]
+    return f"; {', '.join(changed)}" if changed else ""
 
 
 def _critic_only_warning(config: RunConfig) -> str:

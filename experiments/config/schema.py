@@ -141,9 +141,10 @@ class TrainConfig:
     # at most so many correct programs of a problem, and so many incorrect ones
     offline_per_problem: PositiveInt = 8
     replay_share: Share = 0.0  # share of each group from the replay buffer; the rest is fresh
-    # sync the rollout policy's weights every N batches
+    # staleness: sync the rollout policy's weights every N batches
     sync_every: PositiveInt = 1
-    # the rollout policy is exactly so many batches old; needs sync_every=1
+    # staleness: the rollout policy is exactly so many batches old, from batch lag + 1 on; needs
+    # sync_every=1
     lag: NonNegativeInt = 0
     minibatches: PositiveInt = 1  # optimiser steps in one pass over a batch, each on whole groups
     epochs: PositiveInt = 1  # passes over a batch
@@ -175,8 +176,8 @@ class TrainConfig:
     keep_samples: bool = False  # log every training sample in the run folder, for replay
 
     @property
-    def stale(self) -> bool:
-        """Whether the rollout policy needs its own copy of the weights."""
+    def keeps_rollout_copy(self) -> bool:
+        """Whether the rollout policy may differ from the trained one, and has a copy of its own."""
         return self.sync_every > 1 or self.lag > 0
 
     @property
@@ -191,7 +192,7 @@ class TrainConfig:
 
     @property
     def max_lag(self) -> int:
-        """The largest age of the rollout policy, in optimiser steps, when its samples are used."""
+        """The largest staleness of a sample in optimiser steps: at the batch's last step."""
         return max(self.lag + 1, self.sync_every) * self.minibatches * self.epochs - 1
 
 

@@ -208,7 +208,7 @@ def _check_frozen(t: TrainConfig, r: ReplayConfig) -> None:
             "replay.from_runs=[FOLDER], no replay.files, train.replay_share=0 and "
             "train.offline_share=0"
         )
-    if t.stale or t.resample_zero_variance:
+    if t.keeps_rollout_copy or t.resample_zero_variance:
         raise UserError(
             "replay.frozen=true: nothing is written, so train.lag, train.sync_every and "
             "train.resample_zero_variance have nothing to say; leave them at 0, 1 and false"

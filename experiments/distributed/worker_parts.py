@@ -46,7 +46,7 @@ def build_worker_parts(
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
     policy = loading.trained_policy(base, config)
     trained = generation_policy(config, base, policy, runtime)
-    behaviour = loading.own_copy(trained) if config.train.stale else trained
+    behaviour = loading.own_copy(trained) if config.train.keeps_rollout_copy else trained
     needs_reference = algorithm.needs.initial_value != "none"
     initial = runtime.engine_copy(base) if needs_reference and runtime.sharded else None
     learner = Learner(

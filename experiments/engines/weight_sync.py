@@ -43,7 +43,7 @@ class WeightSync:
         self._snapshots = ShardedSnapshot if sharded else WeightSnapshot
         self.version = policy.version
         # The adapter of the rollout policy: the engine's merged weights do not reveal it.
-        adapter = config.stale and policy.adapter is not None
+        adapter = config.keeps_rollout_copy and policy.adapter is not None
         self._adapter = _clones(policy.own_tensors()) if adapter else None
         self._versions: dict[int, int] = {}  # batch → version of the weights that generate it
         # Weights of the last `lag` batches, oldest first.
@@ -55,7 +55,11 @@ class WeightSync:
         return self.policy.version - self.version
 
     def check(self, samples: Iterable[Sample]) -> None:
-        """Raise RuntimeError if other weights generated a sample than those of its batch."""
+        """Raise RuntimeError if a sample's policy version is not that of its batch.
+
+        This compares version numbers. Whether the engine computes with those weights is seen by
+        `LogprobCheck`, which waits until they are the learner's.
+        """
         for origin in (sample.origin for sample in samples):
             expected = None if origin.step is None else self._versions.get(origin.step)
             if origin.source == "policy" and origin.version != expected:
@@ -71,10 +75,11 @@ class WeightSync:
         The same object may hold other weights once `step` has been followed.
         """
         if self.config.lag:
-            at = batch - step - 1 - (self.config.lag - len(self._pending))
-            if at < 0:
+            # In `_pending`, which the first batches fill up to `lag`; below 0: the engine has them.
+            index = batch - step - 1 - (self.config.lag - len(self._pending))
+            if index < 0:
                 return self.engine.policy
-            return self._pending[at].whole() if at < len(self._pending) else None
+            return self._pending[index].whole() if index < len(self._pending) else None
         every = self.config.sync_every
         return self.engine.policy if (batch - 1) // every == (step - 1) // every else None
 
@@ -104,15 +109,15 @@ class WeightSync:
         rank without `keep` then contributes its shards and gets None.
         """
         weights: Any = None
-        if self.config.stale and self._adapter is None:
+        if self.config.keeps_rollout_copy and self._adapter is None:
             weights = self.engine.policy.own_tensors()
-        elif self.config.stale:
+        elif self.config.keeps_rollout_copy:
             weights = whole_tree(self._adapter, keep)
         return {
             "version": self.version,
-            "wrote": dict(self._versions),
-            "writes": weights,
-            "coming": [(held.version, held.tensors(keep)) for held in self._pending],
+            "versions": dict(self._versions),
+            "weights": weights,
+            "pending": [(held.version, held.tensors(keep)) for held in self._pending],
         }
 
     def load_from(self, checkpoint: Path) -> None:
@@ -123,16 +128,16 @@ class WeightSync:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned; the learner's own weights are not part of it."""
-        self.version, self._versions = state["version"], dict(state["wrote"])
+        self.version, self._versions = state["version"], dict(state["versions"])
         self._pending = deque(
             self._snapshots.restore(self.policy, tensors, version)
-            for version, tensors in state["coming"]
+            for version, tensors in state["pending"]
         )
-        if state["writes"] is not None:
-            weights = from_tensors(self.policy, state["writes"], self.version)
+        if state["weights"] is not None:
+            weights = from_tensors(self.policy, state["weights"], self.version)
             copy_weights(weights, into=self.engine.policy)
             if self._adapter is not None:
-                self._adapter = _clones(state["writes"])
+                self._adapter = _clones(state["weights"])
         elif self.engine.policy is not self.policy:
             self.engine.sync(self.policy)
 

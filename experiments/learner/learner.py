@@ -24,7 +24,7 @@ from experiments.learner.batching import (
     step_rows,
     trim,
 )
-from experiments.learner.behavior_logprobs import behavior_logprobs
+from experiments.learner.behaviour_logprobs import behaviour_logprobs
 from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
 from experiments.learner.metrics import common_metrics, step_metrics
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor, parameter_groups
@@ -231,7 +231,7 @@ class Learner:
         """Return the tokens, the batch before `prepare`, and metrics of the correction."""
         device, needs = self.model.device, self.algorithm.needs
         tokens = pack(samples, self.pad, device)
-        logps = behavior_logprobs(samples, tokens, self.config, self.logp, self.ref_logp)
+        logps = behaviour_logprobs(samples, tokens, self.config, self.logp, self.ref_logp)
         reference = self.past.reference(self.policy, self.batches)
         precedent = self.past.precedent(self.batches)
         truncated = torch.tensor([sample.truncated for sample in samples], device=device)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 BYTES = {"float32": 4, "bfloat16": 2}
-ACTIVATIONS, GENERATION = "activations", "keys and values while writing"  # phases
+ACTIVATIONS, GENERATION = "activations", "keys and values while generating"  # phases
 LOSS_BLOCKS = 5  # the most float32 blocks of logits in the backward pass of `chosen_logp`
 DRAW_BYTES = 40  # a logit while a token is drawn: sorted copies, their int64 order, sums
 
@@ -210,9 +210,9 @@ class _Run:
             held["the engine's weights"] = self.weights
         if self.ranks and self.needs.initial_value != "none" and not in_host:
             held["the base that answers for initial values"] = self.weights
-        if train.stale and not in_host:
+        if train.keeps_rollout_copy and not in_host:
             by_adapter = self.lora and engine == "vllm" and not self.ranks
-            held["the writer's copy"] = self.adapter if by_adapter else self.weights
+            held["the rollout policy's copy"] = self.adapter if by_adapter else self.weights
         if train.lag and not self.on_gpu:  # pending weights are in host memory
             snapshot = sum(self.moved) * self.size
             if self.ranks:  # whole if rank 0 has them for all engines, else shards
@@ -241,7 +241,7 @@ class _Run:
             ACTIVATIONS: _training_pass(shape, config, self.needs) + fresh,
             GENERATION: generation,
             "the optimiser's step": step,
-            "the writer's next weights, gathered": self.weights if gathers else 0,
+            "the rollout policy's next weights, gathered": self.weights if gathers else 0,
         }
 
 

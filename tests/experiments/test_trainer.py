@@ -267,20 +267,20 @@ def test_a_killed_run_loses_no_step(tmp_path):
     assert len(load_run(folder).metrics) == written
 
 
-def test_at_a_constant_lag_the_writer_is_exactly_so_old(tmp_path):
+def test_at_a_constant_lag_the_rollout_policy_is_exactly_so_old(tmp_path):
     metrics = pd.read_parquet(
         run(tmp_path, "algo=grpo", "steps=4", "eval.every=0", "train.lag=2") / "metrics.parquet"
     )
     assert metrics["policy_lag"].tolist() == [0, 1, 2, 2]
     assert metrics["sample_lag_max"].tolist() == [0, 1, 2, 2]
     assert metrics["budget/weight_syncs"].tolist() == [0, 0, 1, 2]
-    # Against the learner the writer is held once, the trained weights' engine at each evaluation.
+    # The rollout engine is checked once, at lag 0; the trained weights' at each evaluation.
     assert metrics["mismatch/mean"].notna().tolist() == [True, False, False, True]
     assert metrics["mismatch/mean"].max() < 1e-4 < metrics["mismatch/to_base"].iloc[-1]
 
 
 def test_lags_that_are_alike_give_the_same_numbers_to_the_bit(tmp_path):
-    """Either way the initial weights write both batches; one keeps a ring of weights for it."""
+    """Either way both batches are the initial weights'; one way keeps a ring of weights for it."""
     options = ("algo=grpo", "steps=2", "eval.every=0", "eval.samples=1", "eval.k=[1]")
     ring, tooth = (run(tmp_path, *options, key) for key in ("train.lag=1", "train.sync_every=2"))
     metrics = [

@@ -27,6 +27,12 @@ def test_lengths_and_dtype_by_device(device, prompt, response, dtype):
         assert word in line
 
 
+def test_the_line_of_a_run_says_how_stale_its_responses_are():
+    assert "train." not in summary(config("task=mini"), "cpu")
+    stale = summary(config("algo=grpo", "train.lag=3", "train.correction=truncated"), "cpu")
+    assert stale.endswith("; train.lag=3, train.correction=truncated")
+
+
 def test_the_engine_is_vllm_on_a_gpu_that_has_it(monkeypatch):
     asked = config("task=taco", "engine=auto")
     assert resolve_defaults(asked, "cpu").engine.name == "hf"

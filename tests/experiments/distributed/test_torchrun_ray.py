@@ -103,9 +103,9 @@ def test_the_state_of_a_weight_sync_is_the_same_for_shards_of_an_adapter(tiny, t
     given = (2, free_port(), tiny, samples, tmp_path)
     mp.start_processes(sync_and_load, given, nprocs=2, start_method="fork")
     ranks = torch.load(tmp_path / "ranks.pt")
-    assert (alone["version"], alone["wrote"]) == (ranks["version"], ranks["wrote"])
+    assert (alone["version"], alone["versions"]) == (ranks["version"], ranks["versions"])
     states = (alone, ranks)
-    tensors = [[*s["writes"], *(t for _, held in s["coming"] for t in held)] for s in states]
+    tensors = [[*s["weights"], *(t for _, held in s["pending"] for t in held)] for s in states]
     for one, other in zip(*tensors, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
     engine, weight_sync, _ = stale_weight_sync(tiny)

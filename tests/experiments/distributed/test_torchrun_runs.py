@@ -22,8 +22,8 @@ from tests.experiments.distributed.with_torchrun import (
 )
 
 HELD = {  # weights beside the policy's, which a checkpoint has whole and a rank in shards
-    "writers": ("algo=grpo", "train.lag=2"),
-    "writers' adapters": ("algo=grpo", "train.lag=2", "model.adapter=lora"),
+    "stale": ("algo=grpo", "train.lag=2"),
+    "stale, with an adapter": ("algo=grpo", "train.lag=2", "model.adapter=lora"),
     "average": ("algo=ppo_ewma", "algo.decay=0.5"),
     "average adapter": ("algo=ppo_ewma", "algo.decay=0.5", "model.adapter=lora"),
     "earlier": ("algo=remix", "algo.base_from=1", "algo.reincarnate_at=2"),

@@ -64,7 +64,11 @@ def test_lag_and_mismatch_are_in_the_run_folder(folder):
     assert metrics["policy_lag"].tolist() == [0, 1] * 10
     assert metrics["budget/weight_syncs"].tolist() == [step // 2 for step in range(1, 21)]
     checked = metrics.set_index("step")["mismatch/mean"].dropna()
-    assert checked.index.tolist() == [1, 11, 20]  # at the end too: its writer is stale
+    assert checked.index.tolist() == [
+        1,
+        11,
+        20,
+    ]  # at the end too, since the rollout policy is stale
     assert checked.max() < 1e-4
     assert metrics["mismatch/beyond"].dropna().tolist() == [0, 0, 0]
     facts = json.loads((folder / "run.json").read_text())

@@ -18,7 +18,7 @@ STEPS = 9
 
 def sync_of(model, **options):
     config, policy = TrainConfig(**options), Policy(model)
-    engine = HFEngine(frozen_copy(policy) if config.stale else policy, {1}, 0, 64)
+    engine = HFEngine(frozen_copy(policy) if config.keeps_rollout_copy else policy, {1}, 0, 64)
     return WeightSync(engine, policy, config)
 
 

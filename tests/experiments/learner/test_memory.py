@@ -320,7 +320,7 @@ def test_engines_in_actors_take_nothing_of_the_learners_gpu(tiny):
     apart = [estimate(shape, config, needs, on_gpu=True, ranks=ranks) for ranks in (0, 2)]
     assert all(found.phases[GENERATION] for found in here)
     assert not any(found.phases[GENERATION] for found in apart)
-    copies = {"the engine's weights", "the writer's copy"}
+    copies = {"the engine's weights", "the rollout policy's copy"}
     assert (
         here[0].held == apart[0].held
     )  # one process keeps the rollout policy's weights where it learns
@@ -356,4 +356,4 @@ def test_what_waits_on_each_of_several_ranks_is_its_part_and_beside_actors_the_w
     assert there[name] == 3 * 4 * shape.parameters
     config.engine.name = "vllm"  # which takes an adapter from whole weights there, too
     beside = estimate(shape, config, needs, on_gpu=False, ranks=2).held
-    assert beside["the writer's copy"] == 4 * shape.parameters
+    assert beside["the rollout policy's copy"] == 4 * shape.parameters

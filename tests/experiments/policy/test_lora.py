@@ -173,7 +173,7 @@ def test_weight_sync_resumes_from_its_state(tiny, options):
     sync = sync_of(learner)
     advance(learner, sync, range(1, 4))
     state = copy.deepcopy((learner.state_dict(), sync.state_dict()))
-    kept = state[1]["writes"] or []
+    kept = state[1]["weights"] or []
     assert sum(t.numel() for t in kept) <= sum(p.numel() for p in lora.trained(learner.model))
     weights, version = advance(learner, sync, range(4, 6))
     again = learner_of(tiny, seed=9)

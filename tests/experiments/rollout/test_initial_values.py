@@ -71,7 +71,7 @@ def test_online_pools_earlier_responses_with_the_references():
     assert second.tolist() == pytest.approx([float(soft_value(pooled, BETA))] * 3)
 
 
-def test_responses_are_weighted_by_reference_over_writer():
+def test_responses_are_weighted_by_reference_over_rollout_policy():
     values = initial_values(online=True)
     rewards, weights = [1.0, 0.0], [math.log(3.0), 0.0]
     values.compute(samples(rewards), batch(rewards, weights))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class BehaviorLogprobs:
+class BehaviourLogprobs:
     """Log-probs of the policies that a batch's ratios are taken against, (batch, time) each."""
 
     rollout: Tensor  # of the rollout policy; 0 where they are unknown
@@ -28,13 +28,13 @@ class BehaviorLogprobs:
     metrics: dict[str, float]  # of the correction
 
 
-def behavior_logprobs(
+def behaviour_logprobs(
     samples: Sequence[Sample],
     tokens: Tokens,
     config: TrainConfig,
     logp: Callable[[Tokens], Tensor],
     ref_logp: Callable[[Tokens], Tensor],
-) -> BehaviorLogprobs:
+) -> BehaviourLogprobs:
     """Collect a batch's behaviour log-probs, and correct them if `train.correction` says so.
 
     Samples without log-probs get 0, or, by `train.missing_logprobs`, those of the policy or the
@@ -47,11 +47,11 @@ def behavior_logprobs(
         computed = logp(tokens) if config.missing_logprobs == "recomputed" else ref_logp(tokens)
         rollout, missing = torch.where(missing, computed, rollout), missing & False
     if kind == "none":
-        return BehaviorLogprobs(rollout, rollout, None, {})
+        return BehaviourLogprobs(rollout, rollout, None, {})
     proximal = logp(tokens)
     weights, cut = correction_weights(proximal, rollout, mask, kind, *config.correction_bounds)
     corrected = mask & ~missing
-    return BehaviorLogprobs(
+    return BehaviourLogprobs(
         rollout=rollout,
         behaviour=proximal,
         correction=weights.masked_fill(missing, 1.0),
