@@ -61,7 +61,9 @@ def resume(arguments: list[str]) -> None:
         fail(str(error))
     if finished:
         if is_rank_zero():
-            print(f"finished already, {config.steps} steps; steps=N goes on\nrun folder: {folder}")
+            print(
+                f"already finished, {config.steps} steps; steps=N extends it\nrun folder: {folder}"
+            )
         return
     try:
         finish(run_one(config, folder))
@@ -102,13 +104,13 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
             check_launch(config)
         ranked = torchrun_ranks() > 1 or any(c.runtime.name == "torchrun" for c in configs)
         if ranked and is_sweep(arguments):
-            raise UserError("torchrun with -m: one job a command; begin them one by one")
+            raise UserError("torchrun with -m: start the jobs one by one, each with torchrun")
         for folder in {config.output_dir for config in configs}:
             Path(folder).mkdir(parents=True, exist_ok=True)
     except UserError as error:
         fail(str(error), MISUSED)
     except OSError as error:
-        fail(f"output_dir={folder}: {error.strerror}; choose a folder that you may write to")
+        fail(f"output_dir={folder}: {error.strerror}; choose a writable folder")
     return jobs, configs[0].output_dir
 
 
@@ -145,7 +147,7 @@ def start(composed: DictConfig) -> None:
 
 
 def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -> Outcome:
-    """Run, resume or skip a job of a sweep, and record in `sweep` how it ended."""
+    """Run, resume or skip a job of a sweep, and record its outcome in `sweep`."""
     from experiments.config.resume import is_finished
     from experiments.sweep import find_run, finished_outcome, provenance, record_outcome
 
@@ -185,7 +187,7 @@ def finish(outcome: Outcome | None) -> None:
     if outcome is None:
         return
     if outcome.status == "interrupted":
-        print(f"interrupted; python run.py resume={outcome.folder} goes on")
+        print(f"interrupted; resume with: python run.py resume={outcome.folder}")
         print(f"run folder: {outcome.folder}")
         raise SystemExit(INTERRUPTED)
     if outcome.status == "failed":

@@ -208,13 +208,13 @@ def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) ->
     if len(prompts.problems):
         limit = config.task.max_prompt_tokens
         message += (
-            f": all of its prompts are over task.max_prompt_tokens={limit}, the shortest with "
-            f"{prompts.shortest} tokens; raise it"
+            f": all of its prompts are over task.max_prompt_tokens={limit}; the shortest has "
+            f"{prompts.shortest} tokens; raise the limit"
         )
     elif removed and split != "test":
         message += (
-            f": {removed} problems stand in the test split too; task.decontaminate=false keeps "
-            "them, but a test is worth less then"
+            f": {removed} problems are also in the test split; task.decontaminate=false keeps "
+            "them, but then test scores are contaminated"
         )
     elif split in task.split_shares and (problems := sum(map(len, task.splits().values()))):
         shares = ", ".join(

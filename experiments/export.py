@@ -33,10 +33,12 @@ def export(run: Path, out: Path | None = None) -> Path:
     Raises UserError.
     """
     if not (run / "run.json").is_file():
-        raise UserError(f"run={run}: no run folder; `outputs/NAME/` holds some")
+        raise UserError(f"run={run}: not a run folder; run folders are in `outputs/NAME/`")
     checkpoint = _last_checkpoint(run)
     if (checkpoint / "model.safetensors.index.json").exists() or list(checkpoint.glob("model*")):
-        raise UserError(f"run={run}: its weights are whole already; model.path={checkpoint}")
+        raise UserError(
+            f"run={run}: its checkpoint has whole weights, no adapter; use model.path={checkpoint}"
+        )
     from experiments.policy import loading, lora
 
     config = ModelConfig(**OmegaConf.load(run / "config.yaml").model)

@@ -32,20 +32,20 @@ def check_launch(config: RunConfig) -> None:
     ranks = torchrun_ranks()
     if config.runtime.name == "torchrun" and not ranks:
         raise UserError(
-            "runtime=torchrun: torchrun starts such a run: "
+            "runtime=torchrun: start the run with torchrun: "
             "torchrun --nproc-per-node N run.py runtime=torchrun ..."
         )
     if ranks > int(os.environ.get("LOCAL_WORLD_SIZE", ranks)):
         raise UserError(f"torchrun with {ranks} processes on several nodes: use a single node")
     if ranks and config.runtime.name != "sync" and config.model.device != "auto":
         raise UserError(
-            f"model.device={config.model.device} under torchrun: each process takes the GPU that "
-            "is its own; use model.device=auto"
+            f"model.device={config.model.device} under torchrun: each process uses its own "
+            "GPU; use model.device=auto"
         )
     if config.runtime.name == "sync" and ranks > 1:
         raise UserError(
-            f"runtime=sync under torchrun with {ranks} processes would be {ranks} equal runs; add "
-            "runtime=torchrun, or runtime=ray"
+            f"runtime=sync under torchrun with {ranks} processes would be {ranks} identical "
+            "runs; add runtime=torchrun or runtime=ray"
         )
 
 

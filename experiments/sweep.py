@@ -64,7 +64,7 @@ def finished_outcome(folder: Path) -> Outcome:
 def provenance(folder: Path) -> str:
     """Say when and from which commit a run was made: it contains no later edit of the code."""
     info = json.loads((folder / "run.json").read_text())
-    return f"{folder}, of {info['ended']}, commit {info['commit']}; name=ANOTHER runs it anew"
+    return f"{folder}, ended {info['ended']}, commit {info['commit']}; name=ANOTHER runs it again"
 
 
 def record_outcome(folder: Path, number: int, outcome: Outcome) -> None:

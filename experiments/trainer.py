@@ -93,7 +93,7 @@ def train(
                 assert state.part_states is not None  # checkpoints hold no half update
                 restore(parts, state.part_states, place, checkpoint["tables"])
                 display.pass_at = checkpoint["pass_at"]
-                display.say(f"going on after step {state.step} in {records.folder}")
+                display.say(f"resuming after step {state.step} in {records.folder}")
             del checkpoint  # its tables are large
             Trainer(config, parts, records, display, state).run()
         records.describe(pass_at=display.pass_at)
@@ -113,12 +113,12 @@ def train(
 def _state_of(checkpoint: dict[str, Any], config: RunConfig, where: str) -> ResumeState:
     """Return the state in a checkpoint. Raises UserError if it is of another run."""
     if "resume_state" not in checkpoint:
-        raise UserError(f"{where} is of an older version of this code; begin a new run")
+        raise UserError(f"{where} was written by an older version of this code; begin a new run")
     check_same(checkpoint["config"], asdict(config), where)
     state = ResumeState(**checkpoint["resume_state"])
     if config.steps < state.step:
         raise UserError(
-            f"{where}: steps={config.steps} with {state.step} behind it; give {state.step} or more"
+            f"{where}: steps={config.steps}, but {state.step} are done; set {state.step} or more"
         )
     return state
 

@@ -100,7 +100,7 @@ MISTAKES = {
     "nothing to replay": (["train.replay_share=0.5", "replay.own=false"], ["replay.from_runs"]),
     "no share of a run": (["replay.from_runs=[/x]"], ["replay.from_runs=[/x]", "replay_share=0.5"]),
     "no samples": (["train.replay_share=0.5", "replay.from_runs=[/x]"], ["train.keep_samples"]),
-    "twice": (["train.replay_share=0.5", "replay.from_runs=[/x,/x/]"], ["stands there twice"]),
+    "twice": (["train.replay_share=0.5", "replay.from_runs=[/x,/x/]"], ["is listed twice"]),
     "too young": (["train.replay_share=0.5", "replay.max_age=0"], ["max_age=0", "1 or more"]),
     "no file": (["train.replay_share=0.5", "replay.files=[/x]"], ["replay.files=[/x]", "no such"]),
     "frozen from nowhere": (["experiment=frozen"], ["replay.frozen=true", "replay.from_runs=["]),
@@ -225,7 +225,7 @@ def test_the_same_sweep_again_does_only_what_is_left(tmp_path):
     again = call(*given, "seed=0,1,2")
     assert again.returncode == 0, again.stderr
     assert f"not run again: {first}" in again.stderr
-    assert f"going on after step 1 in {second}" in again.stderr
+    assert f"resuming after step 1 in {second}" in again.stderr
     assert (first / "run.json").read_bytes() == kept
     folders = sorted((tmp_path / "mini").iterdir())
     assert [folder.name[:8] for folder in folders] == ["grpo-s0-", "grpo-s1-", "grpo-s2-"]
@@ -357,7 +357,10 @@ LATER = {
     ),
     "no model in the folder": (["model.path={tmp}"], ["model.path", "config.json"]),
     "empty split": (["task.max_prompt_tokens=2"], ["split is empty", "task.max_prompt_tokens=2"]),
-    "unwritable": (["output_dir=/proc/nowhere"], ["output_dir=/proc/nowhere", "choose a folder"]),
+    "unwritable": (
+        ["output_dir=/proc/nowhere"],
+        ["output_dir=/proc/nowhere", "choose a writable folder"],
+    ),
     "no problems": (["task.test_problems=0"], ["task.test_problems=0"]),
 }
 

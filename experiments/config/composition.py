@@ -54,7 +54,7 @@ def config_of(overrides: Sequence[str]) -> RunConfig:
         choices = ", ".join(error.options or ())
         message = f"{group}={name}: no such choice; {group} is one of {choices}"
         if group == "hydra/launcher":
-            message += "; `pip install -e '.[launch]'` brings others"
+            message += "; `pip install -e '.[launch]'` installs others"
         raise UserError(message) from error
     except (HydraException, OmegaConfBaseException) as error:
         text = str(error)
@@ -80,11 +80,11 @@ def parse_overrides(arguments: Sequence[str]) -> list[Override]:
         except OverrideParseException as error:
             if "=" in argument:
                 key, _, value = argument.partition("=")
-                reason = "a value with such characters stands in quotes"
+                reason = "quote a value with such characters"
             else:  # the shell cut a value at a blank
                 key, _, value = (arguments[i - 1] if i else "KEY=VALUE").partition("=")
                 value += f" {argument}" if i else ""
-                reason = "write key=value; a value with blanks stands in quotes"
+                reason = "write key=value; quote a value with blanks"
             value = value.replace("\\", "\\\\").replace('"', '\\"')
             quoted = shlex.quote(f'{key}="{value}"')
             raise UserError(f"{argument!r}: {reason}, e.g. {quoted}") from error
@@ -110,7 +110,7 @@ RENAMED_KEYS = {
 def _unknown_key(key: str, overrides: Sequence[str]) -> str:
     """Return the message on a key that the chosen algorithm, task etc. does not have."""
     if key in RENAMED_KEYS:
-        return f"unknown key {key!r}; it is {RENAMED_KEYS[key]!r} now"
+        return f"unknown key {key!r}; it is now {RENAMED_KEYS[key]!r}"
     choices = [o for o in overrides if (CONF / o.partition("=")[0]).is_dir()]
     known = list(leaves(plain_values(compose(choices))))
     group, _, rest = key.partition(".")

@@ -71,8 +71,8 @@ def _critic_only_warning(config: RunConfig) -> str:
     if not 0 < config.steps <= warmup:
         return ""
     return (
-        f"; algo.critic_warmup={warmup} of steps={config.steps}: the critic learns alone in all of "
-        "them, the policy stays as it is; lower it"
+        f"; algo.critic_warmup={warmup} of steps={config.steps}: only the critic is trained "
+        "and the policy never changes; lower it"
     )
 
 
@@ -86,8 +86,8 @@ def missing_share_warning(config: RunConfig, needs: Needs, problems: int) -> str
     if getattr(config.train, needs.share):
         return _late_replay_warning(config, needs, problems)
     return (
-        f"algo={config.algo.name} with train.{needs.share}=0: its batches have nothing of what it "
-        "is made to mix in, so that it is another objective; give a share"
+        f"algo={config.algo.name} with train.{needs.share}=0: its batches lack the rows that it "
+        "is designed to mix in, which makes it another objective; set a share"
     )
 
 
@@ -100,10 +100,10 @@ def _late_replay_warning(config: RunConfig, needs: Needs, problems: int) -> str 
         return None
     if config.train.resample_zero_variance:  # further problems are taken, and come again sooner
         return None
-    until = "" if last == config.steps else f" and the last that replays is number {last}"
+    until = "" if last == config.steps else f", and replay ends after batch {last}"
     return (
-        f"algo={config.algo.name}: no problem of {problems} comes again before batch "
-        f"{first_pass + 1}{until}, so that nothing is replayed; take fewer problems, or "
+        f"algo={config.algo.name}: none of the {problems} problems returns before batch "
+        f"{first_pass + 1}{until}, so nothing is replayed; use fewer problems, or "
         "replay.from_runs"
     )
 
@@ -114,4 +114,4 @@ def describe_dropped(requested: RunConfig, resolved: RunConfig) -> str | None:
     if not dropped:
         return None
     listed = ", ".join(f"pass@{k}" for k in dropped)
-    return f"left out: {listed}, which eval.samples={requested.eval.samples} cannot tell"
+    return f"left out: {listed}, which needs more than eval.samples={requested.eval.samples}"

@@ -42,13 +42,13 @@ def resumed_config(folder: Path, arguments: Sequence[str]) -> RunConfig:
     """Return the run's configuration with overrides. Raises UserError if one may not change."""
     file = folder / "config.yaml"
     if not file.is_file() or not (folder / "run.json").is_file():
-        raise UserError(f"resume={folder}: no run folder; `outputs/NAME/` holds some")
+        raise UserError(f"resume={folder}: not a run folder; run folders are in `outputs/NAME/`")
     recorded = plain_values(OmegaConf.load(file))
     composed = OmegaConf.create(recorded)
     for override in parse_overrides(arguments):
         if override.is_sweep_override():
             raise UserError(
-                f"resume={folder}: {override.input_line}: one run goes on with one value"
+                f"resume={folder}: {override.input_line}: a run resumes with a single value"
             )
         _set(composed, recorded, override.key_or_group, override.value())
     config = parse(composed)
@@ -67,7 +67,7 @@ def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
     if now["steps"] != before["steps"] and now["train"]["schedule"] != "constant":
         raise UserError(
             f"{where}: steps={now['steps']} (was {before['steps']}) under train.schedule="
-            f"{now['train']['schedule']}: the learning rates so far came from the old end"
+            f"{now['train']['schedule']}: the learning rates so far depended on the old value"
         )
 
 
@@ -90,7 +90,7 @@ def _set(composed: DictConfig, recorded: dict[str, Any], key: str, value: Any) -
         available = ", ".join(sorted(choice.stem for choice in (CONF / key).glob("*.yaml")))
         raise UserError(f"{key}={value}: choose one of {available}")
     if key not in known:
-        raise UserError(f"unknown key {key!r}; {did_you_mean(key, known)}this run has others")
+        raise UserError(f"unknown key {key!r}; {did_you_mean(key, known)}this run does not have it")
     OmegaConf.update(composed, key, value, merge=False)
 
 

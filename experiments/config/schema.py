@@ -39,7 +39,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 def _one_folder(name: str) -> str:
     if name.startswith((".", " ")) or "/" in name or not name.isprintable() or not name:
-        raise ValueError("it names one folder inside output_dir, e.g. name=first-try")
+        raise ValueError("it must be the name of one folder inside output_dir, e.g. name=first-try")
     return name
 
 
@@ -263,8 +263,8 @@ def parse(composed: DictConfig) -> RunConfig:
         options = getattr(algorithm, "Config", None)
         if not (isinstance(options, type) and is_dataclass(options)):
             raise ValueError(
-                f"algo.core={values['algo']['core']}: no algorithm; its attribute Config would be "
-                "the dataclass of its options, as in algorithms/demonstrations.py"
+                f"algo.core={values['algo']['core']}: not an algorithm; it needs a "
+                "dataclass Config of its options, as in algorithms/demonstrations.py"
             )
         algo = parse_values(options, values["algo"], "algo")
         config = parse_values(RunConfig, values | {"algo": None})

@@ -41,7 +41,7 @@ def _check_torchrun(c: RunConfig) -> None:
     if c.engine.device != "auto":
         raise UserError(
             f"runtime=torchrun with engine.device={c.engine.device}: each rank generates on the "
-            "GPU that it trains on; use engine.device=auto"
+            "GPU on which it trains; use engine.device=auto"
         )
 
 
@@ -59,8 +59,8 @@ def _check_engine(e: EngineConfig) -> None:
         return
     if e.colocate and e.device != "auto":
         raise UserError(
-            f"engine.colocate=true with engine.device={e.device}: only on the learner's GPU is "
-            "there anything to sleep for; set engine.device=auto or engine.colocate=false"
+            f"engine.colocate=true with engine.device={e.device}: vLLM can sleep only on "
+            "the learner's GPU; set engine.device=auto or engine.colocate=false"
         )
     if e.name == "vllm":
         check_vllm()
@@ -70,33 +70,33 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
     t = c.train
     if not any(k <= c.eval.samples for k in c.eval.k):
         raise UserError(
-            f"eval.k={c.eval.k}; at least one lies between 1 and eval.samples={c.eval.samples}"
+            f"eval.k={c.eval.k}: at least one k must be at most eval.samples={c.eval.samples}"
         )
     if t.keep_best and c.eval.split != "validation":
         raise UserError(
-            f"train.keep_best=true with eval.split={c.eval.split}: what chooses the weights cannot "
-            "judge them as well; set eval.split=validation, and evaluate the checkpoint afterwards "
-            "with model.path=RUN/checkpoints/best steps=0"
+            f"train.keep_best=true with eval.split={c.eval.split}: scores on the split that "
+            "selects the weights are biased; set eval.split=validation, and evaluate the "
+            "checkpoint afterwards with model.path=RUN/checkpoints/best steps=0"
         )
     if needs.groups and t.group_size < needs.least_group:
         raise UserError(
-            f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the responses "
-            f"to a prompt with each other; use at least {needs.least_group}"
+            f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the "
+            f"responses to a prompt with each other; use at least {needs.least_group}"
         )
     if t.lag and t.sync_every > 1:
         raise UserError(
-            f"train.lag={t.lag} with train.sync_every={t.sync_every}: either says how old the "
-            "rollout policy is; use train.sync_every=1 or train.lag=0"
+            f"train.lag={t.lag} with train.sync_every={t.sync_every}: both set the age of the "
+            "rollout policy; use train.sync_every=1 or train.lag=0"
         )
     if t.minibatches > t.prompts:
         raise UserError(
-            f"train.minibatches={t.minibatches} of train.prompts={t.prompts}: a step takes at "
-            "least one prompt's whole group; use as many or fewer"
+            f"train.minibatches={t.minibatches} of train.prompts={t.prompts}: each "
+            "optimiser step needs at least one prompt; use at most train.prompts"
         )
     if t.resample_zero_variance and t.group_size < 2:
         raise UserError(
-            "train.resample_zero_variance=true with train.group_size=1: a group of one never has a "
-            "spread; use false, or a larger group"
+            "train.resample_zero_variance=true with train.group_size=1: a group of one has no "
+            "variance; use false, or a larger group"
         )
     _check_reward(c, needs)
     _check_shares(t)
@@ -108,15 +108,16 @@ def _check_reward(c: RunConfig, needs: Needs) -> None:
     runs_tests = c.task.environment is None  # programs are judged on a problem's tests
     if runs_tests and reward.needs_all_tests and c.judge.early_stop:
         raise UserError(
-            f"task.reward.kind={reward.kind} with judge.early_stop=true: the share of tests passed "
-            "needs all of them; set judge.early_stop=false"
+            f"task.reward.kind={reward.kind} with judge.early_stop=true: the share of passed "
+            "tests needs all tests to run; set judge.early_stop=false"
         )
     if reward.shapes_batches and (needs.best_reward or needs.initial_value != "none"):
         shaped = next(key for key in ("dither", "conciseness") if getattr(reward, key))
         raise UserError(
-            f"task.reward.{shaped}={getattr(reward, shaped)} under algo={c.algo.name}: it asks "
-            "which responses have the best reward, or what the reference's earn, and these rewards "
-            "do not tell; use 0.0, or an objective that takes them as they are, such as grpo"
+            f"task.reward.{shaped}={getattr(reward, shaped)} under algo={c.algo.name}: it needs "
+            "to know which responses have the best reward, or the rewards of reference responses, "
+            "and shaped rewards do not show that; use 0.0, or an objective that accepts them, such "
+            "as grpo"
         )
 
 
@@ -126,13 +127,13 @@ def _check_shares(t: TrainConfig) -> None:
         count = round(t.group_size * share)
         if abs(count - t.group_size * share) > 1e-9:
             raise UserError(
-                f"train.{key}={share} of train.group_size={t.group_size} is no whole number of "
-                f"responses; {count / t.group_size:g} is near"
+                f"train.{key}={share} of train.group_size={t.group_size} is not a whole number "
+                f"of responses; try {count / t.group_size:g}"
             )
     if t.offline_share + t.replay_share > 1:
         raise UserError(
-            f"train.offline_share={t.offline_share} and train.replay_share={t.replay_share} are "
-            "more than the whole of a group; lower one"
+            f"train.offline_share={t.offline_share} and train.replay_share={t.replay_share} add "
+            "up to more than 1; lower one"
         )
 
 
@@ -144,7 +145,7 @@ def _check_lag(c: RunConfig, needs: Needs) -> None:
     r, run_steps = c.replay, c.steps * t.minibatches * t.epochs  # optimiser steps of the run
     if t.replay_share or r.frozen:
         if r.from_runs or r.files:
-            causes.append("responses of other weights")
+            causes.append("responses of other policies")
             max_age = run_steps
         else:
             causes.append(f"replay.max_age={r.max_age}")
@@ -155,9 +156,9 @@ def _check_lag(c: RunConfig, needs: Needs) -> None:
         adjustable = "max_lag" in vars(c.algo)
         more = f", or allow more with algo.max_lag={lag}" if adjustable else ""
         raise UserError(
-            f"{' with '.join(causes)} under algo={c.algo.name}: it takes the writer for the policy "
-            f"itself, at most {needs.max_lag} optimiser steps behind, and here it is up to "
-            f"{lag}; lower it{more}"
+            f"{' with '.join(causes)} under algo={c.algo.name}: without an importance ratio it "
+            f"accepts a rollout policy at most {needs.max_lag} optimiser steps behind, and here "
+            f"the lag is up to {lag}; lower it{more}"
         )
 
 
@@ -171,8 +172,8 @@ def _check_replay(c: RunConfig) -> None:
         _check_frozen(t, r)
     elif sources and not t.replay_share:
         raise UserError(
-            f"{sources[0]} with train.replay_share=0: nothing would be taken from it; say which "
-            "share of each group, e.g. train.replay_share=0.5"
+            f"{sources[0]} with train.replay_share=0: none of it would be used; set its share "
+            "of each group, e.g. train.replay_share=0.5"
         )
     if t.replay_share and not (r.own or sources):
         raise UserError(
@@ -183,35 +184,35 @@ def _check_replay(c: RunConfig) -> None:
         youngest = t.minibatches * t.epochs  # own samples come in the batch after theirs
         if r.max_age < youngest:
             raise UserError(
-                f"replay.max_age={r.max_age}: this run's responses are {youngest} optimiser steps "
-                f"old when they can be replayed first; give {youngest} or more"
+                f"replay.max_age={r.max_age}: this run's responses are at least {youngest} "
+                f"optimiser steps old when they are replayed; set {youngest} or more"
             )
     for key in ("from_runs", "files"):
         paths = [Path(path).resolve() for path in getattr(r, key)]
         if duplicates := [path for path in paths if paths.count(path) > 1]:
-            raise UserError(f"replay.{key}: {duplicates[0]} stands there twice; once is enough")
+            raise UserError(f"replay.{key}: {duplicates[0]} is listed twice; list it once")
     for run in r.from_runs:
         if not any(Path(run).glob("samples/step-*.arrow")):
             raise UserError(
-                f"replay.from_runs=[{run}]: no samples there; a run folder has some where "
-                "train.keep_samples=true was set"
+                f"replay.from_runs=[{run}]: no samples there; only runs with "
+                "train.keep_samples=true record them"
             )
     for file in r.files:
         if not Path(file).is_file():
-            raise UserError(f"replay.files=[{file}]: there is no such file")
+            raise UserError(f"replay.files=[{file}]: no such file")
 
 
 def _check_frozen(t: TrainConfig, r: ReplayConfig) -> None:
     if len(r.from_runs) != 1 or r.files or t.replay_share or t.offline_share:
         raise UserError(
-            "replay.frozen=true takes whole batches of one run, as they are: give one folder, "
-            "replay.from_runs=[FOLDER], no replay.files, train.replay_share=0 and "
+            "replay.frozen=true uses the unchanged batches of one run: set "
+            "replay.from_runs=[FOLDER] with one folder, no replay.files, train.replay_share=0 and "
             "train.offline_share=0"
         )
     if t.keeps_rollout_copy or t.resample_zero_variance:
         raise UserError(
-            "replay.frozen=true: nothing is written, so train.lag, train.sync_every and "
-            "train.resample_zero_variance have nothing to say; leave them at 0, 1 and false"
+            "replay.frozen=true: nothing is generated, so train.lag, train.sync_every and "
+            "train.resample_zero_variance have no effect; leave them at 0, 1 and false"
         )
 
 
@@ -229,7 +230,7 @@ def _check_ratio(c: RunConfig, needs: Needs) -> None:
         )
     if t.correction != "none" and needs.start:
         raise UserError(
-            f"train.correction={t.correction} under algo={c.algo.name}: its clip already lies "
+            f"train.correction={t.correction} under algo={c.algo.name}: its clip is already "
             "around the policy at the start of the batch; use train.correction=none"
         )
     if t.correction not in CORRECTION_BOUNDS and (t.correction_low, t.correction_high) != (
@@ -246,11 +247,11 @@ def _check_ratio(c: RunConfig, needs: Needs) -> None:
     if t.offline_share and not accepts_missing_logprobs(c, needs):
         with_ratio = needs.behaviour and needs.max_lag is None
         raise UserError(
-            f"train.offline_share={t.offline_share} under algo={c.algo.name}: it learns rightly "
-            "only from what its own policy wrote, and the data set's programs lack even their "
-            "writer's log-probs; use 0, or one that `python -m algorithms` says learns from anyone"
+            f"train.offline_share={t.offline_share} under algo={c.algo.name}: it is correct "
+            "only for responses of its own policy, and offline programs have no log-probs; use 0, "
+            "or an algorithm that learns from any source (`python -m algorithms` lists them)"
             + (
-                "; train.missing_logprobs=reference or =recomputed pretends who wrote them"
+                "; train.missing_logprobs=reference or =recomputed substitutes log-probs"
                 if with_ratio
                 else ""
             )

@@ -161,7 +161,7 @@ class ActorPool:
             if self._deaths[index] > MAX_DEATHS:
                 raise UserError(
                     f"runtime=ray: one of the {self.kind} died {self._deaths[index]} times in a "
-                    f"row: {first_line(error)}; `ray logs` and the kernel's log may say why"
+                    f"row: {first_line(error)}; see `ray logs` and the kernel's log"
                 ) from error
             actor = self.start()
             try:
@@ -190,8 +190,8 @@ class ActorPool:
     def _cluster_ended(self, error: Exception | None = None) -> UserError:
         cause = f" ({first_line(error)})" if error else ""
         return UserError(
-            f"runtime=ray: the Ray cluster has ended{cause}; start it again, and resume=FOLDER "
-            "goes on"
+            f"runtime=ray: the Ray cluster has ended{cause}; start it again, and resume "
+            "with resume=FOLDER"
         )
 
 

@@ -79,8 +79,8 @@ class Ray(SingleRank):
                 self.stop()
                 raise UserError(
                     f"runtime.{key}={getattr(runtime, key)}: the Ray cluster has "
-                    f"{available.get(kind, 0):g} {kind}s, one is needed for each; lower it, or let "
-                    "further nodes join with `ray start --address=...`"
+                    f"{available.get(kind, 0):g} {kind}s, and each of them needs one; lower it, or "
+                    "add nodes with `ray start --address=...`"
                 )
 
     @property
@@ -141,7 +141,7 @@ class Connection:
                 reason = " ".join(str(error).split("\n")[0].split())
                 raise UserError(
                     f"runtime.address={address}: {reason}; `ray start --head` starts a cluster, "
-                    "and runtime.address=null does without one"
+                    "and runtime.address=null runs without one"
                 ) from error
         context = ray.get_runtime_context()
         host, _, port = context.gcs_address.rpartition(":")

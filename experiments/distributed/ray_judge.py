@@ -83,7 +83,7 @@ class RayJudge(ShardedJudge):
         generated = [call.value for call in batch.generating]
         for own, shard in zip(batch.prompts, shards, strict=True):
             if not _same(submissions_of(own, generated), shard):
-                raise RuntimeError("the responses to be judged are not those that were prefetched")
+                raise RuntimeError("the responses to judge differ from the prefetched ones")
         return _results(batch.judging)
 
     def load_shards(self, state: JudgeState) -> None:
@@ -134,8 +134,8 @@ def _check_alike(one: JudgeDescription, other: JudgeDescription) -> None:
     names = [f"{judge.name} ({judge.version})" for judge in (one, other)]
     if names[0] != names[1]:
         raise UserError(
-            f"runtime=ray: the nodes judge differently, {names[0]} and {names[1]}: they need the "
-            "same Python, and sandbox=docker or sandbox=embedded for all of them"
+            f"runtime=ray: the nodes have different judges, {names[0]} and {names[1]}; use the "
+            "same Python on all nodes, and sandbox=docker or sandbox=embedded"
         )
 
 

@@ -92,7 +92,7 @@ class Host:
     def version(self) -> int:
         """The version of the weights that it holds."""
         if self._loaded is None:
-            raise RuntimeError("vLLM holds no policy's weights")
+            raise RuntimeError("vLLM has no policy's weights loaded")
         return self._loaded[1]
 
     def load(self, policy: Policy) -> None:
@@ -105,7 +105,7 @@ class Host:
         weights = policy.named_weights(remove_duplicate=False)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         if not self.llm.reset_prefix_cache():
-            raise RuntimeError("vLLM kept the prefix cache of the weights before")
+            raise RuntimeError("vLLM did not clear the prefix cache of the previous weights")
         self._loaded = (policy, version)
 
     def generate(
@@ -185,7 +185,7 @@ def _no_start(error: Exception, config: RunConfig, device: str) -> str:
     if device == "cpu":
         return f"engine.name=vllm does not fit: lower {lengths}; vLLM: {reason}"
     return (
-        f"engine.memory_share={e.memory_share} does not fit: raise it if vLLM wants more, lower it "
+        f"engine.memory_share={e.memory_share} does not fit: raise it if vLLM needs more, lower it "
         f"if the GPU has less, or lower engine.batch_size={e.batch_size}, {lengths}; vLLM: {reason}"
     )
 

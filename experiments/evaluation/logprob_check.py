@@ -137,7 +137,7 @@ class LogprobCheck:
         if not mismatch.warned:
             return text
         if mismatch.mean > mismatch.to_base:
-            text += f", and only {mismatch.to_base:.2g} to the base's"
+            text += f"; only {mismatch.to_base:.2g} against the base model's"
         return (
             f"WARNING: {text}: the engine does not sample with the learner's weights or "
             "temperature; the ratio of PPO and GRPO is wrong"

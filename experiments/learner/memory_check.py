@@ -27,7 +27,7 @@ from experiments.learner.memory import (
 from experiments.policy import loading
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "model"
-CPU_PARAMETERS = 1_000_000_000  # larger models go on a CPU only with model.device=cpu
+CPU_PARAMETERS = 1_000_000_000  # larger models run on a CPU only with model.device=cpu
 SHARE_STEP = 0.05  # of a GPU, by which vLLM's share is lowered at a time
 
 
@@ -167,6 +167,6 @@ def _check_size(config: RunConfig, shape: Shape) -> None:
     if shape.parameters > CPU_PARAMETERS:
         raise UserError(
             f"model.path={config.model.path}: no GPU is visible here, and {billions:.1f} B "
-            f"parameters are more than the {CPU_PARAMETERS / 1e9:.1f} B that go on a CPU unasked; "
-            "take a smaller model (model=nano needs no download), or set model.device=cpu"
+            f"parameters are more than the default limit of {CPU_PARAMETERS / 1e9:.1f} B on a CPU; "
+            "choose a smaller model (model=nano needs no download), or set model.device=cpu"
         )

@@ -29,17 +29,18 @@ if TYPE_CHECKING:
 def checkpoint_activations(policy: Policy) -> None:
     """Let the policy, and copies made of it, keep no activations inside their blocks.
 
-    Raises UserError if the model's blocks cannot be run again.
+    Raises UserError if the model's blocks cannot be recomputed.
     """
     model = policy.model
     kinds = {type(layer) for layer in DynamicCache(config=model.config).layers} - {DynamicLayer}
     reason = f"its cache has layers of {', '.join(sorted(kind.__name__ for kind in kinds))}"
     if not _blocks(model):
-        reason = "transformers names no blocks of it that could be run again"
+        reason = "transformers lists no blocks that can be recomputed"
     if kinds or not _blocks(model):
         raise UserError(
-            f"model.checkpoint_activations=true: model.path={model.config.name_or_path} cannot: "
-            f"{reason}; use false, and train.micro_batch or train.micro_tokens for less memory"
+            f"model.checkpoint_activations=true: model.path={model.config.name_or_path} does not "
+            f"support it: {reason}; use false, and train.micro_batch or train.micro_tokens for "
+            "less memory"
         )
     policy.checkpoint_activations = True
 

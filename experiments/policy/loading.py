@@ -48,7 +48,9 @@ def locate(path: str) -> str:
         if (folder / "config.json").is_file():
             return str(folder)
         if folder.is_dir():
-            raise UserError(f"model.path={path}: the folder holds no config.json, so no model")
+            raise UserError(
+                f"model.path={path}: no config.json in this folder; give a model's folder"
+            )
     if path.count("/") == 1 and not path.startswith((".", "/", "~", "assets")):
         return path
     raise UserError(f"model.path={path}: no such folder; give a saved model's folder or a hub id")
@@ -104,7 +106,7 @@ def _explained(config: ModelConfig) -> Iterator[dict[str, Any]]:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
             f"model.path={config.path}: cannot be loaded ({type(error).__name__}: {reason}); give "
-            "a folder that transformers' save_pretrained wrote, of a causal language model"
+            "a folder with a causal language model written by transformers' save_pretrained"
         ) from error
 
 

@@ -94,7 +94,7 @@ class ReplayBuffer:
         """Restore `state_dict` and `tables`. Raises UserError if a source has changed."""
         for source, (digest, left_out) in zip(self.sources, state["sources"], strict=True):
             if source.digest != digest:
-                raise UserError(f"{source}: it has changed since the checkpoint; bring it back")
+                raise UserError(f"{source}: it has changed since the checkpoint; restore it")
             source.left_out.clear()
             source.left_out.update(left_out)
         self._set_rows(tables["replay"], state["ids"].numpy())

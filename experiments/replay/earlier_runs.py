@@ -69,9 +69,9 @@ def mismatch_reason(
     if row["problem_hash"] != prompt.problem.hash:
         return "the problem has other tests"
     if row["prompt"] != prompt_digest(prompt):
-        return "written to another prompt, or in another tokenizer's tokens"
+        return "generated for another prompt, or with another tokenizer"
     if row["judge"] != judge_version:
-        return "judged by another judge"
+        return "judged by another judge version"
     return None
 
 

@@ -41,13 +41,13 @@ class FrozenBatches:
         self.digest = sample_log.digest(self.run)
         numbers = sample_log.steps(self.run)
         if missing := set(range(1, len(numbers) + 1)) - set(numbers):
-            self._refuse(f"batch {min(missing)} is not there, though later ones are")
+            self._refuse(f"batch {min(missing)} is missing, but later ones exist")
         if config.steps > len(numbers):
-            self._refuse(f"it kept {len(numbers)} batches; use steps={len(numbers)} or fewer")
+            self._refuse(f"it recorded {len(numbers)} batches; use steps={len(numbers)} or fewer")
         names = set(sample_log.read_all(self.run)["problem"].unique().to_pylist())
         self._prompts = {p.problem.name: p for p in prompts if p.problem.name in names}
         if absent := sorted(names - self._prompts.keys()):
-            self._refuse(f"{absent[0]} is no problem of this run's train split; use its task")
+            self._refuse(f"{absent[0]} is not in this run's train split; use the task of that run")
         self._step = 0
 
     def _refuse(self, reason: str) -> NoReturn:
@@ -63,8 +63,8 @@ class FrozenBatches:
                 self._refuse(f"batch {step}, {row['problem']}: {reason}")
             if row["logps"] is None and not self.accepts_missing_logprobs:
                 self._refuse(
-                    f"batch {step} has responses without their writer's log-probs, which "
-                    f"algo={self.config.algo.name} does not learn from"
+                    f"batch {step} has responses without rollout log-probs, which "
+                    f"algo={self.config.algo.name} needs"
                 )
         samples = samples_of(table, prompts, self.config.task.reward)
         samples = [with_run_origin(sample) for sample in samples]
@@ -99,6 +99,6 @@ class FrozenBatches:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned. Raises UserError if the logged run has changed."""
         if state["digest"] != self.digest:
-            self._refuse("it has changed since the checkpoint; bring it back")
+            self._refuse("it has changed since the checkpoint; restore it")
         self._step = state["step"]
         self.costs.load_state_dict(state["charges"])

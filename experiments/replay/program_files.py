@@ -77,7 +77,7 @@ class ProgramFile:
             if len(tokens) > self.max_tokens:
                 self.left_out["over task.max_response_tokens"] += 1
             elif logps is not None and len(logps) != len(tokens):
-                self.left_out[f"log-probs of other tokens than this model's ({len(tokens)})"] += 1
+                self.left_out[f"log-probs for other tokens than this model's ({len(tokens)})"] += 1
             else:
                 logps = None if logps is None else tuple(map(float, logps))
                 usable.append((self._text(row, tokens), tokens, logps))
@@ -119,22 +119,22 @@ class ProgramFile:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise UserError(f"{where} is no JSON: {error}") from error
+            raise UserError(f"{where} is not JSON: {error}") from error
         kinds = [kind for kind in KINDS if isinstance(row, dict) and kind in row]
         if len(kinds) != 1 or not isinstance(row.get("problem"), str):
             raise UserError(
                 f'{where}: write {{"problem": NAME, "program": TEXT}}, or "response" or "tokens" '
-                "for the program; docs/reference/replay.md tells"
+                "for the program; see docs/reference/replay.md"
             )
         fault = _fault(kinds[0], row[kinds[0]], row.get("logprobs"), len(self.tokenizer))
         if fault:
             raise UserError(f"{where}: {fault}")
         if row.get("logprobs") is None and self.needs_logps:
             raise UserError(
-                f"{where} has no logprobs, and this algorithm takes the ratio to who wrote a "
-                "response; give them, or choose train.missing_logprobs=reference or =recomputed "
-                "where there is a ratio, or an algorithm that `python -m algorithms` says learns "
-                "from anyone"
+                f"{where} has no logprobs, which this algorithm needs for its importance ratio; "
+                "add them, set train.missing_logprobs=reference or =recomputed if the algorithm "
+                "has a ratio, or choose an algorithm that learns from any source (`python -m "
+                "algorithms` lists them)"
             )
         return row
 
@@ -155,11 +155,11 @@ def _fault(kind: str, value: object, logps: object, vocabulary: int) -> str | No
         if not isinstance(value, list) or not all(type(token) is int for token in value):
             return '"tokens" must be a list of whole numbers'
         if outside := [token for token in value if not 0 <= token < vocabulary]:
-            return f"token {outside[0]} is none of the tokenizer's {vocabulary:,}"
+            return f"token {outside[0]} is not one of the tokenizer's {vocabulary:,} tokens"
     elif not isinstance(value, str):
         return f'"{kind}" must be a text'
     elif any("\ud800" <= letter <= "\udfff" for letter in value):
-        return f'"{kind}" holds half a character (a lone surrogate)'
+        return f'"{kind}" contains half a character (a lone surrogate)'
     if logps is None:
         return None
     if not isinstance(logps, list) or not all(type(logp) in (int, float) for logp in logps):

@@ -83,8 +83,8 @@ def read(run: Path, step: int) -> pa.Table:
         return read_arrow(path)
     except (OSError, pa.ArrowException) as error:
         raise UserError(
-            f"{path}: cannot be read ({one_line(error)}); it was whole when it was written: bring "
-            "it back, or leave this run out of replay.from_runs"
+            f"{path}: cannot be read ({one_line(error)}); it was complete when it was written: "
+            "restore it, or remove this run from replay.from_runs"
         ) from error
 
 

@@ -145,15 +145,15 @@ def _check_same_settings(run: Path, config: RunConfig, keys: Sequence[str]) -> N
     """
     if not (run / "config.yaml").is_file():
         raise UserError(
-            f"replay.from_runs=[{run}]: no run folder, it holds samples but no config.yaml; give "
-            "the whole folder"
+            f"replay.from_runs=[{run}]: not a whole run folder: it has samples but no config.yaml; "
+            "give the whole folder"
         )
     theirs = OmegaConf.load(run / "config.yaml").train
     for key in keys:
         if theirs[key] != getattr(config.train, key):
             raise UserError(
-                f"replay.from_runs=[{run}]: it was written with train.{key}={theirs[key]}, and "
-                f"train.{key} is {getattr(config.train, key)} here; use theirs"
+                f"replay.from_runs=[{run}]: its train.{key} was {theirs[key]}, but "
+                f"train.{key} is {getattr(config.train, key)} here; use the same value"
             )
 
 

@@ -53,8 +53,8 @@ def _environment_class(name: str) -> Callable[[], Environment]:
     except ValueError as error:
         raise UserError(str(error)) from error
     except TypeError as error:
-        reason = f"it must make one without arguments, but {error}"
+        reason = f"it must be callable without arguments, but {error}"
         raise UserError(f"task.environment={name}: {reason}") from error
     if missing:
-        raise UserError(f"task.environment={name}: what it makes has no {' and no '.join(missing)}")
+        raise UserError(f"task.environment={name}: its result has no {' and no '.join(missing)}")
     return make

@@ -70,7 +70,7 @@ def lock(folder: Path) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise UserError(f"{folder}: this run is still going on; wait, or end it first") from None
+        raise UserError(f"{folder}: this run is still active; wait for it or stop it") from None
     except OSError:  # a file system without locks
         pass
     return handle

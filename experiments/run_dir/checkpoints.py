@@ -94,7 +94,7 @@ def read(folder: Path) -> dict[str, Any]:
         tables = {file.stem: read_arrow(file) for file in files}
         return state | {"folder": folder, "tables": tables}
     except FileNotFoundError as error:
-        raise Damaged(f"there is no {Path(error.filename).name}") from error
+        raise Damaged(f"{Path(error.filename).name} is missing") from error
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as bad:
         raise Damaged(f"{type(bad).__name__}: {' '.join(str(bad).split())[:100]}") from bad
 
@@ -126,7 +126,7 @@ def latest(run: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
         try:
             return read(folder)
         except Damaged as error:
-            say(f"{folder}: damaged ({error}); the checkpoint before it is taken")
+            say(f"{folder}: damaged ({error}); using the checkpoint before it")
     return None
 
 

@@ -89,7 +89,7 @@ class Loggers:
         except Exception as error:
             self.open.pop(name, None)
             who = f"logger={name}" if name else "loggers"
-            self.say(f"{who}: could not {verb} ({one_line(error)}); the run goes on without it")
+            self.say(f"{who}: could not {verb} ({one_line(error)}); the run continues without it")
 
 
 def open_loggers(
@@ -136,7 +136,7 @@ class TensorboardLogger:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise UserError("pip install -e '.[tensorboard]' brings it") from error
+            raise UserError("TensorBoard is missing; pip install -e '.[tensorboard]'") from error
         self.writer = SummaryWriter(
             str(folder / "tensorboard"), purge_step=recorded + 1 if recorded else None
         )

@@ -66,7 +66,7 @@ class Display:
         """Show an evaluation; `cache_file`: the file that it was read from."""
         self.pass_at = pass_at
         scores = "  ".join(f"pass@{k} {score:.3f}" for k, score in pass_at.items())
-        source = f" (known from {cache_file})" if cache_file else ""
+        source = f" (cached in {cache_file})" if cache_file else ""
         self.say(f"evaluation at step {step}: {scores}{source}")
 
     def evaluating(self, step: int, total: int) -> tuple[Callable[[int], None], Callable[[], None]]:

@@ -56,7 +56,7 @@ class Records:
         """Make a new run folder, or continue `folder` after its first `recorded` rows.
 
         `checkpoint`: the one that the run resumes from; it gets its `final_name` back. Raises
-        UserError if that run is still going on, or rows are missing.
+        UserError if that run is still running, or rows are missing.
         """
         self.folder = folder or _new_folder(config)
         self._lock = lock(self.folder)
@@ -64,8 +64,8 @@ class Records:
         if [row["step"] for row in self.metrics] != list(range(1, recorded + 1)):
             os.close(self._lock)
             raise UserError(
-                f"{self.folder}: the metrics of its first {recorded} steps are not all there, "
-                "though its checkpoint is; begin a new run"
+                f"{self.folder}: some metrics of its first {recorded} steps are missing, so "
+                "its checkpoint cannot be resumed; begin a new run"
             )
         self.info: dict[str, Any] = {
             "status": "running",
@@ -275,10 +275,10 @@ def _new_folder(config: RunConfig) -> Path:
             return folder
     except OSError as error:
         raise UserError(
-            f"output_dir={config.output_dir}: run folders cannot be made there "
-            f"({error.strerror}); choose a folder that you may write to"
+            f"output_dir={config.output_dir}: cannot create run folders there "
+            f"({error.strerror}); choose a writable folder"
         ) from error
-    raise UserError(f"output_dir={config.output_dir}: {base} and 999 like it exist already")
+    raise UserError(f"output_dir={config.output_dir}: {base} and 999 folders like it exist already")
 
 
 def _now() -> str:

@@ -82,7 +82,7 @@ def check_base(info: dict[str, Any], base: dict[str, Any]) -> None:
         if info[fact] != base[fact]:
             raise UserError(
                 f"{key}: {fact} {info[fact]}, but the checkpoint was written with {base[fact]}; "
-                "bring back what the run began with"
+                "restore what the run began with"
             )
 
 

@@ -80,7 +80,7 @@ class WandbLogger:
         settings = self.run.settings
         self.run.finish(exit_code=0 if status == "finished" else 1)
         if settings.mode == "offline":
-            self.say(f"W&B wrote offline, no key is set; wandb sync {settings.sync_dir} uploads it")
+            self.say(f"W&B logged offline (no key is set); upload: wandb sync {settings.sync_dir}")
 
 
 def group(algo: str, settings: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ def module(monkeypatch):
 
 def test_an_option_that_it_lacks_is_not_recommended(module):
     overrides = [f"algo.core={module.__name__}.LeaveOneOut", "train.lag=1"]
-    with pytest.raises(UserError, match=r"here it is up to 1; lower it$"):
+    with pytest.raises(UserError, match=r"the lag is up to 1; lower it$"):
         config_of(["algo=sft", *overrides])
     with pytest.raises(UserError, match=r"lower it, or allow more with algo.max_lag=1$"):
         config_of(["algo=rloo", "train.lag=1"])

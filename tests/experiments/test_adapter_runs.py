@@ -47,9 +47,9 @@ def test_a_stopped_run_goes_on_to_the_same_bits_and_is_exported(tmp_path):
 
 def test_whole_weights_need_no_export(tmp_path):
     outcome = trainer.train(config_of(*SMALL, "task=sums", f"output_dir={tmp_path}", "steps=1"))
-    with pytest.raises(UserError, match="its weights are whole already"):
+    with pytest.raises(UserError, match="its checkpoint has whole weights"):
         export(outcome.folder)
-    with pytest.raises(UserError, match="no run folder"):
+    with pytest.raises(UserError, match="not a run folder"):
         export(tmp_path)
 
 

@@ -17,7 +17,7 @@ def test_prompts_that_are_all_too_long(tmp_path):
     sizes = ("task.train_problems=3", "task.validation_problems=1", "task.test_problems=2")
     said = failed("task.max_prompt_tokens=9", *sizes, f"output_dir={tmp_path}")
     assert "the train split is empty: all of its prompts are over task.max_prompt_tokens=9" in said
-    shortest = int(said.split("the shortest with ")[1].split()[0])
+    shortest = int(said.split("the shortest has ")[1].split()[0])
     assert "raise it" in said and 9 < shortest < 256
 
 
@@ -26,7 +26,7 @@ def test_decontamination_that_leaves_nothing(tmp_path):
     paths = [write(tmp_path / f"{name}.jsonl", rows) for name in ("train", "test")]
     given = [f"task.path={paths[0]}", f"task.test_path={paths[1]}", f"output_dir={tmp_path}/out"]
     said = failed("task=taco", *given)
-    assert "the train split is empty: 6 problems stand in the test split too; " in said
+    assert "the train split is empty: 6 problems are also in the test split; " in said
     assert "task.decontaminate=false" in said
 
 

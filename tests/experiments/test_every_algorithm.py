@@ -94,7 +94,9 @@ def test_it_takes_shaped_rewards_or_says_why_not(name):
     needs = algorithms.make(name).needs
     for given in ("task.reward.dither=0.05", "task.reward.conciseness=1.0"):
         if needs.best_reward or needs.initial_value != "none":
-            with pytest.raises(UserError, match=f"{given} under algo={name}: it asks which"):
+            with pytest.raises(
+                UserError, match=f"{given} under algo={name}: it needs to know which"
+            ):
                 config_of([f"algo={name}", given])
         else:
             assert config_of([f"algo={name}", given]).task.reward.shapes_batches

@@ -8,7 +8,7 @@ MISTAKES = {
     "": "run=... is missing",
     "rn=x": "'rn=x': write key=value, with a key of run, out",
     "run": "'run': write key=value",
-    "run=/nowhere": "run=/nowhere: no run folder",
+    "run=/nowhere": "run=/nowhere: not a run folder",
 }
 
 

@@ -95,17 +95,17 @@ def open_recorded(recorded, *overrides, prompts=(), accepts_missing_logprobs=Tru
 def test_what_does_not_fit_is_refused_in_a_line(recorded):
     with pytest.raises(UserError, match="it kept 2 batches; use steps=2"):
         open_recorded(recorded, "steps=3")
-    with pytest.raises(UserError, match="no problem of this run's train split"):
+    with pytest.raises(UserError, match="is not in this run's train split"):
         open_recorded(recorded)
 
 
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        (["algo=grpo"], "without their writer's log-probs, which algo=grpo does not"),
-        (["algo=spo", "train.group_size=8"], "train.group_size is 8 here; use theirs"),
-        (["algo=spo", "train.group_size=2"], "train.group_size is 2 here; use theirs"),
-        (["algo=spo", "train.temperature=0.7"], "train.temperature is 0.7 here; use theirs"),
+        (["algo=grpo"], "without rollout log-probs, which algo=grpo needs"),
+        (["algo=spo", "train.group_size=8"], "train.group_size is 8 here; use the same"),
+        (["algo=spo", "train.group_size=2"], "train.group_size is 2 here; use the same"),
+        (["algo=spo", "train.temperature=0.7"], "train.temperature is 0.7 here; use the same"),
         (["algo=spo", "judge.output_limit_mb=5"], "judged by another judge"),
     ],
 )

@@ -277,9 +277,9 @@ def resumed(folder):
 
 def test_fewer_steps_than_are_behind_and_several_at_once_are_refused_in_a_line(four_steps):
     folder = four_steps
-    with pytest.raises(UserError, match="steps=2 with 4 behind it; give 4 or more"):
+    with pytest.raises(UserError, match="steps=2, but 4 are done; set 4 or more"):
         go_on(folder, "steps=2")
-    with pytest.raises(UserError, match="steps=4,5: one run goes on with one value"):
+    with pytest.raises(UserError, match="steps=4,5: a run resumes with a single value"):
         go_on(folder, "steps=4,5")
     with pytest.raises(UserError, match="logger=wandb2: choose one of none, tensorboard, wandb"):
         go_on(folder, "logger=wandb2")
@@ -294,7 +294,7 @@ def test_another_model_is_refused_in_a_line(four, monkeypatch):
 
 def test_a_checkpoint_of_an_older_version_is_refused_in_a_line():
     config = config_of(*SMALL, *CASES["grpo"])
-    with pytest.raises(UserError, match=r"^here: its checkpoint is of an older version"):
+    with pytest.raises(UserError, match=r"^here: its checkpoint was written by an older version"):
         trainer._state_of({"place": {"step": 2}}, config, "here: its checkpoint")
 
 
@@ -349,14 +349,14 @@ def test_a_schedule_with_an_end_keeps_it(tmp_path):
 
 
 def test_no_run_folder_is_said(tmp_path):
-    with pytest.raises(UserError, match="no run folder"):
+    with pytest.raises(UserError, match="not a run folder"):
         resume.resumed_config(tmp_path, [])
 
 
 def test_a_run_that_is_still_going_on_is_not_resumed(tmp_path):
     config = config_of(*SMALL, "algo=grpo", f"output_dir={tmp_path}")
     records = Records(config)
-    with pytest.raises(UserError, match="still going on"):
+    with pytest.raises(UserError, match="still active"):
         Records(config, records.folder)
     records.finish("interrupted")
     Records(config, records.folder).finish("interrupted")

@@ -244,7 +244,7 @@ def test_a_sync_that_one_rank_leaves_out_is_found(tiny, tmp_path):
     found = torch.load(tmp_path / "faults.pt")
     assert found["before"] is False
     assert found["versions"] == [0, 1]  # each sample says which weights wrote it
-    assert "does not hold what it was given" in found["stale"]
+    assert "does not have the weights" in found["stale"]
     assert found["lying"] is True
 
 

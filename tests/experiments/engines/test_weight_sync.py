@@ -122,5 +122,5 @@ def test_a_sample_of_unexpected_weights_is_an_error(tiny, options, monkeypatch):
             sync.check(samples)
         train(sync.policy)
         sync.follow(step)
-    with pytest.raises(RuntimeError, match="the hf engine does not hold what it was given"):
+    with pytest.raises(RuntimeError, match="the hf engine does not have the weights"):
         sync.check(samples)

@@ -91,5 +91,5 @@ def test_what_is_held_survives(tiny):
 
 
 def test_a_correction_of_the_ratio_is_refused():
-    with pytest.raises(UserError, match=r"decoupled under algo=remix: its clip already lies"):
+    with pytest.raises(UserError, match=r"decoupled under algo=remix: its clip is already"):
         config_of(["algo=remix", "train.correction=decoupled"])

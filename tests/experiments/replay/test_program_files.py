@@ -77,12 +77,12 @@ def test_what_cannot_be_used_is_left_out_and_counted(file_of):
 
 
 REFUSED = {
-    "no JSON": ("{", "line 2 is no JSON"),
+    "no JSON": ("{", "line 2 is not JSON"),
     "NaN": (line(program=RIGHT, logprobs=[float("nan")]), "line 2: log-prob nan is not"),
     "no probability": (line(program=RIGHT, logprobs=[0.5]), "line 2: log-prob 0.5 is not"),
     "texts": (line(program=RIGHT, logprobs=["a"]), 'line 2: "logprobs" must be a list of numbers'),
     "one number": (line(program=RIGHT, logprobs=3), 'line 2: "logprobs" must be a list'),
-    "no token": (line(tokens=[10**9]), "line 2: token 1000000000 is none of the tokenizer's"),
+    "no token": (line(tokens=[10**9]), "line 2: token 1000000000 is not one of the tokenizer's"),
     "below 0": (line(tokens=[-1]), "line 2: token -1 is none"),
     "half a token": (line(tokens=[5.7]), 'line 2: "tokens" must be a list of whole numbers'),
     "no list": (line(tokens="ab"), 'line 2: "tokens" must be a list'),

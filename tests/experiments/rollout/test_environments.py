@@ -81,7 +81,7 @@ def test_a_reward_out_of_its_range_ends_a_run_in_a_line(tmp_path):
     [
         ("envs.integer_env.FirstIntger", "it has FirstInteger"),
         ("envs.tasks.loaders.sums.prompt", "task.environment=envs.tasks.loaders.sums.prompt: "),
-        (f"{__name__}.Halves", "what it makes has no stats and no judge"),
+        (f"{__name__}.Halves", "its result has no stats and no judge"),
     ],
 )
 def test_what_is_no_environment_is_said_in_a_line(name, said):

@@ -48,12 +48,12 @@ def flip(folder):
 DAMAGES = {
     "cut in half": (cut, "state.pt does not have the hash"),
     "one bit": (flip, "state.pt does not have the hash"),
-    "no table": (lambda folder: (folder / "replay.arrow").unlink(), "there is no replay.arrow"),
+    "no table": (lambda folder: (folder / "replay.arrow").unlink(), "replay.arrow is missing"),
     "another table": (
         lambda folder: (folder / "replay.arrow").write_text(""),
         "replay.arrow does not have the hash",
     ),
-    "no state": (lambda folder: (folder / "state.pt").unlink(), "there is no state.pt"),
+    "no state": (lambda folder: (folder / "state.pt").unlink(), "state.pt is missing"),
     "seal cut": (lambda folder: (folder / "state.json").write_text('{"st'), "JSONDecodeError"),
 }
 

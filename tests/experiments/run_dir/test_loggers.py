@@ -158,7 +158,7 @@ def test_one_that_fails_is_said_once_and_the_others_go_on(at):
     loggers.close("finished")
     assert len(said) == 1
     assert said[0].startswith("logger=wandb: could not ") and f"no route at {at}" in said[0]
-    assert said[0].endswith("the run goes on without it")
+    assert said[0].endswith("the run continues without it")
     assert sound.got == ["init", "step", "evaluation", "step", "evaluation", "close"]
 
 

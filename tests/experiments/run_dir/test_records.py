@@ -115,5 +115,5 @@ def test_provenance_is_complete(config):
 def test_an_unusable_output_folder_is_one_line(config, tmp_path):
     (tmp_path / "file").write_text("")
     config.output_dir = str(tmp_path / "file")
-    with pytest.raises(UserError, match=r"output_dir=.*choose a folder"):
+    with pytest.raises(UserError, match=r"output_dir=.*choose a writable folder"):
         Records(config)
