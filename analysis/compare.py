@@ -28,8 +28,8 @@ Compare two groups of runs: paired differences on the seeds and problems of both
   python -m analysis.compare a=WHERE b=WHERE [wish=0.05]
 
   a, b   folders or quoted glob patterns, separated by commas; the runs of each must
-         differ in nothing but the seed
-  wish   a difference to see: how many seeds, samples or problems it would take
+         differ only in the seed
+  wish   a target difference: how many seeds, samples or problems would detect it
 """
 
 
@@ -79,7 +79,7 @@ def print_comparison(a: str, b: str, target: float) -> None:
     ks, notes = common_ks([run for group in groups for run in group.runs])
     models = [model for model in evaluated_models(groups, ks) if not model.is_base]
     if len(models) < 2:
-        raise RunError("a and b: both need an evaluation after training; choose runs further on")
+        raise RunError("a and b: both need an evaluation after training; choose longer runs")
     pairs = paired_differences(models, [metric.name for metric in reported_metrics(ks)])
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -142,7 +142,7 @@ def power_sentence(row: dict[str, Any]) -> str:
     takes = " or ".join(needed) if needed else "more than one of seeds, samples and problems"
     return (
         f"{row['metric']}: a true difference of {row['smallest_difference']:.3f} would have been "
-        f"told from 0 in most such comparisons; to see {row['wish']:g} takes {takes}."
+        f"detected in most such comparisons; detecting {row['wish']:g} takes {takes}."
     )
 
 

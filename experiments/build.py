@@ -164,7 +164,7 @@ def _task_counts(task: Task) -> dict[str, Any]:
 
 
 def _problem_counts(task: Task, train: int, evaluated: int) -> str:
-    text = f"{train} to train on, {evaluated} to evaluate"
+    text = f"{train} for training, {evaluated} for evaluation"
     if task.rows_read:
         text += f", of {task.rows_read} rows"
     if task.left_out:

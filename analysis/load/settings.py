@@ -1,4 +1,4 @@
-"""Settings in words: what an experiment's runs share, and where its groups differ."""
+"""Settings in words: those shared by an experiment's runs, and those that differ by group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def shared_settings(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """Return (subject, description) for model, problems, evaluation, judge and machine.
 
     Subjects that were not recorded are left out. Where runs differ, two descriptions are joined by
-    "or"; of more, only their number is given.
+    "or". Of more than two, only the number is given.
     """
     describers = {
         "model": (_model, _parameters),
@@ -50,7 +50,7 @@ def _parameters(run: Run) -> str:
 def _problems(run: Run) -> str:
     counts = [
         f"{run.info[key]:,} {words}"
-        for key, words in (("train_problems", "to train on"), ("eval_problems", "to evaluate"))
+        for key, words in (("train_problems", "for training"), ("eval_problems", "for evaluation"))
         if run.info.get(key) is not None
     ]
     return ", ".join([as_text(_config(run, "task.name") or ""), *counts])
@@ -69,7 +69,7 @@ def _left_out_problems(run: Run) -> str:
 def _evaluation(run: Run) -> str:
     formats = {
         "split": "{} split",
-        "samples": "{} samples a problem",
+        "samples": "{} samples per problem",
         "temperature": "temperature {}",
         "top_p": "top-p {}",
     }

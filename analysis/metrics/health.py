@@ -1,4 +1,4 @@
-"""Checks of a run's training: numbers that are flagged beyond a bound."""
+"""Checks of a run's training: numbers, flagged beyond a bound."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ class Check:
 
 
 CHECKS = (
-    Check("nan_steps", "steps with NaN", "Steps whose loss or gradient norm is no number.", 0),
+    Check("nan_steps", "steps with NaN", "Steps with a NaN loss or gradient norm.", 0),
     Check(
         "reward_kept",
         "reward kept",
-        f"Mean reward of the last {WINDOW} steps over the best {WINDOW} steps in a row: far below "
-        "1 the training fell back.",
+        f"Mean reward of the last {WINDOW} steps over that of the best {WINDOW} consecutive steps. "
+        "Far below 1, training has regressed.",
         0.5,
         flag_below=True,
     ),
     Check(
         DISTINCT,
         f"distinct of {DRAWN} at the end",
-        f"How many different programs there are among {DRAWN} right ones; {1 / DRAWN:g} is the "
-        "least: always the same program (collapse).",
+        f"Share of distinct programs among {DRAWN} accepted ones. The minimum, {1 / DRAWN:g}, "
+        "means always the same program (collapse).",
         1.25 / DRAWN,
         flag_below=True,
     ),
     Check(
         "entropy_kept",
         "entropy kept",
-        f"Entropy of the model's next tokens, mean of the last {WINDOW} steps over that of the "
-        "first: near 0 the model has stopped trying anything else.",
+        f"Entropy of the next-token distribution, mean of the last {WINDOW} steps over that of "
+        f"the first {WINDOW}. Near 0, the model has stopped exploring.",
         0.05,
         flag_below=True,
     ),
     Check(
         "infra_errors",
         "judge failures",
-        "Evaluation and training programs on which the judge itself failed; they count nowhere.",
+        "Evaluation and training programs on which the judge itself failed; they are excluded.",
         0,
     ),
     Check(
@@ -71,8 +71,8 @@ CHECKS = (
     Check(
         "mismatch",
         "log-prob mismatch, × bound",
-        "Greatest mean difference between the log-probs of what writes responses and of what "
-        "learns from them, as a multiple of the run's own bound (engine.logprob_check_bound).",
+        "Greatest mean difference between the engine's and the learner's log-probs, as a multiple "
+        "of the run's own bound (engine.logprob_check_bound).",
         1.0,
     ),
 )

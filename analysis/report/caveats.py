@@ -1,4 +1,4 @@
-"""Caveats: properties of the runs that limit what a report's tables show, in plain words."""
+"""Caveats in plain words: properties of the runs that limit the conclusions from a report."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def _off_policy_ratios(groups: Sequence[Group]) -> Iterable[str]:
         mismatched = [run.name for run in group.runs if _is_mismatched(run)]
         if mismatched:
             yield (
-                f"{group.label}: in {join_names(mismatched)} the engine's log-probs were not "
-                "the learner's (see mismatch/mean), so the responses came from another policy than "
-                "was assumed."
+                f"{group.label}: in {join_names(mismatched)} the engine's log-probs differ from "
+                "the learner's beyond the bound (see mismatch/mean), so the responses came from a "
+                "policy other than the assumed one."
             )
         if (correction := group.settings.get("train.correction", "none")) != "none":
             yield (
@@ -96,7 +96,7 @@ def _off_policy_ratios(groups: Sequence[Group]) -> Iterable[str]:
 
 
 def _foreign_samples(groups: Sequence[Group]) -> Iterable[str]:
-    """Groups that learned from samples which their own budget did not pay for."""
+    """Groups that trained on samples whose generation is not in their budget."""
     by_sources: dict[str, list[str]] = {}
     for group in groups:
         sources = [
@@ -126,16 +126,16 @@ def _few_seeds(groups: Sequence[Group]) -> Iterable[str]:
     few = [group.label for group in groups if 1 < len(group.complete) < FEW_SEEDS]
     if single:
         yield (
-            f"One seed only: {_all_or_names(single, groups)}. These intervals cover the "
-            "choice of problems and the sampling, not the luck of training: in simulations they "
-            "held the truth in 48 "
-            "to 95 of 100 cases, the more seeds differ the fewer. One seed tells no difference."
+            f"One seed only: {_all_or_names(single, groups)}. These intervals cover the choice of "
+            "problems and the sampling, but not training randomness; in simulations they "
+            "contained the truth in 48 to 95 of 100 cases, the fewer the more seeds differ. One "
+            "seed cannot show a difference between algorithms."
         )
     if few:
         yield (
             f"Fewer than {FEW_SEEDS} seeds: {_all_or_names(few, groups)}. The spread between "
-            "seeds is itself poorly known, which makes intervals wide; in simulations they held "
-            "the truth in 89 to 97 of 100 cases at 2 seeds, in 94 to 97 at 3."
+            "seeds is itself uncertain, which makes intervals wide; in simulations they contained "
+            "the truth in 89 to 97 of 100 cases at 2 seeds and in 94 to 97 at 3."
         )
 
 
@@ -148,7 +148,7 @@ def _tuning(groups: Sequence[Group]) -> Iterable[str]:
         return
     untuned = ""
     if "" in by_tuning:
-        untuned = f" Not tuned, but run as given: {join_names(by_tuning.pop(''))}."
+        untuned = f" Not tuned, run with the given settings: {join_names(by_tuning.pop(''))}."
     by_trials: dict[str, list[str]] = {}  # the trials are often the same for all groups
     for tuning, labels in sorted(by_tuning.items()):
         trials, _, table = tuning.partition(", table ")
@@ -174,7 +174,7 @@ def _unequal_budgets(groups: Sequence[Group]) -> Iterable[str]:
         if spent and max(spent.values()) > BUDGET_SLACK * min(spent.values()):
             unequal.append(f"{title} {_range(spent)}")
     if unequal:
-        yield f"The groups did not spend the same: {'; '.join(unequal)}."
+        yield f"The groups spent different budgets: {'; '.join(unequal)}."
 
 
 def _charged_again(groups: Sequence[Group]) -> Iterable[str]:
@@ -183,8 +183,8 @@ def _charged_again(groups: Sequence[Group]) -> Iterable[str]:
     if large:
         yield (
             f"Up to {max(large.values()):.0%} of the wall time of "
-            f"{_all_or_names(list(large), groups)} is what judging, or evaluating the base, took "
-            "in another run, charged once more."
+            f"{_all_or_names(list(large), groups)} was spent by another run, on judging or on "
+            "evaluating the base model, and is charged here again."
         )
 
 
@@ -198,10 +198,10 @@ def _charged_share(run: Run) -> float:
 # Keys of run.json that should be the same in all runs, and the consequence if they are not.
 PROVENANCE = {
     "data hashes": ("data_hash", "the problems are not the same"),
-    "judge versions": ("judge_version", "a program may be judged otherwise"),
+    "judge versions": ("judge_version", "a program may get another verdict"),
     "sandboxes": ("sandbox", "verdicts near a limit and judging times may differ"),
     "commits": ("commit", "the code is not the same"),
-    "hardware": ("hardware", "wall times cannot be compared, and another CPU may round otherwise"),
+    "hardware": ("hardware", "wall times cannot be compared, and rounding may differ"),
     "package versions": ("versions", "numbers may differ slightly"),
 }
 
@@ -215,7 +215,7 @@ def _provenance(groups: Sequence[Group]) -> Iterable[str]:
             yield f"The runs have {len(values)} different {title}{shown}: {consequence}."
     unknown = [run.name for run in runs if not run.info.get("commit")]
     if unknown:
-        yield f"No commit was recorded for {join_names(unknown)}: the code cannot be found again."
+        yield f"No commit was recorded for {join_names(unknown)}: the code cannot be identified."
     # The recorder marks a changed working tree with a plus sign.
     changed = [run.name for run in runs if str(run.info.get("commit")).endswith("+")]
     if changed:
@@ -236,7 +236,7 @@ def _evaluations(models: Sequence[EvaluatedModel]) -> Iterable[str]:
     problems = {model.label: _problems(model) for model in models}
     if len(set(problems.values())) > 1:
         sizes = {label: len(names) for label, names in problems.items()}
-        yield f"Not every row was evaluated on the same problems (their number: {_range(sizes)})."
+        yield f"Not every row was evaluated on the same problems (counts: {_range(sizes)})."
     sizes = {model.label: max(model.sample_counts) for model in models}
     if len(set(sizes.values())) > 1:
         yield (
@@ -247,11 +247,11 @@ def _evaluations(models: Sequence[EvaluatedModel]) -> Iterable[str]:
         lost = sum(int((part["verdict"] == "INFRA_ERROR").sum()) for part in model.samples)
         if lost:
             total = sum(map(len, model.samples))
-            yield f"{model.label}: the judge failed on {lost} of {total} samples, left uncounted."
+            yield f"{model.label}: the judge failed on {lost} of {total} samples; they are left out."
 
 
 def _few_problems(models: Sequence[EvaluatedModel]) -> Iterable[str]:
-    """Diversity metrics that few problems have enough accepted programs for."""
+    """Diversity metrics for which few problems have enough accepted programs."""
     for metric in (DISTINCT, "edit_distance"):
         counts = {}
         for model in models:
@@ -260,7 +260,7 @@ def _few_problems(models: Sequence[EvaluatedModel]) -> Iterable[str]:
                 counts[model.label] = sum(per_run) / len(per_run)
         if counts:
             shown = join_names([f"{label} ({count:.3g})" for label, count in counts.items()])
-            yield f"{TITLES[metric]} rests on few problems: {shown}; do not build on it."
+            yield f"{TITLES[metric]} is based on few problems: {shown}; do not rely on it."
 
 
 def _problems(model: EvaluatedModel) -> frozenset[str]:

@@ -26,15 +26,15 @@ Make a report of run folders: tables, figures and one HTML page.
 
   runs          folders or quoted glob patterns, separated by commas; searched for
                 run folders at any depth (default: outputs)
-  out           where the report goes; an earlier report there is replaced
+  out           folder of the report; an earlier report there is replaced
                 (default: reports/latest)
-  skip_damaged  leave damaged run folders out, naming each, instead of stopping
+  skip_damaged  skip damaged run folders and list them, instead of stopping
                 (default: false)
 
-Experiments (runs of one `name`) are reported each by itself. Writes report.html
+Each experiment (the runs of one `name`) is reported separately. Writes report.html
 (self-contained), table.md, table.csv (a row per group), runs.csv (a row per run),
 differences.csv (a row per ordered pair of groups and metric) and tiers.csv,
-power.csv (what the design could see), equal_budget.csv,
+power.csv (what the design could detect), equal_budget.csv,
 equal_budget_differences.csv, thresholds.csv, curve.csv and pass_at_k.csv (the data of the
 figures), profile.csv, difficulty.csv, verdicts.csv, and the page's figures as .svg (figures/).
 """
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("interrupted; the same command begins again", file=sys.stderr)
+        print("interrupted; run the same command to start again", file=sys.stderr)
         return 130
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}; check its permissions", file=sys.stderr)

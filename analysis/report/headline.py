@@ -16,10 +16,10 @@ from analysis.stats.power import smallest_difference
 MOST_STATEMENTS = 4  # on which groups are ahead; power.csv has all
 MOST_WITH_MEANS = 6  # groups shown with their means everywhere; if more, only once, in order
 MOST_RANKED = 15  # groups named behind the first; the table of results has all
-FEW = 3  # groups named of many that one group is ahead of
+FEW = 3  # groups named among many that one group is ahead of
 ONE_TRAINING = (
-    "No two groups share two seeds: a difference between algorithms cannot be told from the luck "
-    "of one training, and no tiers are made."
+    "No two groups share two seeds, so differences between algorithms cannot be separated from "
+    "training randomness, and there are no tiers."
 )
 
 Ahead = Mapping[str, tuple[str, ...]]  # label → labels that it is significantly ahead of
@@ -51,7 +51,7 @@ def _single_group(experiment: Experiment) -> str:
         before, after = mean_score(experiment.bases[0], metric), mean_score(model, metric)
         if not math.isnan(before) and not math.isnan(after):
             changes.append(f"{TITLES.get(metric, metric)} {before:.3f} → {after:.3f}")
-    change = f" From the base to its end: {', '.join(changes)}." if changes else ""
+    change = f" From the base to the end of training: {', '.join(changes)}." if changes else ""
     return f"Only {model.label} was trained here, so there is nothing to compare it with.{change}"
 
 
@@ -110,14 +110,14 @@ def _separations(order: Sequence[str], ahead: Ahead, names: Mapping[str, str]) -
             return [f"The data do not separate {names[order[0]]} from {names[order[1]]}."]
         many = len(order) > MOST_WITH_MEANS
         these = "these" if many else join_names([names[label] for label in order])
-        return [f"The data separate no two of {these}."]
+        return [f"The data do not separate any two of {these}."]
     statements = []
     for behind, labels in leaders.items():
         above = join_names([names[label] for label in labels])
         verb = "are each" if len(labels) > 1 else "is"
         statements.append(f"{above} {verb} above {_names_behind(order, behind, names)}.")
     if (more := len(statements) - MOST_STATEMENTS) > 0:
-        rest = f"{more} more such; power.csv says of every pair whether it is separated."
+        rest = f"{more} more of this kind; power.csv says for each pair whether it is separated."
         return [*statements[:MOST_STATEMENTS], rest]
     return statements
 
@@ -149,9 +149,9 @@ def _first_tier(tiers: pd.DataFrame, ahead: Ahead) -> str:
     if len(first) < len(tiers):
         statement = f"{join_names(first)} share the first tier"
     else:
-        statement = "One tier holds all"
+        statement = "All groups share one tier"
     if any(other in ahead[label] for label in first for other in first):
-        statement += ": nowhere in this order are all before separated from all behind"
+        statement += ": nowhere within it is every group above separated from every group below"
     return statement + "."
 
 
@@ -187,11 +187,11 @@ def _detectable(pairs: Sequence[PairedDifference]) -> str:
         return ""
     low, high = min(known), max(known)
     if low >= 1:
-        return "No difference, however great, would have been told from 0."
+        return "This design could not have detected any difference, however large."
     sizes = [_size(low), *([_size(min(high, 1))] if high - low >= 0.005 else [])]
     return (
-        f"Not separated does not mean equal: only a true difference of {' to '.join(sizes)} would "
-        "have been told from 0 in most such comparisons."
+        "Not separated does not mean equal: most such comparisons would detect only a true "
+        f"difference of {' to '.join(sizes)} or more."
     )
 
 

@@ -103,7 +103,7 @@ def result_cells(results: pd.DataFrame, ks: Sequence[int]) -> Cells:
 
 
 def budget_cells(results: pd.DataFrame) -> Cells:
-    """Return what each group spent, mean over seeds, as cells."""
+    """Return each group's budgets at the end of training, mean over seeds, as cells."""
     trained = results[results["step"] > 0]
     columns = {
         name: heading
@@ -161,8 +161,13 @@ def power_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
     sources = ("seeds", "problems", "interaction", "sampling")
     resources = ("seeds", "samples", "problems")
     target = f"{table['wish'].iloc[0]:g}"
-    heading = ["", "metric", "seen in 80 %", *(f"{source}, % of variance" for source in sources)]
-    heading += [f"{resource} to see {target}" for resource in resources]
+    heading = [
+        "",
+        "metric",
+        "detected in 80 %",
+        *(f"{source}, % of variance" for source in sources),
+    ]
+    heading += [f"{resource} to detect {target}" for resource in resources]
     rows = [
         [
             f"{row['a']} − {row['b']}",
@@ -177,7 +182,7 @@ def power_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
 
 
 def _needed(needed: float) -> str:
-    return "no number" if needed == math.inf else count(needed)
+    return "none suffices" if needed == math.inf else count(needed)
 
 
 def equal_budget_cells(table: pd.DataFrame, metrics: Sequence[str]) -> list[tuple[str, Cells]]:
@@ -208,10 +213,10 @@ def cost_cells(table: pd.DataFrame) -> Cells:
     if not len(table):
         return [], []
     titles = {f"{phase}_s": title for phase, title in PHASE_TITLES.items()}
-    titles |= {"trained_s": "all of training", "evaluate_s": "evaluating (not charged)"}
+    titles |= {"trained_s": "training in total", "evaluate_s": "evaluating (not charged)"}
     times = [name for name in titles if table[name].notna().any() and (table[name] > 0).any()]
     memory = [name for name in MEMORY_HEADINGS if table[name].notna().any()]
-    heading = ["", *(titles[name] for name in times), "seconds a step", "judge CPU, min"]
+    heading = ["", *(titles[name] for name in times), "seconds per step", "judge CPU, min"]
     rows = [
         [
             row["label"],
@@ -275,7 +280,7 @@ def markdown_document(sections: Sequence[Section], skipped: Sequence[str]) -> st
                 blocks += [intro, markdown_table(heading, rows)]
         if section.notes:
             notes = "\n".join(f"- {sentence}" for sentence in section.notes)
-            blocks += ["To bear in mind:", notes]
+            blocks += ["Caveats:", notes]
     return readable("\n\n".join(blocks)) + "\n"
 
 

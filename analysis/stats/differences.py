@@ -38,7 +38,7 @@ class PairedDifference:
 
     `improvement` is the probability that a run of a beats one of b on a problem. With one seed
     there is no interval and no p-value, because the algorithms' difference cannot be separated from
-    training's luck. `adjusted_p` is Holm's p-value over all pairs of the metric.
+    training randomness. `adjusted_p` is Holm's p-value over all pairs of the metric.
     """
 
     a: str

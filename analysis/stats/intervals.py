@@ -1,14 +1,15 @@
 """Intervals for means over seeds and problems, and for paired differences of two such means.
 
-A seed is one trained model that answers every problem. Its training luck is shared by all problems,
-and a problem's difficulty is shared by all seeds. The design is crossed, with both drawn at random.
+A seed is one trained model that answers every problem. Its training randomness is shared by all
+problems, and a problem's difficulty is shared by all seeds. The design is crossed, with both drawn
+at random.
 
 The mean's variance has two parts, estimated by the mean squares of a two-way layout (Searle,
 Casella and McCulloch 1992, ch. 4):
 
 - That of the problems, including what is drawn anew for each pair of seed and problem (the
   samples). It shows in the spread over problems of the mean over seeds.
-- That of the seeds' luck: the spread over seeds beyond its share of the former.
+- That of the seeds: the spread over seeds beyond its share of the former.
 
 The half-width of an interval is √(t²_{S-1} · seeds + t²_{n-1} · problems). Each part has the
 quantile of its own degrees of freedom, as in Howe (1974, J. Am. Stat. Assoc. 69) for a sum of two

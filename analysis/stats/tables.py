@@ -29,10 +29,10 @@ BUDGET_TITLES = {  # counters of a run's budget
 BUDGET_COLUMNS = {name: f"budget/{name}" for name in BUDGET_TITLES} | {"wall_s": "time/total_s"}
 AREA = "pass@1, mean so far"  # the area under its curve over the budget spent, over the budget
 PHASE_TITLES = {
-    "generate": "writing",
+    "generate": "generation",
     "judge": "judging",
     "reference": "base model",
-    "train": "learning",
+    "train": "training",
     "sync": "weights and checks",
 }
 
@@ -174,11 +174,11 @@ def verdict_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
     return table.reindex(columns=["ACCEPTED", *order.index], fill_value=0.0).rename_axis("label")
 
 
-# Runs, and what they took of the machine.
+# Runs and their costs.
 
 
 def run_table(groups: Sequence[Group]) -> pd.DataFrame:
-    """Return runs.csv: a row per run, including those that no average uses, with its origin."""
+    """Return runs.csv: a row per run with its origin, also for runs outside all averages."""
     rows = []
     for group in groups:
         for run in (*group.runs, *group.repeats):
@@ -204,9 +204,9 @@ def run_table(groups: Sequence[Group]) -> pd.DataFrame:
 def cost_table(groups: Sequence[Group]) -> pd.DataFrame:
     """Return costs.csv: label, seeds, steps, and means over seeds at the last recorded step.
 
-    `…_s` are seconds; of a phase, those that the loop waited for, so that phases add up. `step_s`
-    is the time of a step without evaluations. `peak_mb` is the maximum over seeds, `gpu_peak_mb`
-    over all their GPUs. NaN where not recorded.
+    `…_s` are seconds. For a phase, they are the time that the loop waited for it, so that phases
+    add up. `step_s` is the time of a step without evaluations. `peak_mb` is the maximum over
+    seeds, `gpu_peak_mb` over all their GPUs. NaN where not recorded.
     """
     rows = []
     for group in groups:

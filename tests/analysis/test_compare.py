@@ -24,7 +24,7 @@ def test_two_globs_give_the_numbers_of_the_report(runs, tmp_path, capsys):
         (row,) = table[(table["a"] == "spo") & (table["metric"] == metric)].to_dict("records")
         ends = f"{row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"
         assert ends.replace("-", "−") in printed
-    assert "to see 0.1 takes" in printed
+    assert "detecting 0.1 takes" in printed
     assert "Fewer than 5 seeds" in printed
 
 

@@ -1,4 +1,4 @@
-// One of several: parts of which a row of buttons shows one; and the keys that hide a group.
+// Buttons that show one of several parts, and keys that hide a group.
 
 let choices = 0;
 

@@ -26,7 +26,7 @@ function common(a, b) {
   return pairs;
 }
 
-// Rows {left, right}, each null or a line; both lines where they are equal or stand for each other.
+// Rows {left, right}, each a line or null; both are lines if they are equal or correspond.
 function aligned(a, b) {
   const rows = [];
   let i = 0, j = 0;
@@ -40,14 +40,14 @@ function aligned(a, b) {
 
 const words = (line) => line.match(/\s+|\w+|[^\s\w]/gu) || [];
 
-// The line as nodes, with what the other line has not in <del> or <ins>.
+// The line as nodes; words missing from the other line are in <del> or <ins>.
 function marked(line, other, name) {
   const mine = words(line);
   const theirs = words(other);
   const equal = new Set(common(mine, theirs).map(([i]) => i));
-  // Of lines that have little in common the marks would say nothing.
-  const held = mine.filter((word, i) => equal.has(i)).join("").trim().length;
-  if (held < 0.4 * Math.max(line.trim().length, other.trim().length)) return readable(line);
+  // Lines with little in common get no marks, which would cover nearly all of them.
+  const sharedLength = mine.filter((word, i) => equal.has(i)).join("").trim().length;
+  if (sharedLength < 0.4 * Math.max(line.trim().length, other.trim().length)) return readable(line);
   const nodes = [];
   for (let i = 0; i < mine.length; ) {
     let end = i;

@@ -1,8 +1,8 @@
-// The sample explorer: a problem, what was asked, and each group's programs grouped by normal form.
+// The sample explorer: a problem, its prompt, and each group's programs by normal form.
 
 const FORMS_AT_FIRST = 3;
 
-// The problem on which the trained groups differ most, to begin with.
+// The problem shown first: the one on which the trained groups differ most.
 function mostContested(data, columns, bases) {
   let best = 0, most = -1;
   const last = data.steps[data.steps.length - 1];
@@ -28,7 +28,7 @@ function explorer(box, data, columns, bases) {
   const steps = make("select", {}, ...trained.map((step) => make("option", { value: step }, `after step ${step.toLocaleString("en")}`)));
   if (trained.length) steps.value = state.step;
   const prompt = make("pre", { class: "prompt", tabindex: "0" });
-  const asked = make("details", { open: "" }, make("summary", {}, "What the model was asked"), prompt);
+  const asked = make("details", { open: "" }, make("summary", {}, "Prompt"), prompt);
   const grid = make("div", { class: "columns" });
   const compare = make("section", { "aria-label": "Two programs side by side" });
 
@@ -69,7 +69,7 @@ function explorer(box, data, columns, bases) {
     const step = bases[i] ? 0 : state.step;
     const rows = problem.cells[`${i}:${step}`];
     const inside = [make("h5", {}, ...readable(columns[i]))];
-    if (!rows) return make("div", { class: "column" }, ...inside, make("p", {}, "No evaluation there."));
+    if (!rows) return make("div", { class: "column" }, ...inside, make("p", {}, "No evaluation at this step."));
     const sum = rows.reduce((all, [, , ...counts]) => all + total(counts), 0);
     const accepted = data.verdicts[0] === "ACCEPTED" ? rows.reduce((all, row) => all + row[2], 0) : 0;
     const different = rows.reduce((all, [number, place]) => all + (number ? 1 : place), 0);
@@ -89,11 +89,11 @@ function explorer(box, data, columns, bases) {
     }
     const panes = sideBySide(left.program, right.program);
     const titled = (one, letter, pane) => make("div", {}, make("h5", {}, `${letter}: `, ...readable(one.label), `, form ${one.form}`), pane);
-    const same = left.program === right.program ? [make("p", { role: "status" }, "The two are the same, letter by letter.")] : [];
+    const same = left.program === right.program ? [make("p", { role: "status" }, "The two programs are identical.")] : [];
     compare.replaceChildren(...same, make("div", { class: "compare" }, titled(left, "A", panes[0]), titled(right, "B", panes[1])));
   }
 
-  // To begin with, the most frequent forms of the first two groups that differ.
+  // Shown first: the most frequent forms of the first two groups that differ.
   function firstSides(problem) {
     const found = [];
     columns.forEach((label, i) => {
@@ -108,7 +108,7 @@ function explorer(box, data, columns, bases) {
   function show() {
     const problem = data.problems[state.problem];
     names.value = state.problem;
-    prompt.replaceChildren(...readable(problem.prompt || "The run folder does not hold it (problems.parquet)."));
+    prompt.replaceChildren(...readable(problem.prompt || "The run folder has no prompt for it (problems.parquet)."));
     firstSides(problem);
     grid.replaceChildren(...columns.map((_, i) => column(i, problem)));
     showSides();

@@ -31,7 +31,7 @@ MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
 MOST_POINTS = 120  # of a line; a longer one is thinned evenly
 AXIS_TITLES = {
     "step": "training steps",
-    "generated_tokens": "tokens written in training",
+    "generated_tokens": "tokens generated in training",
     "judged_programs": "programs judged in training",
     "wall_time": "wall time in minutes, without evaluations",
     "kl_ref": "distance from the base: KL in nats per response",
@@ -87,9 +87,9 @@ def headline_figure(results: pd.DataFrame, ks: Sequence[int], styles: Styles) ->
     if not panels:
         return None
     caption = (
-        "One point for each group at the end of training, and for the base, the model before it. "
-        "Right is better in one try, up is better in several tries, or more different right "
-        "programs. The bars are 95 % intervals."
+        "One point per group at the end of training, and one for the base, the model before "
+        "training. Further right is better in one try. Further up is better in several tries, or "
+        "means more distinct accepted programs. Bars are 95 % intervals."
     )
     labels = {r["label"] for r in rows if _has(r, x) and any(_has(r, y) for y in others)}
     return Figure("headline", "At a glance", caption, labels, [("", panels)])
@@ -158,12 +158,12 @@ def learning_figure(
     if not choices:
         return None
     caption = (
-        "The way from the base (left) to the end of training. Choose what it is measured against: "
-        "two algorithms that took equally many steps may have spent very different amounts. "
-        "Shaded: 95 % intervals; of the reward, which is what training itself saw, the range over "
-        "seeds. Tokens and programs include those that an algorithm asked of the base model."
+        "From the base model (left) to the end of training. Choose the horizontal axis: two "
+        "algorithms may spend very different budgets in equally many steps. Shaded: 95 % "
+        "intervals; for the reward on training problems, the range over seeds. Tokens and "
+        "programs include the base model's responses that an algorithm requested."
     )
-    return Figure("learning", "On the way", caption, set(labels), choices)
+    return Figure("learning", "Learning curves", caption, set(labels), choices)
 
 
 def _floats(values: pd.Series) -> list[float]:
@@ -236,9 +236,9 @@ def pass_at_k_figure(table: pd.DataFrame, styles: Styles) -> Figure | None:
         f"{one.label} {one.y[0]:.3f} to {one.y[-1]:.3f} at {last}" for one in series
     )
     caption = (
-        "How often at least one of k programs solves a problem. A steep line gains from more "
-        "tries; where a trained model's line meets the base's, training only moved what the base "
-        "could already do to the front. Shaded: 95 % intervals."
+        "Chance that at least one of k programs solves a problem. A steep line gains from more "
+        "tries. Where a trained model's line meets the base's, training only made likelier what "
+        "the base could already solve. Shaded: 95 % intervals."
     )
     panel = draw_panel(
         title="pass@k: at least one of k programs is right",
@@ -255,7 +255,7 @@ def pass_at_k_figure(table: pd.DataFrame, styles: Styles) -> Figure | None:
 
 FOLDER = Path(__file__).parent
 MARGIN, GAP, TITLE, ROW = 14, 20, 24, 22
-NARROW, WIDE = 8, 11  # the most that a letter of the key takes, approximately
+NARROW, WIDE = 8, 11  # approximate largest width of a letter of the key
 
 
 def figure_files(

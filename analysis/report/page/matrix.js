@@ -1,7 +1,7 @@
 // The problem × group matrix: the share of accepted programs, sorted and filtered.
 
-const ROWS_AT_FIRST = 200; // more are shown when asked for
-const SLIM_FROM = 6; // beyond so many groups their names stand upright
+const ROWS_AT_FIRST = 200; // more on request
+const SLIM_FROM = 6; // with more groups, their names are vertical
 
 function matrixKinds(data) {
   const trained = data.columns.map((_, i) => i).filter((i) => !data.bases[i]);
@@ -84,7 +84,7 @@ function matrix(box, data, open) {
   select.onchange = () => { state.kind = Number(select.value); show(); };
   field.oninput = () => { state.words = field.value.toLowerCase().split(/\s+/).filter(Boolean); show(); };
   more.onclick = () => { state.all = true; show(); };
-  const table = make("table", { class: data.columns.length > SLIM_FROM ? "matrix slim" : "matrix" }, make("caption", {}, "Share of a group’s programs that are accepted, all seeds together."), make("thead", {}, make("tr", {}, ...head)), body);
+  const table = make("table", { class: data.columns.length > SLIM_FROM ? "matrix slim" : "matrix" }, make("caption", {}, "Share of each group’s programs that are accepted, seeds pooled."), make("thead", {}, make("tr", {}, ...head)), body);
   box.replaceChildren(
     make("div", { class: "tools" }, make("label", {}, "Show", select), make("label", {}, "Filter", field), said),
     make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Problems by group" }, table),

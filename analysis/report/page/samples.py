@@ -1,7 +1,7 @@
 """Packed data for the page's matrix of problems and its sample explorer.
 
-The matrix counts all samples. The explorer has every sample of a comparison of usual size. Of a
-larger one it has those chosen by `choose_samples`, whose rule the page states.
+The matrix counts all samples. The explorer has every sample of a comparison of usual size. For a
+larger one, `choose_samples` selects samples and the page states the rule.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from analysis.metrics.normal_form import normal_form, precompute_normal_forms
 from analysis.report.experiment import Experiment
 
 MOST_SAMPLES = 150_000  # of a page
-FEWEST = 10  # samples of a cell; before there are fewer, intermediate evaluations are left out
+FEWEST = 10  # samples of a cell; intermediate evaluations are dropped before it has fewer
 MOST_BYTES = 3_000_000  # of a page, packed
 MOST_PROMPT = 20_000  # characters
 CELL = ["column", "step", "problem"]  # a group's samples for a problem at an evaluation
@@ -35,7 +35,7 @@ class Limits(NamedTuple):
     stride: int
 
 
-LIMITS = (  # the first that fit are taken
+LIMITS = (  # the first that fit are used
     Limits(40, 20_000, 1),
     Limits(12, 8_000, 1),
     Limits(6, 4_000, 1),
@@ -79,7 +79,7 @@ def _difficulties(experiment: Experiment) -> dict[str, str]:
 
 
 def explorer_data(experiment: Experiment, page_share: float = 1.0) -> tuple[dict[str, Any], str]:
-    """Return the explorer's data, and sentences on what was left out ("" if nothing was).
+    """Return the explorer's data, and sentences on omissions ("" if there are none).
 
     `page_share` is this section's share of a page's samples and bytes.
     """
@@ -150,13 +150,13 @@ def choose_samples(table: pd.DataFrame, most: int) -> tuple[pd.DataFrame, list[s
         stride = -(-FEWEST * len(table.groupby(CELL)) // most)
         table = table[table["problem"].isin(names[::stride])]
         size = FEWEST
-        notes.append(f"One problem in {stride} by name is kept here, of {len(names):,}.")
+        notes.append(f"One problem in {stride} (by name) of {len(names):,} is shown here.")
     table = table.sort_values(["sample", "seed"], kind="stable")
     place_in_cell = table.groupby(CELL).cumcount()
     if (place_in_cell >= size).any():
         notes.append(
-            f"Of each group's samples for a problem at an evaluation {size} are kept here, the "
-            "first of each seed; the matrix and all numbers above count every sample."
+            f"For each group, problem and evaluation, {size} samples are shown here, the first of "
+            "each seed; the matrix and all numbers above count every sample."
         )
         table = table[place_in_cell < size]
     return table.reset_index(drop=True), notes
@@ -184,7 +184,7 @@ def _prompts(experiment: Experiment) -> dict[str, str]:
 def _explorer_cells(
     table: pd.DataFrame, prompts: dict[str, str], limits: Limits
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the explorer's data within these limits, and sentences on what they left out.
+    """Return the explorer's data within these limits, and sentences on omissions.
 
     A problem's cells have the key "column:step" and a row per form: number of the form, index of
     its program, and the count of each verdict. A last row [0, forms, counts …] sums up rarer forms.
@@ -193,7 +193,7 @@ def _explorer_cells(
     if limits.stride > 1:
         names = np.sort(table["problem"].unique())[:: limits.stride]
         table = table[table["problem"].isin(names)]
-        notes.append(f"To keep the page small, one problem in {limits.stride} is kept here.")
+        notes.append(f"To keep the page small, one problem in {limits.stride} is shown here.")
     verdicts = sorted(table["verdict"].unique(), key=lambda name: (name != "ACCEPTED", name))
     shown_programs: dict[str, int] = {}  # program → its index on the page
     rare_forms, problems = 0, []
@@ -206,8 +206,8 @@ def _explorer_cells(
         problems.append({"name": str(name), "prompt": prompt[:MOST_PROMPT], "cells": cells})
     if rare_forms:
         notes.append(
-            f"Of each group's programs for a problem the {limits.forms} most frequent forms are "
-            f"shown; rarer ones ({rare_forms:,} in all) are counted."
+            f"For each group and problem, the {limits.forms} most frequent forms are shown; rarer "
+            f"ones ({rare_forms:,} in all) are only counted."
         )
     programs = list(shown_programs)
     long = sum(len(program) > limits.characters for program in programs)

@@ -1,4 +1,4 @@
-// Bring the page to life: everything above works on what is in it, nothing is fetched.
+// Start the page. All data is inside it; nothing is fetched.
 
 async function unpacked(element) {
   const bytes = Uint8Array.from(atob(element.textContent.trim()), (letter) => letter.charCodeAt(0));
@@ -14,7 +14,7 @@ async function programs(section) {
   try {
     data = await unpacked(packed);
   } catch (error) {
-    boxes.forEach((box) => box.replaceChildren(make("p", {}, `This browser cannot unpack the programs (${error.message}); one of 2023 or later can.`)));
+    boxes.forEach((box) => box.replaceChildren(make("p", {}, `This browser cannot unpack the programs (${error.message}); use one from 2023 or later.`)));
     return;
   }
   const go = explorer(boxes[1], data.explorer, data.matrix.columns, data.matrix.bases);
@@ -22,7 +22,7 @@ async function programs(section) {
   boxes[0].after(said);
   matrix(boxes[0], data.matrix, (name) => {
     const known = go(name);
-    said.textContent = known ? "" : "Of this problem no programs are kept in this page.";
+    said.textContent = known ? "" : "This page has no programs for this problem.";
     if (known) {
       section.querySelector(".explorer-title").scrollIntoView();
       boxes[1].querySelector("select").focus({ preventScroll: true });

@@ -1,13 +1,13 @@
 // Tables that sort by a click on a heading and filter by words.
 
-// The number that a cell begins with, for sorting; null where it holds none.
+// The leading number of a cell, for sorting; null if there is none.
 function value(cell) {
   const text = (cell.dataset.value ?? cell.textContent).trim();
   const found = text.match(/^[+−-]?\d[\d,]*(\.\d+)?/);
   return found ? Number(found[0].replace("−", "-").replaceAll(",", "")) : null;
 }
 
-// Whether a column holds numbers: one does, and it is not the first, where the names are.
+// Whether a column is numeric: not the first, which has names, and with a number in some cell.
 const isNumeric = (table, column) => column > 0 && [...table.tBodies[0].rows].some((row) => value(row.cells[column]) !== null);
 
 function sortBy(table, column, descending) {
@@ -34,7 +34,7 @@ function sortable(table) {
     heading.setAttribute("aria-sort", "none");
     button.onclick = () => {
       const now = heading.getAttribute("aria-sort");
-      // Numbers from the greatest on at first, names from the beginning of the alphabet.
+      // The first click sorts numbers descending and names ascending.
       const first = isNumeric(table, column) ? "descending" : "ascending";
       const next = now === "none" ? first : now === "ascending" ? "descending" : "ascending";
       headings.forEach((other) => other.setAttribute("aria-sort", "none"));
@@ -44,7 +44,7 @@ function sortable(table) {
   });
 }
 
-// A field above the table that keeps the rows which hold all its words.
+// Add a field above the table; only rows with all its words stay visible.
 function filterable(table) {
   const said = make("span", { class: "soft", role: "status" });
   const field = make("input", { type: "search", placeholder: "e.g. spo", size: "18" });

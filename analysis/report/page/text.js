@@ -1,6 +1,6 @@
-// Making elements; programs and names only ever enter the page as text.
+// Create elements. Programs and names enter the page only as text.
 
-// As analysis/load/run_folders.py: what moves a cursor, turns a line round, or hides.
+// As in analysis/load/run_folders.py: characters that move a cursor, reverse a line, or are invisible.
 const ODD = /[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
 function make(name, attributes = {}, ...children) {

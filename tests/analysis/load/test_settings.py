@@ -19,9 +19,9 @@ def test_facts_are_words(tmp_path, make_run):
     ]
     assert dict(shared_settings(runs)) == {
         "model": "nano; 770,944 parameters",
-        "problems": "mini, 9,000 to train on, 1,000 to evaluate; 1,220 left out: "
+        "problems": "mini, 9,000 for training, 1,000 for evaluation; 1,220 left out: "
         "accepts any valid answer 1,203, no tests 17",
-        "evaluation": "20 samples a problem, temperature 0.4, top-p 0.95",
+        "evaluation": "20 samples per problem, temperature 0.4, top-p 0.95",
         "judge": "version 1, sandbox docker (no network) or version 2, sandbox docker (no network)",
         "machine": "machine x86_64, cpus 2",
     }

@@ -14,8 +14,8 @@ def notes_of(*paths):
 def test_five_equal_seeds_need_no_caveat_but_how_few_problems_the_base_solves(tmp_path, make_run):
     notes = notes_of(*(make_run(tmp_path, "spo", seed) for seed in range(5)))
     assert [note.split(" (")[0] for note in notes] == [
-        "distinct of 5 rests on few problems: base",
-        "edit distance rests on few problems: base",
+        "distinct of 5 is based on few problems: base",
+        "edit distance is based on few problems: base",
     ]
 
 
@@ -40,7 +40,7 @@ def test_runs_that_did_not_end_well_are_named_with_the_reason(tmp_path, make_run
 
 def test_different_budgets_are_told_with_their_sizes(tmp_path, make_run):
     notes = notes_of(make_run(tmp_path, "spo", 0), make_run(tmp_path, "ppo", 0, steps=40))
-    matching = next(note for note in notes if note.startswith("The groups did not spend the same"))
+    matching = next(note for note in notes if note.startswith("The groups spent different budgets"))
     assert "optimiser steps from 20 (spo) to 40 (ppo)" in matching
 
 
@@ -51,7 +51,7 @@ def test_reference_tokens_and_tests_that_only_one_group_spent_are_told(tmp_path,
         metrics["budget/reference_tokens"] = metrics["step"] * tokens
         metrics["budget/judged_tests"] = metrics["step"] * tests
         metrics.to_parquet(path / "metrics.parquet")
-    matching = next(note for note in notes_of(spo, grpo) if "did not spend the same" in note)
+    matching = next(note for note in notes_of(spo, grpo) if "spent different budgets" in note)
     assert "reference tokens from 0 (grpo) to 20,000 (spo)" in matching
     assert "judged tests from 600 (grpo) to 1,800 (spo)" in matching
     assert "judged programs" not in matching
@@ -63,14 +63,14 @@ def test_wall_time_that_another_run_has_spent_is_told(tmp_path, make_run):
         metrics = pd.read_parquet(path / "metrics.parquet")
         metrics["time/total_s"], metrics["time/charged_s"] = 100.0, charged
         metrics.to_parquet(path / "metrics.parquet")
-    (matching,) = (note for note in notes_of(spo, grpo) if "charged once more" in note)
-    assert matching.startswith("Up to 30% of the wall time of spo is what")
+    (matching,) = (note for note in notes_of(spo, grpo) if "charged here again" in note)
+    assert matching.startswith("Up to 30% of the wall time of spo was spent by another run")
 
 
 def test_a_group_that_was_only_evaluated_spent_nothing_to_compare(tmp_path, make_run):
     base = make_run(tmp_path / "a", "spo", 0, steps=0, config={"model.name": "big"})
     notes = notes_of(base, make_run(tmp_path / "b", "spo", 0))
-    assert not any("did not spend the same" in note for note in notes)
+    assert not any("spent different budgets" in note for note in notes)
 
 
 def test_facts_of_the_machine_are_told_in_words(tmp_path, make_run):
@@ -123,7 +123,7 @@ def test_an_engine_that_was_not_the_learner_is_told(tmp_path, make_run):
         metrics.to_parquet(path / "metrics.parquet")
     matching = [note for note in notes_of(good, wrong) if "log-probs" in note]
     assert len(matching) == 1
-    assert matching[0].startswith("grpo: in compare/grpo-0 the engine's log-probs were not")
+    assert matching[0].startswith("grpo: in compare/grpo-0 the engine's log-probs differ")
 
 
 def test_samples_of_others_are_told(tmp_path, make_run):
@@ -148,7 +148,9 @@ def test_how_values_were_found_is_said_where_any_were_looked_for(tmp_path, make_
     way = "12 trials (steps=60)"
     tuned = [make_run(tmp_path, "spo", s, config={"tuned": way}) for s in (0, 1)]
     untuned = [make_run(tmp_path, "ppo", s) for s in (0, 1)]
-    assert f"Tuned by {way}: spo. Not tuned, but run as given: ppo." in notes_of(*tuned, *untuned)
+    assert f"Tuned by {way}: spo. Not tuned, run with the given settings: ppo." in notes_of(
+        *tuned, *untuned
+    )
     tables = [
         make_run(tmp_path, algo, 0, config={"tuned": f"{way}, table {algo}.csv"})
         for algo in ("grpo", "sft")

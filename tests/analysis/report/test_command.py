@@ -100,7 +100,9 @@ def test_a_key_has_no_group_that_has_no_point(tmp_path, make_run):
     (headline,) = (tmp_path / "report" / "figures").glob("*/headline.svg")
     keys = headline.read_text().partition("swatch")[2]
     assert ">spo</text>" in keys and ">ppo</text>" not in keys
-    assert "the chance that one of 1" not in (tmp_path / "report" / "report.html").read_text()
+    assert (
+        "the chance that at least one of 1" not in (tmp_path / "report" / "report.html").read_text()
+    )
 
 
 def test_a_run_without_a_base_has_a_page(tmp_path, make_run):

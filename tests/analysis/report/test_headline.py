@@ -65,9 +65,9 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(exp
     )
     assert (
         headline.statements[5]
-        == "1 more such; power.csv says of every pair whether it is separated."
+        == "1 more of this kind; power.csv says for each pair whether it is separated."
     )
-    # a - b has an interval without 0 here, and is still not told apart.
+    # a - b has an interval without 0 here, and is still not separated.
     assert (
         "], not separated by the stricter test (Holm, 28 pairs); 3 seeds" in headline.statements[6]
     )
@@ -126,13 +126,13 @@ def test_separated_pairs_are_said_before_a_tier_that_holds_both(experiment):
     experiment_of_three = SimpleNamespace(trained=trained, models=trained, pairs=chain, ks=(1,))
     (headline,) = headlines(experiment_of_three)
     headline = " ".join(headline.statements)
-    assert headline.index("is above c (") < headline.index("One tier holds all")
-    assert "The data do not separate" not in headline and "separate no two" not in headline
-    assert "nowhere in this order are all before separated from all behind" in headline
+    assert headline.index("is above c (") < headline.index("All groups share one tier")
+    assert "The data do not separate" not in headline
+    assert "nowhere within it is every group above separated from every group below" in headline
     none = [replace(pair, adjusted_p=1.0) for pair in chain]
     (headline,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=none, ks=(1,)))
-    assert headline.statements[0].startswith("The data separate no two of a (")
-    assert headline.statements.count("One tier holds all.") == 1
+    assert headline.statements[0].startswith("The data do not separate any two of a (")
+    assert headline.statements.count("All groups share one tier.") == 1
     two = SimpleNamespace(trained=trained[:2], models=trained[:2], pairs=none[:1], ks=(1,))
     assert headlines(two)[0].statements[0].startswith("The data do not separate a (")
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_told_of_one_metric_is_said_of_that_one(experiment):
         for pair in experiment.pairs
     ]
     by_metric = {one.title: one.statements for one in headlines(replace_pairs(experiment, pairs))}
-    assert len(by_metric["pass@10"]) == 1 and "luck of one training" in by_metric["pass@10"][0]
+    assert len(by_metric["pass@10"]) == 1 and "training randomness" in by_metric["pass@10"][0]
     assert "is above" in by_metric["pass@1"][0]
 
 
@@ -194,5 +194,5 @@ def test_one_seed_is_no_answer(tmp_path, make_run):
     paths = [make_run(tmp_path, algo, 0, **SMALL) for algo in ("spo", "ppo")]
     experiment = build_experiment("mini", [load_run(path) for path in paths])
     (headline,) = headlines(experiment)[0].lines()
-    assert "luck of one training" in headline
+    assert "training randomness" in headline
     assert not len(power_table(experiment.trained, experiment.pairs, 0.05))

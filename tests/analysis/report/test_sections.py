@@ -100,7 +100,7 @@ def test_ctrl_c_ends_all_of_them_at_once_and_in_a_line(paths, tmp_path):
         time.sleep(0.01)
     os.killpg(child.pid, signal.SIGINT)
     output, _ = child.communicate(timeout=30)
-    assert (child.returncode, output) == (130, "interrupted; the same command begins again\n")
+    assert (child.returncode, output) == (130, "interrupted; run the same command to start again\n")
     deadline = time.monotonic() + 20
     while members(child.pid):  # what served it ends by itself
         assert time.monotonic() < deadline

@@ -28,7 +28,7 @@ def test_all_is_kept_where_it_is_little_and_a_stated_part_where_it_is_much():
     part, notes = choose_samples(table(6, 20), 200)
     assert set(part.groupby(CELL).size()) == {16}
     assert (part.groupby([*CELL, "seed"])["sample"].max() == 7).all()  # the first of either seed
-    assert "16 are kept here" in notes[0]
+    assert "16 samples are shown here" in notes[0]
 
 
 def test_evaluations_on_the_way_go_before_problems_do():
@@ -37,7 +37,7 @@ def test_evaluations_on_the_way_go_before_problems_do():
     assert notes[0].startswith("Only evaluations before training and at its end")
     part, notes = choose_samples(table(60, 20), 200)
     assert len(part) <= 210 and part["problem"].nunique() == 7
-    assert "One problem in 3 by name" in notes[1]
+    assert "One problem in 3 (by name)" in notes[1]
 
 
 @pytest.fixture
