@@ -247,7 +247,7 @@ def _evaluations(models: Sequence[EvaluatedModel]) -> Iterable[str]:
         lost = sum(int((part["verdict"] == "INFRA_ERROR").sum()) for part in model.samples)
         if lost:
             total = sum(map(len, model.samples))
-            yield f"{model.label}: the judge failed on {lost} of {total} samples; they are left out."
+            yield f"{model.label}: the judge failed on {lost} of {total} samples (left out)."
 
 
 def _few_problems(models: Sequence[EvaluatedModel]) -> Iterable[str]:
