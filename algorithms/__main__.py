@@ -85,7 +85,7 @@ def paper(name: str) -> str:
 
 
 def needs(n: Needs) -> str:
-    """What the trainer provides, in words."""
+    """The inputs that the trainer provides, in words."""
     words = {
         "groups": n.groups,
         "behaviour log-probs": n.behaviour,

@@ -36,7 +36,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Needs:
-    """What the trainer must provide, and which data the algorithm may learn from."""
+    """Inputs that the trainer must provide, and data that the algorithm may learn from."""
 
     reference: bool = False  # ref_logp: log-probs of the frozen initial model
     critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)

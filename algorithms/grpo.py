@@ -84,7 +84,7 @@ def group_advantages(
 
 
 def zero_variance(groups: Tensor, kept: Tensor) -> Tensor:
-    """(groups, size) twice → (groups, 1): max equals min of the kept, or none is kept.
+    """(groups, size) twice → (groups, 1): whether all kept rewards are equal, or none is kept.
 
     The std of equal floats need not be 0.
     """

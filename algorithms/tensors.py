@@ -18,8 +18,8 @@ else:
     class _LazyTorch:
         """torch, imported at the first use of one of its names.
 
-        An algorithm's options stand beside its loss and are checked before anything heavy is
-        imported: `from algorithms.tensors import torch`. A plain `import torch` works as well, but
+        An algorithm's options are defined beside its loss and checked before heavy imports:
+        `from algorithms.tensors import torch`. A plain `import torch` works as well, but
         then a mistake on the command line shows some seconds later.
         """
 

@@ -133,7 +133,7 @@ def difference_table(models: Sequence[EvaluatedModel], pairs: Sequence[PairedDif
 
 
 def power_sentence(row: dict[str, Any]) -> str:
-    """Say what the design could detect in one metric, and what detecting `wish` would take."""
+    """State the detectable difference in one metric, and the resources to detect `wish`."""
     needed = [
         f"{row[f'{resource}_needed']:,.0f} {resource}"
         for resource in ("seeds", "samples", "problems")

@@ -1,7 +1,7 @@
 """Parse plain values into dataclasses; every error is one line with the key, value and cure.
 
-Types, ranges (`PositiveInt`, `Annotated[float, Field(le=1)]`) and choices (`Literal`) stand only in
-the dataclass annotations. Pydantic checks values against them.
+Types, ranges (`PositiveInt`, `Annotated[float, Field(le=1)]`) and choices (`Literal`) are declared
+only in the dataclass annotations. Pydantic checks values against them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 
-CURES = {  # pydantic's error type → what would be right
+CURES = {  # pydantic's error type → the required value
     "int_type": "it takes a whole number (int)",
     "float_type": "it takes a number (float)",
     "string_type": "it takes a text (str)",
@@ -40,10 +40,10 @@ CURES = {  # pydantic's error type → what would be right
 
 
 def parse_values(schema: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
-    """Build `schema` from YAML values. Raises ValueError with key, value and what would be right.
+    """Build `schema` from YAML values. Raises ValueError with key, value and the cure.
 
     Types are strict, except that an int is accepted as a float. Floats must be finite. `prefix`:
-    the key under which the values stand, for messages.
+    the key of the values, for messages.
     """
     _require_known(schema, values, prefix)
     try:

@@ -60,7 +60,7 @@ class Parts:
     initial_values: InitialValues | None
     ledger: Ledger
     settings: dict[str, Any]  # the configuration as plain values
-    problems: str  # how many, and what was left out, in a line
+    problems: str  # their number and the omitted rows, in a line
 
     def count_judging(self) -> None:
         """Copy the judges' counters to the ledger."""

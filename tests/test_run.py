@@ -81,7 +81,7 @@ MISTAKES = {
     "out of the output folder": (["name=../../evil"], ["name='../../evil'", "one folder"]),
     "a hidden folder": (["name=.cache"], ["name='.cache'", "one folder"]),
     "no such core": (["algo.core=algorithms.grpo.GRPQ"], ["algo.core=algorithms.grpo.GRPQ"]),
-    "core of no kind": (["algo.core=algorithms.base.Batch"], ["algo.core", "attribute Config"]),
+    "core of no kind": (["algo.core=algorithms.base.Batch"], ["algo.core", "dataclass Config"]),
     "group of one": (["algo=grpo", "train.group_size=1"], ["train.group_size=1", "grpo"]),
     "offline under ppo": (["algo=ppo", "train.offline_share=0.5"], ["train.offline_share", "ppo"]),
     "two staleness": (["train.lag=2", "train.sync_every=3"], ["train.lag=2", "sync_every=1"]),
@@ -238,7 +238,7 @@ def test_the_same_sweep_again_does_only_what_is_left(tmp_path):
     assert all(float(row[3]) >= 0 for row in rows)  # pass@1 of all three
 
     done = call(f"resume={first}")
-    assert (done.returncode, done.stdout.split(",")[0]) == (0, "finished already")
+    assert (done.returncode, done.stdout.split(",")[0]) == (0, "already finished")
     done = call(f"resume={first}", "seed=5")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: resume={first}: seed=5 (was 0) would be another run")

@@ -152,7 +152,7 @@ OFF_VALUES: tuple[Any, ...] = (None, False, 0, "none", "", [], {})
 
 
 def distinct_labels(name: str, variants: Sequence[Settings]) -> list[str]:
-    """Return a label `name key=value …` for each variant of `name`, no two alike.
+    """Return a distinct label `name key=value …` for each variant of `name`.
 
     A label names all keys in which the variants differ, by their last part where it is unique. If
     that makes a label longer than LONGEST, labels name the fewest keys that separate the variants

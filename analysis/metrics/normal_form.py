@@ -210,7 +210,7 @@ def _is_only_string(node: ast.AST) -> bool:
 
 
 def _imported_name(node: ast.alias) -> str | None:
-    """Return the name that an import binds; None for `*`, whose names the text does not tell."""
+    """Return the name that an import binds; None for `*`, whose names are not in the text."""
     return None if node.name == "*" else node.asname or node.name.split(".")[0]
 
 

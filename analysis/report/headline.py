@@ -1,4 +1,4 @@
-"""Headline statements: which groups are ahead, by how much, and what the design could detect."""
+"""Headline statements: the groups ahead, their differences, and detectable differences."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A judging session: submissions arrive at once or in pieces, and their programs are run.
 
-The order of tests depends only on what the judge knew when the session was opened. What the session
-learns is stored when it closes, in the order of submission. So verdicts and counters depend neither
-on how the submissions were cut into pieces nor on the timing of the sandbox's workers.
+The order of tests depends only on what the judge knew when the session was opened. Its new verdicts
+are stored when it closes, in the order of submission. So verdicts and counters depend neither on
+how the submissions were cut into pieces nor on the timing of the sandbox's workers.
 """
 
 from __future__ import annotations

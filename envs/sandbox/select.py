@@ -20,7 +20,7 @@ class SandboxConfig:
     # auto: docker if an engine answers, else embedded
     kind: Literal["auto", "docker", "embedded"] = "auto"
     workers: NonNegativeInt = 0  # programs judged at the same time; 0: one for each core
-    i_accept_no_isolation: bool = False  # run where only a system-call filter holds programs
+    i_accept_no_isolation: bool = False  # run if only a system-call filter confines programs
     # share verdicts with other runs on this machine; counts, verdicts and charged costs equal
     # those of judging every program again
     verdict_cache: bool = False

@@ -1,6 +1,6 @@
 """Defaults of TaskConfig, as the base onto which Hydra composes the files of conf/task.
 
-A default stands once, in the dataclass; a file states only what differs from it. The keys of a task
+A default is written once, in its dataclass; a file has only differing values. The keys of a task
 depend on its kind: generated problems, rows of a known data set, or your own rows.
 """
 

@@ -1,6 +1,6 @@
 """Prompts: Jinja templates for a problem, and few-shot examples before it.
 
-The default templates stand in conf/prompt/; `task.prompt` names another.
+The default templates are in conf/prompt/; `task.prompt` names another.
 """
 
 from __future__ import annotations

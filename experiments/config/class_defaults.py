@@ -1,9 +1,9 @@
 """Defaults of the configuration's dataclasses, as the base onto which Hydra composes `conf/`.
 
-A default stands once, in its dataclass: a YAML file states only what differs from it, and every key
-can be overridden on the command line without a `+`. `conf/config.yaml` names the entries registered
-here: `run`, and one for each choice of `algo`, `engine` and `runtime`. `envs.tasks.class_defaults`
-registers those of `task`.
+A default is written once, in its dataclass: a YAML file states only what differs from it, and every
+key can be overridden on the command line without a `+`. `conf/config.yaml` names the entries
+registered here: `run`, and one for each choice of `algo`, `engine` and `runtime`.
+`envs.tasks.class_defaults` registers those of `task`.
 """
 
 from __future__ import annotations

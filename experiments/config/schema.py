@@ -254,7 +254,7 @@ class RunConfig:
 
 
 def parse(composed: DictConfig) -> RunConfig:
-    """Return the checked configuration. UserError names the key, the value and what is allowed."""
+    """Return the checked configuration. UserError names the key, the value and the cure."""
     if missing := sorted(OmegaConf.missing_keys(composed)):
         raise UserError(f"{missing[0]} has no value; give it on the command line: {missing[0]}=...")
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def validate(config: RunConfig, needs: Needs) -> None:
-    """Raise UserError, which names the key, the value and what is allowed."""
+    """Raise UserError, which names the key, the value and the cure."""
     _check_engine(config.engine)
     if config.runtime.name == "torchrun":
         _check_torchrun(config)

@@ -1,7 +1,7 @@
 """Runtimes: how a run is distributed over one process, the ranks of torchrun, or Ray actors.
 
 The room knows engines, judges, the learner and their parts; it knows neither the loop nor a run's
-records. `SingleProcess` stands in the door; the others import torch.distributed or Ray.
+records. Only `SingleProcess` is exported; the others import torch.distributed or Ray.
 """
 
 from experiments.distributed.single_process import SINGLE_PROCESS, SingleProcess

@@ -1,11 +1,11 @@
-"""Engines whose work Ray actors do, and the prefetching of batches.
+"""Engines in Ray actors, and the prefetching of batches.
 
 A batch's responses depend on weights, prompts and seeds alone. Its verdicts depend on those and on
-what was judged before, in order. So a batch can be generated and judged as soon as its weights
-exist, while the loop trains on earlier batches, and the results and counts stay those of a
-sequential run. The loop takes a batch's costs and the judges' state when it comes to the batch. A
-checkpoint therefore holds nothing in flight: a resumed run generates and judges those batches
-again, to the same bits, from the rollout policy's weights in the checkpoint.
+all earlier judging, in order. So a batch can be generated and judged as soon as its weights exist,
+while the loop trains on earlier batches, and the results and counts stay those of a sequential run.
+The loop takes a batch's costs and the judges' state when it comes to the batch. A checkpoint
+therefore has nothing in flight: a resumed run generates and judges those batches again, to the same
+bits, from the rollout policy's weights in the checkpoint.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One environment whose work Ray's judge actors do.
+"""An environment that distributes judging over Ray actors.
 
-An actor's calls alone determine what it does and knows. One that dies is therefore replaced by one
-that gives the same verdicts and counts (`ray_actor_pool.py`).
+An actor's results and state depend only on its calls. An actor that dies is therefore replaced by
+one that gives the same verdicts and counts (`ray_actor_pool.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One environment whose work several judges in other processes do.
+"""An environment that distributes judging over judges in other processes.
 
 Programs are sharded by problem, so every judge's cache stays valid and the counters equal those of
-one judge. What a judge learns and spends comes back with its judgements. The loop's side therefore
-holds the whole state, up to the results that it has taken.
+one judge. A judge returns its new state and costs with its judgements. The loop's side therefore
+has the whole state, up to the results that it has taken.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JudgeShard:
     def __init__(self, make: Callable[[], Environment]) -> None:
         self._make = make
         self.environments: list[Environment] = []
-        self._reported: list[JudgeState] = []  # the state that the loop's side knows
+        self._reported: list[JudgeState] = []  # the loop side's copy of the state
 
     def add(self) -> None:
         """Make the next environment."""
@@ -84,7 +84,7 @@ class JudgeShard:
 
 
 class ShardedJudge(ABC):
-    """On the loop's side: one environment whose work `size` judges do."""
+    """The environment on the loop's side, which distributes judging over `size` judges."""
 
     def __init__(self, size: int, version: str, state: JudgeState | None) -> None:
         """`state`: that of a new environment; None where environments never learn."""

@@ -182,7 +182,7 @@ class TorchrunRanks:
                 continue  # rank 0 has it too, and reports it
 
     def stop(self) -> None:
-        """End the run on all ranks. Where another has died, how the run ended is known already."""
+        """End the run on all ranks. If one has died, the outcome is already recorded."""
         with suppress(RuntimeError, ValueError):  # ValueError: the group has ended
             if not self._broken:
                 self._send((STOP,))
@@ -191,7 +191,7 @@ class TorchrunRanks:
     def leave(self) -> None:
         """Leave the process group."""
         for close in self.closing:
-            with suppress(Exception):  # how the run ended is known
+            with suppress(Exception):  # the outcome is already recorded
                 close()
         with suppress(RuntimeError):
             if dist.is_initialized():

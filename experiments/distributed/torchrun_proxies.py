@@ -1,4 +1,4 @@
-"""Parts of a run whose work all ranks do: on rank 0 they stand for the parts of all ranks.
+"""Parts of a run that all ranks work on: proxies on rank 0 for the parts of all ranks.
 
 Prompts go round the ranks in turn. Programs are sharded by problem, so every rank's cache stays
 valid and the counters equal those of one judge.
@@ -135,7 +135,7 @@ class RankJudges(JudgeShard):
     def judge_shard(
         self, number: int, shards: list[list[Submission]] | None = None
     ) -> list[Attempt]:
-        """Judge this rank's shard of what rank 0 scatters."""
+        """Judge this rank's shard of the submissions that rank 0 scatters."""
         import torch.distributed as dist
 
         own: list[Any] = [None]
@@ -144,7 +144,7 @@ class RankJudges(JudgeShard):
 
 
 class TorchrunJudge(ShardedJudge):
-    """On rank 0: one environment whose work all ranks do."""
+    """The environment on rank 0, which distributes judging over all ranks."""
 
     def __init__(self, ranks: TorchrunRanks, judges: RankJudges) -> None:
         ranks.call("judges", "add")
@@ -163,7 +163,7 @@ class TorchrunJudge(ShardedJudge):
 
 
 class StatefulProxy(Proxy):
-    """A part whose state is gathered on rank 0 alone, and loaded by each rank for itself."""
+    """A part with state, which is gathered only on rank 0 and loaded by each rank itself."""
 
     methods: tuple[str, ...] = ("load_from",)
 
@@ -199,7 +199,7 @@ class TorchrunLearner(StatefulProxy):
 
 
 def register_parts(ranks: Torchrun | TorchrunRay, parts: WorkerParts) -> WorkerParts:
-    """Register this rank's parts as targets; return parts that stand, on rank 0, for all ranks'."""
+    """Register this rank's parts as targets; return them, on rank 0 as proxies for all ranks'."""
     ranks.targets |= {"learner": parts.learner, "weight_sync": parts.weight_sync}
     policy = parts.learner.policy
     engine_kind = ShardedEngine if ranks.local_engines else SyncedEngine

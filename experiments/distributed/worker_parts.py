@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class WorkerParts:
-    """The parts of one process, or on rank 0 those that stand for all ranks'."""
+    """The parts of one process, or on rank 0 the proxies for all ranks'."""
 
     learner: Learner
     weight_sync: WeightSync

@@ -205,7 +205,7 @@ class SharedLayer(Layer):
 
 
 class SharedKeys(KVCache):
-    """A cache in which a prompt's keys and values stand once for all its rows.
+    """A cache that stores a prompt's keys and values once for all its rows.
 
     Queries are laid out on a grid (prompts, the most rows of a prompt) to be multiplied with their
     prompt's keys; `cell` (rows,) is each row's place on it.

@@ -170,7 +170,7 @@ def _platform(config: RunConfig, device: torch.device) -> dict[str, Any]:
 
 
 def _no_start(error: Exception, config: RunConfig, device: str) -> str:
-    """Return why vLLM did not start, in one line, and what to change."""
+    """Return one line on why vLLM did not start, with the keys to change."""
     text = str(error)
     reason = " ".join(text.strip().split("\n")[0].split())
     t, e = config.task, config.engine

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from experiments.build import Parts
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("algorithms", "envs", "experiments")  # whose code is part of the key
+PACKAGES = ("algorithms", "envs", "experiments")  # their code is part of the cache key
 
 
 def evaluate_base(

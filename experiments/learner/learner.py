@@ -194,7 +194,7 @@ class Learner:
         """Yield (rows of the batch, those rows prepared) for each optimiser step, groups whole.
 
         An algorithm that reads the policy's log-probs before the update prepares each step anew:
-        what it computes there (a group's soft value, bounds of the clip) is of the present policy.
+        its results (a group's soft value, bounds of the clip) must be of the present policy.
         """
         each_step = self.algorithm.needs.policy
         if not each_step:

@@ -50,7 +50,7 @@ class MemoryLimit:
 
 
 def check_memory(config: RunConfig, needs: Needs, ranks: int = 0) -> dict[str, Any]:
-    """Return the estimate for run.json. Raises UserError if it is more than what is free."""
+    """Return the estimate for run.json. Raises UserError if it exceeds the free memory."""
     device = loading.pick_device(config.model.device)
     shape = shape_of(loading.read_config(config.model))
     if device.type == "cpu" and config.model.device == "auto":

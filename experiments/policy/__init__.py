@@ -1,6 +1,6 @@
 """Policies: models with their weights' versions, adapters, shards and snapshots.
 
-The room knows models. It must not know who samples from them or trains them.
+The room knows models. It must not know engines or learners.
 """
 
 from experiments.policy.policy import Policy, WeightSource, copy_weights

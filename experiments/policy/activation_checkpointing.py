@@ -2,8 +2,8 @@
 
 After Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174. transformers'
 own implementation switches off the cache through which responses read their prompt
-(`learner/forward.py`). So torch's is put around each block. The cache, and what packed passes keep
-(`learner/packed_attention.py`), is such that a block that runs again finds it unchanged.
+(`learner/forward.py`). So torch's is put around each block. A recomputed block finds the cache, and
+the stored values of packed passes (`learner/packed_attention.py`), unchanged.
 """
 
 from __future__ import annotations

@@ -112,9 +112,9 @@ def _explained(config: ModelConfig) -> Iterator[dict[str, Any]]:
 
 @cache
 def _hub_answers(name: str) -> bool:
-    """Whether the hub answers, asked once: transformers would retry every file for half a minute.
+    """Whether the hub answers one request; transformers would retry each file for half a minute.
 
-    Without an answer, files cached by an earlier run are still good. Raises the client's error if
+    Without an answer, files cached by an earlier run are used. Raises the client's error if
     the hub answers that there is no such model.
     """
     import huggingface_hub

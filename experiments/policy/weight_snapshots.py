@@ -48,7 +48,7 @@ def snapshot(policy: Policy) -> WeightSource:
 
 
 def from_tensors(policy: Policy, tensors: Sequence[Tensor], version: int) -> WeightSource:
-    """Return the snapshot of `policy` whose `own_tensors` these are."""
+    """Return a snapshot of `policy` with these `own_tensors`."""
     if policy.adapter is None:
         return PlainWeights(list(tensors), version)
     if policy.sharded:
@@ -84,7 +84,7 @@ class WeightSnapshot:
 
     @classmethod
     def restore(cls, policy: Policy, tensors: Sequence[Tensor], version: int) -> WeightSnapshot:
-        """Return the snapshot whose `tensors` these are, of a policy of the same shape."""
+        """Return a snapshot with these `tensors`, of a policy of the same shape."""
         return cls(from_tensors(policy, tensors, version))
 
     def whole(self) -> WeightSource:

@@ -93,7 +93,7 @@ class FrozenBatches:
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position, and what was charged."""
+        """Return the position and the charged costs."""
         return {"step": self._step, "digest": self.digest, "charges": self.costs.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ class BatchSource(Protocol):
 
     @property
     def description(self) -> dict[str, Any]:
-        """What became of such samples, for run.json."""
+        """Counts of used and skipped samples of that kind, for run.json."""
         ...
 
     def metrics(self) -> dict[str, float]:
@@ -96,7 +96,7 @@ def open_batches(
         offline = OfflinePrograms(
             folder=_cache_folder(config),
             tokenizer=tokenizer,
-            judge=environments.make(),  # its own: what the disk saves is not in the counters
+            judge=environments.make(),  # its own: disk-cache hits are not in its counters
             reward=config.task.reward,
             max_tokens=response_limit(config),
             per_problem=config.train.offline_per_problem,

@@ -196,7 +196,7 @@ class InitialValues:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the recent responses, and what the run was charged for reference responses."""
+        """Return the recent responses, and the charged costs of reference responses."""
         recent = {problem: list(pairs) for problem, pairs in self._recent.items()}
         return {"recent": recent, "reference": self.reference.state_dict()}
 

@@ -31,7 +31,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def final_name(path: Path) -> Path:
-    """Return the path whose name a hidden file or folder takes, or had before."""
+    """Return the visible path of a hidden file or folder: its name after, or before, a rename."""
     return path.with_name(path.name.removeprefix(".").removesuffix(BEFORE))
 
 
@@ -61,7 +61,7 @@ def read_arrow(path: Path) -> pa.Table:
 
 
 def lock(folder: Path) -> int:
-    """Lock a folder for this process; return the handle whose closing unlocks it.
+    """Lock a folder for this process; closing the returned handle unlocks it.
 
     Raises UserError if another process has locked it.
     """

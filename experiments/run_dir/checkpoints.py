@@ -33,7 +33,7 @@ PLAIN_TYPES: list[Any] = [Judgement, Verdict]  # classes of this project that a 
 
 
 class Damaged(Exception):
-    """A state differs from what was written; the message says how."""
+    """A state differs from the one written; the message says how."""
 
 
 class _HashingFile:

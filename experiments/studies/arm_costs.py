@@ -1,4 +1,4 @@
-"""Tables of what each arm of a study cost, and of its scores at equal cost."""
+"""Tables of the costs of each arm of a study, and of its scores at equal cost."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_a_run_is_read_back_from_wandb_and_tensorboard(tmp_path, no_key, capfd):
     metrics = pd.read_parquet(outcome.folder / "metrics.parquet")
     evals = pd.read_parquet(outcome.folder / "evals.parquet")
     (file,) = outcome.folder.glob("wandb/offline-run-*/*.wandb")
-    assert f"wandb sync {file.parent} uploads it" in capfd.readouterr().err
+    assert f"upload: wandb sync {file.parent}" in capfd.readouterr().err
     holds_the_series(records(file), metrics, evals)
     holds_the_tables(records(file), file.parent, evals)
     holds_what_it_is(records(file), outcome.folder)

@@ -66,7 +66,7 @@ def test_a_trial_that_failed_is_one_and_never_wins(tmp_path):
 
 def test_trials_of_other_settings_are_not_mixed(tmp_path):
     tuner(tmp_path).begin(SPACE, 1)
-    with pytest.raises(UserError, match="take another output_dir"):
+    with pytest.raises(UserError, match="choose another output_dir"):
         Tuner(STUDY, "grpo", 6, ["train.lag=1"], tmp_path / "trials.sqlite").begin(SPACE, 1)
 
 
