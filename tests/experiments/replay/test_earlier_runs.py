@@ -50,7 +50,8 @@ def test_it_pays_by_its_own_reward(run):
 
 def test_what_its_reward_hangs_on_must_be_as_it_was(run):
     assert (
-        EarlierRun(run, "judge 2", RewardConfig()).rejection_reason(P) == "judged by another judge"
+        EarlierRun(run, "judge 2", RewardConfig()).rejection_reason(P)
+        == "judged by another judge version"
     )
     other = replace(P, tokens=(1, 2, 3))
     earlier = EarlierRun(run, "judge 1", RewardConfig())
