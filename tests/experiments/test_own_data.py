@@ -13,6 +13,7 @@ from envs.tasks import open_task, task_cli
 from experiments.config.composition import CONF, compose
 from experiments.config.schema import parse
 from experiments.trainer import train
+from tests.envs.tasks.dataset_rows import statement
 
 MODULE = """
 from envs.problem import Problem, Test
@@ -73,3 +74,38 @@ def test_a_changed_function_is_used_although_the_rows_were_prepared(fours):
     del sys.modules["fours_data"]
     importlib.invalidate_caches()
     assert {problem.tests[0].output for problem in open_task(config).train} == {"four\n"}
+
+
+def test_the_guides_two_examples_read_the_same_problems(tmp_path, monkeypatch):
+    """docs/guide/data.md shows a mapping of columns and a loader."""
+    page = (CONF.parent / "docs" / "guide" / "data.md").read_text("utf-8")
+    _, _, section = page.partition("## Your own data")
+    mapping, loader = (
+        section.partition(f"```{language}\n")[2].partition("```")[0]
+        for language in ("yaml", "python")
+    )
+    texts = [statement(i) for i in range(6)]
+    nested = [
+        {"uid": i, "text": text, "cases": [{"stdin": "1\n", "stdout": f"{1 + i}\n"}], "right": []}
+        for i, text in enumerate(texts)
+    ]
+    flat = [
+        {"uid": i, "text": text, "stdin": ["1\n"], "stdout": [f"{1 + i}\n"]}
+        for i, text in enumerate(texts)
+    ]
+    for name, rows in {"mapped": nested, "loaded": flat}.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "kata_loader.py").write_text(loader)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shutil.copytree(CONF, tmp_path / "conf")
+    monkeypatch.setattr(task_cli, "CONF", tmp_path / "conf")
+    mapping = mapping.replace("FILE_OR_FOLDER", f"{tmp_path}/mapped.jsonl")
+    before, _, _ = mapping.partition("rows:")
+    after = f"rows: kata_loader.problem\npath: {tmp_path}/loaded.jsonl\n"
+    problems = {}
+    for name, text in {"mapped": mapping, "loaded": before + after}.items():
+        (tmp_path / "conf" / "task" / f"{name}.yaml").write_text(text)
+        task = open_task(task_cli.task_config([f"task={name}"]))
+        entries = (problem for split in task.splits().values() for problem in split)
+        problems[name] = {(p.name.partition("/")[2], p.statement, p.hash) for p in entries}
+    assert problems["mapped"] == problems["loaded"] and len(problems["mapped"]) == 6
