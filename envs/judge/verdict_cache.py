@@ -85,7 +85,7 @@ class VerdictCache:
                 if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                     raise
                 self._full = True
-                log.warning("%s is full: it is only read from now on", self.file)
+                log.warning("%s is full and read-only from now on", self.file)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

@@ -199,13 +199,13 @@ class Launcher:
             except APIError as error:
                 refusals += 1
                 if refusals == REFUSALS:
-                    raise SandboxError(f"the engine starts no container: {error}") from error
+                    raise SandboxError(f"the engine cannot start a container: {error}") from error
                 last = error
             except (EngineAway, DockerException, OSError) as error:
                 last = error
             if time.monotonic() + pause > deadline:
                 raise SandboxError(
-                    f"the Docker engine stayed away for {self.patience_s:.0f} s: start it again "
+                    f"the Docker engine did not answer for {self.patience_s:.0f} s: start it again "
                     f"and resume the run ({last})"
                 ) from last
             log.warning("no container yet, trying again in %.1f s: %s", pause, last)

@@ -150,7 +150,7 @@ def auto_backend(checks: list[Check]) -> tuple[str, str]:
         return "embedded", "namespaces and seccomp; memory is bounded per process only"
     if {"Landlock", "seccomp"} <= passed:
         return "embedded", "the weaker form, without namespaces: Landlock, seccomp and rlimits"
-    return "", "nothing here confines programs, and without that judging does not start"
+    return "", "nothing here can confine programs, so judging does not start"
 
 
 def main() -> None:

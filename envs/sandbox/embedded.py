@@ -53,7 +53,7 @@ OPENING: dict[str, Opening] = {
 }
 CLOSE_S = 1.0  # for a guard to end its worker
 TRIAL_S = 120.0  # for a worker to start, when a form is tried
-NO_ANSWER = f"no worker was up after {TRIAL_S:.0f} s; try again when the machine has less to do"
+NO_ANSWER = f"no worker started within {TRIAL_S:.0f} s; try again when the machine is less busy"
 
 
 class EmbeddedWorker(WorkerHandle):
@@ -174,7 +174,7 @@ def strongest_form(i_accept_no_isolation: bool) -> str:
         reasons.append(f"{form}: {reason}")
     raise SandboxError(
         f"nothing on this machine can confine untrusted programs ({'; '.join(reasons)}). Start a "
-        "Docker engine (python -m envs.sandbox.doctor tells how), or allow user namespaces (sysctl "
+        "Docker engine (see python -m envs.sandbox.doctor), or allow user namespaces (sysctl "
         "user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0), or accept the "
         "risk with sandbox.i_accept_no_isolation=true"
     )

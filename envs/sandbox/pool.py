@@ -64,7 +64,7 @@ class Pool(Sandbox):
         if self._closed:
             raise SandboxError("this sandbox is closed; open another")
         if self._running:
-            raise SandboxError("this sandbox is running other jobs; let it end, or open another")
+            raise SandboxError("this sandbox is running other jobs; wait for them, or open another")
         self.prepare_for(jobs)
         tasks = sorted((Task(i, job) for i, job in enumerate(jobs)), key=Task.order)
         self._waiting, self._ended, left = deque(tasks), [], len(tasks)
@@ -72,7 +72,7 @@ class Pool(Sandbox):
         try:
             while left:
                 if self._abandoned:
-                    raise SandboxError("what ran here was abandoned")
+                    raise SandboxError("the job in this sandbox was abandoned")
                 self._start_workers(left)
                 self._assign()
                 self._exchange(keep_going)
@@ -190,7 +190,7 @@ class Pool(Sandbox):
         # Only after reading: a host that was busy elsewhere must not blame its workers.
         now = time.monotonic()
         for worker in [w for w in self._connections if w not in answered and w.overdue(now)]:
-            self._replace(worker, "it did not answer in time")
+            self._replace(worker, "no answer in time")
 
     def _timeout(self) -> float:
         """Return the seconds until the next deadline, at most POLL_S."""

@@ -186,7 +186,7 @@ class WorkerConnection:
             try:
                 count = self.handle.send(memoryview(bytes(self._outbox[:SEND_BYTES])))
             except OSError as error:
-                raise WorkerLost(f"it takes nothing in: {error}") from error
+                raise WorkerLost(f"sending failed: {error}") from error
             if count == 0:
                 return
             del self._outbox[:count]
@@ -199,12 +199,12 @@ class WorkerConnection:
         try:
             data = self.handle.receive()
         except OSError as error:
-            raise WorkerLost(f"it cannot be heard: {error}") from error
+            raise WorkerLost(f"receiving failed: {error}") from error
         self._await_ready()
         if data is None:
             return []
         if not data:
-            raise WorkerLost("it ended")
+            raise WorkerLost("its process ended")
         released = []
         try:
             for frame in self._decoder.feed(data):
@@ -243,7 +243,7 @@ class WorkerConnection:
             if self.tasks:
                 self._extend_deadline()
         elif not self.tasks:
-            raise WorkerLost(f"a frame of kind {frame.kind} that nobody asked for")
+            raise WorkerLost(f"an unexpected frame of kind {frame.kind}")
         elif frame.kind == protocol.COMPILED:
             return self._on_compiled(protocol.execution(frame))
         elif frame.kind == protocol.RESULT:

@@ -103,7 +103,7 @@ def test_a_worker_that_is_late_makes_no_weaker_form(monkeypatch):
     if form_unavailable("namespaces"):
         pytest.skip("this machine has no user namespaces")
     monkeypatch.setattr(embedded, "TRIAL_S", 0.0)
-    with pytest.raises(SandboxError, match="sandbox form namespaces: no worker was up"):
+    with pytest.raises(SandboxError, match="sandbox form namespaces: no worker started"):
         strongest_form(False)
 
 

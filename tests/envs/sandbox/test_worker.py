@@ -72,5 +72,5 @@ def test_an_input_that_runs_in_vain_is_not_held_against_the_next_job(connection)
 
 
 def test_a_frame_of_no_job_loses_the_worker(connection):
-    with pytest.raises(WorkerLost, match="nobody asked for"):
+    with pytest.raises(WorkerLost, match="an unexpected frame"):
         answer(connection, protocol.RESULT)
