@@ -130,8 +130,8 @@ def spo_loss(
     cross_entropy: exp((Q_T − reward_high)/β) read as a probability of success, against the target
         exp((r − reward_high)/β); `success_cross_entropy` covers Q_T near or above reward_high. A
         reward above it is a ValueError. Only this kind reads `slope_bound`.
-    advantage: Huber(Q_T − r), linear beyond `huber_width`, which only this kind reads. Q̂_0 is on
-        both sides: it is the regression of Σ_t A_t on r − Q̂_0, with A_t = β log π_θ/π_ref. The
+    advantage: Huber(Q_T − r), linear beyond `huber_width`, which only this kind reads. Since
+        Q_T = Q̂_0 + Σ_t A_t with A_t = β log π_θ/π_ref, it regresses Σ_t A_t on r − Q̂_0. The
         paper names an advantage regression among its ablations; this form of it is ours.
     """
     q = terminal_q(logp, ref_logp, mask, q0, beta)

@@ -67,7 +67,7 @@ def runs(name, folder, *options):
 
 
 @pytest.mark.parametrize("name", sorted(set(algorithms.names()) - set(TAKES_PROGRAMS)))
-def test_it_refuses_programs_whose_writers_log_probs_it_would_need(name):
+def test_it_refuses_programs_without_the_log_probs_that_it_would_need(name):
     with pytest.raises(UserError, match=rf"train.offline_share=0.5 under algo={name}: "):
         config_of([f"algo={name}", "train.offline_share=0.5"])
 

@@ -213,7 +213,7 @@ def faulty(rank, size, port, model, folder):
         ranks.serve()
         torch.distributed.destroy_process_group()
         return
-    writer = TorchrunWeightSync(ranks, "weight_sync", ranks.targets["weight_sync"])
+    weight_sync = TorchrunWeightSync(ranks, "weight_sync", ranks.targets["weight_sync"])
     learner = TorchrunLearner(ranks, "learner", learner)
     config = RunConfig(None, engine=EngineConfig(logprob_check_samples=16))
     config.task.max_response_tokens = 12
@@ -221,18 +221,18 @@ def faulty(rank, size, port, model, folder):
     watch, found = LogprobCheck(config, spread, learner, prompts), {}
     found["before"] = watch.check(1).warned
     learner.update(samples, GROUP, None)
-    writer.follow(1)
-    writer.begin(2)
+    weight_sync.follow(1)
+    weight_sync.begin(2)
     groups = spread.generate([p.tokens for p in prompts], [[1, 2]] * 3, watch.sampling)
     origins = [Origin("policy", "run", 2, c.version) for group in groups for c in group]
-    told = [replace(samples[0], origin=origin) for origin in origins]
+    misplaced = [replace(samples[0], origin=origin) for origin in origins]
     found["versions"] = sorted({origin.version for origin in origins})
     try:
-        writer.check(told)
+        weight_sync.check(misplaced)
     except RuntimeError as error:
         found["stale"] = str(error)
     ranks._send(("stop",))
-    writer.follow(2)
+    weight_sync.follow(2)
     found["lying"] = watch.check(2).warned
     torch.save(found, f"{folder}/faults.pt")
     ranks.stop()

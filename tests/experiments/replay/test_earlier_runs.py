@@ -18,11 +18,11 @@ P, Q = prompt("p"), prompt("q")
 @pytest.fixture
 def run(tmp_path):
     """Two batches; the second replays a response of the first, beside a program of a file."""
-    writer = sample_log.SampleLog(tmp_path, "judge 1")
+    log = sample_log.SampleLog(tmp_path, "judge 1")
     first = [sample(P, 1, step=1), sample(P, 2, 0.0, step=1), sample(Q, 3, step=1)]
-    writer.write(1, first)
+    log.write(1, first)
     theirs = sample(P, 9, source="file", logps=None)
-    writer.write(2, [sample(P, 4, step=2), replace(first[0], replayed=0), theirs])
+    log.write(2, [sample(P, 4, step=2), replace(first[0], replayed=0), theirs])
     return tmp_path
 
 

@@ -28,10 +28,10 @@ SEEDS = [[1, 2, 3], [4], [], [5, 6, 7, 8]]
 SLOW = "import time\ntime.sleep(60)"
 
 
-class WeightSync(Engine):
-    """Writes the text of a seed's number; hands out what it wrote last first, and not all of it."""
+class FakeEngine(Engine):
+    """Generates the text of a seed's number; hands over the last first, and not all of them."""
 
-    name, policy = "writer", None
+    name, policy = "fake", None
     version = 7
 
     def __init__(self, before_last=lambda: None, kept=2):
@@ -66,7 +66,7 @@ def sandbox():
 
 
 def responder(sandbox, overlap=True, texts=TEXTS, before_last=lambda: None):
-    parts = (WeightSync(before_last), Judge(sandbox), Tokenizer(texts), RewardConfig())
+    parts = (FakeEngine(before_last), Judge(sandbox), Tokenizer(texts), RewardConfig())
     return Responder(*parts, overlap, Ledger())
 
 
@@ -127,7 +127,7 @@ def test_the_samples_are_those_of_writing_first_and_judging_then(sandbox):
 
 def test_all_may_be_handed_out_before_the_engine_ends(sandbox):
     of = []
-    of.append(replace(responder(sandbox), engine=WeightSync(until_judging(of, 8), kept=0)))
+    of.append(replace(responder(sandbox), engine=FakeEngine(until_judging(of, 8), kept=0)))
     assert timeless(respond(of[0])[1]) == timeless(respond(responder(sandbox))[1])
 
 
@@ -154,7 +154,7 @@ def test_an_engine_that_fails_leaves_no_thread_and_a_judge_that_works(sandbox):
         respond(at)
     assert judging_threads() == []
     assert at.judge.stats.programs_judged == 0  # abandoned, not waited for
-    again = Responder(WeightSync(), at.judge, Tokenizer(), RewardConfig(), True, Ledger())
+    again = Responder(FakeEngine(), at.judge, Tokenizer(), RewardConfig(), True, Ledger())
     assert timeless(respond(again)[1]) == timeless(respond(responder(sandbox))[1])
 
 

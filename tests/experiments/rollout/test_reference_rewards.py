@@ -15,10 +15,10 @@ from experiments.run_dir.budget import Ledger
 from experiments.sample import PromptedProblem
 
 
-class WeightSync:
+class FakeEngine:
     """Its response to a seed is the seed's last digit."""
 
-    name = "writer"
+    name = "fake"
 
     def __init__(self):
         self.calls = []
@@ -60,7 +60,7 @@ PROMPTS = [PromptedProblem(Problem(f"p{i}", f"{i}", (), ()), (2, 3 + i)) for i i
 def reference_rewards(folder, samples=8, seed=0, broken=()):
     return ReferenceRewards(
         folder,
-        WeightSync(),
+        FakeEngine(),
         "weights",
         Digits(broken),
         Tokenizer(),

@@ -15,7 +15,7 @@ from experiments.sample import PromptedProblem
 PROBLEMS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (2, i)) for i in range(6)]
 
 
-class WeightSync:
+class FakeEngine:
     """Writes the prompt's number; remembers the seeds."""
 
     def __init__(self):
@@ -42,11 +42,11 @@ def collected(monkeypatch):
         monkeypatch.setattr(generation, "judge_completions", judged)
         given = [f"train.{key}={value}" for key, value in train.items()]
         config = config_of(["algo=dapo", "train.prompts=2", "train.group_size=2", *given])
-        writer, ledger = WeightSync(), Ledger()
-        drawn = Rollouts(config, PROBLEMS, writer, None, None, None, ledger, "run")
+        engine, ledger = FakeEngine(), Ledger()
+        drawn = Rollouts(config, PROBLEMS, engine, None, None, None, ledger, "run")
         samples = drawn.collect(1)
         names = [sample.prompt.problem.name for sample in samples[::2]]
-        return names, ledger.counts.generated_tokens, writer.seeds
+        return names, ledger.counts.generated_tokens, engine.seeds
 
     return collect
 
@@ -81,7 +81,7 @@ def test_a_group_of_one_never_has_a_spread():
 
 def planning(*overrides):
     config = config_of(["algo=dapo", "train.prompts=2", "train.group_size=2", *overrides])
-    return Rollouts(config, PROBLEMS, WeightSync(), None, None, None, Ledger(), "run")
+    return Rollouts(config, PROBLEMS, FakeEngine(), None, None, None, Ledger(), "run")
 
 
 def test_a_planned_batch_is_what_the_engine_is_asked_for_when_its_turn_comes(monkeypatch):
