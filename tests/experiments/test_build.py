@@ -18,7 +18,7 @@ def test_prompts_that_are_all_too_long(tmp_path):
     said = failed("task.max_prompt_tokens=9", *sizes, f"output_dir={tmp_path}")
     assert "the train split is empty: all of its prompts are over task.max_prompt_tokens=9" in said
     shortest = int(said.split("the shortest has ")[1].split()[0])
-    assert "raise it" in said and 9 < shortest < 256
+    assert "raise the limit" in said and 9 < shortest < 256
 
 
 def test_decontamination_that_leaves_nothing(tmp_path):
