@@ -22,14 +22,31 @@ def interrupts_arrive():
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_its_own(tmp_path_factory):
-    """Data sets that tests prepare stay apart from the user's; child processes inherit it."""
+    """Data sets that tests prepare stay apart from the user's; child processes inherit it.
+
+    The workers of one session share the generated problems alone, which take seconds to make.
+    """
     before = os.environ.get("SPO_BENCH_CACHE")
-    os.environ["SPO_BENCH_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    cache = tmp_path_factory.mktemp("cache")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        made = tmp_path_factory.getbasetemp().parent / "made"
+        made.mkdir(exist_ok=True)
+        (cache / "made").symlink_to(made)
+    os.environ["SPO_BENCH_CACHE"] = str(cache)
     yield
     if before is None:
         del os.environ["SPO_BENCH_CACHE"]
     else:
         os.environ["SPO_BENCH_CACHE"] = before
+
+
+@pytest.fixture
+def call_here(monkeypatch, capfd):
+    """A function that runs `run.py` with the arguments given to it, in this process, off line."""
+    from tests.command_line import main_here
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return lambda *arguments: main_here(monkeypatch, capfd, arguments)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import time
 import pandas
 import pytest
 
-from tests.test_run import ROOT, SMALL
+from tests.command_line import ROOT, SMALL
 
 STEPS = 3
 

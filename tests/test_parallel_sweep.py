@@ -10,7 +10,7 @@ import time
 import pandas
 import pytest
 
-from tests.test_run import ROOT, SMALL, call
+from tests.command_line import ROOT, SMALL, call
 
 pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
 TOGETHER = ["-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *SMALL]

@@ -1,33 +1,15 @@
 """The command line: help, checks before anything heavy, and one line for every mistake."""
 
-import gc
-import json
-import os
-import shutil
 import subprocess
 import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
 
-import pandas
 import pytest
 
 import run
 from experiments.config.composition import CONF, compose, config_of
-
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def call(*arguments, cwd=ROOT):
-    return subprocess.run(
-        [sys.executable, str(ROOT / "run.py"), *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-    )
+from tests.command_line import ROOT, call
 
 
 def test_help_is_in_our_words_and_quick():
@@ -40,8 +22,8 @@ def test_help_is_in_our_words_and_quick():
     assert time.monotonic() - begin < 20  # about 1 s alone; CI machines are loaded
 
 
-def test_cfg_prints_the_composed_configuration():
-    done = call("--cfg", "job", "algo=grpo", "train.group_size=4")
+def test_cfg_prints_the_composed_configuration(call_here):
+    done = call_here("--cfg", "job", "algo=grpo", "train.group_size=4")
     assert "zero_variance: keep" in done.stdout
     assert "group_size: 4" in done.stdout
 
@@ -169,8 +151,9 @@ def test_an_option_that_no_file_lists_is_overridden_without_a_plus():
     assert (config.train.lag, config.engine.memory_share) == (3, 0.5)
 
 
-def test_a_mistake_on_the_command_line_leaves_nothing_behind(tmp_path):
-    done = call("-m", "algo=spo,ppo", "train.offline_share=0,0.5", f"output_dir={tmp_path}/out")
+def test_a_mistake_on_the_command_line_leaves_nothing_behind(tmp_path, call_here):
+    given = ["-m", "algo=spo,ppo", "train.offline_share=0,0.5", f"output_dir={tmp_path}/out"]
+    done = call_here(*given)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
@@ -181,80 +164,6 @@ def test_what_is_right_passes_the_check(tmp_path):
     out = f"output_dir={tmp_path}"
     run.check(["algo=grpo", "seed=3", out])
     run.check(["-m", "algo=spo,ppo,grpo", "seed=0,1,2", out])
-
-
-SMALL = [
-    "steps=1",
-    "eval.every=0",
-    "eval.samples=2",
-    "eval.k=[1,2]",
-    "train.prompts=2",
-    "train.group_size=2",
-    "task.train_problems=4",
-    "task.validation_problems=2",
-    "task.test_problems=2",
-    "sandbox=embedded",
-]
-
-
-def test_a_sweep_ends_with_one_table_and_writes_nowhere_else(tmp_path):
-    given = [*SMALL, "algo.learning_rate=1e-4", f"output_dir={tmp_path}/out"]
-    done = call("-m", "algo=grpo,spo", *given, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    folders = sorted((tmp_path / "out" / "mini").iterdir())
-    assert [folder.name[:4] for folder in folders] == ["grpo", "spo-"]
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
-    lines = done.stdout.splitlines()
-    assert [line.split("│")[1].strip() for line in lines[3:5]] == ["algo=grpo", "algo=spo"]
-    assert "pass@1" in lines[1]
-    assert "pass@2" in lines[1]
-    assert all(str(folder) in line for folder, line in zip(folders, lines[3:5], strict=True))
-    assert lines[-1] == f"report: make report RUNS={tmp_path}/out/mini"
-    assert done.stderr.count("sandbox: embedded") == 2  # once a job
-
-
-def test_the_same_sweep_again_does_only_what_is_left(tmp_path):
-    given = ["-m", "algo=grpo", *SMALL, "steps=2", "train.checkpoint_every=1"]
-    given += [f"output_dir={tmp_path}"]
-    assert call(*given, "seed=0,1").returncode == 0
-    first, second = sorted((tmp_path / "mini").iterdir())
-    kept = (first / "run.json").read_bytes()
-    info = json.loads((second / "run.json").read_text())
-    (second / "run.json").write_text(json.dumps(info | {"status": "running"}))  # it was killed
-    shutil.rmtree(second / "checkpoints" / "final")
-    again = call(*given, "seed=0,1,2")
-    assert again.returncode == 0, again.stderr
-    assert f"not run again: {first}" in again.stderr
-    assert f"resuming after step 1 in {second}" in again.stderr
-    assert (first / "run.json").read_bytes() == kept
-    folders = sorted((tmp_path / "mini").iterdir())
-    assert [folder.name[:8] for folder in folders] == ["grpo-s0-", "grpo-s1-", "grpo-s2-"]
-    infos = [json.loads((folder / "run.json").read_text()) for folder in folders]
-    assert [info["status"] for info in infos] == ["finished"] * 3
-    assert [[at["step"] for at in info["resumed"]] for info in infos] == [[], [1], []]
-    for folder in folders:
-        assert list(pandas.read_parquet(folder / "metrics.parquet")["step"]) == [1, 2]
-    rows = [line.split("│") for line in again.stdout.splitlines() if line.startswith("│")]
-    assert all(float(row[3]) >= 0 for row in rows)  # pass@1 of all three
-
-    done = call(f"resume={first}")
-    assert (done.returncode, done.stdout.split(",")[0]) == (0, "already finished")
-    done = call(f"resume={first}", "seed=5")
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: resume={first}: seed=5 (was 0) would be another run")
-
-
-def test_a_job_that_diverges_does_not_end_the_sweep(tmp_path):
-    rates = "algo.learning_rate=1e20,1e-4"
-    given = [*SMALL, "steps=3", "train.warmup_steps=0", f"output_dir={tmp_path}/out"]
-    done = call("-m", "algo=spo", "algo.q0_samples=2", rates, *given)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    rows = [line.split("│") for line in done.stdout.splitlines() if line.startswith("│")]
-    assert [row[2].strip() for row in rows] == ["failed", "finished"]
-    (failed,) = [line for line in done.stdout.splitlines() if line.startswith("failed:")]
-    assert "algo.learning_rate=1e+20: " in failed
-    assert "diverged" in failed
 
 
 def test_ctrl_c_while_importing_is_no_traceback():
@@ -276,116 +185,3 @@ run.main()
     )
     assert done.returncode == 130
     assert done.stderr == ""
-
-
-def test_what_imports_left_is_not_collected_and_what_runs_leave_is(monkeypatch):
-    """The first run of a process sets the imports aside, a later one not what a run has left."""
-    found = []
-    monkeypatch.setattr(
-        "experiments.launch.train",
-        lambda *_: found.append((gc.isenabled(), gc.get_freeze_count())),
-    )
-    gc.disable()
-    try:
-        run.run_one(None)
-        run.run_one(None)
-    finally:
-        gc.enable()
-        gc.unfreeze()
-    (enabled, frozen), again = found
-    assert enabled and frozen > 10_000 and again[0] and again[1] <= frozen
-
-
-def test_a_full_disk_is_one_line(tmp_path):
-    """The weights of the bundled model are larger than this process may make a file."""
-    limited = ("bash", "-c", 'ulimit -f 1000; exec "$@"', "-", sys.executable, "run.py")
-    done = subprocess.run(
-        [*limited, *SMALL, "algo=grpo", f"output_dir={tmp_path}/out"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("error: the disk is full")
-    (folder,) = (tmp_path / "out" / "mini").iterdir()
-    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
-    assert len(pandas.read_parquet(folder / "evals.parquet")) == 2 * 2 * 2
-    assert list((folder / "checkpoints").iterdir()) == []
-
-
-def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path):
-    held = json.dumps({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7\n"]})
-    program = json.dumps(["a, b = map(int, input().split())\nprint(a + b)"])
-    names = [" ".join(f"{w}{i}" for w in ("please", "print", "the", "sum")) for i in range(40)]
-    rows = [{"question": f"{name}.", "input_output": held} for name in names]
-    rows = [row | {"solutions": program} for row in rows] + [{"question": "x", "input_output": ""}]
-    file = tmp_path / "rows.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
-    small = "steps=2 eval.every=0 eval.samples=2 eval.k=[1] train.prompts=2 train.group_size=2"
-    given = [*small.split(), "task.max_response_tokens=48", "train.offline_share=0.5"]
-    given += [
-        "model=nano",
-        "sandbox=embedded",
-        f"output_dir={tmp_path}/out",
-        "task.test_problems=2",
-    ]
-    done = call("algo=spo", "task=taco", f"task.path={file}", *given)
-    assert done.returncode == 0, done.stderr
-    assert "of 41 rows; left out: input_output is empty 1" in done.stderr
-    (folder,) = (tmp_path / "out" / "taco").iterdir()
-    facts = json.loads((folder / "run.json").read_text())
-    assert facts["task"] == {
-        "rows_read": 41,
-        "left_out": {"input_output is empty": 1},
-        "decontaminated": [],
-    }
-    metrics = pandas.read_parquet(folder / "metrics.parquet")
-    assert list(metrics["offline_share"]) == [0.5, 0.5]
-
-
-LATER = {
-    "no network": (
-        ["task=taco", "model=nano"],
-        ["task.path=hf://datasets/BAAI/TACO@", "cannot be reached", "hf download", "=FOLDER"],
-    ),
-    "no such model": (
-        ["model.path=/nowhere/model"],
-        ["model.path=/nowhere/model", "no such folder"],
-    ),
-    "no model in the folder": (["model.path={tmp}"], ["model.path", "config.json"]),
-    "empty split": (["task.max_prompt_tokens=2"], ["split is empty", "task.max_prompt_tokens=2"]),
-    "unwritable": (
-        ["output_dir=/proc/nowhere"],
-        ["output_dir=/proc/nowhere", "choose a writable folder"],
-    ),
-    "no problems": (["task.test_problems=0"], ["task.test_problems=0"]),
-}
-
-
-@pytest.mark.parametrize("mistake", LATER)
-def test_what_only_shows_later_is_one_line_too(mistake, tmp_path):
-    arguments, words = LATER[mistake]
-    given = [argument.format(tmp=tmp_path) for argument in arguments]
-    small = ("task.train_problems=12", "task.test_problems=4", "sandbox=embedded")
-    done = call(*small, f"output_dir={tmp_path}/out", *given)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    last = done.stderr.strip().split("\n")[-1]
-    assert last.startswith("error: ")
-    assert all(word in last for word in words), last
-
-
-def test_a_model_without_chat_template_is_said(tmp_path):
-    shutil.copytree(ROOT / "assets" / "nano", tmp_path / "plain")
-    (tmp_path / "plain" / "chat_template.jinja").unlink()
-    settings = tmp_path / "plain" / "tokenizer_config.json"
-    kept = {k: v for k, v in json.loads(settings.read_text()).items() if k != "chat_template"}
-    settings.write_text(json.dumps(kept))
-    arguments = (f"model.path={tmp_path}/plain", "sandbox=embedded", f"output_dir={tmp_path}/out")
-    done = call(*arguments)
-    assert done.returncode == 2
-    assert "no chat template" in done.stderr.strip().split("\n")[-1]
-    assert "task.chat=false" in done.stderr

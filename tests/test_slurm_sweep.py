@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.test_run import SMALL, call
+from tests.command_line import SMALL, call
 
 pytest.importorskip(
     "hydra_plugins.hydra_submitit_launcher", reason="needs pip install -e '.[launch]'"

@@ -1,0 +1,68 @@
+"""Sweeps (`run.py -m`): one table at the end, a failed job among others, the same command again."""
+
+import json
+import shutil
+
+import pandas
+
+from tests.command_line import SMALL, call
+
+
+def test_a_sweep_ends_with_one_table_and_writes_nowhere_else(tmp_path):
+    given = [*SMALL, "algo.learning_rate=1e-4", f"output_dir={tmp_path}/out"]
+    done = call("-m", "algo=grpo,spo", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folders = sorted((tmp_path / "out" / "mini").iterdir())
+    assert [folder.name[:4] for folder in folders] == ["grpo", "spo-"]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    lines = done.stdout.splitlines()
+    assert [line.split("│")[1].strip() for line in lines[3:5]] == ["algo=grpo", "algo=spo"]
+    assert "pass@1" in lines[1]
+    assert "pass@2" in lines[1]
+    assert all(str(folder) in line for folder, line in zip(folders, lines[3:5], strict=True))
+    assert lines[-1] == f"report: make report RUNS={tmp_path}/out/mini"
+    assert done.stderr.count("sandbox: embedded") == 2  # once a job
+
+
+def test_the_same_sweep_again_does_only_what_is_left(tmp_path, call_here):
+    given = ["-m", "algo=grpo", *SMALL, "steps=2", "train.checkpoint_every=1"]
+    given += [f"output_dir={tmp_path}"]
+    assert call_here(*given, "seed=0,1").returncode == 0
+    first, second = sorted((tmp_path / "mini").iterdir())
+    kept = (first / "run.json").read_bytes()
+    info = json.loads((second / "run.json").read_text())
+    (second / "run.json").write_text(json.dumps(info | {"status": "running"}))  # it was killed
+    shutil.rmtree(second / "checkpoints" / "final")
+    again = call_here(*given, "seed=0,1,2")
+    assert again.returncode == 0, again.stderr
+    assert f"not run again: {first}" in again.stderr
+    assert f"resuming after step 1 in {second}" in again.stderr
+    assert (first / "run.json").read_bytes() == kept
+    folders = sorted((tmp_path / "mini").iterdir())
+    assert [folder.name[:8] for folder in folders] == ["grpo-s0-", "grpo-s1-", "grpo-s2-"]
+    infos = [json.loads((folder / "run.json").read_text()) for folder in folders]
+    assert [info["status"] for info in infos] == ["finished"] * 3
+    assert [[at["step"] for at in info["resumed"]] for info in infos] == [[], [1], []]
+    for folder in folders:
+        assert list(pandas.read_parquet(folder / "metrics.parquet")["step"]) == [1, 2]
+    rows = [line.split("│") for line in again.stdout.splitlines() if line.startswith("│")]
+    assert all(float(row[3]) >= 0 for row in rows)  # pass@1 of all three
+
+    done = call_here(f"resume={first}")
+    assert (done.returncode, done.stdout.split(",")[0]) == (0, "already finished")
+    done = call_here(f"resume={first}", "seed=5")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: resume={first}: seed=5 (was 0) would be another run")
+
+
+def test_a_job_that_diverges_does_not_end_the_sweep(tmp_path, call_here):
+    rates = "algo.learning_rate=1e20,1e-4"
+    given = [*SMALL, "steps=3", "train.warmup_steps=0", f"output_dir={tmp_path}/out"]
+    done = call_here("-m", "algo=spo", "algo.q0_samples=2", rates, *given)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    rows = [line.split("│") for line in done.stdout.splitlines() if line.startswith("│")]
+    assert [row[2].strip() for row in rows] == ["failed", "finished"]
+    (failed,) = [line for line in done.stdout.splitlines() if line.startswith("failed:")]
+    assert "algo.learning_rate=1e+20: " in failed
+    assert "diverged" in failed
