@@ -16,10 +16,11 @@ def handlers():
         signal.signal(sent, handler)
 
 
-def test_an_interrupt_is_raised_at_the_end_of_the_block():
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_raised_at_the_end_of_the_block(sent):
     done = False
     with pytest.raises(KeyboardInterrupt), interrupts.defer_interrupts():
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(sent)
         done = True
     assert done
 
@@ -33,9 +34,10 @@ def test_a_second_interrupt_does_not_wait():
         pass  # nothing is pending
 
 
-def test_outside_a_block_it_is_raised_at_once():
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_outside_a_block_it_is_raised_at_once(sent):
     with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(sent)
 
 
 def test_an_ignored_signal_stays_ignored():
