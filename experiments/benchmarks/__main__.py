@@ -1,7 +1,6 @@
 """`make bench`: run every benchmark in a process of its own, then write one page of results.
 
-A failed benchmark does not stop the others. `report.md` and `every.json` hold all results of the
-folder.
+A failed benchmark does not stop the others. The page has all results of the folder.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class Options(common.Options):
 
 def main(options: Options) -> int:
     """Return 1 if any benchmark failed."""
-    names = choose("only", options.only, list(TITLES))
-    failed = run(names)
+    failed = run(choose("only", options.only, list(TITLES)))
     write_page(options.out, failed)
     print(f"written to {options.out / 'report.md'}")
     return min(1, len(failed))
@@ -57,15 +55,13 @@ def run(names: Sequence[str]) -> dict[str, str]:
 
 
 def write_page(folder: Path, failed: dict[str, str]) -> None:
-    """Write `report.md` and `every.json` from the results in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {name: folder / f"{name}.json" for name in TITLES}
-    results = {name: json.loads(f.read_text()) for name, f in files.items() if f.is_file()}
-    content = {"made": common.made(), "failed": failed, "benches": results}
-    common.write_json(folder / "every.json", content)
+    """Write `report.md` from the results in `folder`."""
     parts = ["# Benchmarks", *(f"**{name}** {reason}." for name, reason in failed.items())]
-    for name, result in results.items():
-        parts.append(common.section(f"{TITLES[name]} (`make bench-{name}`)", result))
+    for name, title in TITLES.items():
+        if (file := folder / f"{name}.json").is_file():
+            result = json.loads(file.read_text())
+            parts.append(common.section(f"{title} (`make bench-{name}`)", result))
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.md").write_text("\n\n".join(parts) + "\n")
 
 

@@ -98,13 +98,6 @@ def start_timer() -> Callable[[], dict[str, float]]:
     }
 
 
-def timed(act: Callable[[], object]) -> dict[str, float]:
-    """Call `act`; return the seconds that it took."""
-    seconds = start_timer()
-    act()
-    return seconds()
-
-
 def compare(
     values: Values,
     unit: str,
@@ -135,29 +128,24 @@ def compare(
 def finish(name: str, rows: Sequence[Row], out: Path, **facts: Any) -> None:
     """Print the rows, write `NAME.json` and `NAME.md`. `facts` describe the workload."""
     result = {"bench": name, "made": made() | facts, "rows": [asdict(each) for each in rows]}
+    page = section(name, result)
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / f"{name}.json", result)
-    (out / f"{name}.md").write_text(section(name, result) + "\n")
-    print(f"{section(name, result)}\n\nwritten to {out / name}.json")
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    (out / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    (out / f"{name}.md").write_text(page + "\n")
+    print(f"{page}\n\nwritten to {out / name}.json")
 
 
 def section(title: str, result: dict[str, Any]) -> str:
     """Markdown: machine, versions and workload on one line, then the rows as a table."""
-    facts = dict(result["made"])
-    versions = ", ".join(f"{name} {number}" for name, number in facts.pop("versions").items())
-    words = [facts.pop("machine"), f"Python {facts.pop('python')}", versions]
-    words += [f"commit {facts.pop('commit')}", facts.pop("when")]
-    for key, value in facts.items():
+
+    facts = []
+    for key, value in result["made"].items():
         if isinstance(value, dict):
-            value = "; ".join(f"{case}: {why}" for case, why in value.items()) or "nothing"
-        words.append(f"{key.replace('_', ' ')}: {value}")
+            value = ", ".join(f"{name}: {word}" for name, word in value.items()) or "none"
+        facts.append(f"{key.replace('_', ' ')}: {value}")
     head = ["", "measure", "median", "range", "goal"]
     table = markdown.table(head, list(map(_cells, result["rows"])))
-    return f"## {title}\n\n{'; '.join(words)}.\n\n{table}"
+    return f"## {title}\n\n{'; '.join(facts)}.\n\n{table}"
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -202,26 +190,17 @@ def in_new_process(
             raise
 
 
-def time_run(
-    overrides: Sequence[str], enter: Callable[[], object] | None = None, **environment: str
-) -> dict[str, float]:
+def time_run(overrides: Sequence[str], **environment: str) -> dict[str, float]:
     """Run `run.py` on one thread; return its seconds, waited-for children included.
 
-    `enter` is called in the new process before Python starts. Raises CalledProcessError.
+    Raises CalledProcessError.
     """
-    before, start = os.times(), time.perf_counter()
-    subprocess.run(
-        [sys.executable, "run.py", *overrides],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
-        stdout=subprocess.DEVNULL,
-        preexec_fn=enter,
-        check=True,
-    )
-    wall_s, after = time.perf_counter() - start, os.times()
-    user_s = after.children_user - before.children_user
-    system_s = after.children_system - before.children_system
-    return {"CPU time": user_s + system_s, "wall time": wall_s}
+    command, before = [sys.executable, "run.py", *overrides], os.times()
+    variables = os.environ | {"OMP_NUM_THREADS": "1"} | environment
+    subprocess.run(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, check=True)
+    after = os.times()
+    cpu_s = sum(after[2:4]) - sum(before[2:4])  # of children
+    return {"CPU time": cpu_s, "wall time": after.elapsed - before.elapsed}
 
 
 def command(options: type[Schema], main: Callable[[Schema], int | None]) -> NoReturn:

@@ -32,7 +32,7 @@ from experiments.benchmarks.workload import (
     step_of,
 )
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
-from experiments.engines.base import Engine, Sampling
+from experiments.engines.base import Completion, Engine, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.evaluation.logprob_check import BOUNDS, mismatch
 from experiments.learner.forward import Tokens
@@ -42,6 +42,7 @@ from experiments.policy.policy import Policy
 
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
 EOS, PAD = 2, 0
+Responses = tuple[list[list[int]], list[Completion]]
 PPO = ("PPO critic=shared", "PPO critic=separate")
 
 
@@ -82,10 +83,13 @@ class Bench:
         torch.manual_seed(0)
         return Policy(loading.random_model(self.model_config, self.device, torch.bfloat16))
 
-    def prompts(self) -> list[list[int]]:
+    def generate(self, engine: Engine, group_size: int, temperature: float, seed: int) -> Responses:
+        """Responses to the same random prompts each time → prompts, responses."""
         shape = (self.batch.prompts, self.batch.prompt_tokens)
-        generator = torch.Generator().manual_seed(0)
-        return torch.randint(3, self.model_config.vocab_size, shape, generator=generator).tolist()
+        random = torch.Generator().manual_seed(0)
+        prompts = torch.randint(3, self.model_config.vocab_size, shape, generator=random).tolist()
+        sampling = Sampling(self.batch.response_tokens, temperature)
+        return prompts, generate_responses(engine, prompts, group_size, sampling, seed)
 
     def free_mib(self) -> float:
         return free_bytes(self.device) / 2**20
@@ -110,13 +114,9 @@ def generate(bench: Bench) -> list[Row]:
 
 
 def _generate(bench: Bench, engine: Engine, case: str) -> list[Row]:
-    group_size, sampling = bench.batch.group_size, Sampling(bench.batch.response_tokens)
-
     def rate(number: int) -> dict[str, float]:
-        generate = partial(
-            generate_responses, engine, bench.prompts(), group_size, sampling, number
-        )
-        return generation_rate(lambda: [each.tokens for each in generate()])
+        generate = partial(bench.generate, engine, bench.batch.group_size, 1.0, number)
+        return generation_rate(lambda: [each.tokens for each in generate()[1]])
 
     return compare(alternate({case: rate}, bench.rounds), "tokens/s")
 
@@ -161,12 +161,11 @@ def agree(bench: Bench) -> list[Row]:
 
 
 def _agree(bench: Bench, policy: Policy, engine: Engine, name: str) -> list[Row]:
-    rows, bound, prompts = [], BOUNDS["bfloat16"], bench.prompts()
+    rows, bound = [], BOUNDS["bfloat16"]
     for temperature in (1.0, 0.7):
         algorithm = algorithms()["GRPO without KL"]
         step = step_of(algorithm, policy, PAD, copied=False, temperature=temperature)
-        sampling = Sampling(bench.batch.response_tokens, temperature)
-        completions = generate_responses(engine, prompts, 2, sampling, seed=0)
+        prompts, completions = bench.generate(engine, 2, temperature, seed=0)
         prompt_of = [index // 2 for index in range(len(completions))]
         tokens = [completion.tokens for completion in completions]
         packed = Tokens.pack(prompts, prompt_of, tokens, PAD, bench.device)

@@ -2,7 +2,7 @@
 
 The workloads are those of training. `against=COMMIT` measures this checkout and that commit in
 turn, with the same bytes to judge. It supports commits with this layout of `envs`, from which
-`judge_probe.py` imports.
+`judge_probe.py` imports. For Docker, CPU time is the whole machine's, so nothing else may run on it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,15 @@ class Options(common.Options):
 
 def main(options: Options) -> None:
     """Measure and write `judge.json`."""
-    backends = choose("backends", options.backends, BACKENDS)
-    rows = measure_judge(options.rounds, options.against, backends)
+    rows: list[Row] = []
+    backends, folders = choose("backends", options.backends, BACKENDS), {"now": ROOT}
+    with contextlib.ExitStack() as stack:
+        if options.against:
+            folders["before"] = stack.enter_context(checkout(options.against))
+        for backend in backends:
+            rows += measure_backend(options.rounds, folders, backend)
+    if not rows:
+        raise UserError("this machine has none of these backends; see make doctor")
     common.finish("judge", rows, options.out, against=options.against or "nothing")
 
 
@@ -107,8 +114,7 @@ class _FilteredSum:
 
     def program(self, rng: random.Random, right: bool) -> str:
         """A unique program. Wrong ones print one too many, or crash."""
-        name = f"total_{rng.randrange(10**9)}"
-        crash = not right and rng.randrange(CRASH_EVERY) == 0
+        name, crash = f"total_{rng.randrange(10**9)}", not right and rng.randrange(CRASH_EVERY) == 0
         mapped = "v // (n - n)" if crash else f"{self.factor} * v + {self.shift}"
         return (
             f"{READS[0] if crash else rng.choice(READS)}{name} = {0 if right else 1}\n"
@@ -129,16 +135,12 @@ class ProbeProcess:
             stdout=subprocess.PIPE,
             text=True,
         )
-        answer = self._ask([asdict(workload) for workload in workloads])
+        answer = self.ask([asdict(workload) for workload in workloads])
         self.unavailable: str | None = answer.get("unavailable")
-
-    def measure(self, workload: str) -> dict[str, Any]:
-        """Cost of one pass. Raises RuntimeError if the probe ended."""
-        return self._ask(workload)
 
     def per_program(self, workload: str, number: int) -> dict[str, float]:
         """Milliseconds per program of one pass."""
-        cost = self.measure(workload)
+        cost = self.ask(workload)
         return {
             f"{measure} time per program": 1000 * cost[key] / cost["programs"]
             for measure, key in (("CPU", "cpu_s"), ("wall", "wall_s"))
@@ -147,7 +149,8 @@ class ProbeProcess:
     def close(self) -> None:
         self._process.communicate()
 
-    def _ask(self, question: object) -> dict[str, Any]:
+    def ask(self, question: object) -> dict[str, Any]:
+        """Send all workloads, or the name of one to measure. Raises RuntimeError if it ended."""
         assert self._process.stdin and self._process.stdout
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(question), file=self._process.stdin, flush=True)
@@ -172,19 +175,7 @@ def checkout(commit: str) -> Iterator[Path]:
             subprocess.run([*git, "remove", "--force", str(folder)], check=True)
 
 
-def measure_judge(rounds: int, commit: str | None, backends: Sequence[str]) -> list[Row]:
-    """Cost of a program of each workload, on each backend, at each checkout."""
-    with contextlib.ExitStack() as stack:
-        folders = {"now": ROOT}
-        if commit:
-            folders["before"] = stack.enter_context(checkout(commit))
-        rows = [row for name in backends for row in _measure_backend(rounds, folders, name)]
-    if not rows:
-        raise UserError("this machine has none of these backends; see make doctor")
-    return rows
-
-
-def _measure_backend(rounds: int, folders: dict[str, Path], backend: str) -> list[Row]:
+def measure_backend(rounds: int, folders: dict[str, Path], backend: str) -> list[Row]:
     """Rows of all workloads; none if the machine lacks the backend."""
     rows, made = [], workloads()
     with contextlib.ExitStack() as stack:

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -44,6 +43,7 @@ SHAPES: dict[str, tuple[dict[str, int] | None, BatchShape]] = {  # None: the bun
 LARGEST = "PPO critic=separate"  # the others' peaks are compared with its
 WITHIN = "≤ 1.25"  # goal of measured peak to estimate, either way
 STEPS = 3
+HOST_PEAK = "memory/peak_mb"
 
 
 @dataclass
@@ -111,7 +111,8 @@ def measure_step(
     needed = _fit(shape, config, algorithm, device, shrink)
     _import_lazily_loaded(variant)
     clock = time.perf_counter if on_gpu else time.process_time
-    peak, before = PeakMemory(), 0.0 if on_gpu else _resident_mib()
+    peak, key = PeakMemory(), f"memory/gpu{device.index or 0}_peak_mb" if on_gpu else HOST_PEAK
+    before = peak.columns().get(key, 0.0)  # the peak of now; none before torch uses the GPU
     torch.manual_seed(0)
     base = Policy(loading.random_model(model_config, device, getattr(torch, dtype)))
     policy, train = loading.trained_policy(base, config), config.train
@@ -122,7 +123,6 @@ def measure_step(
         start = clock()
         step(samples, batch.group_size)
         times.append(clock() - start)
-    key = f"memory/gpu{device.index or 0}_peak_mb" if on_gpu else "memory/peak_mb"
     return StepCost(peak.columns()[key] - before, needed / 2**20, times[1:], shape.parameters)
 
 
@@ -162,23 +162,16 @@ def _import_lazily_loaded(variant: str) -> None:
     Float32AdamW([([weight], 0.0)], 0.0).step()
 
 
-def _resident_mib() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
-
-
 def rows_of(shape: str, costs: Mapping[str, StepCost]) -> list[Row]:
     """Peak, estimate and time of each case, and its peak relative to PPO with its own critic."""
     rows = []
     for case, cost in costs.items():
         name = f"{shape} ({cost.parameters / 1e6:.1f} M), {case}"
         error = max(cost.peak_mib / cost.estimate_mib, cost.estimate_mib / cost.peak_mib)
-        rows += [
-            row(name, "peak memory", [cost.peak_mib], "MiB"),
-            row(name, "estimate", [cost.estimate_mib], "MiB"),
-            row(name, "peak and estimate, larger to smaller", [error], goal=WITHIN),
-            row(name, "time of a step", cost.seconds, "s"),
-        ]
+        rows.append(row(name, "peak memory", [cost.peak_mib], "MiB"))
+        rows.append(row(name, "estimate", [cost.estimate_mib], "MiB"))
+        rows.append(row(name, "peak and estimate, larger to smaller", [error], goal=WITHIN))
+        rows.append(row(name, "time of a step", cost.seconds, "s"))
         if LARGEST in costs and case != LARGEST:
             goal = "≤ 1" if case.startswith("SPO") else None
             share = cost.peak_mib / costs[LARGEST].peak_mib

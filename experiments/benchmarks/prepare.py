@@ -25,6 +25,8 @@ from experiments.benchmarks import common
 from experiments.benchmarks.common import Row, in_new_process, row
 from experiments.rollout.prompts import encode_prompts
 
+MEASURES = ("open", "prompts", "peak memory")
+
 
 @dataclass
 class Options(common.Options):
@@ -39,17 +41,16 @@ def main(options: Options) -> None:
         with file.open("w") as lines:
             lines.writelines(json.dumps(each) + "\n" for each in synthetic_rows(options.rows))
         for case in ("first start", "second start"):
-            problems, cost = in_new_process(open_data_set, str(file), f"{folder}/cache")
-            rows.append(row(case, "open", [cost["open_s"]], "s"))
-            rows.append(row(case, "prompts", [cost["prompts_s"]], "s"))
-            rows.append(row(case, "peak memory", [cost["peak_mib"]], "MiB"))
+            problems, *cost = in_new_process(open_data_set, file, f"{folder}/cache")
+            for measure, unit, value in zip(MEASURES, ("s", "s", "MiB"), cost, strict=True):
+                rows.append(row(case, measure, [value], unit))
         sizes = {"file_mib": file.stat().st_size / 2**20, "problems": problems}
         sizes["prepared_mib"] = sum(f.stat().st_size for f in Path(folder).rglob("*.arrow")) / 2**20
     common.finish("prepare", rows, options.out, file_rows=options.rows, **sizes)
 
 
-def open_data_set(file: str, cache: str) -> tuple[int, dict[str, float]]:
-    """Open the data set and encode its prompts, as a run does → number of problems, cost."""
+def open_data_set(file: Path, cache: str) -> tuple[int, float, float, float]:
+    """Open the data set and encode its prompts, as a run does → problems, then MEASURES."""
     import transformers
 
     os.environ["SPO_BENCH_CACHE"] = cache
@@ -64,8 +65,7 @@ def open_data_set(file: str, cache: str) -> tuple[int, dict[str, float]]:
     for index in range(0, len(prompts), max(1, len(prompts) // 200)):
         assert prompts[index].problem.tests  # as a run's first batches read them
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    cost = {"open_s": opened - start, "prompts_s": encoded - opened, "peak_mib": peak_mib}
-    return len(task.train), cost
+    return len(task.train), opened - start, encoded - opened, peak_mib
 
 
 Json = dict[str, Any]

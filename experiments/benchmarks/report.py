@@ -78,11 +78,8 @@ def measure(runs: Path, out: Path, case: str) -> list[Row]:
     if child.returncode:
         raise SystemExit(f"the report of {runs} ended with {child.returncode}")
     seconds, page = time.perf_counter() - start, (out / "report.html").stat().st_size / 1e6
-    return [
-        row(case, "wall time", [seconds], "s"),
-        row(case, "peak memory", [peak], "MB"),
-        row(case, "page", [page], "MB"),
-    ]
+    costs = (("wall time", seconds, "s"), ("peak memory", peak, "MB"), ("page", page, "MB"))
+    return [row(case, measure, [value], unit) for measure, value, unit in costs]
 
 
 def _session_mb(session: int) -> float:
@@ -102,11 +99,7 @@ def _session_mb(session: int) -> float:
 def programs(problem: int) -> list[str]:
     """FORMS × VARIANTS programs that parse. Variants of a form differ only in names."""
     forms = np.random.default_rng(problem).integers(2, 90, (FORMS, 5)).tolist()
-    return [
-        PROGRAM.format(*numbers, variant=variant)
-        for numbers in forms
-        for variant in range(VARIANTS)
-    ]
+    return [PROGRAM.format(*each, variant=name) for each in forms for name in range(VARIANTS)]
 
 
 def evaluations(random: np.random.Generator, pools: np.ndarray, skill: float) -> pd.DataFrame:
@@ -138,12 +131,12 @@ def metrics(random: np.random.Generator) -> pd.DataFrame:
     """metrics.parquet of a run."""
     step = np.arange(1, EVALUATIONS[-1] + 1)
     columns = {"step": step, "reward_mean": random.random(len(step)), "loss": 0.1, "entropy": 0.5}
-    costs = {"generated_tokens": 4000, "judged_programs": 128, "optimiser_steps": 1}
-    columns |= {f"budget/{name}": step * each for name, each in costs.items()}
+    slopes: dict[str, float] = {"budget/generated_tokens": 4000, "budget/judged_programs": 128}
+    slopes |= {"budget/optimiser_steps": 1, "time/total_s": 9.0, "eval/kl_ref": 0.02}
     phases = ("generate", "judge", "reference", "train", "sync", "evaluate")
-    columns |= {f"time/{phase}_s": step * random.random() for phase in phases}
-    columns |= {"time/total_s": step * 9.0, "memory/peak_mb": 900.0, "eval/kl_ref": step / 50}
-    return pd.DataFrame(columns)
+    slopes |= {f"time/{phase}_s": random.random() for phase in phases}
+    columns |= {name: step * slope for name, slope in slopes.items()}
+    return pd.DataFrame(columns | {"memory/peak_mb": 900.0})
 
 
 def write_runs(root: Path, runs: int, rows: int, experiments: int) -> int:

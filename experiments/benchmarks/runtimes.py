@@ -1,17 +1,14 @@
 """`make bench-runtimes`: time per trained token of `runtime=ray` and of `runtime=sync`.
 
 Both run the bundled model on MiniContests, in turn. The time of a run of no steps is subtracted.
-CPU time is that of all processes, Ray's included. A small model and small batches show most of
-what the actors themselves cost.
+CPU time is the machine's, Ray's processes included, so nothing else may run on it. A small model
+and small batches show most of what the actors themselves cost.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +18,7 @@ from pydantic import PositiveInt
 
 from experiments.benchmarks import common
 from experiments.benchmarks.common import alternate, compare, time_run
+from experiments.benchmarks.judge_probe import machine_cpu_s
 
 RUN = (
     *("task=mini", "model=nano", "sandbox=embedded", "sandbox.workers=1", "logger=none"),
@@ -30,8 +28,6 @@ RUN = (
 CASES = {"GRPO": ("algo=grpo",), "half-online SPO": ("algo=spo", "train.offline_share=0.5")}
 SYNC = "sync, lag 0"
 RUNTIMES = {SYNC: ("runtime=sync",), "ray, lag 10": ("runtime=ray", "train.lag=10")}
-CGROUPS = (Path("/sys/fs/cgroup/cpuacct"), Path("/sys/fs/cgroup"))  # version 1, version 2
-RAY_EXIT_S = 60
 
 
 @dataclass
@@ -65,38 +61,13 @@ def _cost_per_token(overrides: Sequence[str], steps: int, number: int) -> dict[s
 
 def _cost(overrides: Sequence[str]) -> tuple[dict[str, float], int]:
     """CPU and wall seconds of a run, and the tokens it trained on."""
-    with tempfile.TemporaryDirectory() as folder, _control_group() as group:
-        run = (*RUN, *overrides, f"output_dir={folder}")
-        seconds = time_run(run, lambda: (group / "cgroup.procs").write_text(str(os.getpid())))
+    with tempfile.TemporaryDirectory() as folder:
+        cpu_s = machine_cpu_s()
+        wall_s = time_run((*RUN, *overrides, f"output_dir={folder}"))["wall time"]
+        cpu_s = machine_cpu_s() - cpu_s
         (metrics,) = Path(folder).glob("*/*/metrics.parquet")
         tokens = max(pd.read_parquet(metrics).get("budget/trained_tokens", [0]))
-        return {"CPU time": _cpu_s(group), "wall time": seconds["wall time"]}, tokens
-
-
-@contextmanager
-def _control_group() -> Iterator[Path]:
-    """A control group, which counts the CPU time of Ray's workers; the kernel's rusage does not."""
-    parent = next(folder for folder in CGROUPS if (folder / "cgroup.procs").is_file())
-    group = parent / f"spo-bench-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        raise SystemExit(f"bench-runtimes: CPU time needs a control group: {error}") from error
-    try:
-        yield group
-    finally:
-        deadline = time.monotonic() + RAY_EXIT_S
-        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        group.rmdir()
-
-
-def _cpu_s(group: Path) -> float:
-    """CPU seconds of all processes that were ever in the group."""
-    if (group / "cpuacct.usage").is_file():
-        return int((group / "cpuacct.usage").read_text()) / 1e9
-    lines = (group / "cpu.stat").read_text().splitlines()
-    return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
+        return {"CPU time": cpu_s, "wall time": wall_s}, tokens
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import simpy
 
 from analysis.report import markdown
@@ -73,10 +72,8 @@ class Simulation:
     def __init__(self, loop: Loop, seed: int = 0) -> None:
         self.loop, self.env = loop, simpy.Environment()
         # A random stream for each kind: a change of one part leaves the times of the others.
-        self.random = {
-            kind: np.random.default_rng([seed, number])
-            for number, kind in enumerate(("generate", "judge", "train", "sync"))
-        }
+        kinds = enumerate(("generate", "judge", "train", "sync"))
+        self.random = {kind: np.random.default_rng([seed, number]) for number, kind in kinds}
         self.slots = simpy.Resource(self.env, loop.slots)
         self.judges = simpy.Resource(self.env, loop.judges)
         self.begun = self.generated = self.judged = 0  # pieces
@@ -153,38 +150,49 @@ LADDER_BATCHES = 20
 
 
 @dataclass(frozen=True)
-class Step:
-    """A line of verl's tables: seconds."""
+class Run:
+    """A line of verl's tables: seconds of a step."""
 
     gpus: int
     step: float
     gen: float  # without training: the wait for generation
-    update: float
-    old: float = 0.0  # log-probs before the update; the asynchronous runs need none
+    update: float  # and log-probs before it; the asynchronous runs need none
+    staleness: float | None = None  # None: all GPUs generate, then all train
     note: str = "predicted"  # what the model shares with the run
 
-    @property
-    def rest(self) -> float:
-        """Sync and what the page does not name; 0 where the parts exceed the step."""
-        return max(0.0, self.step - self.gen - self.old - self.update)
+    def loop(self, spread: float, fitted_on: int = 128) -> Loop:
+        """With a staleness, half of the GPUs generate, half train on what was judged first."""
+        # Sync and what the page does not name; 0 where the parts exceed the step.
+        rest = Time(max(0.0, self.step - self.gen - self.update))
+        generate, update, slots = _generate(spread, fitted_on), self.update, PER_GPU * self.gpus
+        if self.staleness is None:
+            return Loop(generate, train=Time(update), sync=rest, pieces=PROBLEMS, slots=slots)
+        return Loop(
+            generate,
+            train=Time(update / MINIBATCHES),
+            sync=rest,
+            pieces=PROBLEMS // MINIBATCHES,
+            slots=slots // 2,
+            sync_every=MINIBATCHES,
+            lag=self.staleness * MINIBATCHES,
+            in_order=False,
+        )
 
 
-COLOCATED = {
-    32: Step(32, 790.10, 357.41, 269.80, 107.71, "predicted from 128 GPUs"),
-    64: Step(64, 365.28, 150.72, 133.41, 70.26, "predicted from 128 GPUs"),
-    128: Step(128, 356.30, 177.85, 113.81, 53.92, "its mean is fitted"),
+COLOCATED: dict[float, Run] = {
+    32: Run(32, 790.10, 357.41, 269.80 + 107.71, note="predicted from 128 GPUs"),
+    64: Run(64, 365.28, 150.72, 133.41 + 70.26, note="predicted from 128 GPUs"),
+    128: Run(128, 356.30, 177.85, 113.81 + 53.92, note="its mean is fitted"),
 }
-HALVES = {  # half of the GPUs generate, half train; staleness_threshold=0.5, partial rollouts
-    32: Step(32, 294.77, 21.26, 313.81, note="predicted; its published parts exceed the step"),
-    64: Step(64, 189.26, 28.46, 156.98),
-    128: Step(128, 150.63, 33.14, 113.16),
+HALVES: dict[float, Run] = {  # staleness_threshold=0.5, partial rollouts
+    32: Run(32, 294.77, 21.26, 313.81, 0.5, "predicted; its published parts exceed the step"),
+    64: Run(64, 189.26, 28.46, 156.98, 0.5),
+    128: Run(128, 150.63, 33.14, 113.16, 0.5),
 }
 STALENESS = {  # on 128 GPUs: how far generation may run ahead, in steps
-    0.0: Step(
-        128, 231.34, 128.47, 98.77, note="its spread is fitted"
-    ),  # "stream off policy pipeline"
-    0.1: Step(128, 171.30, 58.17, 109.12),
-    0.3: Step(128, 146.11, 38.88, 103.22),
+    0.0: Run(128, 231.34, 128.47, 98.77, 0.0, "its spread is fitted"),  # "stream off policy"
+    0.1: Run(128, 171.30, 58.17, 109.12, 0.1),
+    0.3: Run(128, 146.11, 38.88, 103.22, 0.3),
     0.5: HALVES[128],
 }
 ONE_STEP = {  # overlapped step, generate_sequences on 4 GPUs, training on 12, the rest of the step
@@ -193,54 +201,29 @@ ONE_STEP = {  # overlapped step, generate_sequences on 4 GPUs, training on 12, t
 }
 
 
-def step_s(loop: Loop, steps: int = STEPS) -> float:
-    """Seconds for PROBLEMS problems, whatever a batch of `loop` is."""
-    batches = PROBLEMS // loop.pieces
-    return Simulation(loop).run(steps * batches).step_s * batches
-
-
 @cache
-def _generate(spread: float, gpus: int = 128) -> Time:
+def _generate(spread: float, gpus: int) -> Time:
     """Seconds of a problem's responses, fitted to verl's `gen` on so many GPUs."""
     loop = Loop(Time(1, spread), pieces=PROBLEMS, slots=PER_GPU * gpus)
     return Time(COLOCATED[gpus].gen / Simulation(loop).run(STEPS).step_s, spread)
 
 
-def colocated(spread: float, gpus: int) -> Loop:
-    """All GPUs generate, then all train."""
-    times = COLOCATED[gpus]
-    train, sync = Time(times.old + times.update), Time(times.rest)
-    slots = PER_GPU * gpus
-    return Loop(_generate(spread), train=train, sync=sync, pieces=PROBLEMS, slots=slots)
+def step_s(loop: Loop) -> float:
+    """Seconds for PROBLEMS problems, whatever a batch of `loop` is."""
+    batches = PROBLEMS // loop.pieces
+    return Simulation(loop).run(STEPS * batches).step_s * batches
 
 
-def streamed(spread: float, times: Step, staleness: float, fitted_on: int = 128) -> Loop:
-    """Half of the GPUs generate, half train on minibatches of the problems judged first."""
-    return Loop(
-        _generate(spread, fitted_on),
-        train=Time(times.update / MINIBATCHES),
-        sync=Time(times.rest),
-        pieces=PROBLEMS // MINIBATCHES,
-        slots=PER_GPU * times.gpus // 2,
-        sync_every=MINIBATCHES,
-        lag=staleness * MINIBATCHES,
-        in_order=False,
-    )
-
-
-@cache
 def fitted_spread() -> float:
     """Spread of lengths, which verl does not publish: fits the run of staleness 0."""
-    times = STALENESS[0.0]
-    spreads = (0.3, 0.35, 0.4, 0.45, 0.5, 0.6)
-    return min(spreads, key=lambda s: abs(step_s(streamed(s, times, 0.0)) - times.step))
+    run, spreads = STALENESS[0.0], (0.3, 0.35, 0.4, 0.45, 0.5, 0.6)
+    return min(spreads, key=lambda spread: abs(step_s(run.loop(spread)) - run.step))
 
 
 def ladder(spread: float) -> dict[str, tuple[Loop, str]]:
     """Ways to run the same work on 128 GPUs, and the published speed-up of each."""
-    all_gpus, times = colocated(spread, 128), HALVES[128]
-    train, sync = Time(times.update), Time(times.rest)
-    halves = replace(all_gpus, train=train, sync=sync, slots=PER_GPU * 64)
+    all_gpus, trained = COLOCATED[128].loop(spread), replace(HALVES[128], staleness=None)
+    halves = replace(trained.loop(spread), slots=PER_GPU * 64)
     rare, free = replace(halves, sync_every=10), replace(halves, lag=4, in_order=False)
     areal_verl = "2.27 and 2.77 (AReaL), 1.93 to 2.68 (verl)"
     return {
@@ -264,78 +247,71 @@ def order_table(spread: float) -> str:
 
 def published_table(spread: float) -> str:
     """Published seconds a step, and the model's."""
-    runs = [
-        (f"{gpus} GPUs, all generate, then all train", times, colocated(spread, gpus))
-        for gpus, times in COLOCATED.items()
-    ]
-    for staleness, times in STALENESS.items():
-        loop = streamed(spread, times, staleness)
-        runs.append((f"64 + 64 GPUs, staleness {staleness}", times, loop))
-    for half in (16, 32):
-        loop = streamed(spread, HALVES[2 * half], 0.5, fitted_on=2 * half)
-        runs.append((f"{half} + {half} GPUs, staleness 0.5", HALVES[2 * half], loop))
-    rows = [_comparison(name, times.step, step_s(loop), times.note) for name, times, loop in runs]
+    rows = []
+
+    def add(name: str, published: float, model: float, note: str) -> None:
+        error = f"{round(100 * (model / published - 1)):+d} %"
+        rows.append([f"verl, {name}", f"{published:.0f}", f"{model:.0f}", error, note])
+
+    for gpus, run in COLOCATED.items():
+        name = f"{gpus} GPUs, all generate, then all train"
+        add(name, run.step, step_s(run.loop(spread)), run.note)
+    for run in (*STALENESS.values(), HALVES[32], HALVES[64]):
+        name = f"{run.gpus // 2} + {run.gpus // 2} GPUs, staleness {run.staleness}"
+        add(name, run.step, step_s(run.loop(spread, fitted_on=run.gpus)), run.note)
     for engine, (step, generate, train, rest) in ONE_STEP.items():
         loop = Loop(Time(generate), train=Time(train), sync=Time(rest), lag=1)
-        model = Simulation(loop).run(20).step_s
-        name = f"one step of overlap, 4 + 12 GPUs, {engine}"
-        rows.append(_comparison(name, step, model, "from its own parts"))
+        name, model = f"one step of overlap, 4 + 12 GPUs, {engine}", Simulation(loop).run(20).step_s
+        add(name, step, model, "from its own parts")
     return markdown.table(["", "published, s a step", "the model", "error", ""], rows)
-
-
-def _comparison(name: str, published: float, model: float, note: str) -> list[str]:
-    error = f"{round(100 * (model / published - 1)):+d} %"
-    return [f"verl, {name}", f"{published:.0f}", f"{model:.0f}", error, note]
-
-
-Lines = dict[str, dict[float, Loop]]  # label → x → loop
 
 
 def draw(spread: float, file: Path) -> None:
     """Steps an hour against GPUs, judges, and lag."""
     import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     from experiments.studies.figures import LOOK
 
-    with plt.rc_context(LOOK):
-        figure, panels = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+    with matplotlib.rc_context(LOOK):
+        figure = Figure(figsize=(12, 3.8), layout="constrained")
+        panels = figure.subplots(1, 3)
         for axes, (title, lines) in zip(panels, _panels(spread).items(), strict=True):
-            seconds = pd.DataFrame(lines).map(step_s)
-            (3600 / seconds).plot(ax=axes, style="o-", title=title)
-            axes.set_ylim(bottom=0)
-        for marker, times in (("o", COLOCATED), ("x", HALVES)):
-            rates = [3600 / step.step for step in times.values()]
-            panels[0].plot(list(times), rates, marker, color="black", markersize=7)
+            for label, loops in lines.items():
+                rates = [3600 / step_s(loop) for loop in loops.values()]
+                axes.plot(list(loops), rates, "o-", label=label)
+            axes.set(title=title, ylim=(0, None))
+            axes.legend()
+        for marker, published in (("o", COLOCATED), ("x", HALVES)):
+            rates = [3600 / times.step for times in published.values()]
+            panels[0].plot(list(published), rates, marker, color="black", markersize=7)
         panels[0].set(xlabel="GPUs", ylabel="steps an hour", xticks=list(HALVES))
         panels[1].set(xlabel="cores that judge", xscale="log")
         panels[2].set(xlabel="steps that generation may be ahead")
         figure.savefig(file, metadata={"Date": None})
-        plt.close(figure)
 
 
-def _panels(spread: float) -> dict[str, Lines]:
-    """The lines of each panel, by title."""
-    halves, judged = HALVES[128], streamed(spread, HALVES[128], 0.5)
-    gpus: Lines = {"all in turn": {n: colocated(spread, n) for n in HALVES}}
-    for staleness in (0.0, 0.5):
-        name = f"halves, staleness {staleness}"
-        gpus[name] = {n: streamed(spread, times, staleness) for n, times in HALVES.items()}
-    judges: Lines = {}
-    for seconds in (0.005, 1.0, 10.0):  # CPU of a program; the first is measured on MiniContests
-        judge, counts = Time(seconds * RESPONSES, 1.0), (1, 4, 16, 64, 256, 1024)
-        name = f"{seconds:g} s a program"
-        judges[name] = {n: replace(judged, judge=judge, judges=n) for n in counts}
-    lags: Lines = {
-        f"spread of lengths {lengths:g}": {
-            lag: streamed(lengths, halves, lag) for lag in (0, 0.25, 0.5, 1, 2, 4)
-        }
-        for lengths in (0.2, spread, 0.8)
+def _panels(spread: float) -> dict[str, dict[str, dict[float, Loop]]]:
+    """title → label of a line → x → loop."""
+    halves, judges, lags = HALVES[128], (1, 4, 16, 64, 256, 1024), (0, 0.25, 0.5, 1, 2, 4)
+    panels: dict[str, dict[str, dict[float, Loop]]] = {
+        "GPUs (black: published)": {"all in turn": {n: COLOCATED[n].loop(spread) for n in HALVES}},
+        "Judges, 64 + 64 GPUs": {},
+        "Lag, 64 + 64 GPUs": {},
     }
-    titles = ("GPUs (black: published)", "Judges, 64 + 64 GPUs", "Lag, 64 + 64 GPUs")
-    return dict(zip(titles, (gpus, judges, lags), strict=True))
+    by_gpus, by_judges, by_lag = panels.values()
+    for lag in (0.0, 0.5):
+        by_gpus[f"halves, staleness {lag}"] = {
+            n: replace(run, staleness=lag).loop(spread) for n, run in HALVES.items()
+        }
+    for seconds in (0.005, 1.0, 10.0):  # CPU of a program; the first is measured on MiniContests
+        loop = replace(halves.loop(spread), judge=Time(seconds * RESPONSES, 1.0))
+        by_judges[f"{seconds:g} s a program"] = {n: replace(loop, judges=n) for n in judges}
+    for lengths in (0.2, spread, 0.8):
+        by_lag[f"spread of lengths {lengths:g}"] = {
+            lag: replace(halves, staleness=lag).loop(lengths) for lag in lags
+        }
+    return panels
 
 
 def replace_table(page: Path, name: str, table: str) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import count
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ from torch import nn
 
 from algorithms.grpo import GRPOConfig
 from experiments.benchmarks import common
-from experiments.benchmarks.common import Row, Values, alternate, compare, start_timer, timed
+from experiments.benchmarks.common import Row, Values, alternate, compare, start_timer
 from experiments.benchmarks.workload import (
     LEARNING_RATE,
     MiniContests,
@@ -68,15 +67,16 @@ def main(options: Options) -> None:
 
 def measure_steps(options: Options, mini: MiniContests, max_tokens: int) -> list[Row]:
     """One optimiser step of each algorithm and of the raw pass, in turn."""
-    policy, pad = mini.engine.policy, mini.engine.pad
+    policy, pad, steps = mini.engine.policy, mini.engine.pad, dict[str, Step]()
     samples = responses(mini.engine, mini.prompts, options.group, max_tokens)
-    steps: dict[str, Step] = {
-        name: step_of(algorithm, policy, pad) for name, algorithm in algorithms().items()
-    }
+    for name, algorithm in algorithms().items():
+        steps[name] = step_of(algorithm, policy, pad)
     steps["raw"] = Raw(policy.model)
 
     def time_step(step: Step, number: int) -> dict[str, float]:
-        return timed(lambda: step(samples, options.group))
+        seconds = start_timer()
+        step(samples, options.group)
+        return seconds()
 
     cases = {name: partial(time_step, step) for name, step in steps.items()}
     values = alternate(cases, options.rounds)
@@ -121,38 +121,29 @@ class Raw:
 
 def measure_whole(options: Options, mini: MiniContests, max_tokens: int) -> list[Row]:
     """Steps of GRPO from prompts to weights, ours ahead of each of TRL's."""
-    engine, seeds = mini.engine, count()
+    import transformers
+
+    engine, values = mini.engine, Values({OURS: [], TRL: []})
     step = step_of(algorithms()["GRPO"], engine.policy, engine.pad)
     sampler = HFEngine(step.learner.policy, set(engine.eos.tolist()), engine.pad, 4096)
 
-    def our_step() -> None:
-        samples = responses(sampler, mini.prompts, options.group, max_tokens, next(seeds))
-        step(samples, options.group)
-
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = trl_trainer(folder, mini, options.group, max_tokens, options.rounds + 1)
-        steps = train_in_turn(trainer, our_step)
-    values = {name: seconds[1:] for name, seconds in steps.items()}  # the first warms up
-    return compare(values, "s", OURS, {(TRL, f"CPU time relative to {OURS}"): TIMES_TRL})
-
-
-def train_in_turn(trainer: Any, our_step: Callable[[], None]) -> Values:
-    """Train with a trainer of TRL, and take our step before each of its own → seconds of both."""
-    import transformers
-
-    steps: Values = {OURS: [], TRL: []}
-
     class Turns(transformers.TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            steps[OURS].append(timed(our_step))
+            seconds, seed = start_timer(), len(values[OURS])
+            samples = responses(sampler, mini.prompts, options.group, max_tokens, seed)
+            step(samples, options.group)
+            values[OURS].append(seconds())
             self.seconds = start_timer()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            steps[TRL].append(self.seconds())
+            values[TRL].append(self.seconds())
 
-    trainer.add_callback(Turns())
-    trainer.train()
-    return steps
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = trl_trainer(folder, mini, options.group, max_tokens, options.rounds + 1)
+        trainer.add_callback(Turns())
+        trainer.train()
+    values = {name: rounds[1:] for name, rounds in values.items()}  # the first warms up
+    return compare(values, "s", OURS, {(TRL, f"CPU time relative to {OURS}"): TIMES_TRL})
 
 
 def trl_trainer(
@@ -177,16 +168,12 @@ def trl_trainer(
         beta=defaults.kl_coef,
         epsilon=defaults.clip_low,
         loss_type="grpo",
-        temperature=1.0,
-        top_k=0,
         bf16=False,
         gradient_checkpointing=False,
         use_cpu=model.device.type == "cpu",
-        report_to=[],
         save_strategy="no",
         logging_strategy="no",
         disable_tqdm=True,
-        seed=0,
     )
     return trl.GRPOTrainer(
         model=model,

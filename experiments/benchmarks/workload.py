@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from algorithms.base import Algorithm
-from algorithms.base import Options as AlgorithmOptions
 from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
@@ -38,30 +37,30 @@ if TYPE_CHECKING:
 
     from envs.tasks.config import TaskConfig
 
+Prompts = Sequence[Sequence[int]]  # token ids
 LEARNING_RATE = 1e-7  # hundreds of steps on the same responses keep about the same policy
 
 
 def algorithms() -> dict[str, Algorithm]:
     """Algorithms by their names in result tables. All options but the rate are defaults."""
-    configs: dict[str, tuple[Callable[[Any, float], Algorithm], AlgorithmOptions]] = {
-        "GRPO without KL": (GRPO, GRPOConfig(kl_coef=0.0)),
-        "GRPO": (GRPO, GRPOConfig()),
-        "SPO q0=group": (SPO, SPOConfig()),
-        "SPO q0=monte_carlo": (SPO, SPOConfig(q0="monte_carlo")),
-        "SPO q0=online": (SPO, SPOConfig(q0="online")),
-        "PPO critic=shared": (PPO, PPOConfig(critic="shared")),
-        "PPO critic=separate": (PPO, PPOConfig()),
+    rate = LEARNING_RATE
+    return {
+        "GRPO without KL": GRPO(GRPOConfig(learning_rate=rate, kl_coef=0.0), 1.0),
+        "GRPO": GRPO(GRPOConfig(learning_rate=rate), 1.0),
+        "SPO q0=group": SPO(SPOConfig(learning_rate=rate), 1.0),
+        "SPO q0=monte_carlo": SPO(SPOConfig(learning_rate=rate, q0="monte_carlo"), 1.0),
+        "SPO q0=online": SPO(SPOConfig(learning_rate=rate, q0="online"), 1.0),
+        "PPO critic=shared": PPO(PPOConfig(learning_rate=rate, critic="shared"), 1.0),
+        "PPO critic=separate": PPO(PPOConfig(learning_rate=rate), 1.0),
     }
-    for _, config in configs.values():
-        config.learning_rate = LEARNING_RATE
-    return {name: core(config, 1.0) for name, (core, config) in configs.items()}
 
 
 class FreeReference(ReferenceRewards):
     """Reference rewards at no cost: drawing them is not part of a step."""
 
-    def __init__(self, count: int) -> None:
-        self.rewards = torch.tensor([1.0] + [0.0] * (count - 1), dtype=torch.float64)
+    def __init__(self) -> None:
+        rewards = [1.0] + [0.0] * (SPOConfig().q0_samples - 1)
+        self.rewards = torch.tensor(rewards, dtype=torch.float64)
 
     def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
         return [self.rewards] * len(prompts)
@@ -83,14 +82,12 @@ def step_of(
 ) -> Step:
     """Make a learner for the policy, or for a copy of it, with `train` settings."""
     trained = Policy(copy.deepcopy(policy.model)) if copied else policy
-    config = TrainConfig(warmup_steps=0, **train)
+    config, needs = TrainConfig(warmup_steps=0, **train), algorithm.needs
     learner = Learner(trained, pad, algorithm, config, 10**6, Ledger())
-    needs, values = algorithm.needs, None
-    if needs.initial_value != "none":
-        assert isinstance(algorithm.config, SPOConfig)
-        reference = FreeReference(algorithm.config.q0_samples)
-        values = InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")
-    return Step(learner, values)
+    if needs.initial_value == "none":
+        return Step(learner, None)
+    reference, online = FreeReference(), needs.initial_value == "online"
+    return Step(learner, InitialValues(reference, needs.initial_value_beta, online))
 
 
 def llama_sizes(
@@ -161,12 +158,11 @@ class MiniContests:
 
 
 def generate_responses(
-    engine: Engine, prompts: Sequence[Sequence[int]], group_size: int, sampling: Sampling, seed: int
+    engine: Engine, prompts: Prompts, group_size: int, sampling: Sampling, seed: int
 ) -> list[Completion]:
     """Generate a group of responses to each prompt, one group after the other."""
-    seeds = [
-        [seed * 10**6 + row * 1000 + i for i in range(group_size)] for row in range(len(prompts))
-    ]
+    first = [seed * 10**6 + row * 1000 for row in range(len(prompts))]
+    seeds = [list(range(start, start + group_size)) for start in first]
     return [each for group in engine.generate(prompts, seeds, sampling) for each in group]
 
 
@@ -178,20 +174,15 @@ def generation_rate(generate: Callable[[], Sequence[Sequence[int]]]) -> dict[str
 
 
 def responses(
-    engine: Engine,
-    prompts: Sequence[Sequence[int]],
-    group_size: int,
-    max_tokens: int,
-    seed: int = 0,
+    engine: Engine, prompts: Prompts, group_size: int, max_tokens: int, seed: int = 0
 ) -> list[Sample]:
     """Generate a group for each prompt; a quarter of responses, by `seed`, has the reward 1."""
-    draw, sampling = random.Random(seed), Sampling(max_tokens)
-    return [
-        _sample(index // group_size, prompts[index // group_size], each, draw.random() < 0.25)
-        for index, each in enumerate(
-            generate_responses(engine, prompts, group_size, sampling, seed)
-        )
-    ]
+    draw, samples = random.Random(seed), []
+    completions = generate_responses(engine, prompts, group_size, Sampling(max_tokens), seed)
+    for index, completion in enumerate(completions):
+        number = index // group_size
+        samples.append(_sample(number, prompts[number], completion, draw.random() < 0.25))
+    return samples
 
 
 def _sample(number: int, prompt: Sequence[int], completion: Completion, right: bool) -> Sample:

@@ -65,10 +65,9 @@ def test_the_page_has_every_bench_with_its_goal_and_says_which_failed(tmp_path):
     assert "**judge** ended with 1 after 3 s." in text
     assert "threads: 1" in text
     assert "left out: 8B: too large" in text
-    held = json.loads((tmp_path / "every.json").read_text())
-    assert held["benches"]["train"]["rows"][0]["median"] == 0.7
-    assert held["benches"]["train"]["made"]["versions"]["torch"]
-    assert held["failed"] == {"judge": "ended with 1 after 3 s"}
+    result = json.loads((tmp_path / "train.json").read_text())
+    assert result["rows"][0]["median"] == 0.7
+    assert result["made"]["versions"]["torch"]
 
 
 def test_the_page_is_made_again_from_what_lies_there(tmp_path):

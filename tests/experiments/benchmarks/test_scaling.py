@@ -101,9 +101,9 @@ def test_the_order_of_the_published_speed_ups_comes_out():
 
 
 def test_the_fit_reproduces_the_step_that_it_was_fitted_to():
-    model = scaling.step_s(scaling.colocated(0.45, 128))
+    model = scaling.step_s(scaling.COLOCATED[128].loop(0.45))
     assert model == pytest.approx(scaling.COLOCATED[128].step, rel=0.02)
-    model = scaling.step_s(scaling.streamed(0.45, scaling.STALENESS[0.0], 0.0))
+    model = scaling.step_s(scaling.STALENESS[0.0].loop(0.45))
     assert model == pytest.approx(scaling.STALENESS[0.0].step, rel=0.05)
 
 
