@@ -11,12 +11,16 @@ def growth(act, text_of, longest, factor=8):
 
     `text_of(length)` is the text, at most `longest` characters; the shorter one as short as can be
     measured. Of three passes, each over a text a little longer in case `act` remembers, the least
-    counts; one where it takes long.
+    counts. One is enough where it takes long, and of the longer text where it is not twice as much
+    as linear.
     """
     length = 500
-    while (short := _cpu(act, text_of, length)) < MEASURABLE_S and 2 * factor * length <= longest:
+    while (short := _cpu(act, text_of, length, enough=MEASURABLE_S)) < MEASURABLE_S and (
+        2 * factor * length <= longest
+    ):
         length *= 2
-    return _cpu(act, text_of, factor * length) / max(short, MEASURABLE_S / 4) / factor
+    short = max(short, MEASURABLE_S / 4)
+    return _cpu(act, text_of, factor * length, enough=2 * factor * short) / short / factor
 
 
 def repeated(unit, start="", end=""):
@@ -24,13 +28,14 @@ def repeated(unit, start="", end=""):
     return lambda length: start + unit * (length // len(unit)) + end
 
 
-def _cpu(act, text_of, length):
+def _cpu(act, text_of, length, enough=0.0):
+    """The least CPU of up to three passes; no further one after one of at most `enough`."""
     spent = []
     for more in (0, 64, 128):
         text = text_of(length + more)
         begun = time.process_time()
         act(text)
         spent.append(time.process_time() - begun)
-        if spent[-1] > LONGEST_S:
+        if spent[-1] <= enough or spent[-1] > LONGEST_S:
             break
     return min(spent)

@@ -40,7 +40,7 @@ MISTAKES = {
     "unknown key": (["algo.betta=1"], ["unknown key 'algo.betta'", "did you mean 'algo.beta'?"]),
     "renamed key": (
         ["train.behaviour=told"],
-        ["unknown key 'train.behaviour'", "it is 'train.missing_logprobs' now"],
+        ["unknown key 'train.behaviour'", "it is now 'train.missing_logprobs'"],
     ),
     "another's key": (["algo=grpo", "algo.beta=1"], ["'algo.beta'", "belongs to", "algo=spo"]),
     "another choice's key": (["engine.colocate=true"], ["engine.colocate", "engine=vllm"]),

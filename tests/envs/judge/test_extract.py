@@ -145,12 +145,12 @@ HOSTILE = {  # text that is repeated
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_response_costs_the_host_little(name):
-    text = HOSTILE[name] * (60_000 // len(HOSTILE[name]))
+    text = HOSTILE[name] * (15_000 // len(HOSTILE[name]))
     started = time.process_time()
     for start in ("", "```", "```python\n", "~~~"):
         for end in ("", "`x", "```python", "\n```", "\n'''\n```"):
             extract_program(start + text + end)
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 1.5
 
 
 @pytest.mark.parametrize("name", HOSTILE)
