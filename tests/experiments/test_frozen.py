@@ -93,7 +93,7 @@ def open_recorded(recorded, *overrides, prompts=(), accepts_missing_logprobs=Tru
 
 
 def test_what_does_not_fit_is_refused_in_a_line(recorded):
-    with pytest.raises(UserError, match="it kept 2 batches; use steps=2"):
+    with pytest.raises(UserError, match="it recorded 2 batches; use steps=2"):
         open_recorded(recorded, "steps=3")
     with pytest.raises(UserError, match="is not in this run's train split"):
         open_recorded(recorded)

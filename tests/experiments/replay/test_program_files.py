@@ -83,7 +83,7 @@ REFUSED = {
     "texts": (line(program=RIGHT, logprobs=["a"]), 'line 2: "logprobs" must be a list of numbers'),
     "one number": (line(program=RIGHT, logprobs=3), 'line 2: "logprobs" must be a list'),
     "no token": (line(tokens=[10**9]), "line 2: token 1000000000 is not one of the tokenizer's"),
-    "below 0": (line(tokens=[-1]), "line 2: token -1 is none"),
+    "below 0": (line(tokens=[-1]), "line 2: token -1 is not one"),
     "half a token": (line(tokens=[5.7]), 'line 2: "tokens" must be a list of whole numbers'),
     "no list": (line(tokens="ab"), 'line 2: "tokens" must be a list'),
     "no text": (line(program=7), 'line 2: "program" must be a text'),
