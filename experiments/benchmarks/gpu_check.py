@@ -42,6 +42,7 @@ from experiments.policy.policy import Policy
 
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
 EOS, PAD = 2, 0
+NO_GPU = "no GPU: a trial at tiny shapes, whose figures mean nothing"
 Responses = tuple[list[list[int]], list[Completion]]
 PPO = ("PPO critic=shared", "PPO critic=separate")
 
@@ -221,8 +222,7 @@ PARTS: dict[str, tuple[Callable[[Bench], list[Row]], tuple[str, ...]]] = {
 def main(options: Options) -> int:
     """Run all parts and write the page. Returns 1 if any failed."""
     start, rows = time.monotonic(), []
-    skipped: dict[str, str] = {}
-    failed: dict[str, str] = {}
+    skipped, failed = dict[str, str](), dict[str, str]()
     for key in planned():
         remaining = options.budget - (time.monotonic() - start)
         print(key, flush=True)
@@ -240,9 +240,7 @@ def main(options: Options) -> int:
             skipped[key] = str(reason)
         except Exception as error:
             failed[key] = f"{type(error).__name__}: {error}"
-    device = "no GPU: a trial at tiny shapes, whose figures mean nothing"
-    if torch.cuda.is_available():
-        device = torch.cuda.get_device_name(0)
+    device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else NO_GPU
     seconds = round(time.monotonic() - start)
     facts = {"device": device, "seconds": seconds, "skipped": skipped, "failed": failed}
     common.finish("gpu", rows, options.out, **facts)

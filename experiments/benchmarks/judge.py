@@ -2,7 +2,8 @@
 
 The workloads are those of training. `against=COMMIT` measures this checkout and that commit in
 turn, with the same bytes to judge. It supports commits with this layout of `envs`, from which
-`judge_probe.py` imports. For Docker, CPU time is the whole machine's, so nothing else may run on it.
+`judge_probe.py` imports. For Docker, CPU time is that of the whole machine, so nothing
+else may run on it.
 """
 
 from __future__ import annotations

@@ -19,10 +19,8 @@ import numpy as np
 import simpy
 
 from analysis.report import markdown
-from experiments.benchmarks.common import command
-from experiments.errors import UserError
 
-PAGE = Path("docs/results/scaling.md")
+PAGE = Path(__file__).resolve().parents[2] / "docs/results/scaling.md"
 Events = Generator[simpy.Event, Any, Any]
 
 
@@ -101,12 +99,11 @@ class Simulation:
 
     def feeder(self) -> Events:
         """Begin pieces, in order, as slots and the bound allow."""
-        loop = self.loop
+        loop, bound = self.loop, self.loop.sync_every + self.loop.lag
         while True:
             slot = self.slots.request()
             yield slot
             self.begun += 1
-            bound = loop.sync_every + loop.lag
             while self.syncing or self.begun > (self.seen + bound) * loop.pieces:
                 yield self.synced
             self.env.process(self.piece(1 + (self.begun - 1) // loop.pieces, slot))
@@ -141,12 +138,10 @@ class Simulation:
 # (https://verl.readthedocs.io/en/latest/advance/fully_async.html, at 19997f9): DAPO on
 # Qwen2.5-Math-7B, 512 problems × 16 responses a step, H20 GPUs. Its page on one step of overlap
 # (docs/advance/one_step_off.md at e55d143): the same model on two nodes of 16 H20 GPUs.
-
 PROBLEMS, RESPONSES = 512, 16  # of a step
 PER_GPU = 4  # problems that a GPU generates at once: all 512 on 128 GPUs
-STEPS = 12  # simulated; the later half counts
+STEPS, LADDER_BATCHES = 12, 20  # simulated; the later half counts
 MINIBATCHES = 4  # of a step, in the asynchronous runs; weights are synced after the last
-LADDER_BATCHES = 20
 
 
 @dataclass(frozen=True)
@@ -293,51 +288,43 @@ def draw(spread: float, file: Path) -> None:
 
 def _panels(spread: float) -> dict[str, dict[str, dict[float, Loop]]]:
     """title → label of a line → x → loop."""
-    halves, judges, lags = HALVES[128], (1, 4, 16, 64, 256, 1024), (0, 0.25, 0.5, 1, 2, 4)
     panels: dict[str, dict[str, dict[float, Loop]]] = {
         "GPUs (black: published)": {"all in turn": {n: COLOCATED[n].loop(spread) for n in HALVES}},
         "Judges, 64 + 64 GPUs": {},
         "Lag, 64 + 64 GPUs": {},
     }
-    by_gpus, by_judges, by_lag = panels.values()
+    gpus, judges, lags = panels.values()
     for lag in (0.0, 0.5):
-        by_gpus[f"halves, staleness {lag}"] = {
-            n: replace(run, staleness=lag).loop(spread) for n, run in HALVES.items()
-        }
+        loops = {n: replace(run, staleness=lag).loop(spread) for n, run in HALVES.items()}
+        gpus[f"halves, staleness {lag}"] = loops
     for seconds in (0.005, 1.0, 10.0):  # CPU of a program; the first is measured on MiniContests
-        loop = replace(halves.loop(spread), judge=Time(seconds * RESPONSES, 1.0))
-        by_judges[f"{seconds:g} s a program"] = {n: replace(loop, judges=n) for n in judges}
+        loop = replace(HALVES[128].loop(spread), judge=Time(seconds * RESPONSES, 1.0))
+        loops = {float(n): replace(loop, judges=n) for n in (1, 4, 16, 64, 256, 1024)}
+        judges[f"{seconds:g} s a program"] = loops
     for lengths in (0.2, spread, 0.8):
-        by_lag[f"spread of lengths {lengths:g}"] = {
-            lag: replace(halves, staleness=lag).loop(lengths) for lag in lags
-        }
+        steps = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+        loops = {lag: replace(HALVES[128], staleness=lag).loop(lengths) for lag in steps}
+        lags[f"spread of lengths {lengths:g}"] = loops
     return panels
 
 
 def replace_table(page: Path, name: str, table: str) -> None:
-    """Replace the text between the page's markers of this name. Raises UserError without them."""
+    """Replace the text between the page's markers of this name. Raises ValueError without them."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     marked, content = re.compile(f"{begin}\n.*?{end}", re.DOTALL), page.read_text()
     if not marked.search(content):
-        raise UserError(f"page={page}: it has no markers {begin} and {end}")
+        raise ValueError(f"{page} has no markers {begin} and {end}")
     page.write_text(marked.sub(lambda _: f"{begin}\n{table}\n{end}", content))
 
 
-@dataclass
-class Options:
-    page: Path = PAGE
-
-
-def main(options: Options) -> None:
+def main(page: Path = PAGE) -> None:
     """Simulate, print, and write the page's tables and its figure."""
-    if not options.page.is_file():
-        raise UserError(f"page={options.page}: no such file; its marked tables are rewritten")
     spread = fitted_spread()
     for name, text in {"published": published_table(spread), "order": order_table(spread)}.items():
         print(text, end="\n\n")
-        replace_table(options.page, name, text)
-    draw(spread, options.page.with_suffix(".svg"))
+        replace_table(page, name, text)
+    draw(spread, page.with_suffix(".svg"))
 
 
 if __name__ == "__main__":
-    command(Options, main)
+    main()

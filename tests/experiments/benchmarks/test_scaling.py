@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments.benchmarks import scaling
 from experiments.benchmarks.scaling import Loop, Simulation, Time
-from experiments.errors import UserError
 
 WRITE, JUDGE, TRAIN, SYNC, PIECES = 1.0, 0.5, 3.0, 0.25, 4
 FIXED = Loop(Time(WRITE), Time(JUDGE), Time(TRAIN), Time(SYNC), pieces=PIECES)
@@ -114,12 +112,12 @@ def test_only_what_stands_between_the_markers_is_replaced(tmp_path):
         scaling.replace_table(page, "order", "| a |\n| b |")
     found = page.read_text()
     assert found == "before\n<!-- order -->\n| a |\n| b |\n<!-- end of order -->\nafter\n"
-    with pytest.raises(UserError, match="no markers <!-- runs -->"):
+    with pytest.raises(ValueError, match="no markers <!-- runs -->"):
         scaling.replace_table(page, "runs", "")
 
 
 def test_the_page_of_the_repository_has_the_markers_and_the_figure():
-    page = Path(__file__).resolve().parents[3] / scaling.PAGE
+    page = scaling.PAGE
     text = page.read_text()
     for name in ("order", "published"):
         assert f"<!-- {name} -->\n| " in text
