@@ -5,6 +5,7 @@ by `skill` and draws from the pool ever more unevenly by `collapse`.
 """
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -86,13 +87,14 @@ def synthetic_metrics(random, steps, skill):
     )
 
 
-def write_evals(folder, algo, seed, *, problems, samples, every, steps, skill, collapse):
-    """evals.parquet; runs of one seed share their base evaluation, as real ones do."""
+@cache  # tests make the same few runs again and again
+def evals_of(algo, seed, *, problems, samples, every, steps, skill, collapse):
+    """Rows of evals.parquet; runs of one seed share their base evaluation, as real ones do."""
     parts = []
     for step in range(0, steps + 1, every):
         random = np.random.default_rng([seed, step, *(algo.encode() if step else ())])
         parts.append(synthetic_evals(random, problems, samples, [step], skill, collapse, steps))
-    pd.concat(parts).to_parquet(folder / "evals.parquet", index=False)
+    return pd.concat(parts)
 
 
 def config_of(folder, root, algo, seed, steps, samples, every, changes):
@@ -157,7 +159,8 @@ def make_run():
         folder = root / "compare" / f"{algo}-{seed}"
         folder.mkdir(parents=True)
         sizes = {"problems": problems, "samples": samples, "every": every, "steps": steps}
-        write_evals(folder, algo, seed, **sizes, skill=skill, collapse=collapse)
+        evals = evals_of(algo, seed, **sizes, skill=skill, collapse=collapse)
+        evals.to_parquet(folder / "evals.parquet", index=False)
         random = np.random.default_rng([seed, *algo.encode()])
         synthetic_metrics(random, steps, skill).to_parquet(folder / "metrics.parquet", index=False)
         settings = config_of(folder, root, algo, seed, steps, samples, every, config or {})

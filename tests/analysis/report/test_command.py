@@ -47,13 +47,16 @@ def files(folder):
     return {p: p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
-    runs = tmp_path / "outputs"
+@pytest.fixture(scope="module")
+def six_runs(tmp_path_factory, make_run):
+    """The folders of six runs and of their report, and the process that made it."""
+    folder = tmp_path_factory.mktemp("six")
+    runs = folder / "outputs"
     for algo in ("grpo", "ppo", "spo"):
         for seed in (0, 1):
             make_run(runs, algo, seed, info={"error": "<script>alert(1)</script>"})
     before = files(runs)
-    out = tmp_path / "report"
+    out = folder / "report"
     (out / "figures" / "another").mkdir(parents=True)
     for name in ("kl.png", "notes.txt"):
         (out / "figures" / "another" / name).touch()
@@ -65,6 +68,11 @@ def test_report_of_six_runs_from_the_command_line(tmp_path, make_run):
     )
     assert done.returncode == 0, done.stderr
     assert files(runs) == before
+    return out, done
+
+
+def test_report_of_six_runs_from_the_command_line(six_runs):
+    out, done = six_runs
     last_line = done.stdout.splitlines()[-1]
     assert last_line == f"report: {out / 'report.html'}"
     results = pd.read_csv(out / "table.csv")
@@ -183,32 +191,24 @@ def test_the_runs_own_k_is_in_all_tables(tmp_path, make_run, capsys):
     assert set(pd.read_csv(out / "difficulty.csv")["metric"]) == {"pass@2", "pass@4"}
 
 
-def test_text_from_run_folders_is_escaped(tmp_path, make_run):
-    error = "<script>alert(1)</script>"
-    make_run(tmp_path / "outputs", status="failed", info={"error": error, "sandbox": error})
-    assert main([f"runs={tmp_path}/outputs", f"out={tmp_path}/report"]) == 0
-    page = (tmp_path / "report" / "report.html").read_text()
+def test_text_of_run_folders_is_escaped_and_control_characters_do_nothing(
+    tmp_path, make_run, capsys
+):
+    script, control = "<script>alert(1)</script>", "\x1b[2J \u202e back \x00"
+    make_run(tmp_path / "outputs", status="failed", info={"error": script, "sandbox": script})
+    make_run(tmp_path / "outputs", "ppo", status="failed", info={"error": control})
+    out = tmp_path / "report"
+    assert main([f"runs={tmp_path}/outputs", f"out={out}"]) == 0
+    page = (out / "report.html").read_text()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
-
-
-def test_control_characters_are_shown_and_do_nothing(tmp_path, make_run, capsys):
-    error = "\x1b[2J \u202e back \x00"
-    make_run(tmp_path / "outputs", status="failed", info={"error": error})
-    out = tmp_path / "report"
-    assert main([f"runs={tmp_path}/outputs", f"out={out}"]) == 0
-    texts = [(out / name).read_text() for name in ("report.html", "table.md")]
-    for text in (*texts, capsys.readouterr().out):
+    for text in (page, (out / "table.md").read_text(), capsys.readouterr().out):
         assert "⟨U+001B⟩[2J ⟨U+202E⟩ back ⟨U+0000⟩" in " ".join(text.split())
-        assert not set(error) & set(text) - set(" [2J back")
+        assert not set(control) & set(text) - set(" [2J back")
 
 
-def test_every_table_is_there_as_csv_and_parquet_and_the_main_ones_as_latex(tmp_path, make_run):
-    for algo in ("ppo", "spo"):
-        for seed in (0, 1):
-            make_run(tmp_path / "outputs", algo, seed, problems=6)
-    out = tmp_path / "report"
-    assert main([f"runs={tmp_path}/outputs", f"out={out}"]) == 0
+def test_every_table_is_there_as_csv_and_parquet_and_the_main_ones_as_latex(six_runs):
+    out, _ = six_runs
     tables = sorted(out.glob("*.csv"))
     assert len(tables) == 15
     for table in tables:

@@ -208,7 +208,7 @@ def test_attack(name, sandbox, canary, before, request):
     for path in PATHS:
         judge = Judge(OnPath(sandbox, path), CONFIG)
         judgements[path] = judged_with_a_core(judge, submission)
-        judge_innocents(judge)
+    judge_innocents(judge)
     deadline = time.monotonic() + 20
     while (
         after := Traces.now(canary.nonce, docker)

@@ -201,7 +201,7 @@ def test_two_sandboxes_do_not_disturb_each_other(sandbox):
 
 @pytest.mark.docker
 def test_worn_out_worker_is_replaced(engine):
-    jobs = doubling_jobs(7, 1)
+    jobs = doubling_jobs(5, 1)  # the third container: two were there at the start
     with DockerSandbox(1, max_jobs=2) as opened:
         before = set(containers(engine, f"{LABEL}={opened.run_id}"))
         check_doubled(jobs, dict(opened.run(jobs, go_on)))
@@ -239,8 +239,8 @@ def test_a_container_has_room_for_its_tests_limit(limit_mb):
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize(("limit_mb", "taken_mb"), [(500, 400), (3000, 2500)])
-def test_a_container_is_as_large_as_its_tests_may_become(engine, limit_mb, taken_mb):
+def test_a_container_is_as_large_as_its_tests_may_become(engine):
+    limit_mb, taken_mb = 1200, 1000
     if free_mb() < limit_mb:
         pytest.skip(f"this machine has no {limit_mb} MB free")
     program = f"pages = [bytes(1 << 20) + b'x' for _ in range({taken_mb})]\nprint(len(pages))"
@@ -286,8 +286,8 @@ from envs.sandbox.base import Job
 from envs.sandbox.docker import DockerSandbox
 gc.disable()
 counts = []
-for _ in range(4):
-    with DockerSandbox(2) as sandbox:
+for _ in range(3):
+    with DockerSandbox(1) as sandbox:
         list(sandbox.run([Job("pass", ("", ""))] * 3, lambda *_: True))
     counts.append(len(os.listdir("/proc/self/fd")))
 print(counts[-1] - counts[0])
