@@ -179,22 +179,22 @@ def test_other_tests_are_judged_anew(rows, tmp_path, capsys):
 
 def test_a_killed_validation_goes_on(tmp_path):
     slow = f"for _ in range(10**6): pass\n{RIGHT}"
-    programs = [f"{slow}\n# {i}" for i in range(60)]
+    programs = [f"{slow}\n# {i}" for i in range(40)]
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(row(programs, [])))
     out = tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "envs.validate", "task=code_contests", f"task.path={path}"]
     command += ["sandbox=embedded", f"out={out}"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    while not out.exists() or out.read_bytes().count(b"\n") < 10:
+    while not out.exists() or out.read_bytes().count(b"\n") < 4:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = out.read_bytes().count(b"\n")
-    assert 10 <= before < 60
+    assert 4 <= before < 40
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert sorted(line["index"] for line in lines) == list(range(60))
+    assert sorted(line["index"] for line in lines) == list(range(40))
     assert f"{before} verdicts were known" in done.stdout
 
 

@@ -15,17 +15,28 @@ from analysis.report import sections as module
 from analysis.report.sections import build_sections, slugs
 
 
-@pytest.fixture
-def paths(tmp_path, make_run):
+def three_runs(folder, make_run):
     return [
-        make_run(tmp_path / "c", "spo", 0, config={"name": "stale", "train.sync_every": 16}),
-        make_run(tmp_path / "b", "spo", 0, config={"name": "stale", "train.sync_every": 4}),
-        make_run(tmp_path / "a", "spo", 0, config={"name": "online"}),
+        make_run(folder / "c", "spo", 0, config={"name": "stale", "train.sync_every": 16}),
+        make_run(folder / "b", "spo", 0, config={"name": "stale", "train.sync_every": 4}),
+        make_run(folder / "a", "spo", 0, config={"name": "online"}),
     ]
 
 
-def test_experiments_are_parts_with_labels_of_their_own(paths):
-    built, skipped = build_sections(paths, False)
+@pytest.fixture
+def paths(tmp_path, make_run):
+    return three_runs(tmp_path, make_run)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, make_run):
+    """The folders of three whole runs, and what is built of them in this process."""
+    paths = three_runs(tmp_path_factory.mktemp("whole"), make_run)
+    return paths, build_sections(paths, False)
+
+
+def test_experiments_are_parts_with_labels_of_their_own(whole):
+    _, (built, skipped) = whole
     assert [section.name for section in built] == ["online", "stale"]
     assert skipped == []
     assert list(built[0].results["label"]) == ["base", "spo"]
@@ -33,8 +44,8 @@ def test_experiments_are_parts_with_labels_of_their_own(paths):
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="one core: one process")
-def test_in_several_processes_they_are_the_same(paths, monkeypatch):
-    alone, _ = build_sections(paths, False)
+def test_in_several_processes_they_are_the_same(whole, monkeypatch):
+    paths, (alone, _) = whole
     monkeypatch.setattr(module, "MIN_PARALLEL", 1)
     together, _ = build_sections(paths, False)
     for one, other in zip(alone, together, strict=True):

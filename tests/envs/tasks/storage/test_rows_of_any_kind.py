@@ -12,7 +12,7 @@ from envs.tasks.storage.arrow_schema import to_batch, to_problem
 from envs.tasks.storage.rows import convert_rows
 from tests.envs.tasks.dataset_rows import converter_of
 
-SOME = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 TEXT = st.text(st.characters(codec=None), max_size=12)
 NUMBERS = st.one_of(
     st.integers(), st.floats(), st.integers(10**4299, 10**4301), st.sampled_from([math.inf, -0.0])
