@@ -73,6 +73,8 @@ def numpy_or_skip(name: str) -> None:
         pytest.importorskip("numpy")
 
 
+# Slow: an interpreter for each. A wrong expectation of PROGRAMS also fails in every sandbox.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_plain_python_accepts_it(name, tmp_path):
     numpy_or_skip(name)
