@@ -8,6 +8,8 @@ import pytest
 import algorithms
 from analysis.report import command
 from experiments.config.composition import config_of
+from experiments.config.schema import RunConfig, TrainConfig
+from experiments.config.validation import validate
 from experiments.errors import UserError
 from experiments.trainer import train
 
@@ -68,8 +70,10 @@ def runs(name, folder, *options):
 
 @pytest.mark.parametrize("name", sorted(set(algorithms.names()) - set(TAKES_PROGRAMS)))
 def test_it_refuses_programs_without_the_log_probs_that_it_would_need(name):
+    algorithm = algorithms.make(name)
+    config = RunConfig(algorithm.config, train=TrainConfig(offline_share=0.5))
     with pytest.raises(UserError, match=rf"train.offline_share=0.5 under algo={name}: "):
-        config_of([f"algo={name}", "train.offline_share=0.5"])
+        validate(config, algorithm.needs)
 
 
 @pytest.mark.parametrize(
@@ -77,26 +81,33 @@ def test_it_refuses_programs_without_the_log_probs_that_it_would_need(name):
 )
 def test_it_refuses_an_older_writer_unless_told(name):
     told = rf"train.sync_every=3 under algo={name}: .*steps behind, .*algo.max_lag=2"
+    stale = TrainConfig(sync_every=3)
+    algorithm, tolerant = algorithms.make(name), algorithms.make(name, max_lag=2)
     with pytest.raises(UserError, match=told):
-        config_of([f"algo={name}", "train.sync_every=3"])
-    assert config_of([f"algo={name}", "train.sync_every=3", "algo.max_lag=2"])
+        validate(RunConfig(algorithm.config, train=stale), algorithm.needs)
+    validate(RunConfig(tolerant.config, train=stale), tolerant.needs)
 
 
 @pytest.mark.parametrize("name", [n for n in algorithms.names() if algorithms.make(n).needs.groups])
 def test_it_refuses_groups_too_small_to_compare(name):
-    least = algorithms.make(name).needs.least_group
+    algorithm = algorithms.make(name)
+    least = algorithm.needs.least_group
+    config = RunConfig(algorithm.config, train=TrainConfig(group_size=least - 1))
     with pytest.raises(UserError, match=f"use at least {least}"):
-        config_of([f"algo={name}", f"train.group_size={least - 1}"])
+        validate(config, algorithm.needs)
 
 
 @pytest.mark.parametrize("name", algorithms.names())
 def test_it_takes_shaped_rewards_or_says_why_not(name):
-    needs = algorithms.make(name).needs
-    for given in ("task.reward.dither=0.05", "task.reward.conciseness=1.0"):
+    algorithm = algorithms.make(name)
+    needs = algorithm.needs
+    for key, value in (("dither", 0.05), ("conciseness", 1.0)):
+        config, given = RunConfig(algorithm.config), f"task.reward.{key}={value}"
+        setattr(config.task.reward, key, value)
         if needs.best_reward or needs.initial_value != "none":
             with pytest.raises(
                 UserError, match=f"{given} under algo={name}: it needs to know which"
             ):
-                config_of([f"algo={name}", given])
+                validate(config, needs)
         else:
-            assert config_of([f"algo={name}", given]).task.reward.shapes_batches
+            validate(config, needs)
