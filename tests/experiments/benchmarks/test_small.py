@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import os
 
 import pytest
+import transformers
 
 from envs.config_parsing import parse_arguments
 from experiments.benchmarks.__main__ import TITLES
@@ -17,7 +19,8 @@ SMALL = {
     "start": ["rounds=1"],
     "runtimes": ["rounds=1", "steps=2"],
 }
-SLOW = ("report", "start", "runtimes")
+OF_PROCESSES = ("prepare", "memory")  # each of their measurements starts a Python of its own
+SLOW = ("report", "start", "runtimes", *OF_PROCESSES)
 
 
 def test_every_benchmark_is_tried():
@@ -35,6 +38,20 @@ def test_it_runs_to_its_end(name, tmp_path):
     benchmark.main(parse_arguments(benchmark.Options, [*SMALL[name], f"out={tmp_path}"]))
     result = json.loads((tmp_path / f"{name}.json").read_text())
     assert max(row["median"] for row in result["rows"]) > 0
+
+
+@pytest.mark.parametrize("name", OF_PROCESSES)
+def test_what_it_measures_in_another_process_runs_to_its_end_in_this_one(
+    name, tmp_path, monkeypatch
+):
+    benchmark = importlib.import_module(f"experiments.benchmarks.{name}")
+    monkeypatch.setattr(benchmark, "in_new_process", lambda act, *arguments: act(*arguments))
+    monkeypatch.setenv("SPO_BENCH_CACHE", os.environ["SPO_BENCH_CACHE"])  # `prepare` sets its own
+    verbosity = transformers.utils.logging.get_verbosity()
+    try:
+        test_it_runs_to_its_end(name, tmp_path)
+    finally:
+        transformers.utils.logging.set_verbosity(verbosity)
 
 
 def test_a_misspelt_option_is_one_line(monkeypatch, capsys):

@@ -1,7 +1,9 @@
 """Choosing an engine: what is wrong is said in one line, and vLLM is imported only where chosen."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +48,37 @@ def test_what_is_right_passes(monkeypatch):
     parsed("engine=vllm", "engine.colocate=false", "engine.device=cuda:1")
 
 
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("package", ["algorithms", "analysis", "envs", "experiments"])
+def test_no_module_imports_vllm_at_its_top(package):
+    for file in sorted((ROOT / package).rglob("*.py")):
+        modules = set()
+        for node in at_import(ast.parse(file.read_text()).body):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                modules.add(node.module.partition(".")[0])
+        assert "vllm" not in modules, file
+
+
+def at_import(body):
+    """The statements that run when a module is imported: not those of functions."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from at_import(node.orelse)
+            continue
+        yield node
+        for field in ("body", "orelse", "finalbody"):
+            yield from at_import(getattr(node, field, []))
+        for handler in getattr(node, "handlers", []):
+            yield from at_import(handler.body)
+
+
+@pytest.mark.slow  # a Python that imports torch; what it would find here is found above
 def test_nothing_imports_vllm_before_it_is_chosen():
     program = """
 import sys
