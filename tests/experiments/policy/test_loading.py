@@ -6,9 +6,8 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from contextlib import nullcontext
-from http.server import HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,117 +15,128 @@ import pytest
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy import loading
-from tests.envs.test_hub_errors import Hub
 from tests.experiments.kinds import model_of
 
 ROOT = Path(__file__).resolve().parents[3]
 NANO = ROOT / "assets" / "nano"
 LOAD = """
-from experiments.policy import loading as models
+import json, sys, time
+from experiments.policy import loading
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
-try:
-    models.load(ModelConfig(path="some/name"))
-except UserError as error:
-    print(error)
+
+loading.load(ModelConfig())  # imports count for none of the models below
+for name in sys.argv[1:]:
+    if name == "some/cached":
+        time.sleep = lambda seconds: None  # the client waits 23 s between its attempts
+    begin, line = time.monotonic(), "loaded"
+    try:
+        loading.load(ModelConfig(path=name))
+    except UserError as error:
+        line = str(error)
+    print(json.dumps((line, time.monotonic() - begin)))
 """
 
 
-class GatedHub(Hub):
-    """As the real one: what a gated model is may be asked, its files may not be had."""
-
-    def do_GET(self):
-        if not self.path.startswith("/api/"):
-            super().do_GET()
-            return
-        answer = json.dumps({"id": "some/name", "gated": "manual", "siblings": []}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    do_HEAD = do_GET
-
-
-def load_error(tmp_path, **environment):
-    """Return the error of loading some/name, and the seconds it took."""
-    environment = os.environ | {"HF_HOME": str(tmp_path)} | environment
-    begin = time.monotonic()
+def load(home, *names, **environment):
+    """Load each model in one new process → name: (its error or "loaded", seconds)."""
     done = subprocess.run(
-        [sys.executable, "-c", LOAD],
+        [sys.executable, "-c", LOAD, *names],
         cwd=ROOT,
-        env=environment,
+        env=os.environ | {"HF_HOME": str(home)} | environment,
         capture_output=True,
         text=True,
         timeout=600,
     )
     lines = done.stdout.splitlines()
-    assert len(lines) == 1, done.stderr
-    return lines[0], time.monotonic() - begin
+    assert len(lines) == len(names), done.stderr
+    return dict(zip(names, map(json.loads, lines), strict=True))
 
 
+# name of a model → (status, code, words of the line)
 HUBS = {
-    "gated": (GatedHub, 403, "GatedRepo", ["licence at https://huggingface.co/some/name", "login"]),
-    "unknown": (Hub, 404, "RepoNotFound", ["the hub has no model some/name"]),
-    "private": (Hub, 401, "RepoNotFound", ["the hub has no model some/name that you may read"]),
-    "bad token": (Hub, 401, "", ["refuses (401 Unauthorized)", "HF_TOKEN"]),
-    "broken": (Hub, 500, "", ["cannot be reached", "model=local model.path=FOLDER"]),
-    "too busy": (Hub, 429, "", ["cannot be reached"]),
+    "some/gated": (403, "GatedRepo", ["licence at https://huggingface.co/some/gated", "login"]),
+    "some/unknown": (404, "RepoNotFound", ["the hub has no model some/unknown"]),
+    "some/private": (401, "RepoNotFound", ["the hub has no model some/private that you may read"]),
+    "some/bad-token": (401, "", ["refuses (401 Unauthorized)", "HF_TOKEN"]),
+    "some/broken": (500, "", ["cannot be reached", "model=local model.path=FOLDER"]),
+    "some/too-busy": (429, "", ["cannot be reached"]),
 }
 
 
-@pytest.mark.parametrize("case", HUBS)
-def test_the_hubs_answer_is_reported_at_once(case, tmp_path):
-    handler, status, code, words = HUBS[case]
-    server = HTTPServer(("127.0.0.1", 0), handler)
-    server.status, server.code = status, code
+class HubOfCases(BaseHTTPRequestHandler):
+    """Answers each model's requests as HUBS says; what a gated model is may be asked."""
+
+    def do_GET(self):
+        name = next(name for name in HUBS if f"/{name}" in self.path)
+        status, code, _ = HUBS[name]
+        body = b""
+        if name == "some/gated" and self.path.startswith("/api/"):
+            status, body = 200, json.dumps({"id": name, "gated": "manual", "siblings": []}).encode()
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("X-Error-Message", "as the hub says it")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+    do_HEAD = do_GET
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory):
+    """What loading each model of HUBS comes to."""
+    server = HTTPServer(("127.0.0.1", 0), HubOfCases)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        line, seconds = load_error(tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{server.server_port}")
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        return load(tmp_path_factory.mktemp("hub"), *HUBS, HF_ENDPOINT=endpoint)
     finally:
         server.shutdown()
         server.server_close()
-    assert line.startswith("model.path=some/name: ")
-    assert all(word in line for word in words), line
-    assert seconds < 25  # imports take most of it; the client alone repeats itself for as long
 
 
-NO_NETWORK = {
-    "no name": {"HF_ENDPOINT": "http://nowhere.invalid"},
-    "offline": {"HF_HUB_OFFLINE": "1"},
-}
+@pytest.mark.parametrize("name", HUBS)
+def test_the_hubs_answer_is_reported_at_once(name, refusals):
+    line, seconds = refusals[name]
+    assert line.startswith(f"model.path={name}: ")
+    assert all(word in line for word in HUBS[name][-1]), line
+    assert seconds < 20  # the client alone repeats itself for longer
 
 
-@pytest.mark.parametrize("case", NO_NETWORK)
-def test_no_network_says_how_to_do_without(case, tmp_path):
-    line, seconds = load_error(tmp_path, **NO_NETWORK[case])
-    assert line.startswith("model.path=some/name: the hub cannot be reached")
-    assert "`hf download some/name --local-dir FOLDER`" in line
-    assert line.endswith("set model=local model.path=FOLDER here")
-    assert seconds < 25
-
-
-def cached(home):
-    """The bundled model as if it had been fetched from the hub as some/name."""
-    folder = home / "hub" / "models--some--name"
+@pytest.fixture(scope="module")
+def without_name_server(tmp_path_factory):
+    """What loading a model comes to, and one that was fetched before, where no name is known."""
+    home = tmp_path_factory.mktemp("home")
+    folder = home / "hub" / "models--some--cached"
     shutil.copytree(NANO, folder / "snapshots" / "0123")
     (folder / "refs").mkdir()
     (folder / "refs" / "main").write_text("0123")
+    return load(home, "some/name", "some/cached", HF_ENDPOINT="http://nowhere.invalid")
 
 
-def test_what_was_fetched_before_is_used_without_network(tmp_path):
-    cached(tmp_path)
-    load = LOAD.replace('"some/name"))', '"some/name"))\n    print("loaded")')
-    done = subprocess.run(
-        [sys.executable, "-c", load],
-        cwd=ROOT,
-        env=os.environ | {"HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://nowhere.invalid"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.stdout == "loaded\n", done.stderr
+def assert_says_how_to_do_without_network(line, seconds):
+    assert line.startswith("model.path=some/name: the hub cannot be reached")
+    assert "`hf download some/name --local-dir FOLDER`" in line
+    assert line.endswith("set model=local model.path=FOLDER here")
+    assert seconds < 20
+
+
+def test_no_network_says_how_to_do_without(without_name_server):
+    assert_says_how_to_do_without_network(*without_name_server["some/name"])
+
+
+def test_offline_says_how_to_do_without(tmp_path):
+    answers = load(tmp_path, "some/name", HF_HUB_OFFLINE="1")
+    assert_says_how_to_do_without_network(*answers["some/name"])
+
+
+def test_what_was_fetched_before_is_used_without_network(without_name_server):
+    assert without_name_server["some/cached"][0] == "loaded"
 
 
 CONFIGS = {
