@@ -103,7 +103,6 @@ def test_what_does_not_fit_is_refused_in_a_line(recorded):
     ("overrides", "told"),
     [
         (["algo=grpo"], "without rollout log-probs, which algo=grpo needs"),
-        (["algo=spo", "train.group_size=8"], "train.group_size is 8 here; use the same"),
         (["algo=spo", "train.group_size=2"], "train.group_size is 2 here; use the same"),
         (["algo=spo", "train.temperature=0.7"], "train.temperature is 0.7 here; use the same"),
         (["algo=spo", "judge.output_limit_mb=5"], "judged by another judge"),

@@ -13,6 +13,7 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from tests.experiments.compose import config
+from tests.experiments.config.test_resume import in_child, kill_after
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
@@ -258,10 +259,10 @@ def test_a_run_that_fails_keeps_its_weights_and_says_why(tmp_path, monkeypatch):
 
 def test_a_killed_run_loses_no_step(tmp_path):
     from analysis.load.run_folders import load_run
+    from experiments.trainer import train
 
-    process, folder = start(tmp_path)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    child = in_child(train, config_of(tmp_path, "algo=grpo", "steps=5000", "eval.every=0"))
+    folder = kill_after(child, tmp_path, wanted=2, delay=0)
     written = (folder / "metrics.jsonl").read_text().count("\n")
     assert written >= 2
     assert len(load_run(folder).metrics) == written

@@ -26,7 +26,7 @@ from tests.experiments.learner.learning import (
 def test_accumulated_gradients_equal_the_full_batchs(tiny, name):
     samples = samples_from(tiny, REWARDS)
     results = []
-    cuts = ({}, {"micro_batch": 5}, {"micro_batch": 1}, {"micro_tokens": 30}, {"micro_tokens": 1})
+    cuts = ({}, {"micro_batch": 5}, {"micro_tokens": 30}, {"micro_tokens": 1})  # 1: row by row
     for cut in cuts:
         learner = learner_of(tiny, ALGORITHMS[name], **cut)
         metrics = learner.update(samples, GROUP, None)

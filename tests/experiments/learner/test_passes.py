@@ -32,7 +32,7 @@ def passes(learner, monkeypatch):
     return seen
 
 
-def steps(learner, samples, count=3):
+def steps(learner, samples, count=2):
     rows = [learner.update(samples, GROUP, None) for _ in range(count)]
     trained = [p for group in learner.optimiser.param_groups for p in group["params"]]
     return rows, [p.detach().clone() for p in trained]
