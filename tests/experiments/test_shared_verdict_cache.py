@@ -17,7 +17,7 @@ CASES = {
 
 
 def run(root, *overrides):
-    outcome = train(config_of(*SMALL, "steps=2", "eval.every=2", f"output_dir={root}", *overrides))
+    outcome = train(config_of(*SMALL, "steps=3", "eval.every=2", f"output_dir={root}", *overrides))
     assert outcome.status == "finished", outcome.error
     return outcome.folder
 
