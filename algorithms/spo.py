@@ -6,6 +6,13 @@ The optimum of E_π[r] − β KL(π ‖ π_ref) is π*(a_t) = π_ref(a_t) exp((Q
 values Q. SPO reverses this: the policy defines Q_t = Q̂_0(x) + Σ_{t'≤t} β log(π_θ/π_ref). So the
 soft Bellman equations hold for every θ, and only the terminal condition Q_T = r(x, y) is left to
 learn. It holds for every response y of any policy: no critic, no importance ratio, no clip.
+
+SPO is a family. The paper's loss, β, exponent and reward scale could not be read, so a result names
+`loss`, `beta`, `exponent`, the range of rewards (`task.reward`) and `q0`: they decide what is
+learnt. With our default, loss=cross_entropy and q0=group, a small β is maximum likelihood of the
+run's own accepted responses: a failure has next to no slope until its prompt is nearly solved. With
+q0=monte_carlo failures weigh about as much as successes at any β. loss=squared with q0=group starts
+as RLOO. tests/algorithms/test_spo_weights.py measures all three where π_θ = π_ref.
 """
 
 from __future__ import annotations
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LossKind = Literal["cross_entropy", "squared", "advantage"]
+Exponent = Literal["q_over_beta", "q"]
 
 
 @dataclass
@@ -31,8 +39,13 @@ class SPOConfig(Options):
 
     beta: PositiveFloat = 0.1  # weight of the KL, in units of reward
     loss: LossKind = "cross_entropy"  # distance between Q_T and r; `spo_loss` has the formulas
-    # loss=cross_entropy only: bound of its slope in Q/β, which diverges at the best Q
+    # loss=cross_entropy only: the probability of success is exp((Q − r_max)/β), or exp(Q − r_max)
+    exponent: Exponent = "q_over_beta"
+    # loss=cross_entropy only, in log-probability of success: bound of a failure's slope, which
+    # diverges at the best Q
     slope_bound: Annotated[float, Field(ge=1)] = 1.0
+    # loss=cross_entropy only: nats below the best Q from where a success's slope falls to 0
+    slope_width: PositiveFloat = 1.0
     # loss=advantage only: linear beyond this error, in units of reward
     huber_width: PositiveFloat = 0.1
     # the prompt's soft value: the paper's is monte_carlo; on MiniContests group learns far more
@@ -86,29 +99,51 @@ def log1mexp(x: Tensor) -> Tensor:
     return torch.where(x > -math.log(2), near, far)
 
 
-def success_cross_entropy(u: Tensor, v: Tensor, slope_bound: float) -> Tensor:
+def success_cross_entropy(u: Tensor, v: Tensor, slope_bound: float, slope_width: float) -> Tensor:
     """−[p log q + (1 − p) log(1 − q)] with q = e^u and p = e^v, elementwise; v ≤ 0, u any.
 
     Its slope in u is (q − p)/(1 − q): −1 for a success that was not predicted, about q for a
     failure that was not predicted either. Beyond q = 1 (Q above the best reward: no probability)
-    there is no cross-entropy. There the loss continues as follows.
+    there is no cross-entropy. Near and beyond it the loss continues as follows.
 
-    A success (p = 1) has slope 0 there. Q above its reward only says that Q̂_0 is too high, or that
-    failures still hold mass. A pull downwards would stop it at the mass p(x)/p̂(x), where p̂ is the
-    prompt's success rate according to Q̂_0. The optimum stays unique under an exact Q̂_0, because
-    π_θ is normalised and every failure is drawn to its own target.
+    A success (p = 1) has the loss of `success_shortfall` instead of −log q: slope 0 from q = 1 on.
+    Q above its reward only says that Q̂_0 is too high, or that failures still hold mass. A pull
+    downwards would stop it at the mass p(x)/p̂(x), where p̂ is the prompt's success rate according
+    to Q̂_0. The optimum stays unique under an exact Q̂_0, because π_θ is normalised and every failure
+    is drawn to its own target.
 
     Any other response is pulled down. Towards q = 1 its slope diverges. From the point where it
     reaches `slope_bound` on, the loss is a straight line of that slope: it stays finite, and the
-    minimum at q = p does not move.
+    minimum at q = p does not move. The slope is continuous and changes by at most
+    (1 + slope_bound)²/(1 − p) per nat, so a target just below 1 is as good as a jump.
     """
     failure = -torch.expm1(v)  # 1 − p
-    turn = torch.log1p(-failure / (1 + slope_bound))  # where (q − p)/(1 − q) = slope_bound
-    inner = torch.where(u < turn, u, turn)  # a success at u = 0 has no slope left
     uncertain = failure > 0
-    negative = torch.where(uncertain, inner, torch.full_like(inner, -1.0))
-    entropy = -v.exp() * inner - torch.where(uncertain, failure * log1mexp(negative), 0.0)
-    return entropy + torch.where(uncertain, slope_bound * (u - turn).clamp(min=0), 0.0)
+    turn = torch.log1p(-failure / (1 + slope_bound))  # where (q − p)/(1 − q) = slope_bound
+    inner = torch.where(u < turn, u, turn)
+    inner = torch.where(uncertain, inner, -1.0)  # a success's turn is 0, where log(1 − q) is −∞
+    entropy = -v.exp() * inner - failure * log1mexp(inner)
+    straight = slope_bound * (u - turn).clamp(min=0)
+    return torch.where(uncertain, entropy + straight, success_shortfall(u, slope_width))
+
+
+def success_shortfall(u: Tensor, width: float) -> Tensor:
+    """−log q of a success, elementwise, smoothed where q = e^u reaches 1.
+
+    0 for u ≥ 0; u²/(2 width) for −width < u < 0; −u − width/2 below. So its slope is continuous:
+    clamp(u/width, −1, 0). With −log q it would jump from −1 to 0 at u = 0, where the responses of a
+    solved prompt end, and rounding would decide on which side of it equal responses are.
+
+    Successes of a solved prompt settle if one step changes S by less than about twice the width,
+    and the wider, the slower. The default, 1, settles for steps of two nats, which change a
+    probability by a factor of seven; 0.5 settles for one, 2 is no steadier and takes longer
+    (tests/algorithms/test_spo_slope.py). At 1 it also has the slope of p log(p/q) − p + q near the
+    target, e^u − 1.
+    """
+    below = u.clamp(max=0)
+    return torch.nn.functional.huber_loss(
+        below, torch.zeros_like(below), reduction="none", delta=width
+    ).div(width)
 
 
 def spo_loss(
@@ -121,15 +156,18 @@ def spo_loss(
     beta: float,
     kind: LossKind,
     reward_high: float = 0.0,
+    exponent: Exponent = SPOConfig.exponent,
     slope_bound: float = SPOConfig.slope_bound,
+    slope_width: float = SPOConfig.slope_width,
     huber_width: float = SPOConfig.huber_width,
 ) -> Tensor:
     """Mean over responses of the distance between Q_T and the reward → scalar.
 
     squared: (Q_T − r)².
     cross_entropy: exp((Q_T − reward_high)/β) read as a probability of success, against the target
-        exp((r − reward_high)/β); `success_cross_entropy` covers Q_T near or above reward_high. A
-        reward above it is a ValueError. Only this kind reads `slope_bound`.
+        exp((r − reward_high)/β); exponent=q leaves out this β, and not the one in Q_T.
+        `success_cross_entropy` covers Q_T near or above reward_high. A reward above it is a
+        ValueError. Only this kind reads `exponent`, `slope_bound` and `slope_width`.
     advantage: Huber(Q_T − r), linear beyond `huber_width`, which only this kind reads. Since
         Q_T = Q̂_0 + Σ_t A_t with A_t = β log π_θ/π_ref, it regresses Σ_t A_t on r − Q̂_0. The
         paper names an advantage regression among its ablations; this form of it is ours.
@@ -138,15 +176,21 @@ def spo_loss(
     if kind == "squared":
         return (q - rewards).square().mean()
     if kind == "cross_entropy":
-        if bool((rewards > reward_high).any()):
-            raise ValueError(
-                f"a reward of {float(rewards.max()):g} exceeds reward_high={reward_high:g}"
-            )
-        log_q, log_p = (q - reward_high) / beta, (rewards - reward_high) / beta
-        return success_cross_entropy(log_q, log_p.to(log_q.dtype), slope_bound).mean()
+        scale = beta if exponent == "q_over_beta" else 1.0
+        u, v = _below_best(q, rewards, reward_high)
+        return success_cross_entropy(u / scale, v / scale, slope_bound, slope_width).mean()
     if kind == "advantage":
         return torch.nn.functional.huber_loss(q - q0, rewards - q0, delta=huber_width)
     raise ValueError(f"loss {kind!r}; choose one of {', '.join(get_args(LossKind))}")
+
+
+def _below_best(q: Tensor, rewards: Tensor, reward_high: float) -> tuple[Tensor, Tensor]:
+    """Q_T and the rewards relative to the best reward, which no reward exceeds."""
+    if bool((rewards > reward_high).any()):
+        raise ValueError(
+            f"a reward of {float(rewards.max()):g} exceeds reward_high={reward_high:g}"
+        )
+    return q - reward_high, (rewards - reward_high).to(q.dtype)
 
 
 class SPO(Algorithm):
@@ -182,7 +226,9 @@ class SPO(Algorithm):
             beta=c.beta,
             kind=c.loss,
             reward_high=self.reward_high,
+            exponent=c.exponent,
             slope_bound=c.slope_bound,
+            slope_width=c.slope_width,
             huber_width=c.huber_width,
         )
         with torch.no_grad():

@@ -14,6 +14,7 @@ from tests.algorithms.batches import gradient, raw
 OPTIONS = {
     "spo": [
         {"q0": "monte_carlo"},
+        {"q0": "monte_carlo", "exponent": "q"},
         *({"loss": kind} for kind in get_args(LossKind) if kind != SPOConfig.loss),
     ],
     "ppo": [{"kl_coef": 0.0, "lam": 0.9}],

@@ -20,7 +20,7 @@ from algorithms.spo import (
 from envs.config_parsing import parse_values
 from tests.algorithms.tabular import BETA
 
-SLOPE = 100.0
+SLOPE, WIDTH = 100.0, 1.0
 
 
 def ragged_batch(dtype=torch.float64, seed=0):
@@ -99,10 +99,10 @@ def test_cross_entropy_is_the_textbook_one_where_it_is_well_behaved():
     for v in (-6.0, -1.0, -0.3):
         p, q = math.exp(v), u.exp()
         textbook = -(p * q.log() + (1 - p) * (1 - q).log())
-        ours = success_cross_entropy(u, torch.full_like(u, v), SLOPE)
+        ours = success_cross_entropy(u, torch.full_like(u, v), SLOPE, WIDTH)
         torch.testing.assert_close(ours, textbook, rtol=0, atol=1e-12)
-    success = success_cross_entropy(u, torch.zeros_like(u), SLOPE)
-    torch.testing.assert_close(success, -u)
+    success = success_cross_entropy(u, torch.zeros_like(u), SLOPE, 1e-3)
+    torch.testing.assert_close(success, -u - 0.5e-3)
 
 
 def test_cross_entropy_reads_rewards_relative_to_the_best():
@@ -119,7 +119,7 @@ def test_cross_entropy_is_finite_and_pulls_failures_back_whatever_q_is():
     u = torch.tensor([-1e4, -50.0, -1e-3, -1e-8, 0.0, 1e-8, 1e-3, 1.0, 50.0], dtype=torch.float32)
     for v in (-1e-6, -0.05, -1.0, -10.0):
         x = u.clone().requires_grad_(True)
-        loss = success_cross_entropy(x, torch.full_like(u, v), SLOPE)
+        loss = success_cross_entropy(x, torch.full_like(u, v), SLOPE, WIDTH)
         loss.sum().backward()
         assert torch.isfinite(loss).all()
         assert torch.isfinite(x.grad).all()
@@ -130,16 +130,16 @@ def test_cross_entropy_is_finite_and_pulls_failures_back_whatever_q_is():
 
 def test_cross_entropy_pulls_a_success_up_to_the_best_reward_and_leaves_it_alone_there():
     u = torch.tensor([-1e4, -50.0, -1e-3, 0.0, 1e-3, 1.0, 50.0], requires_grad=True)
-    loss = success_cross_entropy(u, torch.zeros(7), SLOPE)
+    loss = success_cross_entropy(u, torch.zeros(7), SLOPE, 2.0)
     loss.sum().backward()
-    assert u.grad.tolist() == [-1.0, -1.0, -1.0, 0.0, 0.0, 0.0, 0.0]
+    assert u.grad.tolist() == pytest.approx([-1.0, -1.0, -0.0005, 0.0, 0.0, 0.0, 0.0])
     assert loss[3:].tolist() == [0.0] * 4
 
 
 def test_cross_entropy_has_its_minimum_at_the_target():
     for v in (-3.0, -0.5, -0.02, -0.001):
         u = v + torch.linspace(-0.5, 0.5, 2001, dtype=torch.float64) * min(1, -4 * v)
-        loss = success_cross_entropy(u, torch.full_like(u, v), SLOPE)
+        loss = success_cross_entropy(u, torch.full_like(u, v), SLOPE, WIDTH)
         assert u[loss.argmin()].item() == pytest.approx(v, abs=1e-3 * max(1, -v))
 
 
@@ -214,7 +214,16 @@ def test_the_share_of_successes_with_q_above_the_best_reward_is_a_metric():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"beta": 0}, {"loss": "l2"}, {"q0": "none"}, {"q0_samples": 0}, {"slope_bound": 0.5}]
+    "bad",
+    [
+        {"beta": 0},
+        {"loss": "l2"},
+        {"q0": "none"},
+        {"q0_samples": 0},
+        {"slope_bound": 0.5},
+        {"slope_width": 0},
+        {"exponent": "r"},
+    ],
 )
 def test_bad_options_are_named(bad):
     with pytest.raises(ValueError, match=f"algo.{next(iter(bad))}"):

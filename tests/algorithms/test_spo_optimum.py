@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from algorithms.grpo import group_advantages
-from algorithms.spo import LossKind, SPOConfig, soft_value, spo_loss, success_cross_entropy
+from algorithms.spo import (
+    Exponent,
+    LossKind,
+    SPOConfig,
+    soft_value,
+    spo_loss,
+    success_cross_entropy,
+)
 from tests.algorithms.tabular import BETA, MASK, RESPONSES, fit, table_logp, total_variation
 
 SLOPE_BOUND = 100.0  # wide: the straight part of the loss has no curvature for L-BFGS
@@ -33,6 +40,27 @@ def test_frozen_off_policy_data_lead_to_the_exact_optimum(world, kind):
     table = fit(world, loss_of)
     assert total_variation(world["reference"], world["optimum"]) > 0.05
     assert total_variation(table, world["optimum"]) < bound
+
+
+@pytest.mark.parametrize("exponent", get_args(Exponent))
+def test_with_successes_among_frozen_data_it_is_the_exact_optimum(world, exponent):
+    """16 of 27 have p = 1: a smoothed slope below their target, none above."""
+    rewards, options = (
+        (world["rewards"] > -0.4).double(),
+        {"exponent": exponent, "reward_high": 1.0},
+    )
+    log_unnormalised = world["ref_logp"].sum(-1) + rewards / BETA
+    q0 = (BETA * log_unnormalised.logsumexp(-1)).expand(len(RESPONSES))
+    table = world["reference"].clone().requires_grad_(True)
+    optimiser = torch.optim.Adam([table], lr=0.05)
+    inputs = (world["ref_logp"], MASK, rewards, q0)
+    for _ in range(500):
+        optimiser.zero_grad()
+        spo_loss(table_logp(table), *inputs, beta=BETA, kind="cross_entropy", **options).backward()
+        optimiser.step()
+    optimum = log_unnormalised.softmax(-1)
+    assert total_variation(world["reference"], optimum) > 0.3
+    assert total_variation(table.detach(), optimum) < 5e-3
 
 
 def test_a_policy_gradient_on_the_same_data_misses_the_optimum(world):
@@ -67,7 +95,7 @@ def on_policy_optimum(q0, start=None, *, steps):
         logp = logits.log_softmax(-1)
         log_q = (q0.unsqueeze(-1) + BANDIT_BETA * (logp - ref_logp) - 1) / BANDIT_BETA
         log_p = (rewards - 1) / BANDIT_BETA
-        losses = success_cross_entropy(log_q, log_p, SPOConfig().slope_bound)
+        losses = success_cross_entropy(log_q, log_p, SPOConfig.slope_bound, SPOConfig.slope_width)
         optimiser.zero_grad()
         (logp.detach().exp() * losses).sum().backward()
         optimiser.step()
