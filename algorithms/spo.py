@@ -52,6 +52,13 @@ class SPOConfig(Options):
     q0: Literal["monte_carlo", "group", "online"] = "group"
     q0_samples: PositiveInt = 16  # q0=monte_carlo|online: reference responses to each prompt
 
+    def __post_init__(self) -> None:
+        if self.exponent == "q" and self.loss != "cross_entropy":
+            raise ValueError(
+                f"exponent=q with loss={self.loss}: only cross_entropy has a probability of "
+                "success; use loss=cross_entropy or exponent=q_over_beta"
+            )
+
 
 def soft_value(rewards: Tensor, beta: float, dim: int = -1) -> Tensor:
     """V = β log mean exp(r/β) along `dim`: the prompt's soft value from responses of π_ref.

@@ -1,17 +1,18 @@
 """What a scale of rewards and the exponent mean to SPO: identities in float64."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
 
 import algorithms
 from algorithms.base import Batch, PolicyOutput
-from algorithms.spo import soft_value
+from algorithms.spo import LossKind, SPOConfig, soft_value
+from envs.config_parsing import parse_values
 
 BETA, SIZE = 0.3, 4
 SCALES = {"0 to 1": (0.0, 1.0), "-1 to 0": (-1.0, 0.0), "-1 to 1": (-1.0, 1.0)}
-LOSSES = ["cross_entropy", "squared", "advantage"]
 
 
 def pull(low, high, beta=BETA, **options):
@@ -44,10 +45,11 @@ def same(ones, others, factor=1.0):
 
 
 @pytest.mark.parametrize("q0", ["group", "monte_carlo"])
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("exponent", ["q_over_beta", "q"])
-def test_a_shift_of_all_rewards_changes_nothing(loss, exponent, q0):
-    options = {"loss": loss, "exponent": exponent, "q0": q0}
+@pytest.mark.parametrize(
+    "form", [*({"loss": loss} for loss in get_args(LossKind)), {"exponent": "q"}], ids=str
+)
+def test_a_shift_of_all_rewards_changes_nothing(form, q0):
+    options = form | {"q0": q0}
     same(pull(-1.0, 0.0, **options), pull(0.0, 1.0, **options))
     same(pull(6.0, 7.0, **options), pull(0.0, 1.0, **options))
 
@@ -98,3 +100,9 @@ def test_beta_still_weighs_the_log_ratio_where_the_exponent_is_without_it():
     same(usual, other)
     usual, other = (pull(0.0, 1.0, beta=BETA, exponent=e) for e in ("q_over_beta", "q"))
     assert (usual[1] - other[1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("loss", ["squared", "advantage"])
+def test_an_exponent_without_a_probability_is_refused(loss):
+    with pytest.raises(ValueError, match=f"exponent=q with loss={loss}.*use loss=cross_entropy"):
+        parse_values(SPOConfig, {"exponent": "q", "loss": loss}, "algo")
