@@ -143,7 +143,7 @@ def success_shortfall(u: Tensor, width: float) -> Tensor:
 
     Successes of a solved prompt settle if one step changes S by less than about twice the width,
     and the wider, the slower. The default, 1, settles for steps of two nats, which change a
-    probability by a factor of seven; 0.5 settles for one, 2 is no steadier and takes longer
+    probability by a factor of seven; 0.5 settles for one nat, and 2 takes longer there
     (tests/algorithms/test_spo_slope.py). At 1 it also has the slope of p log(p/q) − p + q near the
     target, e^u − 1.
     """
