@@ -6,14 +6,19 @@ with `train.correction`, the policy at the start of the update. The KL to the re
 the reward, token by token, and not of the loss. The clip only acts with several steps per batch
 (`train.minibatches`, `train.epochs`) or on stale responses (`train.sync_every`, `train.lag`).
 Values, advantages and their whitening are those of the whole batch before the first step.
+
+Two controls show what the critic adds. `critic=none` sets V = 0: the advantage of a token is the
+(γλ)-weighted sum of the rewards from it on, and there is no value loss. `critic_warmup=N` first
+fits the critic to the responses of the initial policy, for N batches, which the budget counts as
+all others.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.tensors import (
@@ -34,11 +39,9 @@ MIN_CRITIC_RATE = 1e-5
 
 
 @dataclass
-class CriticOptions(Options):
-    """Placement and learning rate of a critic."""
+class CriticRateOptions(Options):
+    """Learning rate of a critic."""
 
-    # separate: own copy of the backbone; shared: a head on the policy
-    critic: Literal["separate", "shared"] = "separate"
     # null: learning_rate, but at least 1e-5. The head starts at zero, and at the 1e-6 of a
     # pretrained policy it would take 10,000 steps to a value of 0.01 for each unit of its input.
     critic_learning_rate: PositiveFloat | None = None
@@ -52,9 +55,20 @@ class CriticOptions(Options):
 
 
 @dataclass
-class ValueOptions(CriticOptions):
-    """The critic's part of the loss."""
+class CriticOptions(CriticRateOptions):
+    """Placement and learning rate of a critic."""
 
+    # separate: own copy of the backbone; shared: a head on the policy
+    critic: Literal["separate", "shared"] = "separate"
+
+
+@dataclass
+class ValueOptions(CriticRateOptions):
+    """The critic, its training and its part of the loss."""
+
+    # as above; none: V = 0, so that the advantages are sums of rewards, a control
+    critic: Literal["separate", "shared", "none"] = "separate"
+    critic_warmup: NonNegativeInt = 0  # first batches, which train the critic alone
     value_coef: NonNegativeFloat = 0.5  # weight of the value loss beside the policy's
     value_clip: PositiveFloat = 0.2  # ε_v, in units of reward
 
@@ -148,26 +162,46 @@ def penalised_rewards(batch: Batch, kl_coef: float) -> Tensor:
     return rewards
 
 
+def values_or_zeros(batch: Batch, like: Tensor) -> Tensor:
+    """The critic's values (batch, time); without a critic V = 0, shaped as `like`."""
+    return torch.zeros_like(like) if batch.values is None else batch.values
+
+
 def with_advantages(batch: Batch, *, gamma: float, lam: float, kl_coef: float) -> Batch:
     """The batch with PPO's returns, and its advantages whitened over the rows of the loss.
 
     So a dropped response moves neither mean nor scale.
     """
     rewards = penalised_rewards(batch, kl_coef)
-    advantages, returns = gae(rewards, batch.values, batch.mask, gamma=gamma, lam=lam)
+    values = values_or_zeros(batch, rewards)
+    advantages, returns = gae(rewards, values, batch.mask, gamma=gamma, lam=lam)
     whitened = masked_whiten(advantages, batch.kept_mask)
     return replace(batch, advantages=whitened, returns=returns)
 
 
 class ValueObjective(Algorithm):
-    """An objective with PPO's critic, trained apart from the policy."""
+    """An objective with PPO's critic, trained apart from the policy, or with `critic=none`."""
 
     config: ValueOptions
+
+    def value_needs(self, **others: Any) -> Needs:
+        """The needs of the critic and, beside them, `others`."""
+        c = self.config
+        return Needs(critic=c.critic, critic_apart=True, critic_warmup=c.critic_warmup, **others)
 
     def value_loss(self, values: Tensor, batch: Batch) -> Tensor:
         """PPO's value loss of these rows → scalar, without its coefficient."""
         clip = self.config.value_clip
         return value_loss(values, batch.values, batch.returns, batch.mask, clip=clip)
+
+    def with_value_loss(
+        self, loss: Tensor, values: Tensor | Any, batch: Batch
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """(`loss` with the weighted value loss, its metrics); without a critic `loss` itself."""
+        if self.config.critic == "none":
+            return loss, {}
+        value = self.value_loss(values, batch)
+        return loss + self.config.value_coef * value, {"ppo/value_loss": value.detach()}
 
     def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
         # A return depends on its own row alone, whitening does not: a critic can learn row by row.
@@ -182,10 +216,8 @@ class PPO(ValueObjective):
 
     @property
     def needs(self) -> Needs:
-        return Needs(
+        return self.value_needs(
             reference=self.config.kl_coef > 0,
-            critic=self.config.critic,
-            critic_apart=True,
             behaviour=True,
             entropy_graph=self.config.entropy_coef != 0,
         )
@@ -205,15 +237,15 @@ class PPO(ValueObjective):
             clip_high=c.clip_high,
             weights=batch.correction,
         )
-        value = self.value_loss(policy.values, batch)
-        loss = surrogate + c.value_coef * value
+        loss, of_value = self.with_value_loss(surrogate, policy.values, batch)
+        if of_value:
+            of_value["ppo/value_mean"] = masked_mean(batch.values, mask)
         if c.entropy_coef:
             loss = loss - c.entropy_coef * masked_mean(policy.entropy, mask)
         logp = policy.logp.detach()
         metrics = {
             "ppo/surrogate": surrogate.detach(),
-            "ppo/value_loss": value.detach(),
-            "ppo/value_mean": masked_mean(batch.values, mask),
+            **of_value,
             "clip_share": clip_share(
                 logp, batch.behaviour_logp, batch.advantages, mask, c.clip_low, c.clip_high
             ),

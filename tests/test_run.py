@@ -65,6 +65,10 @@ MISTAKES = {
     "no such core": (["algo.core=algorithms.grpo.GRPQ"], ["algo.core=algorithms.grpo.GRPQ"]),
     "core of no kind": (["algo.core=algorithms.base.Batch"], ["algo.core", "dataclass Config"]),
     "group of one": (["algo=grpo", "train.group_size=1"], ["train.group_size=1", "grpo"]),
+    "a warm-up of no critic": (
+        ["algo=vapo", "algo.critic=none"],
+        ["algo.critic=none", "algo.critic_warmup=50", "algo.critic_warmup=0"],
+    ),
     "offline under ppo": (["algo=ppo", "train.offline_share=0.5"], ["train.offline_share", "ppo"]),
     "two staleness": (["train.lag=2", "train.sync_every=3"], ["train.lag=2", "sync_every=1"]),
     "a lag without a ratio": (["algo=rloo", "train.lag=2"], ["train.lag=2", "algo.max_lag=2"]),

@@ -98,6 +98,11 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
             "train.resample_zero_variance=true with train.group_size=1: a group of one has no "
             "variance; use false, or a larger group"
         )
+    if needs.critic == "none" and needs.critic_warmup:
+        raise UserError(
+            f"algo.critic=none with algo.critic_warmup={needs.critic_warmup}: these batches would "
+            "train nothing; set algo.critic_warmup=0, or algo.critic=separate"
+        )
     _check_reward(c, needs)
     _check_shares(t)
     _check_ratio(c, needs)

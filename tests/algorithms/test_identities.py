@@ -242,6 +242,21 @@ def test_a_critic_of_zeros_makes_ppo_reinforce_pp():
     same(pull(ppo, case)[1], pull(plain, case)[1])
 
 
+def test_ppo_without_a_critic_is_reinforce_with_whitened_returns_of_each_token():
+    """REINFORCE++ with PPO's options; on fresh responses −A log π, A the whitened reward-to-go."""
+    tensors, lengths, rewards = case = raw(18)
+    ppo, plain = make("ppo", critic="none", kl_coef=0.05), make("reinforce_pp", kl_coef=0.05)
+    for one, other in zip(pull(ppo, case), pull(plain, case), strict=True):
+        same(one, other)
+    live = torch.arange(6) < lengths.unsqueeze(-1)
+    kl = (tensors["logp"] - tensors["ref_logp"]).masked_fill(~live, 0.0)
+    returns = rewards.unsqueeze(-1) - 0.05 * kl.flip(1).cumsum(1).flip(1)
+    own = returns[:8][live[:8]]
+    a = (returns - own.mean()) / (own.var(correction=0) + 1e-8).sqrt()
+    expected = (-a / live[:8].sum()).masked_fill(~live, 0.0)
+    same(pull(ppo, case, policies=fresh)[1][:8], expected[:8])
+
+
 def test_5_dro_with_the_groups_value_is_gvpo():
     tensors, lengths, rewards = raw(7)
     case = (tensors, lengths, rewards)

@@ -17,7 +17,11 @@ OPTIONS = {
         {"q0": "monte_carlo", "exponent": "q"},
         *({"loss": kind} for kind in get_args(LossKind) if kind != SPOConfig.loss),
     ],
-    "ppo": [{"kl_coef": 0.0, "lam": 0.9}],
+    "ppo": [{"kl_coef": 0.0, "lam": 0.9}, {"critic": "none", "lam": 0.95}],
+    "apa": [{"critic": "none"}],
+    "vapo": [{"critic": "none", "critic_warmup": 0}],
+    "pf_ppo": [{"critic": "none"}],
+    "ppo_ewma": [{"critic": "none"}],
     "grpo": [
         {"aggregate": "token_mean", "kl": "k3+"},
         {"aggregate": "constant", "zero_variance": "drop", "kl": "k2"},

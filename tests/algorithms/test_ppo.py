@@ -1,8 +1,11 @@
 """PPO's parts against hand-written sums."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+import algorithms
 from algorithms.base import Batch, PolicyOutput
 from algorithms.ppo import PPO, PPOConfig, clipped_surrogate, gae, terminal_rewards, value_loss
 from envs.config_parsing import parse_values
@@ -160,7 +163,49 @@ def test_the_entropy_bonus_raises_entropy():
     torch.testing.assert_close(entropy.grad, expected)
 
 
-@pytest.mark.parametrize("bad", [{"critic": "none"}, {"lam": 1.5}, {"clip_low": 0}])
+@pytest.mark.parametrize("bad", [{"critic": "both"}, {"lam": 1.5}, {"clip_low": 0}])
 def test_bad_options_are_named(bad):
     with pytest.raises(ValueError, match=f"algo.{next(iter(bad))}"):
         parse_values(PPOConfig, bad, "algo")
+
+
+def without_critic(**options):
+    return PPO(PPOConfig(critic="none", **options), 1.0)
+
+
+@pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1.0), (1.0, 0.95), (0.97, 0.9)])
+def test_without_a_critic_an_advantage_is_the_weighted_sum_of_the_rewards_from_there(gamma, lam):
+    _, batch = ppo_batch(kl_coef=0.0)
+    blind = replace(batch, values=None)
+    prepared = without_critic(kl_coef=0.1, gamma=gamma, lam=lam).prepare(blind)
+    rewards = terminal_rewards(batch.rewards, batch.mask) - 0.1 * 0.5 * batch.mask
+    sums = torch.zeros_like(rewards)
+    for row, live in enumerate(batch.mask):
+        own = rewards[row][live]
+        weights = [(gamma * lam) ** k for k in range(len(own))]
+        sums[row][live] = torch.stack(
+            [sum(w * r for w, r in zip(weights, own[t:], strict=False)) for t in range(len(own))]
+        )
+    live = sums[batch.mask]
+    expected = (live - live.mean()) / (live.var(correction=0) + 1e-8).sqrt()
+    torch.testing.assert_close(prepared.advantages[batch.mask], expected)
+
+
+def test_without_a_critic_there_is_no_value_loss():
+    _, batch = ppo_batch(kl_coef=0.0)
+    blind = replace(batch, values=None)
+    ppo = without_critic(kl_coef=0.0)
+    assert (ppo.needs.critic, ppo.needs.critic_warmup) == ("none", 0)
+    prepared = ppo.prepare(blind)
+    logp = batch.behaviour_logp + 0.1
+    loss, metrics = ppo.loss(PolicyOutput(logp=logp, entropy=logp), prepared)
+    surrogate = clipped_surrogate(logp, batch.behaviour_logp, prepared.advantages, batch.mask)
+    torch.testing.assert_close(loss, surrogate)
+    assert set(metrics) == {"ppo/surrogate", "clip_share"}
+
+
+def test_the_critics_warm_up_is_an_option_of_every_objective_with_ppos_critic():
+    for name in ("ppo", "apa", "vapo", "pf_ppo", "ppo_ewma"):
+        assert algorithms.make(name, critic_warmup=7).needs.critic_warmup == 7
+    assert algorithms.make("ppo").needs.critic_warmup == 0
+    assert algorithms.make("vapo").needs.critic_warmup == 50

@@ -117,6 +117,20 @@ def test_policy_lag_and_syncs_follow_sync_every(finished):
     assert metrics["budget/weight_syncs"].tolist() == [0, 1, 1]
 
 
+def test_batches_that_train_the_critic_alone_are_charged_as_all_others(finished, tmp_path):
+    warm = run(tmp_path, "algo=ppo", "algo.critic_warmup=2", "steps=2", "eval.every=0")
+    spent, usual = (pd.read_parquet(f / "metrics.parquet") for f in (warm, finished("ppo")))
+    assert spent["grad_norm"].gt(0).all() and spent["critic_grad_norm"].gt(0).all()
+    assert spent["kl_ref"].tolist() == pytest.approx([0, 0], abs=1e-6)  # the policy has not moved
+    assert usual["kl_ref"][1] > 1e-4
+    costs = [name for name in spent.columns if name.startswith("budget/")]
+    assert spent.loc[0, costs].to_dict() == usual.loc[0, costs].to_dict()
+    rising = ("generated_tokens", "trained_tokens", "judged_programs", "optimiser_steps")
+    for name in rising:
+        first, second = spent[f"budget/{name}"]
+        assert 0 < first < second, name
+
+
 def deterministic(folder, table):
     frame = pd.read_parquet(folder / f"{table}.parquet")
     varying = [c for c in frame if c.startswith(("time/", "memory/")) or c == "cpu_s"]

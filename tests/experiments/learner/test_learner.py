@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.ppo import PPO, PPOConfig
 from experiments.config.schema import TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
@@ -82,6 +83,11 @@ def test_an_algorithm_gets_just_what_it_needs(tiny):
     shared = learner_of(tiny, ALGORITHMS["ppo-shared"])
     assert shared.critic is None
     assert shared.value_head is not None
+    control = learner_of(tiny, PPO(PPOConfig(critic="none"), 1.0))
+    assert control.critic is control.value_head is None
+    assert len(control.optimiser.param_groups) == 1
+    metrics = control.update(samples_from(tiny, REWARDS), GROUP, None)
+    assert not {"critic_grad_norm", "ppo/value_loss", "ppo/value_mean"} & set(metrics)
 
 
 def test_the_reference_never_moves(tiny):

@@ -52,6 +52,7 @@ ALGORITHMS = {
     "spo": SPO(SPOConfig(q0="group"), 1.0),
     "ppo-separate": PPO(PPOConfig(), 1.0),
     "ppo-shared": PPO(PPOConfig(critic="shared"), 1.0),
+    "ppo-none": PPO(PPOConfig(critic="none"), 1.0),
     "ppo-ewma": algorithms.make("ppo_ewma", critic="shared"),
     "remix": algorithms.make("remix"),
     "grpo-bare": GRPO(GRPOConfig(kl_coef=0.0), 1.0),

@@ -55,6 +55,23 @@ def test_the_first_values_are_the_same_for_every_algorithm_and_on_every_start(tm
     assert [j.overrides for j in a.begin(SPACE, 3)] == [j.overrides for j in b.begin(SPACE, 3)]
 
 
+def test_what_ppo_at_its_best_needs_can_be_tuned(tmp_path):
+    space = {
+        "algo.critic_learning_rate": Range(1e-5, 1e-2, True),
+        "algo.lam": Range(choices=[0.95, 1.0]),
+        "algo.critic": Range(choices=["separate", "none"]),
+        "train.epochs": Range(choices=[1, 4]),
+        "train.minibatches": Range(choices=[4]),
+    }
+    study = Study("q", [0], {"ppo": Arm(["algo=ppo"])}, "s", tuning=Tuning(["steps=2"], 7))
+    jobs = Tuner(study, "ppo", 6, [], tmp_path / "trials.sqlite").begin(space, 6)
+    configs = [config_of(job.overrides) for job in jobs]
+    assert len({config.algo.critic_rate for config in configs}) == 6
+    assert {config.algo.critic for config in configs} == {"separate", "none"}
+    assert {config.algo.lam for config in configs} == {0.95, 1.0}
+    assert {(c.train.epochs, c.train.minibatches) for c in configs} == {(1, 4), (4, 4)}
+
+
 def test_a_trial_that_failed_is_one_and_never_wins(tmp_path):
     held = tuner(tmp_path, trials=2)
     one, two = held.begin(SPACE, 2)
