@@ -35,11 +35,14 @@ LOGITS_PER_CHUNK = 2**24  # elements of one float32 block of logits: 64 MiB
 KLKind = Literal["k1", "k2", "k3", "k3+"]
 Aggregate = Literal["sequence_mean", "token_mean", "constant"]
 Entropy = Literal["none", "value", "graph"]  # not computed, without gradient, with gradient
-Correction = Literal["none", "truncated", "masked", "sequence_mask", "decoupled"]
+Correction = Literal[
+    "none", "truncated", "truncated_current", "masked", "sequence_mask", "decoupled"
+]
 # Default bounds of each correction. For tokens they are TRL's. Those for responses are wide enough
 # for a lag of some steps; verl's 0.999 and 1.001 only allow for an engine's rounding.
 CORRECTION_BOUNDS: dict[Correction, tuple[float, float]] = {
     "truncated": (0.0, 2.0),
+    "truncated_current": (0.0, 1.0),  # RLEF's (2410.02089)
     "masked": (0.5, 2.0),
     "sequence_mask": (0.9, 1.1),
 }
@@ -152,6 +155,8 @@ def correction_weights(
         truncated      w between `low` and `high` (TIS: Ionides 2008; Yao et al. 2025)
         masked         w where it lies between `low` and `high`, else 0 (IcePop, 2510.18855)
         sequence_mask  w where the response's geometric mean of w does, else 0
+        truncated_current  truncated, with w = sg[π/μ]: the learner computes it anew at each step,
+                           with π for `proximal_logp` (RLEF, 2410.02089: min(π/μ, 1))
 
     Masked terms stay in the denominators of means. Truncated without bounds equals decoupled.
     Returns (weights, bool: changed by a bound), both (batch, time). Weights are 1 where masked out.
@@ -165,7 +170,7 @@ def correction_weights(
     cut = ((bounded < low) | (bounded > high)) & mask
     if kind == "decoupled":
         return w, cut & False
-    if kind == "truncated":
+    if kind in ("truncated", "truncated_current"):
         return w.clamp(low, high), cut
     return w.masked_fill(cut, 0.0), cut
 

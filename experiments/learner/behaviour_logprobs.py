@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from algorithms.base import Batch
 from algorithms.tensors import correction_weights, masked_mean
 from experiments.learner.batching import pad_rows
 from experiments.learner.forward import Tokens
@@ -60,3 +61,17 @@ def behaviour_logprobs(
             "correction/cut_share": float(masked_mean(cut.float(), corrected)),
         },
     )
+
+
+def with_current_weights(batch: Batch, logp: Tensor, config: TrainConfig) -> Batch:
+    """Return the rows with importance weights of the policy at this step, detached.
+
+    `logp`: the policy's in training (batch, time). Rows without rollout log-probs keep weight 1.
+    """
+    weights, _ = correction_weights(
+        logp.detach(), batch.rollout_logp, batch.mask, config.correction, *config.correction_bounds
+    )
+    known = batch.mask
+    if config.missing_logprobs == "reject":  # else `rollout_logp` has a substitute for them
+        known = known & batch.online.unsqueeze(-1)
+    return replace(batch, correction=weights.masked_fill(~known, 1.0))

@@ -24,7 +24,7 @@ from experiments.learner.batching import (
     step_rows,
     trim,
 )
-from experiments.learner.behaviour_logprobs import behaviour_logprobs
+from experiments.learner.behaviour_logprobs import behaviour_logprobs, with_current_weights
 from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
 from experiments.learner.metrics import common_metrics, step_metrics
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor, parameter_groups
@@ -377,6 +377,8 @@ class Learner:
             part = tokens.rows(kept[rows])
             micro = trim(batch.rows(rows), part.mask.shape[1])
             output = self._output(part, micro, counts)
+            if self.config.correction == "truncated_current":
+                micro = with_current_weights(micro, output.logp, self.config)
             if prepare:
                 micro = self.algorithm.prepare(replace(micro, policy_logp=output.logp.detach()))
             loss, metrics = self.algorithm.loss(output, micro)

@@ -16,6 +16,7 @@ MASK = torch.tensor([[True, True, True], [True, True, False]])
 PROXIMAL = torch.tensor([[0.5, 0.3, 0.2], [0.4, 0.1, 0.7]], dtype=F64).log()
 ROLLOUT = torch.tensor([[0.3, 0.3, 0.4], [0.1, 0.5, 0.7]], dtype=F64).log()
 W = [[5 / 3, 1.0, 0.5], [4.0, 0.2, 1.0]]
+RLEF = [[1.0, 1.0, 0.5], [1.0, 0.2, 1.0]]  # min(w, 1)
 MEANS = [(5 / 6) ** (1 / 3), 0.8**0.5]  # geometric, of each row
 
 
@@ -25,6 +26,7 @@ MEANS = [(5 / 6) ** (1 / 3), 0.8**0.5]  # geometric, of each row
         ("decoupled", (), W),
         ("truncated", (0.0, 1.5), [[1.5, 1.0, 0.5], [1.5, 0.2, 1.0]]),
         ("truncated", (0.3, 3.0), [[5 / 3, 1.0, 0.5], [3.0, 0.3, 1.0]]),
+        ("truncated_current", CORRECTION_BOUNDS["truncated_current"], RLEF),
         ("masked", (0.4, 2.0), [[5 / 3, 1.0, 0.5], [0.0, 0.0, 1.0]]),
         ("sequence_mask", (0.9, 1.1), [W[0], [0.0, 0.0, 1.0]]),
         ("sequence_mask", (0.8, 0.9), [[0.0, 0.0, 0.0], W[1]]),

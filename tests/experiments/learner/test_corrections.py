@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from algorithms.ppo import PPO, PPOConfig
+from experiments.learner.behaviour_logprobs import with_current_weights
 from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,
@@ -20,7 +22,7 @@ def shifted(samples, nats):
     return [replace(s, logps=tuple(logp + nats for logp in s.logps)) for s in samples]
 
 
-CORRECTED = ("truncated", "masked", "sequence_mask", "decoupled")
+CORRECTED = ("truncated", "truncated_current", "masked", "sequence_mask", "decoupled")
 
 
 @pytest.mark.parametrize("kind", CORRECTED)
@@ -47,6 +49,7 @@ UP = math.exp(0.5)
     [
         ({"correction": "truncated"}, UP, 0.0),
         ({"correction": "truncated", "correction_high": 1.2}, 1.2, 1.0),
+        ({"correction": "truncated_current"}, 1.0, 1.0),
         ({"correction": "decoupled"}, UP, 0.0),
         ({"correction": "masked"}, UP, 0.0),
         ({"correction": "masked", "correction_high": 1.2}, 0.0, 1.0),
@@ -88,3 +91,59 @@ def test_missing_log_probs_are_those_of_the_chosen_policy(tiny, missing_logprobs
     assert (batch.correction[1][batch.mask[1]] == 1).all() == (missing_logprobs == "recomputed")
     known = torch.tensor(samples[0].logps)
     assert torch.equal(batch.rollout_logp[0, : len(known)], known)
+
+
+def first_and_later_weights(tiny, monkeypatch, correction):
+    """(the weights that the loss gets, min(π/μ, 1) of the same tokens), for each of two steps."""
+    samples = shifted(samples_from(tiny, REWARDS), 0.2)  # π/μ = e^−0.2 at the start
+    learner = learner_of(tiny, PPO(PPOConfig(learning_rate=1e-2), 1.0), epochs=2, **correction)
+    seen, loss = [], learner.algorithm.loss
+
+    def watched(output, batch):
+        ratio = (output.logp.detach() - batch.rollout_logp).masked_fill(~batch.mask, 0.0).exp()
+        seen.append((batch.correction, ratio.clamp(max=1.0)))
+        assert not batch.correction.requires_grad
+        return loss(output, batch)
+
+    monkeypatch.setattr(learner.algorithm, "loss", watched)
+    learner.update(samples, GROUP, None)
+    assert len(seen) == 2
+    return seen
+
+
+def test_rlefs_weight_is_of_the_policy_at_each_step_and_truncated_of_that_at_the_start(
+    tiny, monkeypatch
+):
+    """RLEF (2410.02089): sg[min(π/μ, 1)]. With one step a batch the two are the same."""
+    start = first_and_later_weights(
+        tiny, monkeypatch, {"correction": "truncated", "correction_high": 1.0}
+    )
+    torch.testing.assert_close(*start[0])
+    assert torch.equal(start[0][0], start[1][0])
+    assert (start[1][0] - start[1][1]).abs().max() > 0.01
+    for weights, expected in first_and_later_weights(
+        tiny, monkeypatch, {"correction": "truncated_current"}
+    ):
+        torch.testing.assert_close(weights, expected)
+
+
+@pytest.mark.parametrize("missing_logprobs", ["reject", "recomputed"])
+def test_a_response_without_log_probs_has_no_weight_of_the_present_step(tiny, missing_logprobs):
+    """Unless it has a substitute for them."""
+    samples = shifted(samples_from(tiny, REWARDS), -0.5)
+    samples[1] = replace(samples[1], logps=None)
+    config = {"correction": "truncated_current", "missing_logprobs": missing_logprobs}
+    learner = learner_of(
+        tiny, ALGORITHMS["grpo"], correction_low=0.5, correction_high=9.0, **config
+    )
+    tokens, batch, _ = learner._assemble(samples, GROUP)
+    moved = learner.logp(tokens) + 0.1
+    weights = with_current_weights(batch, moved, learner.config).correction
+    own = UP * math.exp(0.1)
+    torch.testing.assert_close(
+        weights[0][batch.mask[0]], torch.full_like(weights[0], own)[batch.mask[0]]
+    )
+    expected = 1.0 if missing_logprobs == "reject" else math.exp(0.1)
+    assert weights[1][batch.mask[1]].tolist() == pytest.approx(
+        [expected] * int(batch.mask[1].sum())
+    )
