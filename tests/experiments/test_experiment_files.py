@@ -1,10 +1,12 @@
 """Every file in conf/experiment/ composes, and those of the paper say what is known of it."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from algorithms.spo import SPOConfig
 from envs.import_by_name import load_function
 from experiments.benchmarks.workload import llama_sizes
 from experiments.config.resolve_defaults import resolve_defaults
@@ -38,7 +40,7 @@ def test_the_papers_setting(file):
     c = config(f"experiment={file.stem}")
     assert "Llama-3.1-8B-Instruct" in c.model.path and c.task.name == "paper"
     assert "code_contests" in c.task.path and "TACO" in c.task.test_path
-    assert (c.steps, c.train.sync_every) == (100_000, 10)
+    assert (c.steps * c.train.minibatches, c.train.sync_every) == (100_000, 10)
     assert (c.eval.samples, c.eval.temperature, c.eval.top_p) == (20, 0.4, 0.95)
     assert 10 in c.eval.k and "# ours" in file.read_text()
 
@@ -69,9 +71,37 @@ def test_on_a_node_of_eight_it_fits_whole_beside_two_engines(file):
     assert estimate(llama_8b(), c, needs, on_gpu=True, ranks=6).total < 0.95 * 80e9
 
 
+@pytest.mark.parametrize("file", PAPER, ids=lambda file: file.stem)
+def test_what_is_of_rlef_is_marked_so(file):
+    """2410.02089, appendix: PPO of the same group, not of SPO's paper."""
+    text, c = file.read_text(), config(f"experiment={file.stem}")
+    assert "RLEF (2410.02089), the same group" in text
+    t, reward = c.train, c.task.reward
+    assert (t.prompts * t.group_size, t.prompts * t.group_size / t.minibatches) == (1024, 256)
+    assert (t.epochs, t.temperature, t.weight_decay) == (1, 1.0, 0.1)
+    assert t.warmup_steps == math.ceil(50 / t.minibatches)
+    assert (reward.kind, reward.low, reward.high) == ("binary", -1.0, 1.0)
+    assert c.algo.learning_rate == 2e-7
+    marked = {line.split(":")[0].strip() for line in text.splitlines() if "of RLEF" in line}
+    always = {"low", "high", "learning_rate", "minibatches", "temperature", "weight_decay"}
+    assert always | {"prompts", "warmup_steps"} <= marked
+    if c.algo.name == "ppo":
+        a = c.algo
+        assert (a.kl_coef, a.clip_low, a.clip_high, a.value_clip) == (0.05, 0.2, 0.2, 0.2)
+        assert {"kl_coef", "clip_low", "clip_high", "value_clip"} <= marked
+    if c.algo.name == "spo":  # (high − low)/β as at our default rewards of 0 and 1
+        assert (reward.high - reward.low) / c.algo.beta == 1 / SPOConfig.beta
+        return
+    assert (t.correction, t.correction_bounds) == ("truncated_current", (0.0, 1.0))
+
+
 def test_the_papers_four_runs_differ_in_nothing_but_the_algorithm_and_its_data():
+    """Nothing but that and the correction of the ratio, of which SPO has none."""
     known = {file.stem: config(f"experiment={file.stem}") for file in PAPER}
     assert len(known) == 4
+    for each in known.values():
+        assert (each.train.correction == "none") == (each.algo.name == "spo")
+        each.train.correction = "none"
     half = known["paper_spo_half_online"]
     assert half.train.offline_share == 0.5
     half.train.offline_share = 0.0
