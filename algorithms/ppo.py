@@ -209,7 +209,7 @@ class ValueObjective(Algorithm):
 
 
 class PPO(ValueObjective):
-    """Needs a critic, behaviour log-probs, and the reference unless kl_coef is 0."""
+    """Needs behaviour log-probs, a critic unless it is none, the reference unless kl_coef is 0."""
 
     Config: type[Options] = PPOConfig
     config: PPOConfig
