@@ -23,6 +23,7 @@ from experiments.evaluation.logprob_check import LogprobCheck
 from experiments.learner.learner import Learner
 from experiments.learner.memory_check import check_memory
 from experiments.policy import loading
+from experiments.policy.length_check import check_lengths
 from experiments.replay.sample_log import SampleLog
 from experiments.rollout.batch_sources import BatchSource, open_batches
 from experiments.rollout.environments import Environments
@@ -84,6 +85,7 @@ def build(
     Raises UserError.
     """
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
+    check_lengths(loading.read_config(config.model), config)
     ranks = runtime.size if runtime.sharded else 0
     records.describe(memory=check_memory(config, algorithm.needs, ranks))
     task = _open_task(config)

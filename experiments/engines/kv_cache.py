@@ -119,9 +119,14 @@ class KVCache(ABC):
 
 
 class OwnKeys(KVCache):
-    """A cache in which every row has its own keys and values, its prompt's included."""
+    """A cache in which every row has its own keys and values, its prompt's included.
 
-    def __init__(self, layers: int, mask: Tensor, steps: int) -> None:
+    `full_attention`: every layer attends to all earlier tokens, so one mask serves all layers.
+    Otherwise transformers makes each layer's mask, e.g. with a sliding window, at every step.
+    """
+
+    def __init__(self, layers: int, mask: Tensor, steps: int, full_attention: bool = True) -> None:
+        self.full_attention = full_attention
         self.layers = [OwnLayer(steps) for _ in range(layers)]
         self.cache = Cache(layers=list(self.layers))
         self.visible = torch.cat([mask, mask.new_ones(len(mask), steps)], 1)
@@ -140,7 +145,9 @@ class OwnKeys(KVCache):
         self.visible = torch.cat([self.visible, self.visible[parents]])
 
     def model_inputs(self) -> dict[str, Any]:
-        mask = self.visible[:, None, None, : self.layers[0].filled + 1]
+        mask = self.visible[:, : self.layers[0].filled + 1]
+        if self.full_attention:  # transformers passes a four-dimensional mask through
+            mask = mask[:, None, None]
         return {"past_key_values": self.cache, "attention_mask": mask}
 
     def attention(self, model: PreTrainedModel) -> AbstractContextManager[None]:
@@ -329,6 +336,7 @@ def make_kv_cache(model: PreTrainedModel, mask: Tensor, steps: int) -> KVCache:
     `mask` (prompts, width) bool: the prompts' tokens, padded on the left. `steps` are to follow.
     """
     layers = model.config.get_text_config().num_hidden_layers
-    if mask.device.type == "cpu" and can_override_attention(model):
+    full_attention = can_override_attention(model)
+    if mask.device.type == "cpu" and full_attention:
         return SharedKeys(layers, mask, steps)
-    return OwnKeys(layers, mask, steps)
+    return OwnKeys(layers, mask, steps, full_attention)

@@ -23,3 +23,20 @@ def model_of(kind, **changes):
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
     return model
+
+
+WINDOW = 6  # tokens
+MIXED = ["sliding_attention", "sliding_attention", "full_attention"]
+SLIDING = {  # kind → its config's way to say that layers see WINDOW tokens
+    "mistral": {"sliding_window": WINDOW},
+    "phi3": {"sliding_window": WINDOW},
+    "qwen2": {"sliding_window": WINDOW, "use_sliding_window": True, "max_window_layers": 1},
+    "gemma3_text": {"sliding_window": WINDOW, "layer_types": MIXED, "head_dim": 8},
+}
+
+
+def plain_logp(model, prompt, response):
+    """Return the response's log-probs by the model's own forward pass over the whole sequence."""
+    logits = model(torch.tensor([[*prompt, *response]]), use_cache=False).logits[0]
+    logp = logits[len(prompt) - 1 : -1].log_softmax(-1)
+    return logp.gather(-1, torch.tensor(response).unsqueeze(-1)).squeeze(-1)

@@ -10,7 +10,7 @@ from experiments.engines.hf import HFEngine
 from experiments.engines.kv_cache import SHARED, OwnKeys, SharedKeys, make_kv_cache
 from experiments.policy.attention_override import MODEL_TYPES
 from experiments.policy.policy import Policy
-from tests.experiments.kinds import model_of
+from tests.experiments.kinds import SLIDING, WINDOW, model_of, plain_logp
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [4], [9, 31, 9]]
 SEEDS = [range(9), range(100, 101), range(200, 217), [], range(300, 302)]  # of different sizes
@@ -37,6 +37,20 @@ def test_shared_prompts_write_what_own_prompts_write(kind, monkeypatch):
     own, shared = (written(model, how, monkeypatch, Sampling(24)) for how in (OwnKeys, SharedKeys))
     assert len({len(c.tokens) for c in own}) > 3  # rows have left the batch at several steps
     same(shared, own)
+
+
+@pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS[:1]], ids=["padded", "no padding"])
+@pytest.mark.parametrize("kind", sorted(SLIDING))
+def test_a_sliding_window_is_the_models_own(kind, prompts):
+    """Log-probs are those of a plain forward pass, of responses that end far beyond the window."""
+    model, seeds = model_of(kind, **SLIDING[kind]), [range(6)] * len(prompts)
+    groups = HFEngine(Policy(model), {1}, 0, 64).generate(prompts, seeds, Sampling(24))
+    for prompt, group in zip(prompts, groups, strict=True):
+        for completion in group:
+            with torch.no_grad():
+                expected = plain_logp(model, prompt, completion.tokens)
+            assert completion.logps == pytest.approx(expected.tolist(), abs=1e-4)
+    assert max(len(completion.tokens) for group in groups for completion in group) > 3 * WINDOW
 
 
 def test_they_do_however_few_products_are_held_at_once(monkeypatch):

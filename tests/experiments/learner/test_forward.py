@@ -5,6 +5,7 @@ import torch
 
 from experiments.learner.forward import Critic, Tokens, score
 from experiments.policy.policy import Policy
+from tests.experiments.kinds import SLIDING, WINDOW, model_of, plain_logp
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
 OF = [0, 0, 1, 2, 2]
@@ -73,3 +74,20 @@ def test_a_critic_starts_at_zero_and_reads_the_state_before_each_token(tiny, tok
     after = critic(Tokens.pack(PROMPTS, OF, changed, 0, torch.device("cpu")))
     assert torch.equal(before[2, :4], after[2, :4])
     assert before[2, 4] != after[2, 4]
+
+
+@pytest.mark.parametrize("kind", sorted(SLIDING))
+def test_a_sliding_window_is_the_models_own(kind):
+    model, random = model_of(kind, **SLIDING[kind]), torch.Generator().manual_seed(0)
+    responses = [torch.randint(3, 40, (n,), generator=random).tolist() for n in (3, 9, 20, 1, 14)]
+    assert max(map(len, responses)) > 3 * WINDOW > WINDOW > min(map(len, PROMPTS))
+    tokens = Tokens.pack(PROMPTS, OF, responses, 0, torch.device("cpu"))
+    parameters = list(model.parameters())
+    logp = score(Policy(model), tokens, 1.0).logp
+    plain = [plain_logp(model, PROMPTS[of], r) for of, r in zip(OF, responses, strict=True)]
+    for row, expected in zip(logp, plain, strict=True):
+        torch.testing.assert_close(row[: len(expected)], expected, rtol=0, atol=1e-4)
+    grads = torch.autograd.grad(logp.exp().sum(), parameters)
+    wanted = torch.autograd.grad(sum(row.exp().sum() for row in plain), parameters)
+    for found, expected in zip(grads, wanted, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)

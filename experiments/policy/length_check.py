@@ -1,0 +1,64 @@
+"""Check that a model's log-probs do not depend on what else is in a batch.
+
+Some rotary position embeddings change their frequencies with the longest sequence of a forward
+pass: `dynamic` (NTK-aware scaling) and `longrope` (Ding et al., arXiv 2402.13753). Keys that a
+cache already holds keep the old frequencies, and a short response is read differently beside a
+long one. Up to the length that the model was pretrained with, the frequencies are constant.
+Layers with a state other than keys and values, e.g. linear attention, are not supported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from experiments.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+    from experiments.config.schema import RunConfig
+
+
+def check_lengths(model_config: PreTrainedConfig, config: RunConfig) -> None:
+    """Raise UserError if the run's longest sequences would get other log-probs in other batches.
+
+    `config` has its lengths resolved.
+    """
+    text, path = model_config.get_text_config(), config.model.path
+    prompt, response = config.task.max_prompt_tokens, config.task.max_response_tokens
+    assert prompt is not None and response is not None
+    for kind, limit in rope_limits(text):
+        if prompt + response > limit:
+            raise UserError(
+                f"model.path={path}: its RoPE ({kind}) changes with the length beyond {limit} "
+                "tokens, so log-probs would depend on the batch; "
+                f"task.max_prompt_tokens={prompt} and task.max_response_tokens={response} allow "
+                f"{prompt + response}: lower them to at most {limit} together"
+            )
+    _check_cache(model_config, path)
+
+
+def rope_limits(text_config: Any) -> list[tuple[str, int]]:
+    """Return (kind of RoPE, longest sequence with constant frequencies) where there is a limit."""
+    given = getattr(text_config, "rope_parameters", None) or {}
+    each_layer_type = [value for value in given.values() if isinstance(value, dict)]
+    limits = []
+    for parameters in each_layer_type or [given]:
+        kind = str(parameters.get("rope_type", parameters.get("type", "default")))
+        if "dynamic" in kind:  # transformers measures it by this, whatever the original length
+            limits.append((kind, text_config.max_position_embeddings))
+        elif kind == "longrope":
+            limits.append((kind, parameters["original_max_position_embeddings"]))
+    return limits
+
+
+def _check_cache(model_config: PreTrainedConfig, path: str) -> None:
+    from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+    kinds = {type(layer) for layer in DynamicCache(config=model_config).layers}
+    if other := kinds - {DynamicLayer, DynamicSlidingWindowLayer}:
+        raise UserError(
+            f"model.path={path}: its cache has layers of "
+            f"{', '.join(sorted(kind.__name__ for kind in other))}; take a model whose layers "
+            "cache keys and values alone"
+        )

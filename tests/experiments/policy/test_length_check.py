@@ -1,0 +1,121 @@
+"""RoPE that changes with the length: exact up to the length of pretraining, refused beyond it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from experiments.engines.base import Sampling
+from experiments.engines.hf import HFEngine
+from experiments.errors import UserError
+from experiments.learner.forward import Tokens, score
+from experiments.policy import loading
+from experiments.policy.length_check import check_lengths
+from experiments.policy.policy import Policy
+from experiments.trainer import train
+from tests.experiments.compose import config
+from tests.experiments.kinds import MIXED, SLIDING, model_of, plain_logp
+
+LIMIT = 16
+PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12]]  # 6 tokens at most
+FACTORS = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+ORIGINAL = {"original_max_position_embeddings": LIMIT}
+LONG = {"max_position_embeddings": 8 * LIMIT}
+
+
+def rope(kind, **parameters):
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 1e4, "factor": 8.0, **parameters}}
+
+
+CHANGING = {
+    "dynamic": ("llama", rope("dynamic") | {"max_position_embeddings": LIMIT}),
+    "longrope": ("phi3", rope("longrope", **FACTORS) | ORIGINAL | LONG),
+}
+CONSTANT = {
+    "default": ("llama", {"max_position_embeddings": LIMIT}),
+    "linear": ("llama", rope("linear") | {"max_position_embeddings": LIMIT}),
+    "yarn": ("llama", rope("yarn", **ORIGINAL) | LONG),
+    "llama3": ("llama", rope("llama3", low_freq_factor=1, high_freq_factor=4, **ORIGINAL) | LONG),
+    "learned": ("gpt2", {}),
+}
+ALL = CHANGING | CONSTANT
+
+
+def run_of(prompt, response):
+    chosen = config("model=nano", f"task.max_prompt_tokens={prompt}")
+    return replace(chosen, task=replace(chosen.task, max_response_tokens=response))
+
+
+def off(case, steps):
+    """The largest difference to plain forward passes, of the engine's and the learner's logps."""
+    kind, options = ALL[case]
+    model = model_of(kind, **options)
+    engine = HFEngine(Policy(model), {1}, 0, 64)
+    groups = engine.generate(PROMPTS, [range(4)] * 3, Sampling(steps))
+    rows = [(i, completion) for i, group in enumerate(groups) for completion in group]
+    given = [i for i, _ in rows], [completion.tokens for _, completion in rows]
+    tokens = Tokens.pack(PROMPTS, *given, 0, torch.device("cpu"))
+    differences = []
+    with torch.no_grad():
+        learner = score(Policy(model), tokens, 1.0).logp
+        for row, (i, completion) in enumerate(rows):
+            plain = plain_logp(model, PROMPTS[i], completion.tokens)
+            differences.append((torch.tensor(completion.logps) - plain).abs().max())
+            differences.append((learner[row, : len(plain)] - plain).abs().max())
+    return max(differences)
+
+
+@pytest.mark.parametrize("case", CHANGING)
+def test_it_is_exact_up_to_the_original_length_and_wrong_beyond(case):
+    assert off(case, LIMIT - 6) < 1e-4
+    assert off(case, 2 * LIMIT) > 0.1
+
+
+@pytest.mark.parametrize("case", CONSTANT)
+def test_other_positions_are_exact_at_any_length(case):
+    assert off(case, 2 * LIMIT) < 1e-4
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_longer_sequences_are_refused_where_they_would_be_wrong(case):
+    kind, options = ALL[case]
+    model_config = model_of(kind, **options).config
+    check_lengths(model_config, run_of(6, LIMIT - 6))
+    if case in CONSTANT:
+        check_lengths(model_config, run_of(6, LIMIT - 5))
+        return
+    with pytest.raises(UserError) as raised:
+        check_lengths(model_config, run_of(6, LIMIT - 5))
+    assert str(raised.value) == (
+        f"model.path=assets/nano: its RoPE ({case}) changes with the length beyond 16 tokens, so "
+        "log-probs would depend on the batch; task.max_prompt_tokens=6 and "
+        "task.max_response_tokens=11 allow 17: lower them to at most 16 together"
+    )
+
+
+def test_every_kind_of_layer_has_its_own_limit():
+    model_config = model_of("gemma3_text", **SLIDING["gemma3_text"] | {"layer_types": MIXED}).config
+    check_lengths(model_config, run_of(6, LIMIT))
+    model_config.rope_parameters["full_attention"] |= {"rope_type": "dynamic", "factor": 8.0}
+    model_config.max_position_embeddings = LIMIT
+    with pytest.raises(UserError, match="beyond 16 tokens"):
+        check_lengths(model_config, run_of(6, LIMIT))
+
+
+def test_layers_with_another_state_are_refused():
+    model_config = model_of("lfm2", layer_types=["conv", "conv", "full_attention"]).config
+    with pytest.raises(UserError, match="its cache has layers of LinearAttentionLayer; take a"):
+        check_lengths(model_config, run_of(6, 6))
+
+
+def test_a_run_ends_before_it_loads_the_weights(tmp_path, monkeypatch):
+    _, tokenizer = loading.load(config("model=nano").model)
+    tokenizer.save_pretrained(tmp_path)
+    kind, options = CHANGING["longrope"]
+    model_of(kind, **options).save_pretrained(tmp_path)
+    monkeypatch.setattr(loading, "load", None)
+    outcome = train(
+        config("sandbox=embedded", "model=local", f"model.path={tmp_path}", f"output_dir={tmp_path}")
+    )
+    assert (outcome.status, outcome.expected) == ("failed", True)
+    assert outcome.error.startswith(f"model.path={tmp_path}: its RoPE (longrope) changes")
