@@ -28,7 +28,7 @@ from experiments.policy.policy import Policy
 
 @dataclass(frozen=True)
 class Tokens:
-    """Prompts and the responses to them, padded."""
+    """Prompts and the responses to them, padded; at least one token wide, where all are empty."""
 
     prompts: Tensor  # (prompts, width) ids, padded on the left
     prompt_mask: Tensor  # (prompts, width) bool
@@ -46,7 +46,7 @@ class Tokens:
         device: torch.device,
     ) -> Tokens:
         width = max(len(prompt) for prompt in prompts)
-        time = max(len(response) for response in responses)
+        time = max(1, *(len(response) for response in responses))
         left = [[pad] * (width - len(p)) + list(p) for p in prompts]
         right = [list(r) + [pad] * (time - len(r)) for r in responses]
         prompt_lengths = torch.tensor([len(p) for p in prompts]).unsqueeze(-1)
@@ -69,7 +69,7 @@ class Tokens:
         """Return these rows with only their prompts, and no more padding than they need."""
         used, prompt_of = self.prompt_of[index].unique(return_inverse=True)
         mask = self.mask[index]
-        time = int(mask.sum(-1).max())
+        time = max(1, int(mask.sum(-1).max()))
         prompt_mask = self.prompt_mask[used]
         width = int(prompt_mask.sum(-1).max())
         return Tokens(

@@ -153,14 +153,14 @@ def packed_hidden(policy: Policy, tokens: Tokens) -> Tensor:
     steps = torch.arange(before_last.shape[1], device=lengths.device)
     on_left = steps < lengths
     prompts = Block(on_left)
-    responses = Responses(tokens, prompts, on_left)
-    fed = torch.cat([tokens.prompts[tokens.prompt_of, -1:], tokens.responses[:, :-1]], 1)
-    time = torch.arange(fed.shape[1], device=lengths.device)
-    positions = lengths[tokens.prompt_of] + time
-    passes = (
-        (prompts, tokens.prompts[:, :-1][before_last], prompts.pack(steps.expand_as(on_left))),
-        (responses, responses.pack(fed), responses.pack(positions)),
-    )
+    ids, at = tokens.prompts[:, :-1][before_last], prompts.pack(steps.expand_as(on_left))
+    passes: list[tuple[Block, Tensor, Tensor]] = [(prompts, ids, at)]
+    if has_tokens := bool(tokens.mask.any()):
+        responses = Responses(tokens, prompts, on_left)
+        fed = torch.cat([tokens.prompts[tokens.prompt_of, -1:], tokens.responses[:, :-1]], 1)
+        time = torch.arange(fed.shape[1], device=lengths.device)
+        positions = lengths[tokens.prompt_of] + time
+        passes.append((responses, responses.pack(fed), responses.pack(positions)))
     override = AttentionOverride(model.config, NAME)
     again = checkpointed(model, override) if is_checkpointed(policy) else nullcontext()
     with override, again:
@@ -171,4 +171,5 @@ def packed_hidden(policy: Policy, tokens: Tokens) -> Tensor:
                 use_cache=False,
                 block=block,
             )
-    return responses.unshare(output.last_hidden_state[0])
+    hidden = output.last_hidden_state[0]
+    return responses.unshare(hidden) if has_tokens else hidden[:0]  # the graph's: gradients are 0

@@ -1,13 +1,16 @@
 """One optimiser step: what is allocated, and that cutting the batch changes nothing."""
 
 import copy
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
+from algorithms.base import Needs
 from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
+from algorithms.reinforce import GroupOptions, GroupReinforce
 from experiments.config.schema import TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
@@ -61,6 +64,46 @@ def test_by_default_a_batch_is_one_plain_step(tiny, name):
     assert metrics["loss"] == float(loss.detach())
     for ours, theirs in zip(trained(learner), trained(plain), strict=True):
         assert torch.equal(ours.grad, theirs.grad)
+
+
+class Reinforce(GroupReinforce):
+    """Rewards without a baseline: a response's term does not depend on the others."""
+
+    needs = Needs()
+
+    def advantages(self, batch):
+        return batch.rewards
+
+
+@pytest.mark.parametrize("cut", [{}, {"micro_batch": 1}, {"micro_tokens": 1}])
+@pytest.mark.parametrize(("aggregate", "share"), [("sequence_mean", 11 / 12), ("token_mean", 1.0)])
+def test_an_empty_response_only_counts_as_a_response(tiny, aggregate, share, cut):
+    """Alone in its micro-batch or not: the gradient of the others, scaled by their share."""
+    samples = samples_from(tiny, REWARDS)
+    samples[5] = replace(samples[5], tokens=(), logps=())
+    results = []
+    for rows in (samples, samples[:5] + samples[6:]):
+        algorithm = Reinforce(GroupOptions(aggregate=aggregate), 1.0)
+        learner = learner_of(tiny, algorithm, max_grad_norm=1e9, **cut)
+        metrics = learner.update(rows, 1, None)
+        assert all(math.isfinite(value) for value in metrics.values())
+        results.append([parameter.grad for parameter in trained(learner)])
+    for found, others in zip(*results, strict=True):
+        torch.testing.assert_close(found, others * share, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_empty_response_may_stand_alone_in_its_micro_batch(tiny, name):
+    samples = samples_from(tiny, REWARDS)
+    samples[5] = replace(samples[5], tokens=(), logps=())
+    results = []
+    for cut in ({}, {"micro_batch": 1}):
+        learner = learner_of(tiny, ALGORITHMS[name], **cut)
+        metrics = learner.update(samples, GROUP, None)
+        assert all(math.isfinite(value) for value in metrics.values())
+        results.append([parameter.grad for parameter in trained(learner)])
+    for one, other in zip(*results, strict=True):
+        assert (one - other).abs().max() < 1e-6
 
 
 def trained(learner):

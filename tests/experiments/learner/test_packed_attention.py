@@ -2,6 +2,7 @@
 responses to a prompt share once."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -151,6 +152,15 @@ def test_no_padding_is_read_and_equal_beginnings_once(batch):
     rows = zip(of, responses, strict=True)
     beginnings = {(prompt, *row[:t]) for prompt, row in rows for t in range(len(row))}
     assert read == [before_last, before_last, *[len(beginnings)] * 2]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_rows_without_tokens_have_no_log_probs_and_zero_gradients(packed, padded):
+    policy, tokens = policy_of("llama"), tokens_of((PROMPTS, [0, 2], [[], []]))
+    found, gradients = (outcome if packed else partial(padded, outcome))(policy, tokens)
+    assert all((tensor == 0).all() for tensor in [*found, *gradients.values()])
+    part = tokens_of((PROMPTS, [0, 2, 1], [[5, 1], [], []])).rows(torch.tensor([1, 2]))
+    assert torch.equal(part.mask, tokens.mask)
 
 
 @pytest.mark.parametrize("pairs", [1, 100, 2**24])
