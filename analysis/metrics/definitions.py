@@ -69,8 +69,8 @@ DIVERSITY = (
     Metric(
         "token_entropy",
         "token entropy",
-        "Entropy in nats of the model's next-token distribution as it was logged, mean over all "
-        "sampled tokens.",
+        "Entropy in nats of the model's own next-token distribution, at temperature 1 without "
+        "top-p, mean over all sampled tokens.",
     ),
 )
 UPPER_BOUNDS = {"token_entropy": float("inf")}  # 1 for all others

@@ -28,7 +28,9 @@ class Completion:
 
     tokens: tuple[int, ...]
     logps: tuple[float, ...]  # of the distribution that was sampled from
-    entropy: float  # its mean entropy over the response's tokens, in nats; NaN: unknown
+    # The policy's mean entropy over the response's tokens, in nats, at temperature 1 and without
+    # top-p; NaN: unknown
+    entropy: float
     truncated: bool  # max_tokens came before EOS
     version: int  # of the weights that generated it
 

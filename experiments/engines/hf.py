@@ -101,26 +101,29 @@ def draw(
 
     logits (rows, vocabulary), row_of (responses,) each one's row, uniforms (responses,).
 
-    The cumulative distribution is inverted in float32. Log-prob and entropy are those of the
-    distribution drawn from: after temperature, and renormalised after the top-p cut. At temperature
-    0 it is the most probable token, with its log-prob at temperature 1.
+    The cumulative distribution is inverted in float32. The log-prob is that of the distribution
+    drawn from: after temperature, and renormalised after the top-p cut. At temperature 0 it is the
+    most probable token, with its log-prob at temperature 1. The entropy is the policy's own, at
+    temperature 1 and of all tokens: settings of an evaluation do not show in it.
     """
     logits = logits.float()
-    if sampling.temperature > 0:
-        logits = logits / sampling.temperature
     logps = logits.log_softmax(-1)
+    probs = logps.exp()
+    entropy = -(probs * logps.masked_fill(probs == 0, 0.0)).sum(-1)
     order = None
+    scaled = sampling.temperature not in (0, 1)
+    if scaled:
+        logps = (logits / sampling.temperature).log_softmax(-1)
     if sampling.top_p < 1 and sampling.temperature > 0:
         logps, order = nucleus(logps, sampling.top_p)
-    probs = logps.exp()
     if sampling.temperature > 0:
+        probs = probs if order is None and not scaled else logps.exp()
         cumulative = probs.cumsum(-1).index_select(0, row_of)
         targets = uniforms.unsqueeze(-1) * cumulative[:, -1:]
         choice = torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
         choice = choice.clamp(max=logps.shape[-1] - 1)
     else:
         choice = logps.argmax(-1)[row_of]
-    entropy = -(probs * logps.masked_fill(probs == 0, 0.0)).sum(-1)
     token = choice if order is None else order[row_of, choice]
     return token, logps[row_of, choice], entropy[row_of]
 

@@ -52,10 +52,11 @@ def test_log_probs_are_the_learners(engine, temperature):
         torch.device("cpu"),
     )
     learner = score(engine.policy, tokens, temperature)
+    own = score(engine.policy, tokens, 1.0)
     for row, completion in enumerate(completions):
         expected = learner.logp[row, : len(completion.tokens)]
         torch.testing.assert_close(torch.tensor(completion.logps), expected, rtol=0, atol=1e-4)
-        entropy = learner.entropy[row, : len(completion.tokens)].mean()
+        entropy = own.entropy[row, : len(completion.tokens)].mean()
         assert completion.entropy == pytest.approx(entropy.item(), abs=1e-4)
 
 
@@ -139,11 +140,21 @@ def test_top_p_draws_from_the_renormalised_nucleus():
     probs = torch.tensor([0.5, 0.05, 0.3, 0.15])
     uniforms = torch.linspace(0, 0.9999, 1000)
     logits = probs.log().expand(1000, 4)
-    token, logp, entropy = draw(logits, torch.arange(1000), uniforms, Sampling(1, 1.0, 0.75))
+    token, logp, _ = draw(logits, torch.arange(1000), uniforms, Sampling(1, 1.0, 0.75))
     assert set(token.tolist()) == {0, 2}
     torch.testing.assert_close(logp.exp(), torch.where(token == 0, 0.625, 0.375))
-    expected = -(0.625 * math.log(0.625) + 0.375 * math.log(0.375))
-    torch.testing.assert_close(entropy, torch.full((1000,), expected))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.4, 1.0, 2.0])
+@pytest.mark.parametrize("top_p", [0.5, 1.0])
+def test_the_entropy_is_the_policys_own_however_tokens_are_drawn(temperature, top_p):
+    generator = torch.Generator().manual_seed(5)
+    logits, uniforms = (torch.randn(3, 40, generator=generator) * 2, torch.rand(4))
+    row_of = torch.tensor([2, 0, 1, 0])
+    entropy = draw(logits, row_of, uniforms, Sampling(1, temperature, top_p))[2]
+    probs = logits.double().softmax(-1)
+    expected = -(probs * probs.log()).sum(-1)[row_of]
+    torch.testing.assert_close(entropy.double(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_first_token_of_the_nucleus_stays_however_small_top_p_is():
