@@ -90,7 +90,7 @@ def build(
     records.describe(memory=check_memory(config, algorithm.needs, ranks))
     task = _open_task(config)
     base, tokenizer = loading.load(config.model)
-    fingerprint = loading.fingerprint(base.model)
+    fingerprint = loading.policy_fingerprint(base, tokenizer)
     parameters = sum(parameter.numel() for parameter in base.model.parameters())
     with runtime.environments(config) as local_environments:
         ledger = Ledger()
@@ -105,7 +105,8 @@ def build(
             data_hash=task.data_hash,
             judge_version=judge.version,
             sandbox={"name": environments.name, "strength": environments.strength},
-            weights=fingerprint,
+            weights=loading.fingerprint(base.model),
+            policy=fingerprint,
             parameters=parameters,
             train_problems=len(train_prompts),
             eval_problems=len(eval_prompts),
@@ -237,14 +238,14 @@ def _initial_values(
     tokenizer: PreTrainedTokenizerBase,
     ledger: Ledger,
 ) -> InitialValues | None:
-    """`fingerprint`: of the reference policy's weights."""
+    """`fingerprint`: of the reference policy."""
     needs = worker.learner.algorithm.needs
     if worker.reference_engine is None:
         return None
     reference = ReferenceRewards(
         folder=Path(config.output_dir) / ".cache" / "reference_rewards",
         engine=worker.reference_engine,
-        weights=fingerprint,
+        policy=fingerprint,
         # A judge of its own: the run's counters must not show what the cache on disk saves.
         judge=environments.make(),
         tokenizer=tokenizer,

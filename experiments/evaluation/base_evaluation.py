@@ -1,8 +1,9 @@
 """The evaluation of the base model, which is the same in every run of a seed, so it is cached.
 
-The cache key covers all that decides the result: weights, engine, prompts, tests, sampling, seed,
-judge, code, libraries and hardware. The evaluation uses a judge of its own, so that the judge of
-later evaluations has the same state whether this one was computed or read.
+The cache key covers all that decides the result: the policy (weights, config, end tokens,
+tokenizer), engine, prompts, tests, sampling, seed, judge, code, libraries and hardware. The
+evaluation uses a judge of its own, so that the judge of later evaluations has the same state
+whether this one was computed or read.
 
 A run that reads the result is charged its cost: `time/evaluate_s` and `time/total_s` grow by the
 seconds that it took. Otherwise the first run of a sweep would look slower than the others.
@@ -61,7 +62,7 @@ def _cache_file(config: RunConfig, parts: Parts, judge: Environment, info: dict[
         prompts.update(repr(identity).encode())
     evaluation, model = config.eval, config.model
     key = {
-        "weights": info["weights"],
+        "policy": info["policy"],
         "engine": (parts.eval_engine.description, config.engine.batch_size),
         "prompts": prompts.hexdigest(),
         "sampling": (

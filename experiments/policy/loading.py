@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -216,3 +217,29 @@ def fingerprint(model: nn.Module) -> str:
         digest.update(name.encode())
         digest.update(parameter.detach().float().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def policy_fingerprint(policy: Policy, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return 16 hex digits over all of a policy that decides its responses to a prompt's tokens.
+
+    Equal weights answer otherwise with another config (e.g. RoPE's base), other end tokens, or
+    another tokenizer, which turns tokens into programs.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)  # some are written in Python
+    parts = {
+        "weights": fingerprint(policy.model),
+        "config": _without_origin(policy.model.config.to_dict()),
+        "ends": sorted(end_tokens(policy.model, tokenizer)),
+        "tokenizer": sorted(tokenizer.get_vocab().items()) if backend is None else backend.to_str(),
+        "special": tokenizer.special_tokens_map,
+    }
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _without_origin(config: Any) -> Any:
+    """Return a config's values without where it came from and which release wrote it."""
+    if not isinstance(config, dict):
+        return config
+    origin = ("_name_or_path", "transformers_version")
+    return {key: _without_origin(value) for key, value in config.items() if key not in origin}

@@ -1,11 +1,12 @@
 """SPO's initial values, and the cached rewards of reference responses they are estimated from.
 
-The rewards depend on the prompt, the reference's weights, the engine, the sampling settings, the
-judge, the problem's tests and the run's seed (so seeds share no error), and on nothing else of the
-run. So all runs share the file. A response has the same seed however many are requested, and a run
-is the same whether it reads the rewards or generates them. The exception is about one response in
-thousands (docs/results/study-q0.md): other rows in a batch round differently, which can change a
-token. The file holds rewards rather than values, so that it serves every beta.
+The rewards depend on the prompt, the reference policy (weights, config, end tokens, tokenizer), the
+engine, the sampling settings, the judge, the problem's tests and the run's seed (so seeds share no
+error), and on nothing else of the run. So all runs share the file. A response has the same seed
+however many are requested, and a run is the same whether it reads the rewards or generates them.
+The exception is about one response in thousands (docs/results/study-q0.md): other rows in a batch
+round differently, which can change a token. The file holds rewards rather than values, so that it
+serves every beta.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ReferenceRewards:
         self,
         folder: Path,
         engine: Engine,
-        weights: str,
+        policy: str,
         judge: Environment,
         tokenizer: PreTrainedTokenizerBase,
         reward: RewardConfig,
@@ -57,12 +58,13 @@ class ReferenceRewards:
         ledger: Ledger,
         overlap: bool,
     ) -> None:
+        """`policy`: the reference's fingerprint."""
         self.engine, self.judge, self.tokenizer = engine, judge, tokenizer
         self.reward, self.sampling, self.samples, self.seed = reward, sampling, samples, seed
         self.ledger, self.overlap = ledger, overlap
         self.judging_stats = JudgeStats()  # judging costs, whichever run paid
         # Two engines draw different responses from the same seeds.
-        key = (weights, engine.name, asdict(sampling), seed, reward.identity, judge.version)
+        key = (policy, engine.name, asdict(sampling), seed, reward.identity, judge.version)
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{name}.jsonl"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -201,6 +202,25 @@ def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypat
     file.write_text("cut sho")
     run(tmp_path, "algo=grpo", "steps=0")
     assert made == [0, 1, 0, 0]
+
+
+CACHES = ("base", "reference_rewards")
+
+
+def test_equal_weights_with_another_config_share_no_cache(tmp_path):
+    """Neither the base's evaluation nor SPO's reference rewards."""
+    shutil.copytree(ROOT / "assets" / "nano", tmp_path / "model")
+    settings = json.loads((tmp_path / "model" / "config.json").read_text())
+    settings["rope_parameters"] = {"rope_theta": 500.0, "rope_type": "default"}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
+    few = ["task.train_problems=2", "task.test_problems=1", "train.prompts=1", "train.group_size=2"]
+    few += ["steps=1", "eval.every=0", "eval.samples=1", "eval.k=[1]", "eval.kl_samples=0"]
+    paths = ([], [f"model.path={tmp_path}/model"])
+    folders = [run(tmp_path, *MONTE_CARLO, *few, *path) for path in paths]
+    files = {cache: [*(tmp_path / ".cache" / cache).iterdir()] for cache in CACHES}
+    assert {cache: len(found) for cache, found in files.items()} == dict.fromkeys(CACHES, 2)
+    one, other = (json.loads((folder / "run.json").read_text()) for folder in folders)
+    assert one["weights"] == other["weights"] and one["policy"] != other["policy"]
 
 
 def test_a_checkpoint_is_a_model_like_any_other(finished, tmp_path):

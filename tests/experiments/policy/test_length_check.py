@@ -114,8 +114,7 @@ def test_a_run_ends_before_it_loads_the_weights(tmp_path, monkeypatch):
     kind, options = CHANGING["longrope"]
     model_of(kind, **options).save_pretrained(tmp_path)
     monkeypatch.setattr(loading, "load", None)
-    outcome = train(
-        config("sandbox=embedded", "model=local", f"model.path={tmp_path}", f"output_dir={tmp_path}")
-    )
+    given = ["model=local", f"model.path={tmp_path}", f"output_dir={tmp_path}"]
+    outcome = train(config("sandbox=embedded", *given))
     assert (outcome.status, outcome.expected) == ("failed", True)
     assert outcome.error.startswith(f"model.path={tmp_path}: its RoPE (longrope) changes")

@@ -180,3 +180,25 @@ def test_a_model_that_scales_its_logits_is_refused(scale, refused, tmp_path):
     model_of("granite", logits_scaling=scale).save_pretrained(tmp_path)
     with pytest.raises(UserError, match="scale their logits") if refused else nullcontext():
         loading.load(ModelConfig(path=str(tmp_path)))
+
+
+CHANGES = {
+    "config": ("config.json", "rope_parameters", {"rope_theta": 500.0, "rope_type": "default"}),
+    "end tokens": ("generation_config.json", "eos_token_id", [2, 7]),
+    "tokenizer": ("tokenizer.json", "decoder", {"type": "Fuse"}),
+    "nothing but its origin": ("config.json", "transformers_version", "4.0.0"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_equal_weights_are_another_policy_with_another_config_end_or_tokenizer(case, tmp_path):
+    file, key, value = CHANGES[case]
+    shutil.copytree(NANO, tmp_path / "model")
+    path = tmp_path / "model" / file
+    settings = json.loads(path.read_text())
+    assert settings.get(key) != value
+    path.write_text(json.dumps(settings | {key: value}))
+    pairs = [loading.load(ModelConfig(path=str(folder))) for folder in (NANO, tmp_path / "model")]
+    assert len({loading.fingerprint(policy.model) for policy, _ in pairs}) == 1
+    different = len({loading.policy_fingerprint(*pair) for pair in pairs}) == 2
+    assert different is (case != "nothing but its origin")

@@ -57,11 +57,11 @@ class Digits:
 PROMPTS = [PromptedProblem(Problem(f"p{i}", f"{i}", (), ()), (2, 3 + i)) for i in range(40)]
 
 
-def reference_rewards(folder, samples=8, seed=0, broken=()):
+def reference_rewards(folder, samples=8, seed=0, broken=(), policy="a"):
     return ReferenceRewards(
         folder,
         FakeEngine(),
-        "weights",
+        policy,
         Digits(broken),
         Tokenizer(),
         RewardConfig(),
@@ -85,6 +85,13 @@ def test_what_another_run_left_is_read_and_charged_all_the_same(tmp_path):
     assert warm.engine.calls == []
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert spent(cold) == spent(warm)
+
+
+def test_another_policy_reads_nothing_of_it(tmp_path):
+    reference_rewards(tmp_path).rewards_of(PROMPTS[:3])
+    other = reference_rewards(tmp_path, policy="b")
+    other.rewards_of(PROMPTS[:3])
+    assert other.engine.calls == [[8, 8, 8]]
 
 
 def test_programs_tests_and_cpu_are_charged_once_for_equal_programs(tmp_path):
