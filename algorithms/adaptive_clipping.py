@@ -18,6 +18,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from algorithms.base import Batch, Needs, Options
 from algorithms.ppo import BelowOne, Share
 from algorithms.ratio_variants import ClipOptions, RatioObjective, RatioOptions
+from algorithms.reinforce import clipped_tokens
 from algorithms.tensors import clipped_terms, is_clipped, log_ratio, masked_mean, torch
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ class AdaptiveClip(BatchObjective):
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
         rho = log_ratio(logp, batch.behaviour_logp, batch.mask).exp()
         return -rho * batch.advantages * batch.weights
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        return batch.weights == 0
 
 
 @dataclass
@@ -232,3 +236,7 @@ class ClipCov(BatchObjective):
             self.config.clip_high,
             batch.weights,
         )
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        clipped = clipped_tokens(logp, batch, self.config.clip_low, self.config.clip_high)
+        return clipped | ((batch.weights == 0) & (batch.advantages != 0))

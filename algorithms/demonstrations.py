@@ -14,6 +14,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.grpo import group_advantages
 from algorithms.ppo import BelowOne, Share
+from algorithms.reinforce import clipped_tokens
 from algorithms.tensors import (
     aggregate,
     clipped_terms,
@@ -135,7 +136,10 @@ class CHORD(DemonstrationMix):
             batch.correction,
         )
         terms = torch.where(batch.online.unsqueeze(-1), own, -p * (1 - p) * logp)
-        return masked_mean(batch.weights * terms, mask) * batch.token_share, {}
+        share, own_mask = batch.token_share, mask & batch.online.unsqueeze(-1)
+        cut = clipped_tokens(logp.detach(), batch, c.clip_low, c.clip_high) & own_mask
+        clip_share = masked_mean(cut.to(logp.dtype), mask) * share
+        return masked_mean(batch.weights * terms, mask) * share, {"clip_share": clip_share}
 
 
 @dataclass

@@ -135,6 +135,9 @@ class VAPO(ValueObjective):
         imitation = -masked_mean(batch.weights * policy.logp, mask)
         loss = surrogate + c.imitation_coef * imitation
         loss, metrics = self.with_value_loss(loss, policy.values, batch)
+        logp, old_logp, advantages = policy.logp.detach(), batch.behaviour_logp, batch.advantages
+        cut = clip_share(logp, old_logp, advantages, mask, c.clip_low, c.clip_high)
+        metrics = metrics | {"clip_share": cut}
         return loss * share, {name: metric * share for name, metric in metrics.items()}
 
 

@@ -17,8 +17,8 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from algorithms.base import Batch, Needs, Options
 from algorithms.grpo import group_advantages
 from algorithms.ppo import BelowOne, Share
-from algorithms.reinforce import GroupOptions, GroupReinforce
-from algorithms.tensors import Aggregate, KLKind, clipped_terms, kl, log_ratio, torch
+from algorithms.reinforce import GroupOptions, GroupReinforce, clipped_tokens
+from algorithms.tensors import Aggregate, KLKind, clipped_terms, is_clipped, kl, log_ratio, torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,14 +66,22 @@ class GSPO(RatioObjective):
     Config = ClipOptions
     config: ClipOptions
 
+    def log_sequence_ratio(self, logp: Tensor, batch: Batch) -> Tensor:
+        """log s → (batch, 1)."""
+        length = batch.mask.sum(-1, keepdim=True).clamp(min=1)
+        return log_ratio(logp, batch.behaviour_logp, batch.mask).sum(-1, keepdim=True) / length
+
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        c, length = self.config, batch.mask.sum(-1, keepdim=True).clamp(min=1)
-        log_s = log_ratio(logp, batch.behaviour_logp, batch.mask).sum(-1, keepdim=True) / length
+        c, log_s = self.config, self.log_sequence_ratio(logp, batch)
         advantage, one = batch.advantages[:, :1], torch.ones_like(batch.mask[:, :1])
         clipped = clipped_terms(
             log_s, torch.zeros_like(log_s), advantage, one, c.clip_low, c.clip_high
         )
         return clipped.expand(batch.mask.shape)
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        c, s = self.config, self.log_sequence_ratio(logp, batch).exp()
+        return is_clipped(s, batch.advantages, 1 - c.clip_low, 1 + c.clip_high)
 
 
 @dataclass
@@ -96,6 +104,10 @@ class CISPO(RatioObjective):
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
         weight = log_ratio(logp.detach(), batch.behaviour_logp, batch.mask).exp()
         return -weight.clamp(max=self.config.cap) * batch.advantages * logp
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        capped = log_ratio(logp, batch.behaviour_logp, batch.mask).exp() > self.config.cap
+        return capped & (batch.advantages != 0)
 
 
 @dataclass
@@ -125,8 +137,17 @@ class REC(RatioObjective):
         return replace(super().needs, anchored=not self.config.importance)
 
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        c, advantages = self.config, batch.advantages
         ratio = log_ratio(logp.detach(), batch.behaviour_logp, batch.mask).exp()
+        weight = ratio if self.config.importance else torch.ones_like(ratio)
+        return -(weight * self.passes(ratio, batch.advantages)) * batch.advantages * logp
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        ratio = log_ratio(logp, batch.behaviour_logp, batch.mask).exp()
+        return ~self.passes(ratio, batch.advantages) & (batch.advantages != 0)
+
+    def passes(self, ratio: Tensor, advantages: Tensor) -> Tensor:
+        """Bool: tokens with a gradient."""
+        c = self.config
         not_low, not_high = ratio >= 1 - c.clip_low, ratio <= 1 + c.clip_high
         if c.side == "one":
             passes = ((advantages >= 0) & not_high) | ((advantages <= 0) & not_low)
@@ -135,8 +156,7 @@ class REC(RatioObjective):
         if c.side == "ring":
             passes = passes | ((advantages >= 0) & (ratio <= 1 - c.ring_low))
             passes = passes | ((advantages <= 0) & (ratio >= 1 + c.ring_high))
-        weight = ratio if c.importance else torch.ones_like(ratio)
-        return -(weight * passes) * advantages * logp
+        return passes
 
 
 @dataclass
@@ -161,11 +181,13 @@ class DPPO(RatioObjective):
 
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
         log_rho = log_ratio(logp, batch.behaviour_logp, batch.mask)
-        old_probability = batch.behaviour_logp.masked_fill(~batch.mask, 0.0).exp()
-        moved = logp.detach().exp() - old_probability
-        dropped = moved * batch.advantages.sign() > self.config.threshold
+        dropped = self.cut(logp.detach(), batch)
         surrogate = -(log_rho.exp() * batch.advantages).masked_fill(dropped, 0.0)
         return surrogate + self.config.quadratic_coef * log_rho.square()
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        moved = logp.exp() - batch.behaviour_logp.masked_fill(~batch.mask, 0.0).exp()
+        return moved * batch.advantages.sign() > self.config.threshold
 
 
 @dataclass
@@ -208,6 +230,9 @@ class RePO(RatioObjective):
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
         low, high = self.config.clip_low, self.config.clip_high
         return clipped_terms(logp, batch.behaviour_logp, batch.advantages, batch.mask, low, high)
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        return clipped_tokens(logp, batch, self.config.clip_low, self.config.clip_high)
 
 
 @dataclass
@@ -259,11 +284,20 @@ class ReMix(RatioObjective):
         tenths = math.ceil(max(batches + 1 - c.base_from, 0) / c.base_every)
         return max(1 - tenths / 10, c.base_least)
 
-    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        c, advantages = self.config, batch.advantages
+    def ratio_and_band(self, logp: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """π/μ and its bounds, all (batch, time)."""
         ratio = log_ratio(logp, batch.behaviour_logp, batch.mask).exp()
         centre = log_ratio(batch.start_logp, batch.behaviour_logp, batch.mask).exp()
-        clipped = ratio.clamp(centre - c.clip_low, centre + c.clip_high)
+        return ratio, centre - self.config.clip_low, centre + self.config.clip_high
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        ratio, lowest, highest = self.ratio_and_band(logp, batch)
+        return is_clipped(ratio, batch.advantages, lowest, highest)
+
+    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
+        c, advantages = self.config, batch.advantages
+        ratio, lowest, highest = self.ratio_and_band(logp, batch)
+        clipped = ratio.clamp(lowest, highest)
         terms = -torch.minimum(ratio * advantages, clipped * advantages)
         if c.kl_coef == 0:
             return terms

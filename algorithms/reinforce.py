@@ -23,7 +23,9 @@ from algorithms.tensors import (
     clipped_terms,
     group_count,
     group_mean,
+    is_clipped,
     log_ratio,
+    masked_mean,
     masked_sum,
     torch,
 )
@@ -54,6 +56,13 @@ class GroupReinforce(Algorithm):
         """The loss's terms → (batch, time); logp is the policy's, 0 where masked out."""
         return -batch.advantages * logp
 
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor | None:
+        """Bool (batch, time): tokens whose gradient a bound of the ratio removes or limits.
+
+        None if the objective has no such bound.
+        """
+        return None
+
     def prepare(self, batch: Batch) -> Batch:
         advantages = self.advantages(batch).unsqueeze(-1).expand(batch.mask.shape)
         return replace(batch, advantages=advantages)
@@ -61,10 +70,21 @@ class GroupReinforce(Algorithm):
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, mask = self.config, batch.mask
         share = batch.token_share if c.aggregate == "token_mean" else batch.sequence_share
-        terms = self.terms(policy.logp.masked_fill(~mask, 0.0), batch)
+        logp = policy.logp.masked_fill(~mask, 0.0)
+        terms = self.terms(logp, batch)
         if batch.correction is not None:
             terms = terms * batch.correction.masked_fill(~mask, 0.0)
-        return aggregate(terms, mask, c.aggregate, c.constant_length) * share, {}
+        loss = aggregate(terms, mask, c.aggregate, c.constant_length) * share
+        cut = self.cut(logp.detach(), batch)
+        if cut is None:
+            return loss, {}
+        return loss, {"clip_share": masked_mean(cut.to(terms.dtype), mask) * batch.token_share}
+
+
+def clipped_tokens(logp: Tensor, batch: Batch, low: float, high: float) -> Tensor:
+    """Bool (batch, time): tokens whose gradient PPO's clip removes."""
+    ratio = log_ratio(logp, batch.behaviour_logp, batch.mask).exp()
+    return is_clipped(ratio, batch.advantages, 1 - low, 1 + high)
 
 
 def centred(batch: Batch, rewards: Tensor) -> Tensor:
@@ -200,10 +220,15 @@ class TOPR(GroupReinforce):
         return batch.rewards - self.config.baseline
 
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        with torch.no_grad():
-            ratio = log_ratio(logp, batch.behaviour_logp, batch.mask)
-            taper = ratio.sum(-1, keepdim=True).clamp(max=0).exp()
+        taper = self.log_sequence_ratio(logp.detach(), batch).clamp(max=0).exp()
         return -torch.where(batch.advantages >= 0, 1.0, taper) * batch.advantages * logp
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        return (batch.advantages < 0) & (self.log_sequence_ratio(logp, batch) > 0)
+
+    def log_sequence_ratio(self, logp: Tensor, batch: Batch) -> Tensor:
+        """log π(y)/μ(y) → (batch, 1)."""
+        return log_ratio(logp, batch.behaviour_logp, batch.mask).sum(-1, keepdim=True)
 
 
 # Advantages for pass@k. Of a prompt's n responses c are accepted (they have the best reward).
@@ -257,6 +282,9 @@ class PassAtK(GroupReinforce):
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
         low, high = self.config.clip_low, self.config.clip_high
         return clipped_terms(logp, batch.behaviour_logp, batch.advantages, batch.mask, low, high)
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        return clipped_tokens(logp, batch, self.config.clip_low, self.config.clip_high)
 
 
 class PKPO(PassAtK):

@@ -123,7 +123,9 @@ def clipped_terms(
     return terms if weights is None else terms * weights.masked_fill(~mask, 0.0)
 
 
-def is_clipped(ratio: Tensor, advantages: Tensor, lowest: float, highest: float) -> Tensor:
+def is_clipped(
+    ratio: Tensor, advantages: Tensor, lowest: float | Tensor, highest: float | Tensor
+) -> Tensor:
     """Bool: tokens without gradient, A > 0 and ρ > highest, or A < 0 and ρ < lowest."""
     return ((advantages > 0) & (ratio > highest)) | ((advantages < 0) & (ratio < lowest))
 

@@ -1,5 +1,7 @@
 """Random batches for the tests of losses: ragged, padded with NaN, in float64."""
 
+from collections import Counter
+
 import torch
 
 from algorithms.base import Batch, PolicyOutput
@@ -31,7 +33,20 @@ def padded(x, lengths, left, right, side):
     return out, mask
 
 
-def gradient(
+def gradient(algorithm, tensors, lengths, rewards, **options):
+    """(loss, gradients of log-probs and values, in the rows' own order) for one layout of a batch.
+
+    The options are those of `evaluated`.
+    """
+    return evaluated(algorithm, tensors, lengths, rewards, **options)[:3]
+
+
+def metrics(algorithm, tensors, lengths, rewards, **options):
+    """The loss's metrics, added over micro-batches."""
+    return evaluated(algorithm, tensors, lengths, rewards, **options)[3]
+
+
+def evaluated(
     algorithm,
     tensors,
     lengths,
@@ -46,7 +61,7 @@ def gradient(
     group=GROUP,
     batches=70,
 ):
-    """(loss, gradients of log-probs and values, in the rows' own order) for one layout of a batch.
+    """(loss, gradients of log-probs and values, metrics) for one layout of a batch.
 
     `online` (rows,) bool; without it, an off-policy algorithm has one data-set program in each
     group. The batch has only the fields that the algorithm needs.
@@ -87,14 +102,16 @@ def gradient(
     batch = algorithm.prepare(batch)
     kept = batch.keep.nonzero().flatten()
     batch = batch.only_kept()
-    total = 0.0
+    total, sums = 0.0, Counter()
     for rows in torch.arange(len(kept)).split(cut or len(kept)):
         index = order[kept[rows]]
         logp, values = tensors["logp"][index], tensors["new_values"][index]
         output = PolicyOutput(logp=logp, entropy=logp, values=values)
-        total = total + algorithm.loss(output, batch.rows(rows))[0]
+        loss, found = algorithm.loss(output, batch.rows(rows))
+        total = total + loss
+        sums.update({name: float(value) for name, value in found.items()})
     total.backward()
-    return total.detach(), leaves["logp"].grad, leaves["new_values"].grad
+    return total.detach(), leaves["logp"].grad, leaves["new_values"].grad, dict(sums)
 
 
 def fresh(tensors):
