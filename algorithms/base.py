@@ -153,6 +153,14 @@ class Algorithm(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__}: critic_apart needs a critic_loss")
 
+    def values_and_outcomes(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
+        """The critic's values before the update, and what they predict, (n,) both.
+
+        From a prepared batch; None without a critic. Outcomes hold no value of the critic's: a
+        return that does would be explained by itself.
+        """
+        return None
+
     @abstractmethod
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """These rows' contribution to the loss and to the metrics (scalars that add up)."""

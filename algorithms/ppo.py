@@ -179,6 +179,12 @@ def with_advantages(batch: Batch, *, gamma: float, lam: float, kl_coef: float) -
     return replace(batch, advantages=whitened, returns=returns)
 
 
+def monte_carlo_returns(batch: Batch, *, gamma: float, kl_coef: float) -> Tensor:
+    """The penalised rewards that follow each token, its own included → (batch, time)."""
+    rewards = penalised_rewards(batch, kl_coef)
+    return gae(rewards, torch.zeros_like(rewards), batch.mask, gamma=gamma, lam=1.0)[1]
+
+
 class ValueObjective(Algorithm):
     """An objective with PPO's critic, trained apart from the policy, or with `critic=none`."""
 
@@ -203,6 +209,16 @@ class ValueObjective(Algorithm):
         value = self.value_loss(values, batch)
         return loss + self.config.value_coef * value, {"ppo/value_loss": value.detach()}
 
+    def outcomes(self, batch: Batch) -> Tensor:
+        """Returns without the critic's values in them, (batch, time)."""
+        return batch.returns
+
+    def values_and_outcomes(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
+        """Of all response tokens."""
+        if batch.values is None:
+            return None
+        return batch.values[batch.mask], self.outcomes(batch)[batch.mask]
+
     def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
         # A return depends on its own row alone, whitening does not: a critic can learn row by row.
         return self.config.value_coef * self.value_loss(values, batch) * batch.token_share
@@ -225,6 +241,9 @@ class PPO(ValueObjective):
     def prepare(self, batch: Batch) -> Batch:
         c = self.config
         return with_advantages(batch, gamma=c.gamma, lam=c.lam, kl_coef=c.kl_coef)
+
+    def outcomes(self, batch: Batch) -> Tensor:
+        return monte_carlo_returns(batch, gamma=self.config.gamma, kl_coef=self.config.kl_coef)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share, mask = self.config, batch.token_share, batch.mask

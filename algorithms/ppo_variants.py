@@ -18,7 +18,7 @@ from algorithms.ppo import (
     ValueOptions,
     clipped_surrogate,
     gae,
-    penalised_rewards,
+    monte_carlo_returns,
     terminal_rewards,
     values_or_zeros,
     with_advantages,
@@ -63,6 +63,9 @@ class APA(ValueObjective):
     def prepare(self, batch: Batch) -> Batch:
         c = self.config
         return with_advantages(batch, gamma=c.gamma, lam=c.lam, kl_coef=c.kl_coef)
+
+    def outcomes(self, batch: Batch) -> Tensor:
+        return monte_carlo_returns(batch, gamma=self.config.gamma, kl_coef=self.config.kl_coef)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share, mask = self.config, batch.token_share, batch.mask
@@ -220,9 +223,7 @@ class ReinforcePP(Algorithm):
         return Needs(reference=self.config.kl_coef > 0, behaviour=True)
 
     def prepare(self, batch: Batch) -> Batch:
-        rewards = penalised_rewards(batch, self.config.kl_coef)
-        # With values of 0 the return is the reward-to-go.
-        _, returns = gae(rewards, torch.zeros_like(rewards), batch.mask, gamma=1.0, lam=1.0)
+        returns = monte_carlo_returns(batch, gamma=1.0, kl_coef=self.config.kl_coef)
         return replace(batch, advantages=masked_whiten(returns, batch.kept_mask))
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -191,6 +191,10 @@ class DRO(Algorithm):
     def needs(self) -> Needs:
         return Needs(reference=True, critic=self.config.critic, off_policy=True)
 
+    def values_and_outcomes(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of all responses. V is fitted to R − β h, but h is of the policy in training."""
+        return prompt_value(batch.values, batch.mask), batch.rewards
+
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share = self.config, batch.sequence_share
         h = anchor_sum(policy.logp, batch, "reference")

@@ -73,6 +73,15 @@ MISTAKES = {
     "two staleness": (["train.lag=2", "train.sync_every=3"], ["train.lag=2", "sync_every=1"]),
     "a lag without a ratio": (["algo=rloo", "train.lag=2"], ["train.lag=2", "algo.max_lag=2"]),
     "two steps without a ratio": (["algo=rloo", "train.epochs=2"], ["epochs=2", "max_lag=1"]),
+    "two bounds of the gradient": (
+        ["train.clip_quantile=0.9", "train.max_grad_norm=2"],
+        ["train.clip_quantile=0.9", "train.max_grad_norm=2", "leave", "at 1"],
+    ),
+    "a quantile and no bound": (
+        ["train.clip_quantile=0.9", "train.max_grad_norm=null"],
+        ["train.clip_quantile=0.9", "train.max_grad_norm=null"],
+    ),
+    "no quantile": (["train.clip_quantile=1"], ["train.clip_quantile", "1"]),
     "part of a group": (["train.minibatches=17"], ["train.minibatches=17", "train.prompts=16"]),
     "no ratio to correct": (["train.correction=truncated"], ["train.correction", "algo=spo"]),
     "bounds of nothing": (["algo=ppo", "train.correction_high=3"], ["correction_high", "masked"]),

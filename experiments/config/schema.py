@@ -167,7 +167,10 @@ class TrainConfig:
     # of the learning rates, after the warm-up
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: NonNegativeInt = 5
-    max_grad_norm: PositiveFloat = 1.0
+    # bound of each step's gradient norm, policy and critic each for itself; null: none
+    max_grad_norm: PositiveFloat | None = 1.0
+    # instead: the bound is this quantile of the group's own last norms; null: max_grad_norm
+    clip_quantile: Annotated[float, Field(gt=0, lt=1)] | None = None
     weight_decay: NonNegativeFloat = 0.0
     checkpoint_every: NonNegativeInt = 20  # steps; 0: only at the end and at an interrupt
     keep_checkpoints: PositiveInt = 2  # the last ones

@@ -88,6 +88,14 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
             f"train.lag={t.lag} with train.sync_every={t.sync_every}: both set the age of the "
             "rollout policy; use train.sync_every=1 or train.lag=0"
         )
+    default = type(t).max_grad_norm
+    if t.clip_quantile is not None and t.max_grad_norm != default:
+        bound = "null" if t.max_grad_norm is None else f"{t.max_grad_norm:g}"
+        raise UserError(
+            f"train.clip_quantile={t.clip_quantile:g} with train.max_grad_norm={bound}: both set "
+            f"the bound of a step's gradient norm; leave train.max_grad_norm at {default:g}, or "
+            "set train.clip_quantile=null"
+        )
     if t.minibatches > t.prompts:
         raise UserError(
             f"train.minibatches={t.minibatches} of train.prompts={t.prompts}: each "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -26,9 +25,17 @@ from experiments.learner.batching import (
 )
 from experiments.learner.behaviour_logprobs import behaviour_logprobs, with_current_weights
 from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
-from experiments.learner.metrics import common_metrics, step_metrics
+from experiments.learner.metrics import (
+    batch_metrics,
+    common_metrics,
+    critic_metrics,
+    gradient_weights,
+    group_metrics,
+    step_metrics,
+)
+from experiments.learner.norm_clipping import NormClipping
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor, parameter_groups
-from experiments.policy.fsdp import whole, whole_tree
+from experiments.policy.fsdp import whole_tree
 from experiments.policy.loading import critic_backbone, own_copy, reference_of
 from experiments.policy.lora import load_trained, trained_state
 from experiments.policy.past_policies import MovingAverage, PastPolicies
@@ -87,6 +94,7 @@ class Learner:
         self._shard([self.reference, average, *self.past.policies().values(), policy])
         groups = parameter_groups(algorithm.config, policy, self.critic, self.value_head)
         self.optimiser = Float32AdamW(groups, config.weight_decay)
+        self.clipping = NormClipping(config)
         self.average: MovingAverage | None = None
         if average is not None and needs.average is not None:
             self.average = MovingAverage(average, policy, needs.average)
@@ -125,6 +133,8 @@ class Learner:
             copies["earlier"] = self.past.state_dict()
         if self.average:
             copies["average"] = self.average.state_dict()
+        if norms := self.clipping.state_dict():
+            copies["norms"] = norms
         state = {"modules": modules, "optimiser": self.optimiser.state_dict(), **copies, **counts}
         return whole_tree(state, keep)
 
@@ -140,6 +150,7 @@ class Learner:
         if self.average:
             self.average.load_state_dict(state["average"])
         self.past.load_state_dict(state.get("earlier", {}))
+        self.clipping.load_state_dict(state.get("norms", {}))
         self.batches = state["batches"]
         self.policy.version = state["version"]
 
@@ -161,9 +172,13 @@ class Learner:
         tokens, batch, metrics = self._assemble(samples, group_size)
         if self.algorithm.needs.initial_value != "none":
             batch = replace(batch, q0=self._initial_values(samples, batch, initial_values))
+        metrics |= group_metrics(batch)
         steps: list[dict[str, float]] = []
         kept_rows = 0
         with defer_interrupts():
+            if not self.algorithm.needs.policy:
+                batch = self.algorithm.prepare(batch)
+                metrics |= critic_metrics(self.algorithm, batch)
             for rows, part in self._mini_batches(tokens, batch):
                 if steps:
                     self.optimiser.zero_grad(set_to_none=True)
@@ -174,9 +189,7 @@ class Learner:
                     self.critic_is_ahead = False
             self.batches += 1
         metrics |= {"kept_share": kept_rows / len(samples) / self.config.epochs}
-        for name in dict.fromkeys(name for step in steps for name in step):
-            metrics[name] = statistics.fmean(step[name] for step in steps if name in step)
-        return metrics
+        return metrics | batch_metrics(steps)
 
     def _initial_values(
         self, samples: Sequence[Sample], batch: Batch, initial_values: InitialValues | None
@@ -193,12 +206,11 @@ class Learner:
     def _mini_batches(self, tokens: Tokens, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows of the batch, those rows prepared) for each optimiser step, groups whole.
 
-        An algorithm that reads the policy's log-probs before the update prepares each step anew:
-        its results (a group's soft value, bounds of the clip) must be of the present policy.
+        The batch is prepared, unless the algorithm reads the policy's log-probs before the update.
+        Such an algorithm prepares each step anew: its results (a group's soft value, bounds of the
+        clip) must be of the present policy.
         """
         each_step = self.algorithm.needs.policy
-        if not each_step:
-            batch = self.algorithm.prepare(batch)
         for rows in step_rows(batch, self.config, self.seed, self.batches):
             part = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
             in_step = each_step and self._can_prepare_in_step(tokens.rows(rows), part)
@@ -348,13 +360,7 @@ class Learner:
         """Accumulate gradients over micro-batches, then take one step → its metrics."""
         sums = self._accumulate(tokens, batch, kept)
         totals = {name: self.ranks.sum(value) for name, value in sums.items()}
-        norms = {
-            name: whole(nn.utils.clip_grad_norm_(group["params"], self.config.max_grad_norm))
-            for name, group in zip(
-                ("grad_norm", "critic_grad_norm"), self.optimiser.param_groups, strict=False
-            )
-        }
-        result = step_metrics(totals, norms)
+        result = step_metrics(totals, self.clipping.clip(self.optimiser.param_groups))
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.factor(self.batches)
         result["learning_rate"] = self.optimiser.param_groups[0]["lr"]
@@ -381,8 +387,10 @@ class Learner:
                 micro = with_current_weights(micro, output.logp, self.config)
             if prepare:
                 micro = self.algorithm.prepare(replace(micro, policy_logp=output.logp.detach()))
+            output.logp.retain_grad()
             loss, metrics = self.algorithm.loss(output, micro)
             self._backward(loss, counts)
+            metrics |= gradient_weights(output, micro, self.algorithm.reward_high)
             metrics |= common_metrics(output, micro, online, fresh, offline)
             metrics["loss"] = loss.detach()
             for name, value in metrics.items():

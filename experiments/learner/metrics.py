@@ -1,17 +1,22 @@
-"""Metrics of an optimiser step that are logged for every algorithm."""
+"""Metrics of a batch and of its optimiser steps that are logged for every algorithm."""
 
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from algorithms.base import Batch, PolicyOutput
-from algorithms.tensors import kl, log_ratio, masked_sum
+from algorithms.base import Algorithm, Batch, PolicyOutput
+from algorithms.tensors import group_count, kl, log_ratio, masked_sum
 from experiments.errors import UserError
+from experiments.learner.norm_clipping import NORMS
 
 WEIGHTS, SQUARES, COUNT = "ρ", "ρ²", "tokens"  # sums over a step, from which `ess` is computed
+GRADIENT_WEIGHTS = ("weight/accepted", "weight/rejected", "weight/others")
+LEAST_VARIANCE = 1e-12  # reward²: less is rounding
 
 
 @torch.no_grad()
@@ -50,17 +55,85 @@ def common_metrics(
     return metrics
 
 
-def step_metrics(totals: dict[str, Tensor], norms: dict[str, Tensor]) -> dict[str, float]:
-    """Return a step's metrics from their sums over micro-batches.
+@torch.no_grad()
+def gradient_weights(output: PolicyOutput, batch: Batch, reward_high: float) -> dict[str, Tensor]:
+    """Return the weight of accepted, rejected and others' responses in the loss's gradient.
+
+    A response's weight is Σ_t |∂L/∂log π(a_t)| over its tokens. It is read from the gradient of
+    `output.logp` after the backward pass. Gradients that reach the policy otherwise, such as those
+    of an entropy bonus, are not in it. Accepted and rejected are responses with rollout log-probs,
+    fresh or replayed; others' are the data set's programs.
+    """
+    slopes = torch.zeros_like(output.logp) if output.logp.grad is None else output.logp.grad
+    weights = masked_sum(slopes.abs(), batch.mask)
+    accepted = batch.rewards >= reward_high
+    parts = (batch.online & accepted, batch.online & ~accepted, ~batch.online)
+    return {name: weights[rows].sum() for name, rows in zip(GRADIENT_WEIGHTS, parts, strict=True)}
+
+
+def batch_metrics(steps: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return means over a batch's steps, and shares of the gradient's weight in all of them.
+
+    Shares are of sums, because a step may have no weight at all.
+    """
+    names = dict.fromkeys(name for step in steps for name in step)
+    metrics = {
+        name: statistics.fmean(step[name] for step in steps if name in step) for name in names
+    }
+    if steps:
+        total = sum(metrics[name] for name in GRADIENT_WEIGHTS)
+        for name in GRADIENT_WEIGHTS:
+            metrics[name] = metrics[name] / total if total else math.nan
+    return metrics
+
+
+def explained_variance(predicted: Tensor, actual: Tensor) -> float:
+    """Return 1 − Var(actual − predicted)/Var(actual), (n,) both; NaN if `actual` does not vary."""
+    predicted, actual = predicted.cpu().double(), actual.cpu().double()
+    if not len(actual) or (variance := actual.var(correction=0)) < LEAST_VARIANCE:
+        return math.nan
+    return 1 - float((actual - predicted).var(correction=0) / variance)
+
+
+def critic_metrics(algorithm: Algorithm, batch: Batch) -> dict[str, float]:
+    """Return the share of the outcomes' variance that the critic's values explain.
+
+    Values are those before the batch's first step. Every rank has the whole prepared batch's, so
+    neither micro-batches nor ranks change the variances.
+    """
+    pair = algorithm.values_and_outcomes(batch)
+    return {} if pair is None else {"value/explained_variance": explained_variance(*pair)}
+
+
+def group_metrics(batch: Batch) -> dict[str, float]:
+    """Return the share of the rewards' variance that the group's other responses explain.
+
+    Each response's reward is predicted by the mean of the others': the yardstick of a critic. Only
+    kept responses of the run count, not the data set's programs. Nothing with groups of one.
+    """
+    if batch.group_size < 2:
+        return {}
+    size, own = batch.group_size, batch.keep & batch.online
+    rewards = batch.rewards.masked_fill(~own, 0.0)
+    count = group_count(own, size, rewards.dtype)
+    total = rewards.view(-1, size).sum(-1).repeat_interleave(size)
+    others = (total - rewards) / (count - 1).clamp(min=1)
+    compared = own & (count > 1)
+    explained = explained_variance(others[compared], rewards[compared])
+    return {"value/group_mean_explained": explained}
+
+
+def step_metrics(totals: dict[str, Tensor], clipping: dict[str, Tensor]) -> dict[str, float]:
+    """Return a step's metrics from their sums over micro-batches, and those of its norms.
 
     Raises UserError if the loss or a gradient norm is not finite.
     """
-    result = {name: float(value) for name, value in (totals | norms).items()}
+    result = {name: float(value) for name, value in (totals | clipping).items()}
     weights, squares, count = (result.pop(name) for name in (WEIGHTS, SQUARES, COUNT))
     # Effective sample size, (Σρ)² / n Σρ²: the share of the online tokens that an estimate under
     # the policy is worth; 1 if the policy generated them.
     result["ess"] = weights**2 / (count * squares) if count else float("nan")
-    if not all(math.isfinite(result[name]) for name in ("loss", *norms)):
+    if not all(math.isfinite(result[name]) for name in ("loss", *NORMS) if name in result):
         raise UserError(
             f"loss {result['loss']:g}, gradient norm {result['grad_norm']:g}: the run has "
             "diverged; try a lower algo.learning_rate"

@@ -45,7 +45,7 @@ CASES = {  # name → (algorithm, its options, training options)
     "reinforce_pp": ("reinforce_pp", {}, {"truncation": "mask"}),
     "dpo": ("dpo", {}, {}),
     "spo-adapter": ("spo", {"q0": "group"}, {}),
-    "ppo-checkpointed": ("ppo", {}, {"micro_batch": 5, "epochs": 2}),
+    "ppo-checkpointed": ("ppo", {}, {"micro_batch": 5, "epochs": 2, "clip_quantile": 0.5}),
     "ppo_ewma": ("ppo_ewma", {"decay": 0.5}, {"minibatches": 2}),
     "ppo_ewma-adapter": ("ppo_ewma", {"decay": 0.5}, {"minibatches": 2}),
     "remix": ("remix", {"base_from": 0, "reincarnate_at": 1}, {"epochs": 2}),
@@ -112,6 +112,9 @@ def work(rank, size, port, names, model, folder):
     ranks = joined(rank, size, port)
     for name in names:
         found = updated(name, model, ranks, ranks.is_rank_zero)
+        norms = [None] * size
+        torch.distributed.all_gather_object(norms, found[2].get("norms"))
+        assert norms == [found[2].get("norms")] * size  # to the bit, else ranks would drift apart
         if ranks.is_rank_zero:
             torch.save(found, f"{folder}/{name}.pt")
         else:  # given, not kept

@@ -1,0 +1,135 @@
+"""Bounds of gradient norms: fixed, none, or a quantile of each group's own norms."""
+
+import math
+
+import pytest
+import torch
+
+import algorithms
+from experiments.config.schema import TrainConfig
+from experiments.learner.norm_clipping import WINDOW, NormClipping
+from tests.experiments.learner.learning import (
+    ALGORITHMS,
+    GROUP,
+    REWARDS,
+    learner_of,
+    samples_from,
+)
+
+
+def clipped(clipping, *norms):
+    """Clip one parameter in each group whose gradient has this norm → metrics, norms after."""
+    groups = []
+    for norm in norms:
+        parameter = torch.nn.Parameter(torch.zeros(2))
+        parameter.grad = torch.tensor([0.6 * norm, 0.8 * norm])
+        groups.append({"params": [parameter]})
+    metrics = {name: float(value) for name, value in clipping.clip(groups).items()}
+    return metrics, [float(group["params"][0].grad.norm()) for group in groups]
+
+
+def test_a_fixed_bound_is_the_same_for_both_groups():
+    metrics, after = clipped(NormClipping(TrainConfig(max_grad_norm=2.0)), 8.0, 1.0)
+    assert after == pytest.approx([2, 1])
+    assert metrics == pytest.approx(
+        {"grad_norm": 8, "step_clipped": 1, "critic_grad_norm": 1, "critic_step_clipped": 0}
+    )
+
+
+def test_without_a_bound_nothing_is_clipped():
+    metrics, after = clipped(NormClipping(TrainConfig(max_grad_norm=None)), 1e6)
+    assert (after, metrics["step_clipped"]) == ([1e6], 0)
+
+
+def test_a_quantiles_bound_is_of_the_groups_own_norms_before():
+    clipping = NormClipping(TrainConfig(clip_quantile=0.5))
+    norms = [(1.0, 100.0), (3.0, 100.0), (5.0, 400.0), (4.0, 50.0)]
+    bounds = [(math.inf, math.inf), (1.0, 100.0), (2.0, 100.0), (3.0, 100.0)]
+    for step, step_bounds in zip(norms, bounds, strict=True):
+        metrics, after = clipped(clipping, *step)
+        expected = [min(norm, bound) for norm, bound in zip(step, step_bounds, strict=True)]
+        assert after == pytest.approx(expected, rel=1e-5)
+        found = [
+            metrics.get(name, math.inf) for name in ("grad_norm_bound", "critic_grad_norm_bound")
+        ]
+        assert tuple(found) == step_bounds
+        assert metrics["step_clipped"] == (step[0] > step_bounds[0])
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("quantile", [0.5, 0.9])
+def test_about_the_same_share_is_clipped_at_every_scale_and_while_norms_drift(scale, quantile):
+    """A fixed bound of 1 clips none, 70 and all of these 300 steps."""
+    generator = torch.Generator().manual_seed(0)
+    drift = torch.linspace(0, math.log(10), 300)
+    norms = scale * (0.5 * torch.randn(300, generator=generator) + drift).exp()
+    clipping = NormClipping(TrainConfig(clip_quantile=quantile))
+    share = sum(clipped(clipping, norm)[0]["step_clipped"] for norm in norms.tolist()) / 300
+    assert share == pytest.approx(1 - quantile, abs=0.1)
+
+
+def test_only_the_last_norms_count():
+    clipping = NormClipping(TrainConfig(clip_quantile=0.5))
+    for norm in [1e3] * 5 + [1.0] * WINDOW:
+        clipped(clipping, norm)
+    assert clipped(clipping, 1.0)[0]["grad_norm_bound"] == 1
+
+
+def state(learner):
+    return [p.detach() for group in learner.optimiser.param_groups for p in group["params"]]
+
+
+def test_a_resumed_learner_has_the_bounds_of_one_that_went_on(tiny):
+    samples = samples_from(tiny, REWARDS)
+    whole, first, resumed = (
+        learner_of(tiny, algorithms.make("ppo", learning_rate=1e-2), clip_quantile=0.5)
+        for _ in range(3)
+    )
+    for _ in range(3):
+        whole.update(samples, GROUP, None)
+        first.update(samples, GROUP, None)
+    resumed.load_state_dict(first.state_dict())
+    for _ in range(2):
+        assert resumed.update(samples, GROUP, None) == whole.update(samples, GROUP, None)
+    for one, other in zip(state(resumed), state(whole), strict=True):
+        assert torch.equal(one, other)
+    forgetful = learner_of(tiny, algorithms.make("ppo", learning_rate=1e-2), clip_quantile=0.5)
+    forgetful.load_state_dict({**first.state_dict(), "norms": {}})
+    forgetful.update(samples, GROUP, None)
+    assert any(not torch.equal(a, b) for a, b in zip(state(forgetful), state(first), strict=True))
+
+
+def test_a_fixed_bound_leaves_nothing_in_the_state(tiny):
+    learner = learner_of(tiny, ALGORITHMS["grpo"])
+    metrics = learner.update(samples_from(tiny, REWARDS), GROUP, None)
+    assert "norms" not in learner.state_dict()
+    assert metrics["step_clipped"] == (metrics["grad_norm"] > 1)
+    assert "grad_norm_bound" not in metrics
+
+
+def moved_by(model, length, eps=1e-8, **options):
+    """What three batches of Dr.GRPO with this constant add to the weights; the share clipped."""
+    samples = samples_from(model, REWARDS)
+    dr_grpo = algorithms.make("dr_grpo", constant_length=length)
+    learner = learner_of(model, dr_grpo, **options)
+    learner.optimiser.param_groups[0]["eps"] = eps
+    before = [p.clone() for p in state(learner)]
+    clipped_steps = [learner.update(samples, GROUP, None)["step_clipped"] for _ in range(3)]
+    moved = [(now - then).flatten() for now, then in zip(state(learner), before, strict=True)]
+    return torch.cat(moved), sum(clipped_steps)
+
+
+def test_what_a_factor_of_the_loss_changes_under_adam(tiny):
+    """Dr.GRPO's constant is such a factor. Adam divides it out, but clipping and ε do not."""
+    bounds = ({}, {"max_grad_norm": None}, {"max_grad_norm": None, "eps": 1e-16})
+    found = []
+    for options in bounds:
+        (one, clipped_one), (other, clipped_other) = (
+            moved_by(tiny, length, **options) for length in (1, 64)
+        )
+        found.append(float((one - other).norm() / one.norm()))
+        assert (clipped_one, clipped_other) == ((3, 0) if options == {} else (0, 0))
+    clipped_apart, by_epsilon, neither = found
+    assert clipped_apart > 0.1  # all of one's steps are clipped to a norm of 1, none of the other's
+    assert 1e-4 < by_epsilon < 0.01
+    assert neither < 1e-4
