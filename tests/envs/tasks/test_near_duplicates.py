@@ -1,12 +1,13 @@
 """Near-duplicate statements are found, different ones are not; shown on real rows too."""
 
 import os
+import random
 from pathlib import Path
 
 import pytest
 
 from envs.problem import Problem, Test
-from envs.tasks.near_duplicates import shingles, similar_pairs
+from envs.tasks.near_duplicates import is_duplicate, shingles, similar_pairs
 from envs.tasks.storage.rows import load_problems
 from tests.envs.tasks.dataset_rows import converter_of
 
@@ -33,6 +34,43 @@ def test_different_problems_are_no_pair():
     assert similar_pairs([problem("a", SUM)], [problem("t", TREE)]) == []
 
 
+STORY = " ".join(
+    f"Ann counts {word} number {i} of her garden." for i, word in enumerate("abcdefgh" * 9)
+)
+
+
+@pytest.mark.parametrize(
+    ("train", "test"), [(f"{STORY} {TREE} {STORY}", TREE), (TREE, f"{STORY} {TREE}")]
+)
+def test_a_statement_inside_a_longer_one_is_found(train, test):
+    (pair,) = similar_pairs([problem("a", train)], [problem("t", test)])
+    assert (pair["train"], pair["test"]) == ("a", "t")
+    assert pair["similarity"] < 0.2  # the Jaccard similarity does not show it
+    assert pair["containment"] == 1
+
+
+def test_a_short_phrase_inside_a_statement_is_no_pair():
+    phrase = "Print the value of their sum and stop."
+    assert similar_pairs([problem("a", SUM)], [problem("t", phrase)]) == []
+
+
+def test_candidates_leave_no_pair_out():
+    """Compared with every pair of random texts over few words, which share many 5-grams."""
+    rng = random.Random(0)
+    texts = [" ".join(rng.choices("ab", k=rng.randint(5, 60))) for _ in range(120)]
+    train, test = (
+        [problem(str(i), text) for i, text in enumerate(part)] for part in (texts, texts[::2])
+    )
+    found = {(pair["train"], pair["test"]) for pair in similar_pairs(train, test)}
+    expected = {
+        (a.name, b.name)
+        for a in train
+        for b in test
+        if is_duplicate(shingles(a.statement), shingles(b.statement))
+    }
+    assert found == expected and len(train) < len(found) < len(train) * len(test) / 2
+
+
 def test_a_statement_without_words_is_no_pair():
     assert shingles("??") == frozenset()
     assert similar_pairs([problem("a", "")], [problem("t", "")]) == []
@@ -45,4 +83,4 @@ def test_real_rows_of_two_data_sets_overlap():
     pairs = similar_pairs(ours, theirs)
     found = {pair["train"] for pair in pairs}
     assert "code_contests/1575_J. Jeopardy of Dropped Balls" in found
-    assert all(pair["similarity"] > 0.5 for pair in pairs)
+    assert all(max(pair["similarity"], pair["containment"]) >= 0.5 for pair in pairs)
