@@ -46,7 +46,10 @@ def show(task: Task, console: Console) -> None:
         table.add_row(f"left out: {reason}", str(count))
     console.print(table)
     for pair in task.decontaminated[:20]:
-        line = "stands in test too: {train} = {test} (similarity {similarity})".format_map(pair)
+        line = (
+            "{problem} of {split} left out: {other_problem} of {other_split} has the same "
+            "statement (similarity {similarity}, containment {containment})".format_map(pair)
+        )
         console.print(line, markup=False, soft_wrap=True)
     if len(task.decontaminated) > 20:
         console.print(f"… and {len(task.decontaminated) - 20} more pairs")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rich.console import Console
 from rich.panel import Panel
@@ -19,7 +20,7 @@ from rich.text import Text
 from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.selection import StoredProblems
-from envs.tasks.task import Task
+from envs.tasks.task import SPLITS, Task
 from envs.tasks.task_cli import parse_task_arguments
 
 _MAX_LISTED = 20  # names of a split, and tests of a problem
@@ -40,9 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config, options = parse_task_arguments(Options, sys.argv[1:] if argv is None else argv)
         if config.name != "mini":  # mini generates any number of problems; others have so many
-            config = replace(
-                config, train_problems=_ALL, validation_problems=_ALL, test_problems=_ALL
-            )
+            sizes: dict[str, Any] = {f"{split}_problems": _ALL for split in SPLITS}
+            config = replace(config, **sizes)
         task = open_task(replace(config, decontaminate=False))
         if options.problem:
             show(_find(task, options.problem), task, console)

@@ -12,6 +12,7 @@ from envs.environment import Environment
 from envs.import_by_name import load_function
 from envs.problem import Problem
 from envs.tasks import open_task
+from envs.tasks.dataset_task import IN_ANOTHER_SPLIT
 from envs.tasks.task import Task
 from experiments.config.schema import RunConfig
 from experiments.distributed.single_process import SINGLE_PROCESS
@@ -207,7 +208,7 @@ def _statements(prompts: Sequence[PromptedProblem], task: Task) -> Iterator[dict
 def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) -> str:
     """Say why a split is empty, and which key changes that."""
     message = f"task={config.task.name}: the {split} split is empty"
-    removed = task.left_out["stands in the test split too"]
+    removed = task.left_out[IN_ANOTHER_SPLIT]
     if len(prompts.problems):
         limit = config.task.max_prompt_tokens
         message += (
@@ -216,9 +217,12 @@ def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) ->
         )
     elif removed and split != "test":
         message += (
-            f": {removed} problems are also in the test split; task.decontaminate=false keeps "
-            "them, but then test scores are contaminated"
+            f": {removed} problems are also in another split; task.decontaminate=false keeps "
+            "them, but then scores are contaminated"
         )
+    elif task.test and not task.train:
+        message += f": {len(task.test)} test problems are all that the data set has; with steps=0, "
+        message += "eval.split=test evaluates on them"
     elif split in task.split_shares and (problems := sum(map(len, task.splits().values()))):
         shares = ", ".join(
             f"{100 * share:.0f} % {name}" for name, share in task.split_shares.items()

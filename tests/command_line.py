@@ -21,7 +21,8 @@ SMALL = [
     "train.prompts=2",
     "train.group_size=2",
     "task.train_problems=4",
-    "task.validation_problems=2",
+    "task.tune_problems=2",
+    "task.choose_problems=2",
     "task.test_problems=2",
     "sandbox=embedded",
 ]

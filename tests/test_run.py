@@ -107,7 +107,12 @@ MISTAKES = {
         ["algo=rloo", "train.replay_share=0.5"],
         ["train.replay_share=0.5", "replay.max_age=None", "algo.max_lag=200"],
     ),
-    "chosen by the test": (["train.keep_best=true"], ["eval.split=test", "eval.split=validation"]),
+    "chosen by the test": (
+        ["train.keep_best=true", "eval.split=test"],
+        ["eval.split=test", "eval.split=tune"],
+    ),
+    "a split's old name": (["eval.split=validation"], ["it is now eval.split=tune"]),
+    "a size's old name": (["task.validation_problems=9"], ["it is now 'task.tune_problems'"]),
     "fraction stopped early": (["task.reward.kind=fraction"], ["judge.early_stop=false"]),
     "no k within n": (["eval.samples=3", "eval.k=[5]"], ["eval.k=[5]", "eval.samples=3"]),
     "missing value": (["model=local"], ["model.path"]),

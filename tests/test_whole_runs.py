@@ -43,6 +43,7 @@ def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path, call_here):
         "model=nano",
         "sandbox=embedded",
         f"output_dir={tmp_path}/out",
+        "task.choose_problems=2",
         "task.test_problems=2",
     ]
     done = call_here("algo=spo", "task=taco", f"task.path={file}", *given)
@@ -74,7 +75,7 @@ LATER = {
         ["output_dir=/proc/nowhere"],
         ["output_dir=/proc/nowhere", "choose a writable folder"],
     ),
-    "no problems": (["task.test_problems=0"], ["task.test_problems=0"]),
+    "no problems": (["task.choose_problems=0"], ["task.choose_problems=0"]),
 }
 
 
@@ -82,7 +83,12 @@ LATER = {
 def test_what_only_shows_later_is_one_line_too(mistake, tmp_path, call_here):
     arguments, words = LATER[mistake]
     given = [argument.format(tmp=tmp_path) for argument in arguments]
-    small = ("task.train_problems=12", "task.test_problems=4", "sandbox=embedded")
+    small = (
+        "task.train_problems=12",
+        "task.choose_problems=4",
+        "task.test_problems=4",
+        "sandbox=embedded",
+    )
     done = call_here(*small, f"output_dir={tmp_path}/out", *given)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

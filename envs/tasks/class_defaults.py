@@ -19,7 +19,8 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 COMMON_KEYS = (
     "prompt",
     "train_problems",
-    "validation_problems",
+    "tune_problems",
+    "choose_problems",
     "test_problems",
     "few_shot",
     "chat",

@@ -20,7 +20,10 @@ class FilterConfig:
 
 @dataclass
 class FilesConfig:
-    """File patterns of each split of a data set, like data/train-*.parquet."""
+    """File patterns of each split of a data set, like data/train-*.parquet.
+
+    Its validation split is halved into tune and choose.
+    """
 
     train: str | None = None
     validation: str | None = None
@@ -76,11 +79,13 @@ class TaskConfig:
     filter: FilterConfig = field(default_factory=FilterConfig)
     quality: str | None = None  # a table of `python -m envs.validate`: keep good problems
     train_problems: PositiveInt = 512
-    validation_problems: PositiveInt = 60
-    test_problems: PositiveInt = 120
+    tune_problems: PositiveInt = 60
+    choose_problems: PositiveInt = 120
+    test_problems: PositiveInt = 200
     max_tests: PositiveInt = 40  # per problem; see envs/tasks/storage/test_limits.py
     max_test_bytes: PositiveInt = 4_000_000  # per problem, inputs and outputs of all tests
-    decontaminate: bool = True  # remove near-duplicates of test problems from train
+    # remove near-duplicates of other splits' problems: from train first, from test never
+    decontaminate: bool = True
     few_shot: NonNegativeInt = 0  # solved train problems shown before every prompt
     chat: bool = True  # use the model's chat template; an error if it has none
     # longer prompts are dropped and counted; null: by device

@@ -1,7 +1,8 @@
 """Data sets as tasks: TACO, CodeContests, the paper's combination of the two, your own rows.
 
 The problems of a single file are split by a hash of their statements. A folder or the hub brings
-the data set's own splits. Problems that are left out are counted by reason.
+the data set's own splits; its validation split is halved into tune and choose by the same hash.
+Problems that are left out are counted by reason.
 """
 
 from __future__ import annotations
@@ -11,24 +12,28 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from envs.cache_folder import cache_root, replace_file
+from envs.import_by_name import code_digest
 from envs.judge.extract import as_response
 from envs.tasks.config import TaskConfig
-from envs.tasks.near_duplicates import SIMILARITY, similar_pairs
+from envs.tasks.near_duplicates import similar_pairs
 from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.selection import Entry, Filter, StoredProblems, load_entries
 from envs.tasks.storage.rows import load_converter
 from envs.tasks.storage.sources import Source, find_sources
 from envs.tasks.storage.store import prepare_store
 from envs.tasks.storage.test_limits import SizeLimits
-from envs.tasks.task import Task
+from envs.tasks.task import SPLITS, Task
 
-FILE_SHARES = {"test": 0.2, "validation": 0.1}  # of a single file's problems
-VALIDATION_SHARE = 0.02  # of train, if a data set has no validation split
+FILE_SHARES = {"test": 0.2, "tune": 0.1, "choose": 0.1}  # of a single file's problems; train: rest
+TRAIN_SHARES = {"tune": 0.02, "choose": 0.02}  # of train, if a data set has no validation split
+VALIDATION_SHARES = {"tune": 0.5}  # of validation; choose: the rest
+IN_ANOTHER_SPLIT = "stands in another split too"  # why a problem is left out
 
 Splits = dict[str, list[Entry]]
 
@@ -46,18 +51,18 @@ class _Reader:
     def splits(self, sources: dict[str, list[Source]]) -> Splits:
         """Return the usable problems of each split.
 
-        A single file is divided; a missing validation split is cut from train.
+        A single file is divided. Tune and choose are halves of validation, or else cut from train.
         """
         if "all" in sources:
-            return self._divide(self.read(sources["all"], alone=True), FILE_SHARES)
+            return self._divide(self.read(sources["all"], alone=True), FILE_SHARES, "train")
         splits = {split: self.read(files, alone=False) for split, files in sources.items()}
-        if not splits["validation"]:
-            splits |= self._divide(splits["train"], {"validation": VALIDATION_SHARE})
-        return splits
+        if validation := splits.pop("validation"):
+            return splits | self._divide(validation, VALIDATION_SHARES, "choose")
+        return splits | self._divide(splits["train"], TRAIN_SHARES, "train")
 
-    def _divide(self, entries: Sequence[Entry], shares: dict[str, float]) -> Splits:
-        self.split_shares = shares | {"train": 1 - sum(shares.values())}
-        return divide(entries, shares)
+    def _divide(self, entries: Sequence[Entry], shares: dict[str, float], rest: str) -> Splits:
+        self.split_shares = shares | {rest: 1 - sum(shares.values())}
+        return divide(entries, shares, rest)
 
     def read(self, sources: Sequence[Source], alone: bool) -> list[Entry]:
         limits = SizeLimits(self.config.max_tests, self.config.max_test_bytes)
@@ -74,20 +79,16 @@ def open_dataset(config: TaskConfig) -> Task:
     splits = _read_splits(config, reader)
     duplicates: list[dict[str, object]] = []
     if config.decontaminate:
-        duplicates = _duplicates(splits["train"] + splits["validation"], splits["test"])
-        removed = {pair["train"] for pair in duplicates}
-        for split in ("train", "validation"):
-            splits[split] = [entry for entry in splits[split] if entry.name not in removed]
-        reader.left_out["stands in the test split too"] += len(removed)
-    train = StoredProblems(_first(splits["train"], config.train_problems))
-    validation = StoredProblems(_first(splits["validation"], config.validation_problems))
-    test = StoredProblems(_first(splits["test"], config.test_problems))
+        splits, duplicates = _decontaminate(splits)
+        reader.left_out[IN_ANOTHER_SPLIT] += len({pair["problem"] for pair in duplicates})
+    problems: dict[str, Any] = {
+        split: StoredProblems(_first(splits[split], getattr(config, f"{split}_problems")))
+        for split in SPLITS
+    }
     prompt = DefaultPrompt()
-    content = [prompt.digest, train.digest, validation.digest, test.digest]
+    content = [prompt.digest, *(stored.digest for stored in problems.values())]
     return Task(
-        train=train,
-        validation=validation,
-        test=test,
+        **problems,
         prompt=prompt,
         prompt_digest=prompt.digest,
         response=str if config.environment else as_response,
@@ -118,9 +119,9 @@ def _read_splits(config: TaskConfig, reader: _Reader) -> Splits:
     return splits | {"test": test}
 
 
-def divide(entries: Sequence[Entry], shares: dict[str, float]) -> Splits:
+def divide(entries: Sequence[Entry], shares: dict[str, float], rest: str) -> Splits:
     """Split by a hash of the statement: a problem lands in the same split in every file."""
-    splits: Splits = {split: [] for split in (*shares, "train")}
+    splits: Splits = {split: [] for split in (*shares, rest)}
     for entry in entries:
         position = entry.split_position
         for split, share in shares.items():
@@ -129,7 +130,7 @@ def divide(entries: Sequence[Entry], shares: dict[str, float]) -> Splits:
                 break
             position -= share
         else:
-            splits["train"].append(entry)
+            splits[rest].append(entry)
     return splits
 
 
@@ -142,10 +143,37 @@ def _path(config: TaskConfig) -> str:
     return config.path
 
 
+def _decontaminate(splits: Splits) -> tuple[Splits, list[dict[str, object]]]:
+    """Return the splits without near-duplicates, and the pairs that were found.
+
+    The problem in the earlier one of SPLITS is removed, so test stays whole.
+    """
+    kept: Splits = {SPLITS[-1]: splits[SPLITS[-1]]}
+    found: list[dict[str, object]] = []
+    for split in reversed(SPLITS[:-1]):
+        split_of = {entry.name: later for later, entries in kept.items() for entry in entries}
+        pairs = _duplicates(splits[split], [entry for later in kept.values() for entry in later])
+        found += [
+            {
+                "split": split,
+                "problem": pair["train"],
+                "other_split": split_of[str(pair["test"])],
+                "other_problem": pair["test"],
+                "similarity": pair["similarity"],
+                "containment": pair["containment"],
+            }
+            for pair in pairs
+        ]
+        removed = {pair["train"] for pair in pairs}
+        kept[split] = [entry for entry in splits[split] if entry.name not in removed]
+    return kept, found
+
+
 def _duplicates(train: Sequence[Entry], test: Sequence[Entry]) -> list[dict[str, object]]:
     """Return the near-duplicate pairs, computed once and cached on disk."""
     contents = [[(entry.name, entry.digest) for entry in split] for split in (train, test)]
-    key = hashlib.sha256(repr((SIMILARITY, contents)).encode()).hexdigest()[:16]
+    code = code_digest("envs.tasks.near_duplicates")
+    key = hashlib.sha256(repr((code, contents)).encode()).hexdigest()[:16]
     file = cache_root() / "pairs" / f"{key}.json"
     if file.exists():
         return json.loads(file.read_text())

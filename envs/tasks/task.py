@@ -10,15 +10,20 @@ from dataclasses import dataclass, field
 
 from envs.problem import Problem
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "tune", "choose", "test")
 
 
 @dataclass(frozen=True)
 class Task:
-    """The problems of a run by split, and the format of prompts and responses."""
+    """The problems of a run by split, and the format of prompts and responses.
+
+    Hyperparameters are tuned on `tune`. Defaults and designs are chosen on `choose`. `test` is for
+    the final evaluation of a study.
+    """
 
     train: Sequence[Problem]
-    validation: Sequence[Problem]
+    tune: Sequence[Problem]
+    choose: Sequence[Problem]
     test: Sequence[Problem]
     prompt: Callable[[Problem], str]  # the user message
     response: Callable[[str], str]  # turns an offline program into a response
@@ -29,12 +34,12 @@ class Task:
     left_out: Counter[str] = field(default_factory=Counter)  # why rows gave no problem → how many
     # share of each split that a hash of the statements divides; empty: the data set's own splits
     split_shares: dict[str, float] = field(default_factory=dict)
-    # {train, test, similarity} of each near-duplicate removed from train
+    # near-duplicates: split and problem, other_split and other_problem, similarity, containment
     decontaminated: list[dict[str, object]] = field(default_factory=list)
 
     def splits(self) -> dict[str, Sequence[Problem]]:
         """Return the problems by the name of their split."""
-        return {"train": self.train, "validation": self.validation, "test": self.test}
+        return {split: getattr(self, split) for split in SPLITS}
 
     def shots(self) -> list[tuple[str, str]]:
         """Return (prompt, response) of each example; the response is its shortest right program."""

@@ -22,7 +22,13 @@ from experiments.benchmarks.judge_probe import machine_cpu_s
 
 RUN = (
     *("task=mini", "model=nano", "sandbox=embedded", "sandbox.workers=1", "logger=none"),
-    *("eval.every=0", "eval.samples=2", "eval.k=[1]", "eval.kl_samples=0", "task.test_problems=4"),
+    *(
+        "eval.every=0",
+        "eval.samples=2",
+        "eval.k=[1]",
+        "eval.kl_samples=0",
+        "task.choose_problems=4",
+    ),
     *("engine.logprob_check_every=0", "train.checkpoint_every=0", "train.prompts=4"),
 )
 CASES = {"GRPO": ("algo=grpo",), "half-online SPO": ("algo=spo", "train.offline_share=0.5")}

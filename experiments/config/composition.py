@@ -99,6 +99,7 @@ def _on_one_line(error: Exception) -> str:
 
 # Old name → new name, for the message alone: the old key itself is refused.
 RENAMED_KEYS = {
+    "task.validation_problems": "task.tune_problems",
     "train.behaviour": "train.missing_logprobs",
     "engine.check_every": "engine.logprob_check_every",
     "engine.check_samples": "engine.logprob_check_samples",

@@ -174,7 +174,7 @@ class TrainConfig:
     weight_decay: NonNegativeFloat = 0.0
     checkpoint_every: NonNegativeInt = 20  # steps; 0: only at the end and at an interrupt
     keep_checkpoints: PositiveInt = 2  # the last ones
-    # also the best one, by pass@k of the smallest eval.k; needs eval.split=validation
+    # also the best one, by pass@k of the smallest eval.k; needs eval.split=tune
     keep_best: bool = False
     keep_samples: bool = False  # log every training sample in the run folder, for replay
 
@@ -222,7 +222,7 @@ class EvalConfig:
     """Evaluation; the defaults are the paper's."""
 
     every: NonNegativeInt = 50  # steps; also at the start and the end. 0: only then
-    split: Literal["test", "validation"] = "test"
+    split: Literal["tune", "choose", "test"] = "choose"  # docs/guide/data.md says what each is for
     samples: PositiveInt = 20  # responses to each problem
     temperature: NonNegativeFloat = 0.4
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
@@ -262,6 +262,7 @@ def parse(composed: DictConfig) -> RunConfig:
         raise UserError(f"{missing[0]} has no value; give it on the command line: {missing[0]}=...")
     try:
         values = plain_values(composed)
+        _refuse_renamed_values(values)
         algorithm = load_function(str(values["algo"]["core"]), "algo.core")
         options = getattr(algorithm, "Config", None)
         if not (isinstance(options, type) and is_dataclass(options)):
@@ -276,6 +277,16 @@ def parse(composed: DictConfig) -> RunConfig:
         raise UserError(str(error).split("\n")[0]) from error
     validate(config, algorithm(algo, config.task.reward.high).needs)
     return config
+
+
+# (group, key, old value) → new value, for the message alone: the old value itself is refused.
+RENAMED_VALUES = {("eval", "split", "validation"): "tune"}
+
+
+def _refuse_renamed_values(values: dict[str, Any]) -> None:
+    for (group, key, old), new in RENAMED_VALUES.items():
+        if values.get(group, {}).get(key) == old:
+            raise ValueError(f"{group}.{key}={old}: it is now {group}.{key}={new}")
 
 
 def plain_values(config: Any) -> dict[str, Any]:

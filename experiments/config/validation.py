@@ -72,10 +72,10 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
         raise UserError(
             f"eval.k={c.eval.k}: at least one k must be at most eval.samples={c.eval.samples}"
         )
-    if t.keep_best and c.eval.split != "validation":
+    if t.keep_best and c.eval.split != "tune":
         raise UserError(
             f"train.keep_best=true with eval.split={c.eval.split}: scores on the split that "
-            "selects the weights are biased; set eval.split=validation, and evaluate the "
+            "selects the weights are biased; set eval.split=tune, and evaluate the "
             "checkpoint afterwards with model.path=RUN/checkpoints/best steps=0"
         )
     if needs.groups and t.group_size < needs.least_group:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from envs.tasks.mini import FAMILIES, task
 from envs.tasks.mini.build import sample
 from envs.tasks.mini.composition import Draft, Part, draft, tier_of
+from envs.tasks.mini.splits import compositions
 
 RIGHT = (0.65, 0.42, 0.18)  # probability that a part of level 0, 1, 2 is written correctly
 FIRST_MISTAKE = 0.9  # share of the wrong ones that make the part's most typical mistake
@@ -31,17 +32,17 @@ def mistakes(drawn: Draft, rng: random.Random) -> dict[int, int]:
 def examples(seed: int) -> Iterator[tuple[str, str]]:
     """Endless (prompt, program) pairs of the train split's compositions."""
     rng = random.Random(f"nano/{seed}")
-    compositions: dict[tuple[str, str], list[tuple[Part, ...]]] = {
+    cells: dict[tuple[str, str], list[tuple[Part, ...]]] = {
         (family.name, tier): [] for family in FAMILIES for tier in TIER_WEIGHTS
     }
     for family in FAMILIES:
-        for parts in task.compositions(family, "train"):
-            compositions[family.name, tier_of(parts)].append(parts)
+        for parts in compositions(family, "train"):
+            cells[family.name, tier_of(parts)].append(parts)
     tiers, weights = list(TIER_WEIGHTS), list(TIER_WEIGHTS.values())
     while True:
         family = rng.choice(FAMILIES)
         tier = rng.choices(tiers, weights)[0]
-        drawn = draft(rng, family, rng.choice(compositions[family.name, tier]))
+        drawn = draft(rng, family, rng.choice(cells[family.name, tier]))
         shown = sample(drawn, rng, drawn.program(rng))
         if shown is not None:
             text = task.render(drawn.statement, (shown,))

@@ -2,7 +2,7 @@
 
     python -m experiments.studies.tune study=mini algo=spo trials=8
 
-A trial is a run on the validation split, with values from Optuna's TPE sampler. They are stored in
+A trial is a run on the tune split, with values from Optuna's TPE sampler. They are stored in
 SQLite before the run starts. After a kill, a running trial resumes with its values, from its run's
 last checkpoint: none is lost and none is repeated. The sampler is seeded by the trial's number.
 With jobs=1 the trials are equal on every machine with equal bits; with more jobs, later values
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import optuna
 
 HELP = """\
-Tune an arm of a study on the validation split, with the same number of trials and steps and the
+Tune an arm of a study on the tune split, with the same number of trials and steps and the
 same sampler for each arm. The finished trial with the highest pass@1 wins.
 
   python -m experiments.studies.tune study=NAME algo=ARM trials=N [jobs=N] [KEY=VALUE ...]

@@ -124,7 +124,7 @@ def _experiment(
         f"# python run.py experiment=tuned_{stem}_{arm}\n"
         f"# The best of {trials} trials of `python -m experiments.studies.tune study={stem} "
         f"algo={arm}`:\n"
-        f"# pass@1 {best['pass@1']:.4f} on the validation split.\n"
+        f"# pass@1 {best['pass@1']:.4f} on the tune split.\n"
         f"defaults:\n  - override /algo: {config.algo.name}\n"
         + yaml.safe_dump({"name": f"tuned_{stem}", "tuned": how, **values}, sort_keys=False)
     )

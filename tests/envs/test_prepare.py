@@ -13,7 +13,8 @@ def test_it_says_where_every_row_went(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "32 rows read" in printed
     assert "left out: input_output is empty" in printed
-    assert "stands in test too: code_contests/P3 = taco/00000@taco (similarity 1.0)" in printed
+    assert "code_contests/P3 of " in printed
+    assert "left out: taco/00000@taco of test has the same statement (similarity 1.0" in printed
 
 
 def test_mistakes_are_one_line(tmp_path, capsys):

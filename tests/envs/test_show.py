@@ -27,7 +27,7 @@ def test_without_a_name_the_splits_are_listed(tmp_path, capsys):
 def test_mistakes_are_one_line(capsys):
     for argument, said in {
         "problem=nothing": "no problem matches; for example mini/",
-        "problem=mini/test": "120 problems match",
+        "problem=mini/test": "200 problems match",
         "problm=x": "write key=value, with a key of task, task.KEY, problem",
         "task=leetcode": "leetcode",
     }.items():

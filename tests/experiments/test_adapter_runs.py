@@ -56,7 +56,12 @@ def test_whole_weights_need_no_export(tmp_path):
 @pytest.mark.slow
 def test_spo_learns_with_an_adapter_in_twenty_steps(tmp_path):
     few = ["steps=20", "eval.every=0", "eval.samples=10", "eval.k=[1]", "eval.kl_samples=1"]
-    few += ["task.test_problems=60", "sandbox=embedded", f"output_dir={tmp_path}"]
+    few += [
+        "task.choose_problems=60",
+        "task.test_problems=60",
+        "sandbox=embedded",
+        f"output_dir={tmp_path}",
+    ]
     outcome = trainer.train(config_of("algo=spo", "model.adapter=lora", *few))
     assert outcome.status == "finished", outcome.error
     evals = pd.read_parquet(outcome.folder / "evals.parquet")

@@ -14,7 +14,12 @@ def failed(*overrides):
 
 
 def test_prompts_that_are_all_too_long(tmp_path):
-    sizes = ("task.train_problems=3", "task.validation_problems=1", "task.test_problems=2")
+    sizes = (
+        "task.train_problems=3",
+        "task.tune_problems=1",
+        "task.choose_problems=2",
+        "task.test_problems=2",
+    )
     said = failed("task.max_prompt_tokens=9", *sizes, f"output_dir={tmp_path}")
     assert "the train split is empty: all of its prompts are over task.max_prompt_tokens=9" in said
     shortest = int(said.split("the shortest has ")[1].split()[0])
@@ -26,19 +31,28 @@ def test_decontamination_that_leaves_nothing(tmp_path):
     paths = [write(tmp_path / f"{name}.jsonl", rows) for name in ("train", "test")]
     given = [f"task.path={paths[0]}", f"task.test_path={paths[1]}", f"output_dir={tmp_path}/out"]
     said = failed("task=taco", *given)
-    assert "the train split is empty: 6 problems are also in the test split; " in said
+    assert "the train split is empty: 6 problems are also in another split; " in said
     assert "task.decontaminate=false" in said
 
 
-def test_a_file_so_small_that_no_problem_falls_into_the_test_split(tmp_path):
+def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(tmp_path):
     rows = [taco_row(i) for i in range(60)]
     path = write(tmp_path / "rows.jsonl", rows)
     kept = {problem.statement for problem in open_task(config_of_task("taco", path)).train}
     few = [row for row in rows if row["question"] in kept][:6]
     said = failed("task=taco", f"task.path={write(tmp_path / 'few.jsonl', few)}")
-    assert "task=taco: the test split is empty" in said
-    assert "(20 % test, 10 % validation, 70 % train), and none of 6 problems fell there" in said
+    assert "task=taco: the choose split is empty" in said
+    assert (
+        "(20 % test, 10 % tune, 10 % choose, 60 % train), and none of 6 problems fell there" in said
+    )
     assert "a folder with train*, valid* and test* files" in said
+
+
+def test_a_data_set_of_test_problems_alone_says_how_to_evaluate_on_them(tmp_path):
+    write(tmp_path / "test-0.jsonl", [taco_row(i) for i in range(6)])
+    said = failed("task=taco", f"task.path={tmp_path}", "steps=0", f"output_dir={tmp_path}/out")
+    assert "the choose split is empty: 6 test problems are all that the data set has" in said
+    assert "eval.split=test" in said
 
 
 def test_rows_that_give_no_problem_at_all(tmp_path):

@@ -19,6 +19,7 @@ SMALL = [
     "train.prompts=2",
     "train.group_size=4",
     "task.train_problems=8",
+    "task.choose_problems=4",
     "task.test_problems=4",
     "eval.every=0",
     "eval.samples=2",

@@ -38,11 +38,11 @@ def _drafts(level: int) -> list[Draft]:
     ]
 
 
-def test_corpus_is_deterministic_and_keeps_off_validation_and_test():
+def test_corpus_is_deterministic_and_keeps_off_the_other_splits():
     pairs = list(islice(examples(0), 400))
     assert pairs == list(islice(examples(0), 400))
     assert pairs != list(islice(examples(1), 400))
-    held_out = {p.statement for split in ("validation", "test") for p in task.load(split)}
+    held_out = {p.statement for split in ("tune", "choose", "test") for p in task.load(split)}
     assert not held_out & {prompt.split("\nin:\n")[0] for prompt, _ in pairs}
 
 

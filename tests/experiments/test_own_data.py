@@ -52,7 +52,7 @@ def test_it_is_prepared_trained_on_and_evaluated(fours, capsys):
     assert prepare.main(["task=fours"]) == 0
     assert "40 rows read" in capsys.readouterr().out
     given = "model=nano steps=1 eval.samples=2 eval.k=[1] train.prompts=2 train.group_size=2"
-    more = "task.test_problems=2 task.max_response_tokens=24 train.offline_share=0.5"
+    more = "task.choose_problems=2 task.max_response_tokens=24 train.offline_share=0.5"
     overrides = ["task=fours", *given.split(), *more.split(), "sandbox=embedded"]
     composed = compose([*overrides, f"output_dir={fours}/out"], fours / "conf")
     outcome = train(parse(composed))

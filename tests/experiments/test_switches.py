@@ -16,7 +16,7 @@ KEPT = ["train.keep_samples=true", "train.keep_best=true", "train.checkpoint_eve
 
 
 def run(root, *overrides):
-    given = [*SMALL, "steps=3", "eval.every=1", "eval.split=validation", f"output_dir={root}"]
+    given = [*SMALL, "steps=3", "eval.every=1", "eval.split=tune", f"output_dir={root}"]
     outcome = train(config_of(*given, "algo=grpo", *overrides))
     assert outcome.status == "finished", outcome.error
     return outcome.folder

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 from envs.problem import Problem, Test
 from envs.tasks.config import TaskConfig
-from envs.tasks.task import Task, data_hash
+from envs.tasks.task import SPLITS, Task, data_hash
 
 LEVELS = {"easy": 5, "medium": 10, "hard": 50}  # difficulty → bound on both numbers
-_SHARES = {"train": 0.6, "validation": 0.1, "test": 0.3}
+_SHARES = {"train": 0.6, "tune": 0.1, "choose": 0.15, "test": 0.15}
 
 
 def make(config: TaskConfig) -> Task:
     """Build the task of conf/task/sums.yaml."""
-    train = load("train", config.train_problems)
-    validation = load("validation", config.validation_problems)
-    test = load("test", config.test_problems)
-    splits = {"train": train, "validation": validation, "test": test}
-    return Task(
-        train=train,
-        validation=validation,
-        test=test,
-        prompt=prompt,
-        response=str,
-        data_hash=data_hash(splits, prompt),
-    )
+    splits: dict[str, Any] = {
+        split: load(split, getattr(config, f"{split}_problems")) for split in SPLITS
+    }
+    return Task(**splits, prompt=prompt, response=str, data_hash=data_hash(splits, prompt))
 
 
 def load(split: str, size: int) -> list[Problem]:

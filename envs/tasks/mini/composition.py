@@ -7,7 +7,6 @@ adds parameters; statement, programs and inputs follow from it.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -102,16 +101,6 @@ def word(rng: random.Random, size: int) -> str:
     """Draw `size` letters and digits with many repetitions, so that counting matters."""
     pool = rng.choices(ascii_letters + "aeiouAEmmz" + "0123456789" * 2, k=max(2, size * 2 // 3))
     return "".join(rng.choice(pool) for _ in range(size))
-
-
-def split_of(family: Family, parts: tuple[Part, ...]) -> str:
-    """Return the split of a composition: about 70 % train, 10 % validation, 20 % test.
-
-    A hash decides, so no split depends on another's size or seed.
-    """
-    key = "/".join((family.name, *(part.name for part in parts)))
-    roll = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big") % 100
-    return "train" if roll < 70 else "validation" if roll < 80 else "test"
 
 
 def tier_of(parts: tuple[Part, ...]) -> str:

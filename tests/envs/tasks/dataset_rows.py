@@ -43,7 +43,12 @@ def write(path, rows):
 
 
 def config(name, path, **changed):
-    sizes = {"train_problems": 1000, "validation_problems": 1000, "test_problems": 1000}
+    sizes = {
+        "train_problems": 1000,
+        "tune_problems": 1000,
+        "choose_problems": 1000,
+        "test_problems": 1000,
+    }
     return replace(composed(name), path=path, **sizes | changed)
 
 
@@ -56,6 +61,10 @@ def converter_of(name):
 @cache
 def composed(name):
     return task_config([f"task={name}"])
+
+
+def every_problem(task):
+    return [problem for problems in task.splits().values() for problem in problems]
 
 
 def names(problems):

@@ -6,9 +6,11 @@ import pytest
 
 from envs.judge.extract import extract_program
 from envs.tasks import open_task
+from envs.tasks.task import SPLITS
 from tests.envs.tasks.dataset_rows import (
     code_contests_row,
     config,
+    every_problem,
     names,
     statement,
     taco_row,
@@ -19,9 +21,9 @@ from tests.envs.tasks.dataset_rows import (
 def test_one_file_is_split_without_overlap_and_the_same_every_time(tmp_path):
     file = write(tmp_path / "rows.jsonl", [taco_row(i) for i in range(200)])
     task, again = (open_task(config("taco", file)) for _ in range(2))
-    assert len(task.train) + len(task.validation) + len(task.test) == 200
-    assert 20 < len(task.test) < 60 and 5 < len(task.validation) < 40
-    assert not names(task.train) & names(task.test) | names(task.validation) & names(task.test)
+    assert len(every_problem(task)) == 200
+    assert 20 < len(task.test) < 60 and 5 < len(task.tune) < 40 and 5 < len(task.choose) < 40
+    assert len({problem.name for problem in every_problem(task)}) == 200
     assert task.data_hash == again.data_hash
 
 
@@ -29,7 +31,7 @@ def test_more_rows_move_no_problem_to_another_split(tmp_path):
     few = open_task(config("taco", write(tmp_path / "a.jsonl", [taco_row(i) for i in range(60)])))
     rows = [taco_row(i) for i in reversed(range(120))]
     many = open_task(config("taco", write(tmp_path / "b.jsonl", rows)))
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         there = {problem.statement for problem in getattr(many, split)}
         assert {problem.statement for problem in getattr(few, split)} <= there
 
@@ -40,8 +42,7 @@ def test_a_folder_brings_its_own_splits(tmp_path):
     write(tmp_path / "test-0.jsonl", [taco_row(i) for i in range(50, 60)])
     task = open_task(config("taco", str(tmp_path)))
     assert len(task.test) == 10
-    assert len(task.train) + len(task.validation) == 50
-    assert len(names([*task.train, *task.validation])) == 50  # two files number their rows alike
+    assert len(names(every_problem(task))) == 60  # two files number their rows alike
 
 
 def test_sizes_are_upper_limits(tmp_path):
@@ -66,14 +67,14 @@ def test_what_cannot_be_used_is_counted_by_its_reason(tmp_path):
         "no statement": 1,
         "no tests": 1,
     }
-    kept = len(task.train) + len(task.validation) + len(task.test)
+    kept = len(every_problem(task))
     assert kept + task.left_out.total() == task.rows_read
 
 
 def test_tests_are_capped_by_number_and_by_bytes_and_samples_stay(tmp_path):
     file = write(tmp_path / "rows.jsonl", [code_contests_row(0, "A"), code_contests_row(1, "B")])
     task = open_task(config("code_contests", file, max_tests=4))
-    for problem in (*task.train, *task.validation, *task.test):
+    for problem in every_problem(task):
         assert len(problem.tests) == 4
         assert problem.samples[0] in problem.tests
     none = open_task(config("code_contests", file, max_test_bytes=1))
@@ -87,7 +88,7 @@ def test_generated_tests_come_last(tmp_path):
 
     def inputs(**limits):
         task = open_task(config("code_contests", file, **limits))
-        (problem,) = [*task.train, *task.validation, *task.test]
+        (problem,) = every_problem(task)
         assert problem.generated_tests == sum(int(test.input) >= 100 for test in problem.tests)
         return [int(test.input) for test in problem.tests]
 
@@ -102,20 +103,55 @@ def test_a_crossing_takes_out_of_train_what_stands_in_test(tmp_path):
     reworded = statement(3).replace("Given", "You are given").upper()
     test = write(tmp_path / "taco.jsonl", [taco_row(7), taco_row(99, question=reworded)])
     task = open_task(config("paper", train, test_path=test))
-    assert {pair["train"] for pair in task.decontaminated} == {
+    assert {pair["problem"] for pair in task.decontaminated} == {
         "code_contests/P3",
         "code_contests/P7",
     }
-    assert task.left_out == {"stands in the test split too": 2}
-    assert len(task.test) == 2 and len(task.train) + len(task.validation) == 18
+    assert task.left_out == {"stands in another split too": 2}
+    assert len(task.test) == 2 and len(every_problem(task)) == 20
     apart = open_task(config("paper", train, test_path=test, decontaminate=False))
-    assert len(apart.train) + len(apart.validation) == 20 and not apart.decontaminated
+    assert len(every_problem(apart)) == 22 and not apart.decontaminated
+
+
+def test_a_validation_split_is_halved_by_the_statement(tmp_path):
+    write(tmp_path / "train-0.jsonl", [taco_row(i) for i in range(30)])
+    write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(30, 90)])
+    task = open_task(config("taco", str(tmp_path)))
+    assert len(task.train) == 30 and len(task.tune) + len(task.choose) == 60
+    assert 15 < len(task.tune) < 45
+    write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(60, 120)])
+    more = open_task(config("taco", str(tmp_path)))
+    statements = [{p.statement for p in problems} for problems in (task.tune, more.choose)]
+    assert not statements[0] & statements[1]
+
+
+def test_a_problem_stays_in_the_last_of_the_splits_that_have_it(tmp_path):
+    def reworded(number):
+        return taco_row(number, question=statement(number).replace("Given", "You have").upper())
+
+    rows = [taco_row(i) for i in range(90)]
+    write(tmp_path / "train-0.jsonl", rows[:30] + [reworded(i) for i in range(30, 50)])
+    write(tmp_path / "valid-0.jsonl", rows[30:60] + [reworded(i) for i in range(60, 80)])
+    write(tmp_path / "test-0.jsonl", rows[60:])
+    task = open_task(config("taco", str(tmp_path)))
+    found = {(pair["split"], pair["other_split"]) for pair in task.decontaminated}
+    assert found == {
+        ("train", "tune"),
+        ("train", "choose"),
+        ("tune", "test"),
+        ("choose", "test"),
+    }
+    assert len(task.train) == 30 and len(task.test) == 30
+    assert len(task.tune) + len(task.choose) == 30
+    kept = names(every_problem(task))
+    for pair in task.decontaminated:
+        assert pair["problem"] not in kept and pair["other_problem"] in kept
 
 
 def test_an_offline_program_is_what_the_judge_will_extract(tmp_path):
     file = write(tmp_path / "rows.jsonl", [taco_row(0)])
     task = open_task(config("taco", file))
-    (problem,) = [*task.train, *task.validation, *task.test]
+    (problem,) = every_problem(task)
     response = task.response(problem.solutions[0])
     assert "in one ```python block" in task.prompt(problem) and response.startswith("```python\n")
     assert extract_program(response) == "print(input())"

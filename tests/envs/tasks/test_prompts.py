@@ -54,7 +54,7 @@ def test_a_template_of_ones_own_is_told_all_that_a_problem_has(template):
 @pytest.mark.parametrize("name", ["mini", "sums", "taco"])
 def test_every_task_takes_one_and_its_data_are_others_with_it(template, tmp_path, name):
     given = {"path": write(tmp_path / "rows.jsonl", [taco_row(i) for i in range(20)])}
-    sizes = {"train_problems": 4, "validation_problems": 2, "test_problems": 4}
+    sizes = {"train_problems": 4, "tune_problems": 2, "choose_problems": 4, "test_problems": 4}
     plain, one, other = (
         open_task(config(name, **given, **sizes, prompt=prompt and str(template(prompt))))
         for prompt in (None, "Do: {{ statement }}", "Do it: {{ statement }}")
@@ -97,7 +97,7 @@ def test_a_template_that_fails_on_a_problem_names_it(template):
 def test_examples_are_answered_as_the_task_asks_for_answers(tmp_path):
     """In the block that a prompt asks for; bare where the model writes nothing else."""
     path = write(tmp_path / "rows.jsonl", [taco_row(i) for i in range(30)])
-    sizes = {"train_problems": 20, "validation_problems": 2, "test_problems": 2}
+    sizes = {"train_problems": 20, "tune_problems": 2, "choose_problems": 2, "test_problems": 2}
     shown = {
         name: open_task(config(name, path, few_shot=2, **sizes))
         for name in ("taco", "mini", "sums")

@@ -8,7 +8,7 @@ from envs.tasks import open_task
 from envs.tasks.config import FilterConfig
 from envs.tasks.selection import StoredProblems
 from envs.tasks.storage.arrow_schema import statement_hash
-from tests.envs.tasks.dataset_rows import config, taco_row, write
+from tests.envs.tasks.dataset_rows import config, every_problem, taco_row, write
 
 LEVELS = ("EASY", "HARD", "easy")
 
@@ -25,7 +25,7 @@ def file(tmp_path):
 
 
 def everything(task):
-    return [*task.train, *task.validation, *task.test]
+    return every_problem(task)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,12 @@ SMALL = [
     ),
     *("engine.logprob_check_every=2", "engine.logprob_check_samples=2"),
     *("sandbox=embedded", "sandbox.workers=1"),
-    *("task.train_problems=6", "task.test_problems=2", "task.validation_problems=2"),
+    *(
+        "task.train_problems=6",
+        "task.choose_problems=2",
+        "task.test_problems=2",
+        "task.tune_problems=2",
+    ),
 ]
 CASES = {
     "spo": ["algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=2", "steps=3"],

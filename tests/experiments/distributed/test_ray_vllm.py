@@ -25,7 +25,14 @@ CASE = [
     *("algo=spo", "algo.learning_rate=1e-3", "engine=vllm", "steps=3", "train.lag=1"),
     *("train.prompts=4", "train.group_size=4", "train.keep_samples=true"),
     "engine.logprob_check_every=1",
-    *("eval.every=0", "eval.samples=4", "eval.k=[1]", "eval.kl_samples=1", "task.test_problems=8"),
+    *(
+        "eval.every=0",
+        "eval.samples=4",
+        "eval.k=[1]",
+        "eval.kl_samples=1",
+        "task.choose_problems=8",
+        "task.test_problems=8",
+    ),
     *("sandbox=embedded", "sandbox.workers=1"),
 ]
 

@@ -14,7 +14,12 @@ SMALL = [
     *("train.prompts=4", "train.group_size=4", "train.checkpoint_every=2"),
     *("engine.logprob_check_every=3", "engine.logprob_check_samples=3"),
     *("sandbox=embedded", "sandbox.workers=1"),
-    *("task.train_problems=6", "task.test_problems=3", "task.validation_problems=2"),
+    *(
+        "task.train_problems=6",
+        "task.choose_problems=3",
+        "task.test_problems=3",
+        "task.tune_problems=2",
+    ),
     "algo.learning_rate=1e-3",
 ]
 

@@ -37,7 +37,13 @@ def call(*arguments):
 def folder(tmp_path_factory):
     """SPO with stale weights: behaviour, trained and reference policy are three."""
     out = tmp_path_factory.mktemp("out")
-    sizes = ["eval.every=0", "eval.samples=8", "eval.k=[1]", "task.test_problems=60"]
+    sizes = [
+        "eval.every=0",
+        "eval.samples=8",
+        "eval.k=[1]",
+        "task.choose_problems=60",
+        "task.test_problems=60",
+    ]
     options = ["train.sync_every=2", "algo.q0=monte_carlo", "algo.q0_samples=8"]
     options += ["algo.learning_rate=1e-3"]
     done = call(

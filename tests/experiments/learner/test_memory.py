@@ -286,7 +286,7 @@ def test_what_grows_with_what(tiny):
     assert on_gpu[1] == on_cpu[1]
     assert on_cpu[0] - on_gpu[0] == halves  # shared keys are float32 on a processor
     few = run_config(prompts=2)
-    few.task.test_problems, few.algo = 1, SPOConfig(q0="monte_carlo", q0_samples=4)
+    few.task.choose_problems, few.algo = 1, SPOConfig(q0="monte_carlo", q0_samples=4)
     drawn = SPO(few.algo, 1.0).needs  # 2 × 4 reference responses, for many batches at once
     written = [estimate(shape, few, n, on_gpu=False).phases[GENERATION] for n in (needs, drawn)]
     assert written[1] == PREFETCHED_BATCHES * 2 * 4 / 20 * written[0]

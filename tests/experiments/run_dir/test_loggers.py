@@ -23,7 +23,8 @@ SMALL = [
     "train.group_size=2",
     "train.lag=1",
     "task.train_problems=4",
-    "task.validation_problems=2",
+    "task.tune_problems=2",
+    "task.choose_problems=2",
     "task.test_problems=2",
     "sandbox=embedded",
 ]

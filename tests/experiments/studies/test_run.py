@@ -16,8 +16,8 @@ STUDY = """
 question: whether it goes on
 seeds: [0, 1]
 overrides: [task=mini, steps=6, eval.every=0, eval.samples=2, "eval.k=[1,2]", train.prompts=2,
-  train.group_size=2, task.train_problems=4, task.validation_problems=2, task.test_problems=2,
-  sandbox=embedded, sandbox.workers=1, train.checkpoint_every=1]
+  train.group_size=2, task.train_problems=4, task.tune_problems=2, task.choose_problems=2,
+  task.test_problems=2, sandbox=embedded, sandbox.workers=1, train.checkpoint_every=1]
 arms:
   grpo_after_sft: {overrides: [algo=grpo], weights_of: sft}
   sft: {overrides: [algo=sft, train.offline_share=1]}

@@ -146,11 +146,11 @@ FILE = """
 question: whether it goes on
 seeds: [0]
 overrides: [task=mini, eval.samples=2, "eval.k=[1]", train.prompts=2, train.group_size=2,
-  task.train_problems=4, task.validation_problems=2, task.test_problems=2, sandbox=embedded,
-  sandbox.workers=1, train.checkpoint_every=1]
+  task.train_problems=4, task.tune_problems=2, task.choose_problems=2,
+  task.test_problems=2, sandbox=embedded, sandbox.workers=1, train.checkpoint_every=1]
 arms:
   grpo: {overrides: [algo=grpo]}
-tuning: {overrides: [steps=4, eval.split=validation, eval.every=0], seed: 1000}
+tuning: {overrides: [steps=4, eval.split=tune, eval.every=0], seed: 1000}
 """
 
 

@@ -8,7 +8,7 @@ from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders.custom_dataset import problem
 from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.task_cli import task_config
-from tests.envs.tasks.dataset_rows import write
+from tests.envs.tasks.dataset_rows import every_problem, write
 
 BASE = {"statement": "question", "inputs": "ins", "outputs": "outs"}
 
@@ -93,7 +93,7 @@ GIVEN = [f"task.fields.{key}={column}" for key, column in BASE.items()]
 def test_a_file_as_a_task(tmp_path):
     path = write(tmp_path / "rows.jsonl", [*ROWS, {"question": "no tests"}])
     task = open_task(task_config(["task=own", f"task.path={path}", *GIVEN]))
-    assert len(task.train) + len(task.validation) + len(task.test) == 20
+    assert len(every_problem(task)) == 20
     assert task.left_out == {"nothing in ins": 1}
     assert task.test[0].name.startswith("own/")
 

@@ -11,7 +11,7 @@ from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.storage.rows import load_problems
-from tests.envs.tasks.dataset_rows import config, converter_of
+from tests.envs.tasks.dataset_rows import config, converter_of, every_problem
 
 HUMANEVAL = [
     {
@@ -181,7 +181,7 @@ def test_as_tasks(name, rows, tmp_path):
     file = tmp_path / "rows.parquet"
     pandas.DataFrame(many).to_parquet(file)
     task = open_task(config(name, str(file), decontaminate=False))
-    found = [*task.train, *task.validation, *task.test]
+    found = every_problem(task)
     assert len(found) + task.left_out.total() == task.rows_read == len(many)
     assert len(found) == 12 * sum(row_name.startswith(name) for row_name in WRONG)
     assert all(problem.checker == "call" and problem.solutions for problem in found)
@@ -193,5 +193,5 @@ def test_humaneval_on_the_hub_is_a_test_set(tmp_path):
     folder.mkdir()
     pandas.DataFrame(HUMANEVAL).to_parquet(folder / "test-00000-of-00001.parquet")
     task = open_task(config("humaneval", f"file://{tmp_path}"))
-    assert not task.train and not task.validation
+    assert not task.train and not task.tune and not task.choose
     assert len(task.test) + task.left_out.total() == len(HUMANEVAL)

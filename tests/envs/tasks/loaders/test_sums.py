@@ -10,7 +10,7 @@ from envs.tasks.task_cli import task_config
 
 
 def test_the_answers_are_right_and_no_two_splits_share_a_problem():
-    splits = {split: load(split, 10**6) for split in ("train", "validation", "test")}
+    splits = {split: load(split, 10**6) for split in ("train", "tune", "choose", "test")}
     problems = [problem for split in splits.values() for problem in split]
     assert len({problem.statement for problem in problems}) == len(problems) == 50 * 50
     environment = FirstInteger()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
 
 import pytest
@@ -13,8 +14,20 @@ from envs.judge.extract import extract_program
 from envs.problem import Problem
 from envs.tasks.mini import FAMILIES, task
 from envs.tasks.mini.build import passes, run_own
+from envs.tasks.mini.composition import draft
+from envs.tasks.mini.splits import TIERS, compositions
 
-TEST_SPLIT_SHA256 = "68a4db2e227f50477b19e5cd1ba81b3a9d2da7eab922900c96a63ae1f264b8df"
+SHA256 = {
+    "train": "e3119c3c5bb6308fe83762fc09a3ff4354aeda2ebc7f7ac270f9c302c6b7c389",
+    "tune": "a0f6111cf8969e68b24d601b2a15944d6b29e20ac3b6ce40fab93cf1fa772be6",
+    "choose": "ef7b560666b72c72018dd61b374762967ba78b6e3c149980aaaa9f42b2c75cc3",
+    "test": "bd59ee2b1ba938473791836216278c5cd21abf22c714be4c308947492b6437ef",
+}
+# of the splits of the version with three of them, which called choose's problems test
+EARLIER_SHA256 = {
+    "validation": "d546e92bae79295c6458d0e06b435ae10cef3ab55183037dda3980b5ca76a3ff",
+    "test": "68a4db2e227f50477b19e5cd1ba81b3a9d2da7eab922900c96a63ae1f264b8df",
+}
 
 
 @lru_cache
@@ -33,9 +46,38 @@ def test_default_sizes_names_and_unique_statements():
         assert len({p.statement for p in problems}) == size
 
 
+def _sha256(problems: tuple[Problem, ...]) -> str:
+    return hashlib.sha256(repr(problems).encode()).hexdigest()
+
+
+def _renamed(split: str, earlier: str) -> tuple[Problem, ...]:
+    names = [p.name.replace(f"mini/{split}/", f"mini/{earlier}/") for p in _load(split)]
+    return tuple(replace(p, name=name) for p, name in zip(_load(split), names, strict=True))
+
+
 def test_the_same_bytes_everywhere():
-    digest = hashlib.sha256(repr(_load("test")).encode()).hexdigest()
-    assert digest == TEST_SPLIT_SHA256
+    assert {split: _sha256(_load(split)) for split in task.SPLITS} == SHA256
+
+
+def test_tune_is_the_earlier_validation_split_and_choose_the_earlier_test_split():
+    earlier = {"validation": _renamed("tune", "validation"), "test": _renamed("choose", "test")}
+    assert {split: _sha256(problems) for split, problems in earlier.items()} == EARLIER_SHA256
+
+
+def test_every_composition_of_the_earlier_test_problems_is_in_choose(monkeypatch):
+    """The 120 problems were looked at for a long time, so the new test split has none like them."""
+    drawn = []
+
+    def recorded(rng, family, composition):
+        drawn.append((family, composition))
+        return draft(rng, family, composition)
+
+    monkeypatch.setattr(task, "draft", recorded)
+    assert tuple(task.load("choose")) == _load("choose")
+    assert len(set(drawn)) >= 120
+    for family, composition in drawn:
+        assert composition in compositions(family, "choose")
+        assert composition not in compositions(family, "test")
 
 
 def test_an_offline_program_is_what_the_judge_will_extract():
@@ -50,17 +92,25 @@ def test_seed_and_size_decide():
 
 
 def test_families_and_tiers_are_spread_evenly():
-    for split in task.SPLITS:
+    for split in ("train", "tune", "choose"):
         tiers = Counter(p.difficulty for p in _load(split))
         families = Counter(p.tags[0] for p in _load(split))
         assert max(tiers.values()) - min(tiers.values()) <= len(FAMILIES)
         assert set(families) == {family.name for family in FAMILIES}
-        assert max(families.values()) - min(families.values()) <= len(task.TIERS)
+        assert max(families.values()) - min(families.values()) <= len(TIERS)
+
+
+def test_test_has_every_family_and_tier_but_easy_grids():
+    """Choose has the seven compositions of easy grids that are not in train or tune."""
+    cells = Counter((p.tags[0], p.difficulty) for p in _load("test"))
+    every = {(family.name, tier) for family in FAMILIES for tier in TIERS}
+    assert every - set(cells) == {("grids", "easy")}
+    assert min(cells.values()) >= 4
 
 
 def test_no_composition_is_in_two_splits_and_every_part_is_in_train():
     for family in FAMILIES:
-        sides = {split: task.compositions(family, split) for split in task.SPLITS}
+        sides = {split: compositions(family, split) for split in task.SPLITS}
         keys = [tuple(part.name for part in parts) for side in sides.values() for parts in side]
         assert len(keys) == len(set(keys))
         for slot, (_, parts) in enumerate(family.slots):
@@ -69,9 +119,11 @@ def test_no_composition_is_in_two_splits_and_every_part_is_in_train():
             }
 
 
-def test_no_statement_of_validation_or_test_is_in_a_larger_train_split():
-    train = {p.statement for p in task.load("train", 300, seed=5)}
-    assert not train & {p.statement for split in ("validation", "test") for p in _load(split)}
+def test_no_statement_is_in_two_splits():
+    larger = [p.statement for p in task.load("train", 300, seed=5)]
+    held_out = [p.statement for split in ("tune", "choose", "test") for p in _load(split)]
+    assert len(set(held_out)) == len(held_out)
+    assert not set(held_out) & {*larger, *(p.statement for p in _load("train"))}
 
 
 def test_right_programs_pass_and_wrong_ones_fail():

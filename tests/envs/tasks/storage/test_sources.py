@@ -10,6 +10,7 @@ from tests.envs.tasks.dataset_rows import (
     code_contests_row,
     config,
     converter_of,
+    every_problem,
     names,
     taco_row,
     write,
@@ -43,10 +44,14 @@ def hub(tmp_path):
 
 def test_the_hub_layout_is_streamed_by_split(hub):
     task = open_task(config("taco", f"file://{hub}/taco"))
-    assert len(task.test) == 10 and len(task.train) + len(task.validation) == 60
-    assert len(names([*task.train, *task.validation, *task.test])) == 70
+    assert len(task.test) == 10
+    assert len(names(every_problem(task))) == 70
     task = open_task(config("code_contests", f"file://{hub}/code_contests"))
-    assert [len(split) for split in (task.train, task.validation, task.test)] == [9, 1, 1]
+    assert [len(split) for split in (task.train, [*task.tune, *task.choose], task.test)] == [
+        9,
+        1,
+        1,
+    ]
     assert task.train[0].solutions == ("print(1)",)
 
 
@@ -57,7 +62,7 @@ def test_the_hub_and_its_files_give_the_same_problems(hub):
     def known(problems):
         return sorted((p.statement, p.hash, p.solutions) for p in problems)
 
-    for split in ("train", "validation", "test"):
+    for split in ("train", "tune", "choose", "test"):
         assert known(getattr(streamed, split)) == known(getattr(from_files, split))
 
 
@@ -73,7 +78,11 @@ def test_a_crossing_reads_only_the_splits_that_it_uses(hub):
     (hub / "code_contests" / "data" / "test-00000-of-00001.parquet").write_bytes(b"never read")
     paths = {"path": f"file://{hub}/code_contests", "test_path": f"file://{hub}/taco"}
     task = open_task(config("paper", **paths))
-    assert [len(split) for split in (task.train, task.validation, task.test)] == [9, 1, 10]
+    assert [len(split) for split in (task.train, [*task.tune, *task.choose], task.test)] == [
+        9,
+        1,
+        10,
+    ]
     assert all(problem.name.startswith("taco/") for problem in task.test)
 
 
