@@ -22,6 +22,7 @@ import torch
 from experiments.build import Parts, build
 from experiments.config.resolve_defaults import (
     describe_dropped,
+    final_split_warning,
     missing_share_warning,
     resolve_defaults,
     summary,
@@ -138,6 +139,9 @@ def _describe(
     needs = parts.learner.algorithm.needs
     if warning := missing_share_warning(config, needs, records.info["train_problems"]):
         display.say(warning)
+    if warning := final_split_warning(config):
+        display.say(warning)
+        records.describe(test_split_warning=warning)
     display.say(f"problems: {parts.problems}")
     display.say(f"sandbox: {parts.environments.name} ({parts.environments.strength})")
 

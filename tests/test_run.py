@@ -111,6 +111,7 @@ MISTAKES = {
         ["train.keep_best=true", "eval.split=test"],
         ["eval.split=test", "eval.split=tune"],
     ),
+    "not the final split": (["eval.final=true"], ["eval.final=true with eval.split=choose"]),
     "a split's old name": (["eval.split=validation"], ["it is now eval.split=tune"]),
     "a size's old name": (["task.validation_problems=9"], ["it is now 'task.tune_problems'"]),
     "fraction stopped early": (["task.reward.kind=fraction"], ["judge.early_stop=false"]),

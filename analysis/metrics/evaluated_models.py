@@ -34,7 +34,7 @@ from analysis.pass_at_k import KS
 # Sections that determine a base model's evaluation: its model, problems, sampling and judge …
 BASE_SECTIONS = ("model", "task", "eval", "judge", "data_hash")
 # … and the keys among them that do not affect the evaluation at step 0.
-NOT_OF_BASE = ("eval.every", "task.reward")
+NOT_OF_BASE = ("eval.every", "eval.final", "task.reward")
 
 
 class ScoredGroup(Protocol):

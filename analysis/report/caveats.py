@@ -25,6 +25,7 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
         _left_out,
         _off_policy_ratios,
         _foreign_samples,
+        _test_split,
         _few_seeds,
         _unequal_budgets,
         _charged_again,
@@ -119,6 +120,22 @@ def _is_mismatched(run: Run) -> bool:
         return False
     checked = run.metrics[run.metrics["mismatch/bound"].notna()]
     return not (checked["mismatch/mean"] <= checked["mismatch/bound"]).all()
+
+
+def _test_split(groups: Sequence[Group]) -> Iterable[str]:
+    """Groups that were evaluated on the test split outside a study's final evaluation."""
+    labels = [
+        group.label
+        for group in groups
+        if any("test_split_warning" in run.info for run in group.runs)
+    ]
+    if labels:
+        names = _all_or_names(labels, groups)
+        yield (
+            f"On the test split outside a study's final evaluation: {names}. A default "
+            "or design that is chosen by these numbers is chosen on the test problems; "
+            "eval.split=choose is for that."
+        )
 
 
 def _few_seeds(groups: Sequence[Group]) -> Iterable[str]:

@@ -76,6 +76,16 @@ def _critic_only_warning(config: RunConfig) -> str:
     )
 
 
+def final_split_warning(config: RunConfig) -> str | None:
+    """Warn about an evaluation on the test split that is not a study's final one."""
+    if config.eval.split != "test" or config.eval.final:
+        return None
+    return (
+        "eval.split=test: the test split is for a study's final evaluation; defaults and designs "
+        "are chosen on eval.split=choose"
+    )
+
+
 def missing_share_warning(config: RunConfig, needs: Needs, problems: int) -> str | None:
     """Warn about an objective made for offline or replayed rows whose batches have none.
 

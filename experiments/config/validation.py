@@ -78,6 +78,11 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
             "selects the weights are biased; set eval.split=tune, and evaluate the "
             "checkpoint afterwards with model.path=RUN/checkpoints/best steps=0"
         )
+    if c.eval.final and c.eval.split != "test":
+        raise UserError(
+            f"eval.final=true with eval.split={c.eval.split}: a final evaluation is on the test "
+            "split; leave eval.final at false, which `make study` sets"
+        )
     if needs.groups and t.group_size < needs.least_group:
         raise UserError(
             f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the "

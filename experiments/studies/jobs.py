@@ -62,7 +62,10 @@ def jobs_of(
     jobs: dict[Job, None] = {}
     for seed in seeds:
         for arm in arms:
-            job = _job(study, arm, seed, tuple(overrides))
+            try:
+                job = _job(study, arm, seed, tuple(overrides))
+            except UserError as error:
+                raise UserError(f"arm {arm}: {error}") from error
             jobs |= dict.fromkeys((*_dependencies(job), job))
     for job in jobs:
         if job.trial and job.arm != arms[0]:  # checked once: all arms try the same values
@@ -95,6 +98,8 @@ def _job(study: Study, name: str, seed: int, more: tuple[str, ...]) -> Job:
         short = (*overrides, f"name={study.name}-choice", *choice.overrides)
         for value in (f"{value:g}" for value in choice.values):
             trials.append(Job(name, choice.seed, (*short, f"{choice.key}={value}"), trial=value))
+    if _composed(overrides).eval.split == "test":
+        overrides = (*overrides, "eval.final=true")
     return Job(
         name,
         seed,

@@ -126,6 +126,16 @@ def test_an_engine_that_was_not_the_learner_is_told(tmp_path, make_run):
     assert matching[0].startswith("grpo: in compare/grpo-0 the engine's log-probs differ")
 
 
+def test_the_test_split_outside_a_final_evaluation_is_told(tmp_path, make_run):
+    seen = {"test_split_warning": "eval.split=test: ..."}
+    looked = make_run(tmp_path, "spo", 0, info=seen)
+    notes = notes_of(looked, make_run(tmp_path, "ppo", 0))
+    assert next(note for note in notes if "the test split" in note).startswith(
+        "On the test split outside a study's final evaluation: spo."
+    )
+    assert not any("test split" in note for note in notes_of(make_run(tmp_path / "a", "spo", 0)))
+
+
 def test_samples_of_others_are_told(tmp_path, make_run):
     config = {"replay.from_runs": ["outputs/first/ppo-s0-20260101-000000"], "replay.files": []}
     notes = notes_of(make_run(tmp_path, "spo", 0, config=config), make_run(tmp_path, "ppo", 0))

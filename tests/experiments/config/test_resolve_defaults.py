@@ -6,6 +6,7 @@ from algorithms import make
 from experiments.config.dependencies import VLLM_RELEASE
 from experiments.config.resolve_defaults import (
     describe_dropped,
+    final_split_warning,
     missing_share_warning,
     resolve_defaults,
     summary,
@@ -95,3 +96,9 @@ def test_a_replay_that_would_begin_after_its_end_is_said():
     )
     repo = config("algo=repo", *given[1:], "steps=20")
     assert "before batch 51, so nothing" in missing_share_warning(repo, make("repo").needs, 8 * 50)
+
+
+def test_the_test_split_is_warned_of_unless_a_study_evaluates_at_its_end():
+    assert "eval.split=choose" in final_split_warning(config("eval.split=test"))
+    for given in (["eval.split=test", "eval.final=true"], ["eval.split=tune"], []):
+        assert final_split_warning(config(*given)) is None

@@ -107,3 +107,14 @@ def test_a_run_is_found_by_its_configuration_and_how_it_ended(tmp_path):
     info = json.loads((records.folder / "run.json").read_text())
     (records.folder / "run.json").write_text(json.dumps(info | {"status": "failed", "error": "e"}))
     assert end_of(config) == End("failed", records.folder, "e")
+
+
+def test_the_final_runs_of_a_study_on_the_test_split_say_so_and_its_short_runs_do_not():
+    choice = Choice("algo.learning_rate", [1e-4, 1e-3], ["steps=2", "eval.split=tune"], 100)
+    final = ["task=mini", "steps=4", "eval.split=test"]
+    study = Study("q", [0], {"ppo": Arm(["algo=ppo"])}, name="s", overrides=final, choice=choice)
+    short, _, full = jobs_of(study, [0], ["ppo"], [])
+    evals = [config_with_seed(job.overrides, 0).eval for job in (short, full)]
+    assert [(each.split, each.final) for each in evals] == [("tune", False), ("test", True)]
+    (elsewhere,) = jobs_of(STUDY, [0], ["sft"], [])
+    assert not config_with_seed(elsewhere.overrides, 0).eval.final
