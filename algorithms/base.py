@@ -52,6 +52,7 @@ class Needs:
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
     by_group: bool = False  # prepare treats each group on its own, and drops no row
     best_reward: bool = False  # reads the best reward, which means success and is never exceeded
+    success: bool = False  # best_reward: takes any lower reward for a failure
     initial_value: str = "none"  # q0: "monte_carlo" or "online"
     initial_value_beta: float = 0.0  # q0 is β log E exp(r/β) for this β
     max_lag: int | None = None  # greatest staleness in optimiser steps; None: any

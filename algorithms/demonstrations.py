@@ -34,7 +34,12 @@ class DemonstrationMix(Algorithm):
     @property
     def needs(self) -> Needs:
         return Needs(
-            groups=True, behaviour=True, off_policy=True, share="offline_share", best_reward=True
+            groups=True,
+            behaviour=True,
+            off_policy=True,
+            share="offline_share",
+            best_reward=True,
+            success=True,
         )
 
     def prepare(self, batch: Batch) -> Batch:
@@ -196,7 +201,7 @@ class SFT(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(off_policy=True, share="offline_share", best_reward=True)
+        return Needs(off_policy=True, share="offline_share", best_reward=True, success=True)
 
     def prepare(self, batch: Batch) -> Batch:
         return replace(batch, keep=batch.keep & (batch.rewards >= self.reward_high))
@@ -214,4 +219,4 @@ class RAFT(SFT):
 
     @property
     def needs(self) -> Needs:
-        return Needs(best_reward=True)
+        return Needs(best_reward=True, success=True)

@@ -110,7 +110,7 @@ class VAPO(ValueObjective):
 
     @property
     def needs(self) -> Needs:
-        return self.value_needs(behaviour=True, best_reward=True)
+        return self.value_needs(behaviour=True, best_reward=True, success=True)
 
     def prepare(self, batch: Batch) -> Batch:
         rewards, length = terminal_rewards(batch.rewards, batch.mask), batch.mask.sum(-1)

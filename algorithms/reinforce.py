@@ -276,7 +276,7 @@ class PassAtK(GroupReinforce):
     @property
     def needs(self) -> Needs:
         least = max(2, self.config.k)
-        return Needs(groups=True, least_group=least, behaviour=True, best_reward=True)
+        return Needs(groups=True, least_group=least, behaviour=True, best_reward=True, success=True)
 
     def counts(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """(accepted bool, the group's n, the group's c), all (batch,), of kept rows."""

@@ -114,6 +114,7 @@ MISTAKES = {
     "not the final split": (["eval.final=true"], ["eval.final=true with eval.split=choose"]),
     "a split's old name": (["eval.split=validation"], ["it is now eval.split=tune"]),
     "a size's old name": (["task.validation_problems=9"], ["it is now 'task.tune_problems'"]),
+    "sft and a penalty": (["algo=sft", "task.reward.overlong=[48,64]"], ["algo=sft", "use null"]),
     "fraction stopped early": (["task.reward.kind=fraction"], ["judge.early_stop=false"]),
     "no k within n": (["eval.samples=3", "eval.k=[5]"], ["eval.k=[5]", "eval.samples=3"]),
     "missing value": (["model=local"], ["model.path"]),

@@ -129,6 +129,13 @@ def _check_reward(c: RunConfig, needs: Needs) -> None:
             f"task.reward.kind={reward.kind} with judge.early_stop=true: the share of passed "
             "tests needs all tests to run; set judge.early_stop=false"
         )
+    if reward.overlong is not None and needs.success:
+        raise UserError(
+            f"task.reward.overlong={reward.overlong} under algo={c.algo.name}: it takes a response "
+            "for accepted only at the best reward, so the penalty would turn long accepted "
+            "responses into failures; use null, or an objective that reads the reward's size, such "
+            "as grpo or spo"
+        )
     if reward.shapes_batches and (needs.best_reward or needs.initial_value != "none"):
         shaped = next(key for key in ("dither", "conciseness") if getattr(reward, key))
         raise UserError(

@@ -126,3 +126,17 @@ def test_only_algorithms_that_need_the_best_reward_read_it(case):
         return
     with pytest.raises((AssertionError, ValueError)):  # else the need would be declared in vain
         same(expected, gradient(other, tensors, lengths, SOME_RIGHT), BEST)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_response_that_is_paid_less_than_the_best_is_no_failure_or_is_refused(case):
+    """A penalty for length leaves .5 of a success; needs.success says that this is a failure."""
+    (name, options), (tensors, lengths, _) = CASES[case], raw(seed=5)
+    one, penalised, failed = (
+        algorithms.make(name, **options),
+        SOME_RIGHT.clone(),
+        SOME_RIGHT.clone(),
+    )
+    penalised[0], failed[0] = 0.5, 0.0
+    taken, as_failed = (gradient(one, tensors, lengths, r) for r in (penalised, failed))
+    assert one.needs.success or not torch.equal(taken[1], as_failed[1])
