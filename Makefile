@@ -15,7 +15,7 @@ OUT ?= reports/latest
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run resume export sweep study atlas report compare test test-slow test-vllm lint \
+.PHONY: help install run resume export sweep study atlas anatomy report compare test test-slow test-vllm lint \
 	nano sandbox-image doctor bench bench-generate bench-judge bench-prepare bench-report \
 	bench-train bench-memory bench-start bench-runtimes scaling gpu-check clean
 
@@ -52,6 +52,9 @@ study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the rep
 
 atlas: $(READY) ## every objective, stale, on two seeds, then the report (ARGS=plan=true: how long)
 	$(PY) -m experiments.studies.run study=atlas $(ARGS)
+
+anatomy: $(READY) ## docs/results/anatomy.md: gradients of all objectives on the same batches (ARGS="only=spo,raft out=FILE")
+	$(PY) -m experiments.studies.anatomy $(ARGS)
 
 report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT=reports/latest)
 	$(PY) -m analysis.report runs=$(RUNS) out=$(OUT)

@@ -1,0 +1,1 @@
+"""`make anatomy`: the gradients of all objectives on the same batches, side by side."""

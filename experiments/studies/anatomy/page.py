@@ -1,0 +1,333 @@
+"""The page of `make anatomy`: tables, sentences that its numbers decide, figure and CSV file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.report.markdown import table
+from experiments.studies.figures import LOOK, save
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from experiments.studies.anatomy.batches import Options
+    from experiments.studies.anatomy.measure import Anatomy
+
+EQUAL, SAME = 0.999, 0.9999  # cosines
+NOTHING, SOME = 0.01, 0.2  # shares of the weight on failures
+BELOW, ABOVE = "base, fresh", "half-trained, stale"  # the two triangles of the matrix
+PREAMBLE = """# Anatomy of objectives
+
+Written by `make anatomy` at commit {commit} in {minutes:.0f} minutes, \
+{workers} processes of one thread. All numbers: [{name}.csv]({name}.csv).
+
+## Question
+
+Which objectives differ, and where? The gradients of all objectives are taken on the same \
+responses, rewards and rollout log-probs. Where two gradients point the same way, training cannot \
+tell their objectives apart, except by the length of a step.
+
+## Setting
+
+- The policies come from one run: `{command}`.
+- Each policy generates {seeds} batches of {prompts} problems × {group} responses at temperature \
+1, the same problems for all. *Fresh*: the gradient at the policy that generated them. *Stale*: \
+at the same run's policy {lag} steps later.
+- A gradient is that of one optimiser step on the whole batch, before clipping and Adam. Every \
+objective has its default options unless its name says otherwise; `spo` alone is \
+cross-entropy, β = 0.1, q0 = group.
+- Critics predict 0, as at the start of a run. So PPO is here REINFORCE with whitened rewards \
+and its KL. The average of `ppo_ewma` is the rollout policy. The reference is the base.
+- Offline programs fill the second half of each group for: {mixed}. The second half of each \
+group counts as replayed for: {replayed}. All others have the policy's responses alone.
+- Monte-Carlo values use 16 responses of the base for each problem.
+- Refused when stale, and blank there: {refused}.
+"""
+
+
+def write(found: Anatomy, options: Options) -> None:
+    """Write the page, its figure and its CSV file."""
+    page = Path(options.out)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    names = list(dict.fromkeys(found.rows["objective"]))
+    csv_table(found, names).to_csv(page.with_suffix(".csv"), index=False, float_format="%.5g")
+    save(draw(found, names), page.with_suffix(".svg"))
+    rows = found.rows
+    given = {data: _names(rows[rows["data"] == data]) for data in ("mixed", "replayed")}
+    refused = rows[rows["norm 0"].isna()]
+    facts = {"commit": found.stages[0].commit, "minutes": found.minutes, "name": page.stem}
+    facts |= {"command": found.command, "refused": _names(refused)} | given
+    text = [PREAMBLE.format(**vars(options), **facts)]
+    text.append(table(["policy", "steps", "pass@1", "distinct of 5"], _policy_rows(found)))
+    text += [
+        "",
+        "pass@1 and the distinct share of 5 accepted programs are at temperature 1, on the",
+    ]
+    text[-1] += f" problems of the batches, {options.pool} responses each."
+    text += ["", "## What the numbers say", ""] + [f"- {line}" for line in findings(found, names)]
+    text += ["", f"![cosines of all pairs, and a map]({page.stem}.svg)", ""]
+    text += [_CAPTION.format(below=BELOW, above=ABOVE), ""]
+    text += ["## Same direction", "", f"Objectives in one group have cosines of at least {EQUAL}"]
+    text[-1] += " with each other on every batch's mean; objectives that are alone are left out."
+    text += ["", table(["situation", "groups"], list(_class_rows(found, names)))]
+    text += ["", "## Norm and weight", "", _WEIGHTS, "", _weight_table(found, names)]
+    text += ["", "## Groups that are all right, all wrong, half right", "", _GROUPS, ""]
+    text += [_group_table(found, names, "half-trained, fresh"), ""]
+    page.write_text("\n".join(text))
+
+
+_CAPTION = (
+    "Matrix: below the diagonal {below}, above it {above}; both in the order of a clustering of "
+    "the mean over all situations. Map: classical scaling of the mean cosines to two dimensions, "
+    "so that near objectives have near directions; those of mean cosine ≥ .99 share a point."
+)
+_WEIGHTS = (
+    "Norm: of the gradient, mean over batches. On failures: share of Σ_t |∂L/∂log π(a_t)| that "
+    "falls on rejected responses of the policy's own. Between batches: cosine of one objective's "
+    "gradients on two batches of different problems, the scale of sampling noise."
+)
+_GROUPS = (
+    "Mean of Σ_t −∂L/∂log π(a_t) on the responses of hand-made groups of the half-trained policy, "
+    "in units of the objective's mean weight of a response in this batch. Plus: made more "
+    "probable. *Size* is the mean of Σ_t |∂L/∂log π(a_t)| in an all-right group: a group "
+    "that is pushed apart within has a size and a mean of about 0. The three kinds of group are in "
+    "one batch, of the same problems."
+)
+
+
+def _names(rows: pd.DataFrame) -> str:
+    return ", ".join(dict.fromkeys(rows["objective"])) or "none"
+
+
+def _policy_rows(found: Anatomy) -> list[list[str]]:
+    return [
+        [stage.name, str(stage.steps), f"{stage.solved:.3f}", _number(stage.distinct, 3)]
+        for stage in found.stages
+    ]
+
+
+def csv_table(found: Anatomy, names: Sequence[str]) -> pd.DataFrame:
+    """Return the rows, each with its cosines to all objectives."""
+    import pandas as pd
+
+    pairs = np.concatenate([table.numpy() for table in found.cosines.values()])
+    columns = pd.DataFrame(pairs, columns=[f"cos {name}" for name in names])
+    return pd.concat([found.rows.reset_index(drop=True), columns], axis=1)
+
+
+# Who is whom
+
+
+def mean_cosines(found: Anatomy) -> np.ndarray:
+    """Return the mean over situations in which both have a gradient; 0 where there is none."""
+    stacked = np.stack([table.numpy() for table in found.cosines.values()])
+    known = ~np.isnan(stacked)
+    return np.where(known, stacked, 0.0).sum(0) / np.maximum(1, known.sum(0))
+
+
+def linkage(cosines: np.ndarray, method: str) -> np.ndarray:
+    """Return scipy's hierarchical clustering of the distances 1 − cosine."""
+    from scipy.cluster.hierarchy import linkage as cluster
+    from scipy.spatial.distance import squareform
+
+    distances = np.clip(1 - np.nan_to_num(cosines), 0, 2)
+    np.fill_diagonal(distances, 0)
+    return cluster(squareform((distances + distances.T) / 2, checks=False), method)
+
+
+def classes(cosines: np.ndarray, names: Sequence[str], least: float) -> list[list[str]]:
+    """Return groups of names whose cosines are all at least `least`, the largest first."""
+    from scipy.cluster.hierarchy import fcluster
+
+    if len(names) < 2:
+        return []
+    labels = fcluster(linkage(cosines, "complete"), 1 - least, "distance")
+    groups = [
+        [n for n, label in zip(names, labels, strict=True) if label == k] for k in set(labels)
+    ]
+    return sorted((group for group in groups if len(group) > 1), key=lambda g: (-len(g), g))
+
+
+def _class_rows(found: Anatomy, names: Sequence[str]) -> Iterator[list[str]]:
+    for situation, cosines in found.cosines.items():
+        groups = classes(cosines.numpy(), names, EQUAL)
+        yield [situation, "; ".join("{" + ", ".join(group) + "}" for group in groups) or "none"]
+    yield ["all situations", _text(classes(_worst(found), names, EQUAL))]
+
+
+def _worst(found: Anatomy) -> np.ndarray:
+    """Return the lowest cosine over situations, where there is one."""
+    stacked = np.stack([table.numpy() for table in found.cosines.values()])
+    lowest: np.ndarray = np.where(np.isnan(stacked), np.inf, stacked).min(0)
+    return np.where(np.isinf(lowest), 0.0, lowest)
+
+
+def _text(groups: Sequence[Sequence[str]]) -> str:
+    return "; ".join("{" + ", ".join(group) + "}" for group in groups) or "none"
+
+
+def findings(found: Anatomy, names: Sequence[str]) -> Iterator[str]:
+    """Yield the sentences that the tables decide."""
+    fresh = [situation for situation in found.cosines if situation.endswith("fresh")]
+
+    def cos(one: str, other: str) -> str:
+        values = (found.cosines[s][names.index(one), names.index(other)] for s in fresh)
+        return ", ".join(_number(float(value), 4) for value in values)
+
+    stages = ", ".join(situation.split(",")[0] for situation in fresh)
+    known = set(names)
+    for other, variants in _COMPARED.items():
+        told = [f"{name} {cos(name, other)}" for name in variants if {name, other} <= known]
+        if told:
+            yield f"Cosine with `{other}`, fresh ({stages}): {'; '.join(told)}."
+    same = classes(_worst(found), names, SAME)
+    yield f"Cannot differ but for the length of a step (cosine ≥ {SAME} everywhere): {_text(same)}."
+    for situation in fresh:
+        shares = found.rows[found.rows["situation"] == situation].set_index("objective")["rejected"]
+        nothing, some = shares[shares < NOTHING].index, shares[shares > SOME].index
+        yield (
+            f"{situation}: less than {NOTHING:g} of the weight is on failures for "
+            f"{', '.join(nothing) or 'none'}; more than {SOME:g} for {len(some)} of "
+            f"{shares.notna().sum()} objectives."
+        )
+    yield from _moved_by_age(found, names)
+    base = found.rows[found.rows["situation"] == fresh[0]]["between batches"]
+    yield (
+        f"Noise: two batches of the base agree with a cosine of {base.median():.2f} (median over "
+        "objectives). So a cosine above that is more than two batches of one objective share."
+    )
+
+
+_COMPARED = {
+    "raft": (
+        *("spo β=0.03", "spo", "spo β=0.3", "spo β=0.5", "spo β=1", "spo slope_width=0.01"),
+        *("spo monte_carlo", "spo exponent=q", "spo r∈{-1,1}"),
+    ),
+    "rloo": (
+        *("spo squared β=0.03", "spo squared β=0.1", "spo squared β=0.5", "spo squared β=1"),
+        *("spo", "gvpo", "dr_grpo", "grpo", "ppo"),
+    ),
+    "grpo": ("grpo kl=0", "dapo", "dr_grpo", "gspo", "ppo", "spo"),
+    "spo": ("spo r∈{-1,0}", "spo r∈{-1,1}", "spo β=0.5", "spo half-online", "sft"),
+    "ppo": ("ppo critic=none", "ppo kl=0", "vapo", "reinforce_pp"),
+}
+
+
+def _moved_by_age(found: Anatomy, names: Sequence[str]) -> Iterator[str]:
+    """Yield, for each policy, pairs that are equal on fresh batches and apart on stale ones."""
+    for situation, cosines in found.cosines.items():
+        stale = found.cosines.get(situation.replace("fresh", "stale"))
+        if stale is None or stale is cosines or len(names) < 2:
+            continue
+        upper = np.triu(np.ones((len(names), len(names)), dtype=bool), 1)
+        equal, apart = upper & (cosines.numpy() >= EQUAL), upper & (stale.numpy() < EQUAL)
+        stage = situation.split(",")[0]
+        yield (
+            f"{stage}: {equal.sum()} of {upper.sum()} pairs are equal (cosine ≥ {EQUAL}) when "
+            f"fresh; {(equal & apart).sum()} of these are not when stale."
+        )
+
+
+# Tables
+
+
+def _number(value: float, digits: int) -> str:
+    return "–" if math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
+
+
+def _weight_table(found: Anatomy, names: Sequence[str]) -> str:
+    by: Any = found.rows.set_index(["objective", "situation"])
+    situations = list(found.cosines)
+    norms = [column for column in map(str, found.rows) if column.startswith("norm ")]
+    stages = [s for s in situations if s.endswith("fresh")]
+    heading = ["objective", *(f"norm: {s}" for s in stages)]
+    heading += [f"on failures: {s}" for s in situations] + [f"between batches: {stages[0]}"]
+    rows = []
+    for name in names:
+        row = [name, *(f"{by.loc[(name, s), norms].mean():.3g}" for s in stages)]
+        row += [_number(by.loc[(name, s), "rejected"], 2) for s in situations]
+        rows.append([*row, _number(by.loc[(name, stages[0]), "between batches"], 2)])
+    return table(heading, rows)
+
+
+def _group_table(found: Anatomy, names: Sequence[str], situation: str) -> str:
+    by: Any = found.rows[found.rows["situation"] == situation].set_index("objective")
+    columns = {
+        "all right": "all right, accepted",
+        "all right, size": "all right, accepted, size",
+        "all wrong": "all wrong, rejected",
+        "half right: accepted": "half right, accepted",
+        "half right: rejected": "half right, rejected",
+    }
+    kept = {head: column for head, column in columns.items() if column in by}
+    rows = [[name, *(_number(by.loc[name, c], 2) for c in kept.values())] for name in names]
+    return table(["objective", *kept], rows)
+
+
+# Figure
+
+
+def draw(found: Anatomy, names: Sequence[str]) -> Figure:
+    """Return the figure: a matrix of two situations, and a map of the mean over all."""
+    import matplotlib.pyplot as plt
+    from scipy.cluster.hierarchy import leaves_list
+
+    mean = mean_cosines(found)
+    order = leaves_list(linkage(mean, "average")) if len(names) > 1 else np.arange(len(names))
+    side = max(4.0, 0.19 * len(names))
+    with plt.rc_context(LOOK | {"axes.grid": False}):
+        figure = plt.figure(figsize=(side + 1.5, 2 * side + 1), layout="constrained")
+        matrix, plane = figure.subplots(2, 1, height_ratios=(1.15, 1))
+        pair = [_ordered(found.cosines[key], order) for key in (BELOW, ABOVE)]
+        shown = np.where(np.tri(len(names), dtype=bool), *pair)
+        image = matrix.imshow(shown, cmap="RdBu", vmin=-1, vmax=1)
+        figure.colorbar(image, ax=matrix, shrink=0.5, label="cosine")
+        labels = [names[i] for i in order.tolist()]
+        matrix.set_yticks(range(len(names)), labels, fontsize=7)
+        matrix.set_xticks(range(len(names)), labels, fontsize=7, rotation=90)
+        matrix.set_title(f"below: {BELOW}; above: {ABOVE}")
+        _draw_map(plane, mean, names)
+    return figure
+
+
+def _ordered(cosines: Tensor, order: np.ndarray) -> np.ndarray:
+    return cosines.numpy()[np.ix_(order, order)]
+
+
+def _draw_map(axes: Axes, mean: np.ndarray, names: Sequence[str]) -> None:
+    """Draw a point for each group of mean cosine ≥ .99, with its names."""
+    places = scaled(mean)
+    together = classes(mean, names, 0.99)
+    alone = [[name] for name in names if not any(name in group for group in together)]
+    for group in [*together, *alone]:
+        x, y = places[[names.index(name) for name in group]].mean(0)
+        axes.plot(
+            [x], [y], "o", color="#0072B2", markersize=4 + 2 * math.sqrt(len(group)), alpha=0.6
+        )
+        more = f" +{len(group) - 3}" if len(group) > 3 else ""
+        text = ", ".join(sorted(group, key=len)[:3]) + more
+        axes.annotate(text, (x, y), (4, 3), textcoords="offset points", fontsize=7)
+    axes.set_title("mean over all situations")
+    axes.set_aspect("equal", "datalim")
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def scaled(cosines: np.ndarray) -> np.ndarray:
+    """Return places in the plane, (n, 2), by classical scaling: unit vectors of these cosines."""
+    centred = cosines - cosines.mean(0) - cosines.mean(1)[:, None] + cosines.mean()
+    values, vectors = np.linalg.eigh((centred + centred.T) / 2)
+    if len(values) < 2:
+        return np.zeros((len(values), 2))
+    top = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0))
+    signs = np.sign(top[np.abs(top).argmax(0), [0, 1]])  # eigenvectors have no sign of their own
+    places: np.ndarray = (top * signs)[:, ::-1]
+    return places

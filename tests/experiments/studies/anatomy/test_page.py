@@ -1,0 +1,41 @@
+"""The page's clustering, map and tables from made-up numbers; the whole command is slow."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from experiments.studies.anatomy.__main__ import act
+from experiments.studies.anatomy.page import classes, scaled
+
+NAMES = ["a", "b", "c", "d"]
+ANGLES = np.array([0.0, 0.01, 1.5, 3.0])
+COSINES = np.cos(ANGLES[:, None] - ANGLES)
+
+
+def test_classes_are_of_pairs_that_are_all_near():
+    assert classes(COSINES, NAMES, 0.999) == [["a", "b"]]
+    assert classes(COSINES, NAMES, 0.99999) == []
+    assert classes(np.where(COSINES > 0.99, COSINES, np.nan), NAMES, 0.999) == [["a", "b"]]
+
+
+def test_the_map_keeps_distances_of_vectors_in_a_plane():
+    places = scaled(COSINES)
+    distances = np.linalg.norm(places[:, None] - places, axis=-1)
+    np.testing.assert_allclose(distances, np.sqrt(np.maximum(0, 2 - 2 * COSINES)), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_whole_command(tmp_path):
+    small = ["half=1", "collapsed=2", "lag=1", "prompts=2", "group=4", "pool=4", "made=1"]
+    out = tmp_path / "page" / "anatomy.md"
+    assert act(["only=raft,rloo", *small, "workers=1", f"output_dir={tmp_path}", f"out={out}"]) == 0
+    text = out.read_text()
+    assert "Refused when stale, and blank there: rloo." in text and "| raft" in text
+    assert out.with_suffix(".svg").exists()
+    rows = list(csv.DictReader(out.with_suffix(".csv").open()))
+    assert [row["situation"] for row in rows[::2]] == [
+        f"{stage}, {age}"
+        for stage in ("base", "half-trained", "collapsed")
+        for age in ("fresh", "stale")
+    ]
