@@ -31,7 +31,7 @@ from experiments.trainer import train
 # A policy that is trained on few problems soon solves them, each with few programs.
 TASK = ("task=mini", "task.train_problems=32", "name=anatomy")
 POLICY_RUN = (*TASK, "algo=grpo", "algo.kl_coef=0", "algo.learning_rate=1e-3")
-QUIET = ("task.test_problems=8", "eval.every=0", "eval.samples=1", "eval.k=[1]")
+QUIET = ("task.choose_problems=8", "eval.every=0", "eval.samples=1", "eval.k=[1]")
 CHECKLESS = ("eval.kl_samples=0", "engine.logprob_check_every=0", "sandbox.verdict_cache=true")
 
 
