@@ -52,6 +52,8 @@ class Tuning:
 
     overrides: list[str]  # of a trial, after the study's and the arm's
     seed: NonNegativeInt  # of every trial, and of the sampler
+    # of the best trials' further runs, which decide; none is the trials' or one of the study's
+    rescore_seeds: Annotated[list[NonNegativeInt], Field(min_length=2)]
 
 
 @dataclass
@@ -89,6 +91,38 @@ class Study:
     threats: list[str] = field(default_factory=list)  # to validity
     left_out: dict[str, str] = field(default_factory=dict)  # item → reason
 
+    @property
+    def tuned_arms(self) -> list[str]:
+        """The arms with values of their own: from the base model, with no other arm's values."""
+        return [
+            name
+            for name, arm in self.arms.items()
+            if not arm.parents
+            and not any(_tuned_files(each) for each in self.untuned_overrides(name))
+        ]
+
+    def untuned_overrides(self, arm: str) -> list[str]:
+        """The arm's overrides without its own tuned file: trials start from the defaults."""
+        kept = []
+        for override in self.arms[arm].overrides:
+            own = {file for file in _tuned_files(override) if file.endswith(f"_{arm}")}
+            names = [name for name in _experiments(override) if name not in own]
+            if not own:
+                kept.append(override)
+            elif names:
+                kept.append(f"experiment=[{','.join(names)}]")
+        return kept
+
+
+def _experiments(override: str) -> list[str]:
+    """The names in `experiment=...`, one or a list."""
+    key, _, value = override.partition("=")
+    return value.strip("[]").replace(" ", "").split(",") if key == "experiment" else []
+
+
+def _tuned_files(override: str) -> list[str]:
+    return [name for name in _experiments(override) if name.startswith("tuned_")]
+
 
 def read(name: str) -> Study:
     """Read a study beside this file by name, or any YAML file by path. Raises UserError."""
@@ -111,12 +145,26 @@ def read(name: str) -> Study:
     except ValueError as error:
         raise UserError(f"study={name}: {error}") from error
     _check_parents(name, arms, study.choice)
+    _check_seeds(name, study)
     for claim in study.claims:
         if missing := [arm for arm in (claim.a, claim.b) if arm not in arms]:
             raise UserError(
                 f"study={name}: the claim {claim.says!r} names {missing[0]}, which is not an arm"
             )
     return replace(study, arms=arms, name=study.name or f"study-{file.stem}")
+
+
+def _check_seeds(name: str, study: Study) -> None:
+    """Raise UserError if a re-score is not on a fresh seed, or on one twice."""
+    if study.tuning is None:
+        return
+    fresh, used = study.tuning.rescore_seeds, {study.tuning.seed, *study.seeds}
+    for seed in fresh:
+        if seed in used or fresh.count(seed) > 1:
+            raise UserError(
+                f"study={name}: tuning.rescore_seeds={fresh}: {seed} is a seed of the trials, of "
+                "the study, or there twice; give seeds of their own"
+            )
 
 
 def _check_parents(name: str, arms: dict[str, Arm], choice: Choice | None) -> None:

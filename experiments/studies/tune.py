@@ -1,6 +1,6 @@
-"""Tune one arm, with the same number of trials and steps and the same sampler as every other.
+"""Tune all arms of a study by one protocol: docs/reference/protocol.md.
 
-    python -m experiments.studies.tune study=mini algo=spo trials=8
+    python -m experiments.studies.tune study=mini
 
 A trial is a run on the tune split, with values from Optuna's TPE sampler. They are stored in
 SQLite before the run starts. After a kill, a running trial resumes with its values, from its run's
@@ -13,157 +13,89 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
 
 from analysis.load.compute import cores
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import raise_interrupts
-from experiments.studies.cli import FAILED, run_command, say, split_arguments
-from experiments.studies.jobs import End, Job
-from experiments.studies.study import Arm, Study, read
-from experiments.studies.tuning_files import Space, read_space, suggest
+from experiments.studies.cli import FAILED, choose, run_command, say, split_arguments
+from experiments.studies.search_space import check_same_size, edges, read_space
+from experiments.studies.study import Study, read
+from experiments.studies.tuner import BEST, MAX_WIDENINGS, Ranges, Tuner
 
 if TYPE_CHECKING:
-    import optuna
+    from experiments.config.schema import RunConfig
+    from experiments.studies.jobs import End, Job
 
-HELP = """\
-Tune an arm of a study on the tune split, with the same number of trials and steps and the
-same sampler for each arm. The finished trial with the highest pass@1 wins.
+HELP = f"""\
+Tune the arms of a study, each with the same number of trials, steps and tuned keys, and the same
+sampler. The rules: docs/reference/protocol.md.
 
-  python -m experiments.studies.tune study=NAME algo=ARM trials=N [jobs=N] [KEY=VALUE ...]
+  python -m experiments.studies.tune study=NAME [trials=24] [algo=ARM,ARM] [jobs=N] [plan=true]
+                                     [KEY=VALUE ...]
 
   study   a file of experiments/studies/, or FILE.yaml; its `tuning` sets the length of a trial
-  algo    an arm of the study; its search space is in conf/algo/_search/
-  trials  total number of trials, including earlier ones
+  trials  trials of each arm, before any range widens
+  algo    only these arms (default: all that start from the base model and have values of their
+          own); their search spaces are in conf/algo/_search/
   jobs    parallel runs (default: one for each core)
+  plan    print the runs to do and their estimated time, then exit
   KEY     overrides of every trial, as of run.py
 
-The same command again resumes. It writes a table of all trials to experiments/studies/tuned/, and
-the winner to conf/experiment/tuned_STUDY_ARM.yaml.
+The {BEST} best trials of an arm run again on the study's tuning.rescore_seeds; the highest mean
+decides. If a winner stands at the edge of a range, the range widens for every arm that tunes this
+key and all arms get further trials, at most {MAX_WIDENINGS} times.
+
+The same command again resumes. It writes tables of all runs to experiments/studies/tuned/, and the
+winners to conf/experiment/tuned_STUDY_ARM.yaml.
 """
+MIN_SAMPLES = 10  # of each problem: pass@10 is part of a trial's score
 
 
 @dataclass
 class Options:
     """The command's own keys."""
 
-    trials: PositiveInt
     study: str = "mini"
-    algo: str = ""
+    trials: PositiveInt = 24
+    algo: str | None = None
     jobs: PositiveInt = field(default_factory=cores)
+    plan: bool = False
 
 
-class Tuner:
-    """The trials of one arm, stored and still to come."""
+# Runs jobs, and those that `Tuner.ask` adds, until the tuner has been told the end of each.
+RunAll = Callable[[Tuner, list["Job"]], None]
 
-    def __init__(
-        self, study: Study, arm_name: str, trials: int, overrides: Sequence[str], store: Path
-    ) -> None:
-        import optuna
 
-        assert study.tuning is not None
-        arm: Arm = study.arms[arm_name]
-        self.arm, self.trials, self.tuning = arm_name, trials, study.tuning
-        name = f"name={study.name}-tuning"
-        trial = (name, *study.tuning.overrides, *overrides)
-        self.overrides = (*study.overrides, *arm.overrides, *trial)
-        self.space: Space = {}
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        store.parent.mkdir(parents=True, exist_ok=True)
-        self.store = optuna.create_study(
-            storage=f"sqlite:///{store.absolute()}",
-            study_name=arm_name,
-            direction="maximize",
-            load_if_exists=True,
-        )
-        self.numbers: dict[Job, int] = {}
-
-    def begin(self, space: Space, workers: int) -> list[Job]:
-        """The trials to start with: interrupted ones, then new ones for the other workers.
-
-        Raises UserError if the stored trials were made with other settings.
-        """
-        self.space = space
-        made_with = {
-            "overrides": list(self.overrides),
-            "space": {k: vars(v) for k, v in space.items()},
-        }
-        before = self.store.user_attrs.get("made_with", made_with)
-        if before != made_with:
-            raise UserError(
-                f"earlier trials of {self.arm} used {before}, not {made_with}; "
-                "choose another output_dir"
+def tune_all(
+    tuners: Sequence[Tuner], ranges: Ranges, workers: int, run: RunAll, say: Callable[[str], None]
+) -> None:
+    """Trials and re-scores of each arm in turn; again with wider ranges while a winner needs it."""
+    while True:
+        for tuner in tuners:
+            trials = tuner.begin(ranges, workers)
+            say(f"{tuner.arm}: {tuner.target} trials, {tuner.left() + len(trials)} to do")
+            run(tuner, trials)
+            rescores = tuner.rescores_left()
+            say(f"{tuner.arm}: the best {BEST} on fresh seeds, {len(rescores)} runs to do")
+            run(tuner, rescores)
+        at_edge = {t.arm: edges(best[0].values, t.space) for t in tuners if (best := t.ranking())}
+        if not any(at_edge.values()):
+            return
+        if ranges.rounds == MAX_WIDENINGS:
+            say(f"ranges were widened {MAX_WIDENINGS} times and widen no more")
+            return
+        for each in ranges.widen(at_edge):
+            say(
+                f"{each['key']} widens at its {each['side']} edge for every arm that tunes it: "
+                f"the winner of {', '.join(each['arms'])} stands there"
             )
-        self.store.set_user_attr("made_with", made_with)
-        import optuna
-
-        interrupted = self.store.get_trials(states=(optuna.trial.TrialState.RUNNING,))
-        jobs = [self._job(self._resumed(each.number, each._trial_id)) for each in interrupted]
-        while len(jobs) < workers and self.left():
-            jobs.append(self.ask())
-        return jobs
-
-    def left(self) -> int:
-        """Number of trials that are not proposed yet."""
-        return max(self.trials - len(self.store.get_trials(deepcopy=False)), 0)
-
-    def ask(self) -> Job:
-        """Propose the next trial; returns its run."""
-        number = len(self.store.get_trials(deepcopy=False))
-        self._seed(number)
-        return self._job(self.store.ask())
-
-    def tell(self, job: Job, end: End) -> None:
-        """Store the end of a trial's run. A failed one counts as a trial."""
-        import optuna
-
-        done = end.status == "finished"
-        number = self.numbers[job]
-        state = optuna.trial.TrialState.COMPLETE if done else optuna.trial.TrialState.FAIL
-        self.store.tell(number, end.score if done else None, state=state)
-
-    def table(self) -> list[dict[str, Any]]:
-        """A row for each trial: number, state, pass@1, and the values in four digits."""
-        return [
-            {
-                "trial": each.number,
-                "state": each.state.name.lower(),
-                "pass@1": each.value,
-                **{
-                    k: float(f"{v:.4g}") if isinstance(v, float) else v
-                    for k, v in each.params.items()
-                },
-            }
-            for each in self.store.get_trials(deepcopy=False)
-        ]
-
-    def _job(self, trial: optuna.trial.Trial) -> Job:
-        values = suggest(trial, self.space)
-        overrides = (*self.overrides, *values)
-        job = Job(self.arm, self.tuning.seed, overrides, trial=f"t{trial.number:03}")
-        self.numbers[job] = trial.number
-        return job
-
-    def _seed(self, number: int) -> None:
-        """Seed the sampler for one trial: a random stream does not survive a kill."""
-        import optuna
-
-        start = max(self.trials // 2, 1)
-        self.store.sampler = optuna.samplers.TPESampler(
-            seed=self.tuning.seed + number, n_startup_trials=start, constant_liar=True
-        )
-
-    def _resumed(self, number: int, trial_id: int) -> optuna.trial.Trial:
-        """An interrupted trial. Values missing after a kill are drawn as they would have been."""
-        import optuna
-
-        self._seed(number)
-        return optuna.trial.Trial(self.store, trial_id)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -174,50 +106,113 @@ def main(arguments: Sequence[str]) -> int:
 def _tune(arguments: Sequence[str]) -> int:
     from importlib.util import find_spec
 
-    from experiments.config.composition import config_of
     from experiments.run_dir.atomic_files import lock
-    from experiments.studies.runner import Runner
-    from experiments.studies.tuning_files import write_results
+    from experiments.studies.tuning_files import summary, write_results
 
     if find_spec("optuna") is None:
         raise UserError("Optuna is not installed; run pip install -e '.[tune]'")
     options, overrides = split_arguments(Options, arguments)
-    study, trials = read(options.study), options.trials
-    arm = _check_arm(study, options.algo)
+    study = read(options.study)
+    if study.tuning is None:
+        raise UserError("the study has no `tuning`, which sets the length of a trial")
+    arms = choose("algo", options.algo, study.tuned_arms)
+    configs = {arm: trial_config(study, arm, overrides) for arm in arms}
+    spaces = {arm: read_space(config.algo.name) for arm, config in configs.items()}
+    check_same_size(spaces)
+    folder = Path(configs[arms[0]].output_dir) / f"{study.name}-tuning"
+    folder.mkdir(parents=True, exist_ok=True)
+    tuning_lock = lock(folder)
+    storage = f"sqlite:///{folder.absolute() / 'trials.sqlite'}"
+    tuners = [Tuner(study, arm, spaces[arm], options.trials, overrides, storage) for arm in arms]
+    ranges = Ranges(storage)
+    raise_interrupts()
+    if options.plan:
+        _announce(tuners, ranges, options.jobs)
+        return 0
+    tune_all(tuners, ranges, options.jobs, lambda t, jobs: _run(t, jobs, options.jobs), say)
+    os.close(tuning_lock)
+    for tuner in tuners:
+        print(write_results(options.study, study, tuner, configs[tuner.arm]))
+    print(summary(tuners, ranges))
+    return 0 if all(tuner.ranking() for tuner in tuners) else FAILED
+
+
+def trial_config(study: Study, arm: str, overrides: Sequence[str]) -> RunConfig:
+    """The configuration of an arm's trials, without tuned values.
+
+    Raises UserError if it is invalid, reads another split than tune, or cannot be scored.
+    """
+    from experiments.config.composition import config_of
+    from experiments.studies.estimate import evaluations
+
+    assert study.tuning is not None
+    trial = (*study.untuned_overrides(arm), *study.tuning.overrides)
     try:
-        config = config_of((*study.overrides, *study.arms[arm].overrides, *overrides))
+        config = config_of((*study.overrides, *trial, *overrides))
     except UserError as error:
         raise UserError(f"arm {arm}: {error}") from error
-    folder = Path(config.output_dir) / f"{study.name}-tuning"
-    (folder / "locks" / arm).mkdir(parents=True, exist_ok=True)
-    arm_lock = lock(folder / "locks" / arm)
-    tuner = Tuner(study, arm, trials, overrides, folder / "trials.sqlite")
-    raise_interrupts()
-    jobs = tuner.begin(read_space(config.algo.name), options.jobs)
-    runner = Runner(jobs, options.jobs, say)
+    made = config.eval
+    if made.split != "tune":
+        raise UserError(
+            f"tuning: eval.split={made.split}: trials are evaluated on the tune split alone"
+        )
+    if made.samples < MIN_SAMPLES:
+        raise UserError(
+            f"tuning: eval.samples={made.samples}: a trial's score holds pass@10, so draw "
+            f"{MIN_SAMPLES} or more"
+        )
+    if evaluations(config) < 3:
+        raise UserError(
+            f"tuning: eval.every={made.every} in steps={config.steps}: a trial's score is the area "
+            "under its curve, so it must also be evaluated between its start and its end"
+        )
+    return config
+
+
+def _run(tuner: Tuner, jobs: Sequence[Job], workers: int) -> None:
+    """Run the jobs as processes, and the trials that follow them."""
+    from analysis.load.run_folders import load_run
+    from analysis.metrics.learning_curve import curve_score
+    from experiments.studies.runner import Runner
+
+    runner = Runner(jobs, workers, say)
 
     def after(job: Job, end: End) -> None:
-        tuner.tell(job, end)
+        finished = end.status == "finished" and end.folder is not None
+        score = curve_score(load_run(end.folder)) if finished and end.folder else float("nan")
+        tuner.tell(job, None if score != score else score, str(end.folder or ""))
         if tuner.left():
             runner.jobs.append(tuner.ask())
 
     runner.after = after
-    ended = trials - tuner.left() - len(jobs)
-    say(f"{arm}: {trials} trials, {ended} ended, {options.jobs} at a time")
     runner.run()
-    os.close(arm_lock)
-    rows = tuner.table()
-    print(write_results(options.study, arm, study, config, rows, tuner.space))
-    return FAILED if all(row["state"] != "complete" for row in rows) else 0
 
 
-def _check_arm(study: Study, arm: str) -> str:
-    if study.tuning is None:
-        raise UserError("the study has no `tuning`, which sets the length of a trial")
-    independent = [name for name, each in study.arms.items() if not each.parents]
-    if arm not in independent:
-        raise UserError(f"algo={arm}: choose one of {', '.join(independent)}")
-    return arm
+def _announce(tuners: Sequence[Tuner], ranges: Ranges, workers: int) -> None:
+    """Print the runs to do and their estimated time, from a few timed steps of each arm."""
+    from experiments.studies.estimate import Clock, format_duration
+    from experiments.studies.jobs import End, Job, config_with_seed
+    from experiments.studies.runner import time_few_steps
+
+    for tuner in tuners:
+        tuner.open(ranges)
+    left = {tuner.arm: tuner.runs_left() for tuner in tuners}
+    runs = ", ".join(f"{arm} {number}" for arm, number in left.items())
+    say(f"{sum(left.values())} runs, re-scores included: {runs}; {workers} at a time")
+    if not sum(left.values()):
+        return
+    jobs = {Job(t.arm, t.tuning.seed, t.overrides): left[t.arm] for t in tuners if left[t.arm]}
+    configs = {job: config_with_seed(job.overrides, job.seed) for job in jobs}
+    say(f"timing a few steps of {', '.join(job.arm for job in jobs)} …")
+    clock = Clock()
+    time_few_steps({j: (j.overrides, c) for j, c in configs.items()}, workers, clock)
+    base = clock.evaluations[0]  # cached after the first run of a seed
+    seconds = {j: clock.seconds(j, configs[j], End("not begun")) - base for j in jobs}
+    for job, each in seconds.items():
+        say(f"{job.arm}: {jobs[job]} runs of about {each:.0f} s")
+    whole = sum(seconds[job] * number for job, number in jobs.items()) / workers
+    end = time.strftime("%H:%M", time.localtime(time.time() + whole))
+    say(f"about {format_duration(whole)}, until {end}; every widening adds a third of the trials")
 
 
 if __name__ == "__main__":

@@ -1,87 +1,25 @@
-"""Files of tuning: the search spaces in conf/algo/_search/, the trial table, the winner."""
+"""Files of tuning: the table of trials and re-scores, the winner's experiment, the summary."""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from envs.config_parsing import parse_values
+from analysis.report.markdown import table
 from experiments.config.composition import CONF
 from experiments.config.schema import RunConfig
-from experiments.errors import UserError
+from experiments.studies.search_space import distance, edges
 from experiments.studies.study import HERE, Study
-
-if TYPE_CHECKING:
-    from optuna.trial import Trial
-
-FOLDER = CONF / "algo" / "_search"
+from experiments.studies.tuner import SCORE, Candidate, Ranges, Tuner
 
 
-@dataclass
-class Range:
-    """The values of one key: between low and high, or one of the choices."""
-
-    low: float | None = None
-    high: float | None = None
-    log: bool = False  # sample the logarithm uniformly
-    choices: list[Any] | None = None
-
-    def check(self, key: str) -> None:
-        """Raise UserError unless this is a range or a choice."""
-        low, high = self.low, self.high
-        bounded = low is not None and high is not None and low < high
-        positive = low is not None and low > 0
-        if bounded == bool(self.choices) or (self.log and not (bounded and positive)):
-            raise UserError(
-                f"{key}: give low and high, low below high (and above 0 with log), or choices"
-            )
-
-
-Space = Mapping[str, Range]  # by key
-
-
-def read_space(algo: str) -> dict[str, Range]:
-    """The search space of an algorithm; the default one if it has no file. Raises UserError."""
-    file = FOLDER / f"{algo}.yaml"
-    file = file if file.is_file() else FOLDER / "_default.yaml"
-    space = {}
-    for key, values in yaml.safe_load(file.read_text()).items():
-        try:
-            space[key] = parse_values(Range, values, key)
-        except ValueError as error:
-            raise UserError(f"{file.name}: {error}") from error
-        space[key].check(f"{file.name}: {key}")
-    return space
-
-
-def suggest(trial: Trial, space: Space) -> list[str]:
-    """The trial's values as overrides. Values that it already has stay."""
-    overrides = []
-    for key, values in space.items():
-        if values.choices:
-            overrides.append(f"{key}={trial.suggest_categorical(key, values.choices)}")
-            continue
-        assert values.low is not None and values.high is not None
-        number = trial.suggest_float(key, values.low, values.high, log=values.log)
-        # In four digits: the run has the value of the table and of the experiment file.
-        overrides.append(f"{key}={number:.4g}")
-    return overrides
-
-
-def write_results(
-    study_name: str,
-    arm: str,
-    study: Study,
-    config: RunConfig,
-    rows: Sequence[Mapping[str, Any]],
-    space: Space,
-) -> str:
-    """Write the trial table and the winner's experiment file; returns a summary.
+def write_results(study_name: str, study: Study, tuner: Tuner, config: RunConfig) -> str:
+    """Write the arm's table and the winner's experiment file; returns their paths, or what failed.
 
     They go to this package and conf/experiment/; for a study given by path, beside its file.
     """
@@ -89,45 +27,110 @@ def write_results(
     by_path = study_name.endswith((".yaml", ".yml"))
     folder = (Path(study_name).parent if by_path else HERE) / "tuned"
     folder.mkdir(exist_ok=True)
-    table = folder / f"{stem}-{arm}.csv"
-    with table.open("w", newline="") as out:
+    file = folder / f"{stem}-{tuner.arm}.csv"
+    rows = tuner.table()
+    with file.open("w", newline="") as out:
         writer = csv.DictWriter(out, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    complete = [row for row in rows if row["state"] == "complete"]
-    if not complete:
-        return f"{len(rows)} trials, none finished: {table}"
-    best = max(complete, key=lambda row: row["pass@1"])
-    file = (folder if by_path else CONF / "experiment") / f"tuned_{stem}_{arm}.yaml"
-    file.write_text(_experiment(stem, arm, study, config, best, len(rows), space))
-    values = " ".join(f"{key}={best[key]:g}" for key in space)
-    return f"best of {len(rows)} trials: {values}, pass@1 {best['pass@1']:.3f}\n{table}\n{file}"
+    if not tuner.ranking():
+        return f"{tuner.arm}: no trial and all its re-scores finished: {file}"
+    winner = (folder if by_path else CONF / "experiment") / f"tuned_{stem}_{tuner.arm}.yaml"
+    winner.write_text(_experiment(stem, study, tuner, config))
+    return f"{tuner.arm}: {file}, {winner}"
 
 
-def _experiment(
-    stem: str,
-    arm: str,
-    study: Study,
-    config: RunConfig,
-    best: Mapping[str, Any],
-    trials: int,
-    space: Space,
-) -> str:
+def summary(tuners: Sequence[Tuner], ranges: Ranges) -> str:
+    """The final table: each arm's winner, its scores, and how far it is from the edges."""
+    rows = []
+    for tuner in tuners:
+        ranking = tuner.ranking()
+        if not ranking:
+            rows.append([tuner.arm, *["–"] * 6])
+            continue
+        best = ranking[0]
+        rows.append(
+            [
+                tuner.arm,
+                ", ".join(f"{key}={_text(value)}" for key, value in best.values.items()),
+                f"{best.score:.4f}",
+                _scores(best),
+                _mean(best),
+                ", ".join(_tied(ranking)) or "none",
+                "; ".join(f"{key}: {where}" for key, where in _distances(tuner, best).items()),
+            ]
+        )
+    heading = ["arm", "winner", "score", "re-scores", "mean ± s.e.", "ties", "distance from edge"]
+    widened = [
+        f"widened: {each['key']}, {each['side']} edge (winner of {', '.join(each['arms'])})"
+        for each in ranges.widenings
+    ]
+    at_edge = [
+        f"still at an edge: {tuner.arm}, {', '.join(sides)}"
+        for tuner in tuners
+        if (found := tuner.ranking()) and (sides := edges(found[0].values, tuner.space))
+    ]
+    return "\n".join([f"score: {SCORE}", table(heading, rows), *widened, *at_edge])
+
+
+def _experiment(stem: str, study: Study, tuner: Tuner, config: RunConfig) -> str:
     """An experiment file: the arm with the winning values, and how they were found."""
-    assert study.tuning is not None
+    arm, ranking = tuner.arm, tuner.ranking()
+    best = ranking[0]
     pairs = [override.partition("=")[::2] for override in study.arms[arm].overrides]
     own = {key: yaml.safe_load(value) for key, value in pairs if "." in key}
-    values = _nested(own | {key: best[key] for key in space})
-    how = f"{trials} trials ({' '.join(study.tuning.overrides)}), table tuned/{stem}-{arm}.csv"
+    how = (
+        f"{tuner.target} trials ({' '.join(tuner.tuning.overrides)}), the best {len(tuner.best())} "
+        f"on {len(best.rescores)} fresh seeds, table tuned/{stem}-{arm}.csv"
+    )
+    lines = [
+        f"python run.py experiment=tuned_{stem}_{arm}",
+        f"Trial {best.trial} of {tuner.target}, by `python -m experiments.studies.tune "
+        f"study={stem}`, at commit {_commits(tuner.rescore_runs(best))}.",
+        f"Score ({SCORE}) on the split {config.eval.split}: {best.score:.4f}.",
+        f"On fresh seeds, which decide: {_scores(best)}; mean {_mean(best)}.",
+        f"Within one standard error: {', '.join(_tied(ranking)) or 'none'}.",
+        *(f"{key}: {where}." for key, where in _distances(tuner, best).items()),
+    ]
+    head = "".join(f"# {line}\n" for line in lines)
+    values = _nested(own | dict(best.values))
     return (
-        "# @package _global_\n"
-        f"# python run.py experiment=tuned_{stem}_{arm}\n"
-        f"# The best of {trials} trials of `python -m experiments.studies.tune study={stem} "
-        f"algo={arm}`:\n"
-        f"# pass@1 {best['pass@1']:.4f} on the tune split.\n"
-        f"defaults:\n  - override /algo: {config.algo.name}\n"
+        f"# @package _global_\n{head}defaults:\n  - override /algo: {config.algo.name}\n"
         + yaml.safe_dump({"name": f"tuned_{stem}", "tuned": how, **values}, sort_keys=False)
     )
+
+
+def _tied(ranking: Sequence[Candidate]) -> list[str]:
+    """The other candidates that the fresh seeds do not tell from the winner."""
+    best, *others = ranking
+    return [f"trial {each.trial} ({_mean(each)})" for each in others if best.ties_with(each)]
+
+
+def _distances(tuner: Tuner, candidate: Candidate) -> dict[str, str]:
+    return {key: distance(candidate.values[key], tuner.space[key]) for key in tuner.space}
+
+
+def _mean(candidate: Candidate) -> str:
+    return f"{candidate.mean:.4f} ± {candidate.standard_error:.4f}"
+
+
+def _scores(candidate: Candidate) -> str:
+    return ", ".join(
+        f"{score:.4f} (seed {seed})"
+        for seed, score in candidate.rescores.items()
+        if score is not None
+    )
+
+
+def _commits(runs: Sequence[str]) -> str:
+    """The commits that run folders were made at."""
+    files = [Path(run) / "run.json" for run in runs]
+    known = [json.loads(file.read_text()).get("commit") for file in files if file.is_file()]
+    return ", ".join(sorted({str(commit) for commit in known})) or "unknown"
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _nested(dotted: Mapping[str, Any]) -> dict[str, Any]:
