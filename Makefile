@@ -15,7 +15,7 @@ OUT ?= reports/latest
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run resume export sweep study atlas anatomy report compare test test-slow test-vllm lint \
+.PHONY: help install run resume export sweep study tune atlas anatomy report compare test test-slow test-vllm lint \
 	nano sandbox-image doctor bench bench-generate bench-judge bench-prepare bench-report \
 	bench-train bench-memory bench-start bench-runtimes scaling gpu-check clean
 
@@ -49,6 +49,9 @@ sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=va
 
 study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (STUDY=offpolicy or q0: others; ARGS=plan=true: how long)
 	$(PY) -m experiments.studies.run study=$(STUDY) $(ARGS)
+
+tune: $(READY) ## hyperparameters of a study's arms, by docs/reference/protocol.md (STUDY=mini ARGS=plan=true: how long)
+	$(PY) -m experiments.studies.tune study=$(STUDY) $(ARGS)
 
 atlas: $(READY) ## every objective, stale, on two seeds, then the report (ARGS=plan=true: how long)
 	$(PY) -m experiments.studies.run study=atlas $(ARGS)

@@ -85,10 +85,14 @@ Space = Mapping[str, Range]  # by key
 Widened = Mapping[str, Mapping[Side, int]]  # by key and side: how often
 
 
-def read_space(algo: str) -> dict[str, Range]:
-    """The search space of an algorithm; the default one if it has no file. Raises UserError."""
-    file = FOLDER / f"{algo}.yaml"
-    file = file if file.is_file() else FOLDER / "_default.yaml"
+def read_space(algo: str, search: str | None = None) -> dict[str, Range]:
+    """The search space named `search`, else the algorithm's, else the default. Raises UserError."""
+    file = FOLDER / f"{search or algo}.yaml"
+    if not file.is_file():
+        if search:
+            names = ", ".join(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+            raise UserError(f"search={search}: no such file; choose from {names}")
+        file = FOLDER / "_default.yaml"
     space = {}
     for key, values in yaml.safe_load(file.read_text()).items():
         try:

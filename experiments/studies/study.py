@@ -29,6 +29,7 @@ class Arm:
     weights_of: str | None = None  # arm whose final weights it starts from (same seed)
     rollouts_of: str | None = None  # arm that recorded the batches it trains on (same seed)
     replay_of: str | None = None  # arm whose recorded responses, and no others, it replays
+    search: str | None = None  # its search space in conf/algo/_search/; null: its algorithm's
 
     @property
     def parents(self) -> dict[str, str]:

@@ -117,7 +117,7 @@ def _tune(arguments: Sequence[str]) -> int:
         raise UserError("the study has no `tuning`, which sets the length of a trial")
     arms = choose("algo", options.algo, study.tuned_arms)
     configs = {arm: trial_config(study, arm, overrides) for arm in arms}
-    spaces = {arm: read_space(config.algo.name) for arm, config in configs.items()}
+    spaces = {arm: read_space(c.algo.name, study.arms[arm].search) for arm, c in configs.items()}
     check_same_size(spaces)
     folder = Path(configs[arms[0]].output_dir) / f"{study.name}-tuning"
     folder.mkdir(parents=True, exist_ok=True)

@@ -94,6 +94,13 @@ def test_all_arms_of_the_study_tune_the_same_number_of_keys():
         check_same_size(more)
 
 
+def test_an_arm_may_name_a_space_that_fits_it_better():
+    """PPO without a critic has no rate of one to tune."""
+    assert read_space("ppo", "grpo") == read_space("grpo")
+    with pytest.raises(UserError, match="search=gpro: no such file; choose from _default, grpo"):
+        read_space("ppo", "gpro")
+
+
 FILES = sorted(search_space.FOLDER.glob("*.yaml"))
 
 
