@@ -181,7 +181,8 @@ def time_few_steps(
                 job = waiting.pop(0)
                 shutil.rmtree(folders[job], ignore_errors=True)
                 command = [*jobs[job][0], f"seed={job.seed}", f"name={folders[job].name}", *FEW]
-                command += [] if job is first else ["eval.samples=1", "eval.k=[1]"]
+                # the base's evaluation starts the engine and judges slow programs: time another
+                command += ["eval.every=2"] if job is first else ["eval.samples=1", "eval.k=[1]"]
                 running[job] = start_process(command, folders[job] / "log")
             for job in [job for job, process in running.items() if process.poll() is not None]:
                 if running.pop(job).returncode:
@@ -199,12 +200,14 @@ def time_few_steps(
 
 
 def _times(file: Path) -> tuple[float, float]:
-    """Seconds of a step, without the first and last, and of the evaluation before training."""
+    """Seconds of a step, without the first and last, and of the evaluation during training."""
     import pandas as pd
 
     rows = pd.read_parquet(file)
-    between = rows["time/total_s"].iloc[-2] - rows["time/total_s"].iloc[0]
-    return float(between) / (len(rows) - 2), float(rows["time/evaluate_s"].iloc[0])
+    evaluated = rows["time/evaluate_s"]
+    without = rows["time/total_s"] - evaluated
+    step = (without.iloc[-2] - without.iloc[0]) / (len(rows) - 2)
+    return float(step), float(evaluated.iloc[-1] - evaluated.iloc[0])
 
 
 def start_process(overrides: Sequence[str], log: Path) -> subprocess.Popen:

@@ -7,6 +7,7 @@ import pytest
 
 from experiments.studies.estimate import Clock, evaluations, format_duration, whole_time
 from experiments.studies.jobs import End, Job
+from experiments.studies.runner import _times
 from tests.experiments.compose import config
 
 A, B = Job("a", 0, ()), Job("b", 0, ())
@@ -52,3 +53,12 @@ def test_the_whole_is_the_share_of_a_worker_but_no_less_than_a_chain():
 
 def test_durations_in_words():
     assert [format_duration(s) for s in (10, 240, 7260)] == ["1 min", "4 min", "2 h 01 min"]
+
+
+def test_a_timing_run_s_steps_are_without_evaluations_and_its_evaluation_is_not_the_base_s(
+    tmp_path,
+):
+    evaluated = [30.0, 30.0, 35.0, 35.0]  # before step 1, and after step 2
+    rows = {"time/total_s": [40.0, 42.0, 49.0, 60.0], "time/evaluate_s": evaluated}
+    pd.DataFrame(rows).to_parquet(tmp_path / "metrics.parquet")
+    assert _times(tmp_path / "metrics.parquet") == (2.0, 5.0)
