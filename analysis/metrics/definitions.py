@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 DRAWN = 5  # accepted programs per problem that distinct_of_5 draws
 DISTINCT = f"distinct_of_{DRAWN}"
+DISTINCT_ACCEPTED = "distinct_accepted@"  # and k
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,22 @@ def pass_metric(k: int) -> Metric:
     return Metric(f"pass@{k}", f"pass@{k}", meaning)
 
 
+def distinct_metric(k: int) -> Metric:
+    """Return the definition of distinct_accepted@k."""
+    meaning = (
+        f"Expected number of distinct accepted programs among {k} samples, by normal form of the "
+        "syntax tree; unbiased. Defined on every problem, solved or not, so all groups are "
+        "averaged over the same problems. Mean over problems."
+    )
+    return Metric(f"{DISTINCT_ACCEPTED}{k}", f"distinct accepted of {k}", meaning)
+
+
 def reported_metrics(ks: Sequence[int]) -> tuple[Metric, ...]:
-    """Return pass@k for these k, then the diversity metrics."""
-    return (*map(pass_metric, ks), *DIVERSITY)
+    """Return pass@k and distinct_accepted@k for these k, then the other diversity metrics.
+
+    There is no distinct_accepted@1: one accepted sample is one distinct program, as in pass@1.
+    """
+    return (*map(pass_metric, ks), *(distinct_metric(k) for k in ks if k > 1), *DIVERSITY)
 
 
 DIVERSITY = (
@@ -73,10 +87,13 @@ DIVERSITY = (
         "top-p, mean over all sampled tokens.",
     ),
 )
-UPPER_BOUNDS = {"token_entropy": float("inf")}  # 1 for all others
+PARTIAL = (DISTINCT, "edit_distance")  # defined only where enough samples are accepted
+UPPER_BOUNDS = {"token_entropy": float("inf")}  # k for distinct_accepted@k, 1 for all others
 TITLES = {metric.name: metric.title for metric in DIVERSITY}
 
 
 def metric_bounds(metric: str) -> tuple[float, float]:
     """Return the least and the greatest possible value of a metric."""
+    if metric.startswith(DISTINCT_ACCEPTED):
+        return 0.0, float(metric.removeprefix(DISTINCT_ACCEPTED))
     return 0.0, UPPER_BOUNDS.get(metric, 1.0)

@@ -67,6 +67,17 @@ def distinct_share(forms: Sequence[str], m: int) -> float:
     return sum(pass_at_k(len(forms), count, m) for count in counts) / m
 
 
+def distinct_accepted(forms: Sequence[str], n: int, k: int) -> float:
+    """Return the expected number of distinct accepted programs among k of n samples.
+
+    `forms` are those of the accepted samples. E = Σ_j 1 − C(n − c_j, k)/C(n, k) over draws without
+    replacement, for c_j samples of form j: rarefaction over all samples, so it is defined without
+    accepted ones too, and its expectation does not depend on n. In [0, k]. Raises ValueError for
+    n < k.
+    """
+    return sum(pass_at_k(n, count, k) for count in Counter(forms).values())
+
+
 def distinct_n(programs: Sequence[str], n: int) -> float | None:
     """Return distinct n-grams of program tokens / all n-grams, over all samples of a problem.
 

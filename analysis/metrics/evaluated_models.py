@@ -96,6 +96,18 @@ class EvaluatedModel:
         return [run.evaluation(self.step) for run in self.runs]
 
 
+def common_problems(models: Sequence[EvaluatedModel], metric: str) -> frozenset[str]:
+    """Return the problems on which the metric is defined for all trained models, in some seed."""
+    grids = [model.grids.get(metric) for model in models if not model.is_base]
+    defined = [
+        {grid.problems[column] for column in np.flatnonzero(grid.weights.sum(axis=0))}
+        if grid
+        else set[str]()
+        for grid in grids
+    ]
+    return frozenset(set.intersection(*defined)) if defined else frozenset()
+
+
 class _Evaluation(NamedTuple):
     """A model whose scores are not yet computed."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +15,9 @@ import pandas as pd
 
 from analysis.load.compute import memoize, parallel_map
 from analysis.load.run_folders import Run
-from analysis.metrics.definitions import DISTINCT, DRAWN
+from analysis.metrics.definitions import DISTINCT, DISTINCT_ACCEPTED, DRAWN
 from analysis.metrics.diversity import (
+    distinct_accepted,
     distinct_n,
     distinct_ratio,
     distinct_share,
@@ -156,10 +158,13 @@ def _group_programs(samples: pd.DataFrame, texts: dict[str, str]) -> dict[str, l
     return dict(sorted(grouped.items()))
 
 
-def _diversity(problem: ProblemPrograms) -> Diversity:
-    """Return the metrics in DIVERSITY other than entropy, where they are defined."""
+def _diversity(problem: ProblemPrograms, ks: Sequence[int]) -> Diversity:
+    """Return the diversity metrics other than entropy, where they are defined."""
     programs, forms = problem
-    values: Diversity = {}
+    n = len(programs)
+    values: Diversity = {
+        f"{DISTINCT_ACCEPTED}{k}": (distinct_accepted(forms, n, k), 1) for k in ks if 1 < k <= n
+    }
     if len(forms) >= DRAWN:
         values[DISTINCT] = distinct_share(forms, DRAWN), 1
     if forms:
@@ -171,11 +176,13 @@ def _diversity(problem: ProblemPrograms) -> Diversity:
     return values
 
 
-def _diversities(problems: list[ProblemPrograms]) -> list[Diversity]:
-    return list(map(_diversity, problems))
+def _diversities(ks: Sequence[int], problems: list[ProblemPrograms]) -> list[Diversity]:
+    return [_diversity(problem, ks) for problem in problems]
 
 
-def _diversity_scores(evaluations: Sequence[pd.DataFrame]) -> list[dict[str, ProblemScores]]:
+def _diversity_scores(
+    evaluations: Sequence[pd.DataFrame], ks: Sequence[int]
+) -> list[dict[str, ProblemScores]]:
     """Return the diversity metrics of each evaluation, on the problems where each is defined.
 
     Many programs are measured on all cores. All of a problem's programs go to the same core,
@@ -189,7 +196,7 @@ def _diversity_scores(evaluations: Sequence[pd.DataFrame]) -> list[dict[str, Pro
         for problem, programs in by_problem.items():
             jobs.setdefault(problem, []).append(programs)
     parallel = sum(map(len, judged)) >= MIN_PARALLEL
-    results = parallel_map(_diversities, list(jobs.values()), parallel)
+    results = parallel_map(partial(_diversities, tuple(ks)), list(jobs.values()), parallel)
     next_values = {problem: iter(values) for problem, values in zip(jobs, results, strict=True)}
     return [
         _by_metric({problem: next(next_values[problem]) for problem in by_problem})
@@ -238,7 +245,7 @@ def scores_of_each(
 ) -> list[dict[str, ProblemScores]]:
     """Return `scores` of several evaluations, shared out over the cores."""
     passed = (pass_scores(verdict_counts(samples), ks) for samples in evaluations)
-    return [a | b for a, b in zip(passed, _diversity_scores(evaluations), strict=True)]
+    return [a | b for a, b in zip(passed, _diversity_scores(evaluations, ks), strict=True)]
 
 
 @memoize

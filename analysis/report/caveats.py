@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from analysis.load.groups import Group, as_text, differing_keys, join_names
 from analysis.load.run_folders import Run
 from analysis.metrics.definitions import DISTINCT, TITLES
-from analysis.metrics.evaluated_models import EvaluatedModel
+from analysis.metrics.evaluated_models import EvaluatedModel, common_problems
 from analysis.stats.tables import BUDGET_TITLES, final_budget
 
 FEW_SEEDS = 5
@@ -35,6 +37,7 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
         sentences.extend(check(groups))
     sentences.extend(_evaluations(models))
     sentences.extend(_few_problems(models))
+    sentences.extend(_different_problems(models))
     return sentences
 
 
@@ -278,6 +281,23 @@ def _few_problems(models: Sequence[EvaluatedModel]) -> Iterable[str]:
         if counts:
             shown = join_names([f"{label} ({count:.3g})" for label, count in counts.items()])
             yield f"{TITLES[metric]} is based on few problems: {shown}; do not rely on it."
+
+
+def _different_problems(models: Sequence[EvaluatedModel]) -> Iterable[str]:
+    """The trained models whose distinct_of_5 is a mean over other problems, with their numbers."""
+    trained = [model for model in models if not model.is_base and DISTINCT in model.grids]
+    if len(trained) < 2:
+        return
+    common = common_problems(trained, DISTINCT)
+    counts = {model.label: float(np.mean(model.problems_defined(DISTINCT))) for model in trained}
+    if all(count == len(common) for count in counts.values()):
+        return
+    shown = join_names([f"{label} {count:.3g}" for label, count in counts.items()])
+    yield (
+        f"{TITLES[DISTINCT]} is a mean over different problems for each group ({shown}); "
+        f"{len(common)} are common to all, and its column _common in table.csv is over these. "
+        "Distinct accepted of k is over every problem."
+    )
 
 
 def _problems(model: EvaluatedModel) -> frozenset[str]:

@@ -6,7 +6,7 @@ Every table is a tidy DataFrame. Means are over seeds, intervals are 95 %
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,8 @@ import pandas as pd
 from analysis.load.groups import Group
 from analysis.load.run_folders import Run
 from analysis.load.settings import sandbox
-from analysis.metrics.definitions import metric_bounds, reported_metrics
-from analysis.metrics.evaluated_models import EvaluatedModel
+from analysis.metrics.definitions import PARTIAL, metric_bounds, reported_metrics
+from analysis.metrics.evaluated_models import EvaluatedModel, common_problems
 from analysis.metrics.scores import ScoreGrid, accepted_share, pass_scores, stack_seeds
 from analysis.stats.intervals import Interval, interquartile_mean, interval, performance_profile
 
@@ -62,15 +62,33 @@ def final_budget(run: Run) -> dict[str, float]:
 # Results of models.
 
 
-def result_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
+def result_table(models: Sequence[EvaluatedModel]) -> pd.DataFrame:
     """Return table.csv, a row per model: label, seeds, step, problems, samples, and the metrics.
 
     Each metric has its interval in _low and _high. _problems is the number of problems on which it
     is defined, mean over seeds. _iqm is the interquartile mean over seeds and problems (as
-    rliable's). Trained models also have `gain_over_base` as `gain`, and the budget spent, mean over
-    seeds.
+    rliable's). _common, of metrics that few problems may have, is the mean over the problems that
+    all trained models have, and _common_problems is their number. Trained models also have
+    `gain_over_base` as `gain`, and the budget spent, mean over seeds.
     """
-    return pd.DataFrame([_result_row(model) for model in models])
+    common = {metric: common_problems(models, metric) for metric in PARTIAL}
+    rows = (_result_row(model) | _common_columns(model, common) for model in models)
+    return pd.DataFrame(list(rows))
+
+
+def _common_columns(
+    model: EvaluatedModel, common: Mapping[str, Collection[str]]
+) -> dict[str, float]:
+    """Return the columns _common of a trained model: groups compared on the same problems."""
+    row: dict[str, float] = {}
+    if model.is_base:
+        return row
+    for metric, problems in common.items():
+        grid = model.grids.get(metric)
+        shared = grid.restrict(problems) if grid and problems else None
+        row |= interval_columns(grid_interval(shared, metric), f"{metric}_common")
+        row[f"{metric}_common_problems"] = len(problems)
+    return row
 
 
 def _result_row(model: EvaluatedModel) -> dict[str, object]:

@@ -15,6 +15,7 @@ from envs.judge.verdict_log import VerdictLog
 from envs.tasks import open_task
 from envs.tasks.task_cli import task_config
 from envs.validate import main, parse
+from tests.envs.tasks.dataset_rows import every_problem
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[3] / "shared" / "data")
@@ -245,7 +246,7 @@ def test_the_quality_of_each_problem_is_what_a_task_can_filter_on(rows, tmp_path
     task = open_task(
         task_config(["task=code_contests", f"task.path={path}", f"task.quality={quality}"])
     )
-    kept = [problem.name for problem in (*task.train, *task.validation, *task.test)]
+    kept = [problem.name for problem in every_problem(task)]
     assert kept == ["code_contests/good"]
 
 

@@ -5,6 +5,7 @@ from itertools import combinations
 import pytest
 
 from analysis.metrics.diversity import (
+    distinct_accepted,
     distinct_n,
     distinct_ratio,
     distinct_share,
@@ -46,6 +47,16 @@ def test_distinct_share_equals_enumeration_of_all_draws():
     for m in range(1, 8):
         draws = [len(set(drawn)) for drawn in combinations(forms, m)]
         assert distinct_share(forms, m) == pytest.approx(sum(draws) / len(draws) / m)
+
+
+def test_distinct_accepted_equals_enumeration_of_all_draws():
+    samples = ["a", "a", "a", "b", "b", "c", None, None]  # None: not accepted
+    forms = [form for form in samples if form]
+    for k in range(1, len(samples) + 1):
+        draws = [len(set(drawn) - {None}) for drawn in combinations(samples, k)]
+        assert distinct_accepted(forms, 8, k) == pytest.approx(sum(draws) / len(draws))
+    assert distinct_accepted([], 8, 5) == 0
+    assert distinct_accepted(forms, 8, 1) == pytest.approx(len(forms) / 8)  # as pass@1
 
 
 def test_distinct_share_does_not_depend_on_how_many_were_accepted_but_the_ratio_does():

@@ -48,6 +48,16 @@ def test_metrics_have_no_value_where_they_are_not_defined():
     assert set(none) == {"pass@1"}
 
 
+def test_distinct_accepted_has_every_problem_and_distinct_of_5_those_with_five_accepted():
+    solved = [("p", "ACCEPTED", f"print({i % 2})", 3, None) for i in range(6)]
+    failed = [("q", "WRONG_ANSWER", "print(1)", 3, None)] * 6
+    found = scores(samples(*solved, *failed), (1, 6))
+    assert list(found["distinct_of_5"].problems) == ["p"]
+    assert list(found["distinct_accepted@6"].problems) == ["p", "q"]
+    assert found["distinct_accepted@6"].mean() == pytest.approx((2 + 0) / 2)
+    assert "distinct_accepted@1" not in found
+
+
 def test_renamed_copies_are_one_program_and_what_cannot_parse_is_none():
     programs = ("n = 1\nprint(n)", "m = 1\nprint(m)  # same", "print(1)", "print(", "print(1)")
     means = summarise(scores(samples(*(("p", "ACCEPTED", text, 3, 0.1) for text in programs))))

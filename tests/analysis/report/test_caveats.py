@@ -136,6 +136,13 @@ def test_the_test_split_outside_a_final_evaluation_is_told(tmp_path, make_run):
     assert not any("test split" in note for note in notes_of(make_run(tmp_path / "a", "spo", 0)))
 
 
+def test_a_diversity_over_different_problems_is_told_with_their_numbers(tmp_path, make_run):
+    ppo, spo = make_run(tmp_path, "ppo", 0, skill=1.0), make_run(tmp_path, "spo", 0)
+    (note,) = [note for note in notes_of(ppo, spo) if "over different problems" in note]
+    assert note.startswith("distinct of 5 is a mean over different problems for each group (ppo ")
+    assert not any("over different problems" in note for note in notes_of(ppo))
+
+
 def test_samples_of_others_are_told(tmp_path, make_run):
     config = {"replay.from_runs": ["outputs/first/ppo-s0-20260101-000000"], "replay.files": []}
     notes = notes_of(make_run(tmp_path, "spo", 0, config=config), make_run(tmp_path, "ppo", 0))

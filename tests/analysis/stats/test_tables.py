@@ -114,3 +114,21 @@ def test_verdict_shares_add_up(groups):
     table = verdict_table(evaluated_models(groups))
     assert table.columns[0] == "ACCEPTED"
     assert np.allclose(table.sum(axis=1), 1)
+
+
+def test_partial_metrics_are_also_compared_on_the_problems_that_all_groups_have(groups):
+    models = evaluated_models(groups)
+    first, second = (model.grids["distinct_of_5"] for model in models[1:])
+    has = [
+        {p for p, w in zip(g.problems, g.weights.any(0), strict=True) if w} for g in (first, second)
+    ]
+    assert has[0] and has[1]
+    common = sorted(has[0] & has[1])
+    rows = result_table(models).set_index("label")
+    for model, grid in zip(models[1:], (first, second), strict=True):
+        row, restricted = rows.loc[model.label], grid.restrict(common)
+        assert row["distinct_of_5_common_problems"] == len(common)
+        expected = np.average(restricted.values, weights=restricted.weights, axis=1).mean()
+        assert row["distinct_of_5_common"] == pytest.approx(expected, abs=0.02)
+        assert row["distinct_accepted@5_problems"] == row["problems"]
+    assert rows.loc["base", "distinct_of_5_common_problems"] != len(common)
