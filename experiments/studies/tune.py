@@ -107,7 +107,7 @@ def _tune(arguments: Sequence[str]) -> int:
     from importlib.util import find_spec
 
     from experiments.run_dir.atomic_files import lock
-    from experiments.studies.tuning_files import summary, write_results
+    from experiments.studies.tuning_files import summary, write_results, write_summary
 
     if find_spec("optuna") is None:
         raise UserError("Optuna is not installed; run pip install -e '.[tune]'")
@@ -116,7 +116,9 @@ def _tune(arguments: Sequence[str]) -> int:
     if study.tuning is None:
         raise UserError("the study has no `tuning`, which sets the length of a trial")
     arms = choose("algo", options.algo, study.tuned_arms)
-    configs = {arm: trial_config(study, arm, overrides) for arm in arms}
+    if not arms:
+        raise UserError("every arm starts from another one or takes its values: nothing to tune")
+    configs = {arm: trial_config(study, arm, overrides) for arm in study.tuned_arms}
     spaces = {arm: read_space(c.algo.name, study.arms[arm].search) for arm, c in configs.items()}
     check_same_size(spaces)
     folder = Path(configs[arms[0]].output_dir) / f"{study.name}-tuning"
@@ -133,7 +135,8 @@ def _tune(arguments: Sequence[str]) -> int:
     os.close(tuning_lock)
     for tuner in tuners:
         print(write_results(options.study, study, tuner, configs[tuner.arm]))
-    print(summary(tuners, ranges))
+    whole = arms == study.tuned_arms
+    print(write_summary(options.study, tuners, ranges) if whole else summary(tuners, ranges))
     return 0 if all(tuner.ranking() for tuner in tuners) else FAILED
 
 

@@ -127,22 +127,22 @@ class Tuner:
         self.target = trials
         self.store = _open(storage, arm)
         self.numbers: dict[Job, int] = {}
-        self._check_settings()
-
-    def _check_settings(self) -> None:
-        made_with = {
-            "overrides": list(self.overrides),
-            "space": {k: vars(v) for k, v in self.first_space.items()},
-            "score": SCORE,
-            "seed": self.tuning.seed,
-        }
+        made_with = self._made_with()
         before = self.store.user_attrs.get("made_with", made_with)
         if before != made_with:
             raise UserError(
                 f"earlier trials of {self.arm} used {before}, not {made_with}; "
                 "choose another output_dir"
             )
-        self.store.set_user_attr("made_with", made_with)
+
+    def _made_with(self) -> dict[str, Any]:
+        """What must be the same for all trials."""
+        return {
+            "overrides": list(self.overrides),
+            "space": {k: vars(v) for k, v in self.first_space.items()},
+            "score": SCORE,
+            "seed": self.tuning.seed,
+        }
 
     # Trials.
 
@@ -151,6 +151,7 @@ class Tuner:
         import optuna
 
         self.open(ranges)
+        self.store.set_user_attr("made_with", self._made_with())
         interrupted = self.store.get_trials(states=(optuna.trial.TrialState.RUNNING,))
         jobs = [self._job(self._resumed(each.number, each._trial_id)) for each in interrupted]
         while len(jobs) < workers and self.left():

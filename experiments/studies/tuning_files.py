@@ -23,10 +23,7 @@ def write_results(study_name: str, study: Study, tuner: Tuner, config: RunConfig
 
     They go to this package and conf/experiment/; for a study given by path, beside its file.
     """
-    stem = Path(study_name).stem
-    by_path = study_name.endswith((".yaml", ".yml"))
-    folder = (Path(study_name).parent if by_path else HERE) / "tuned"
-    folder.mkdir(exist_ok=True)
+    stem, folder = Path(study_name).stem, _folder(study_name)
     file = folder / f"{stem}-{tuner.arm}.csv"
     rows = tuner.table()
     with file.open("w", newline="") as out:
@@ -35,9 +32,17 @@ def write_results(study_name: str, study: Study, tuner: Tuner, config: RunConfig
         writer.writerows(rows)
     if not tuner.ranking():
         return f"{tuner.arm}: no trial and all its re-scores finished: {file}"
-    winner = (folder if by_path else CONF / "experiment") / f"tuned_{stem}_{tuner.arm}.yaml"
+    at = folder if _is_path(study_name) else CONF / "experiment"
+    winner = at / f"tuned_{stem}_{tuner.arm}.yaml"
     winner.write_text(_experiment(stem, study, tuner, config))
     return f"{tuner.arm}: {file}, {winner}"
+
+
+def write_summary(study_name: str, tuners: Sequence[Tuner], ranges: Ranges) -> str:
+    """Write STUDY.md beside the tables; returns its text."""
+    text = summary(tuners, ranges)
+    (_folder(study_name) / f"{Path(study_name).stem}.md").write_text(text + "\n")
+    return text
 
 
 def summary(tuners: Sequence[Tuner], ranges: Ranges) -> str:
@@ -62,15 +67,16 @@ def summary(tuners: Sequence[Tuner], ranges: Ranges) -> str:
         )
     heading = ["arm", "winner", "score", "re-scores", "mean ± s.e.", "ties", "distance from edge"]
     widened = [
-        f"widened: {each['key']}, {each['side']} edge (winner of {', '.join(each['arms'])})"
+        f"Widened: {each['key']}, {each['side']} edge (winner of {', '.join(each['arms'])})"
         for each in ranges.widenings
     ]
     at_edge = [
-        f"still at an edge: {tuner.arm}, {', '.join(sides)}"
+        f"Still at an edge: {tuner.arm}, {', '.join(sides)}"
         for tuner in tuners
         if (found := tuner.ranking()) and (sides := edges(found[0].values, tuner.space))
     ]
-    return "\n".join([f"score: {SCORE}", table(heading, rows), *widened, *at_edge])
+    lines = [f"Score: {SCORE}.", table(heading, rows), *widened, *at_edge]
+    return "\n\n".join(lines)
 
 
 def _experiment(stem: str, study: Study, tuner: Tuner, config: RunConfig) -> str:
@@ -98,6 +104,17 @@ def _experiment(stem: str, study: Study, tuner: Tuner, config: RunConfig) -> str
         f"# @package _global_\n{head}defaults:\n  - override /algo: {config.algo.name}\n"
         + yaml.safe_dump({"name": f"tuned_{stem}", "tuned": how, **values}, sort_keys=False)
     )
+
+
+def _is_path(study_name: str) -> bool:
+    return study_name.endswith((".yaml", ".yml"))
+
+
+def _folder(study_name: str) -> Path:
+    """`tuned/` of this package, or beside a study given by path."""
+    folder = (Path(study_name).parent if _is_path(study_name) else HERE) / "tuned"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def _tied(ranking: Sequence[Candidate]) -> list[str]:

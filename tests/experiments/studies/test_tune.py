@@ -73,7 +73,7 @@ tuning:
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_and_started_again(tmp_path):
+def test_killed_in_a_trial_and_in_a_re_score_and_started_again(tmp_path):
     (tmp_path / "s.yaml").write_text(FILE)
     runs = tmp_path / "out" / "study-s-tuning"
     killed = start("tune", tmp_path, "algo=grpo", "trials=4")
@@ -84,6 +84,10 @@ def test_killed_in_the_middle_and_started_again(tmp_path):
         ),
         killed,
     )
+    killed.kill()
+    killed.wait()
+    killed = start("tune", tmp_path, "algo=grpo", "trials=4")
+    wait_for(lambda: list(runs.glob("grpo-s1001-*/metrics.jsonl")), killed)  # a re-score
     killed.kill()
     killed.wait()
     last = start("tune", tmp_path, "algo=grpo", "trials=4")

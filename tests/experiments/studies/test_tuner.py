@@ -141,7 +141,8 @@ def test_a_failed_trial_counts_and_is_no_candidate(store):
 
 
 def test_trials_of_other_settings_are_not_mixed(store):
-    tuner(store)
+    Tuner(STUDY, "grpo", SPACE, 6, ["train.lag=2"], store).open(ranges(store))  # only planned
+    tuner(store).begin(ranges(store), 1)
     with pytest.raises(UserError, match="choose another output_dir"):
         Tuner(STUDY, "grpo", SPACE, 6, ["train.lag=1"], store)
     with pytest.raises(UserError, match="choose another output_dir"):

@@ -9,7 +9,7 @@ import yaml
 from experiments.config.composition import config_of
 from experiments.studies.search_space import Range
 from experiments.studies.study import Arm, Study, Tuning
-from experiments.studies.tuning_files import summary, write_results
+from experiments.studies.tuning_files import summary, write_results, write_summary
 
 optuna = pytest.importorskip("optuna")
 
@@ -78,7 +78,8 @@ def test_the_winner_of_the_re_scores_becomes_an_experiment_beside_the_table(tmp_
         assert words in text
     for key, values in SPACE.items():
         assert f"% of {values.low:g} to {values.high:g} from the " in text.partition(key)[2]
-    table = summary([held], ranges)
+    table = write_summary(f"{tmp_path}/s.yaml", [held], ranges)
+    assert (tmp_path / "tuned" / "s.md").read_text() == table + "\n"
     assert "0.6000 ± 0.0115" in table and "trial 3" in table
 
 
@@ -89,9 +90,9 @@ def test_the_summary_says_what_widened_and_what_is_still_at_an_edge(tmp_path):
     value = held.ranking()[0].values["algo.learning_rate"]
     held.space = held.space | {"algo.learning_rate": Range(value, 1.0, log=True)}
     said = summary([held], ranges).splitlines()
-    assert "widened: algo.beta, low edge (winner of half)" in said
-    assert said[-1] == "still at an edge: half, algo.learning_rate"
-    assert "0% of" in said[3]
+    assert "Widened: algo.beta, low edge (winner of half)" in said
+    assert said[-1] == "Still at an edge: half, algo.learning_rate"
+    assert "0% of" in said[4]
 
 
 def test_without_a_whole_re_score_there_is_no_winner(tmp_path):
