@@ -42,7 +42,7 @@ def test_the_command_and_the_runtime_go_together(monkeypatch):
         check_launch(config_of("runtime=torchrun"))
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UserError, match="add runtime=torchrun, or runtime=ray"):
+    with pytest.raises(UserError, match="add runtime=torchrun or runtime=ray"):
         check_launch(config_of())
     elsewhere = ("engine=auto", "engine.device=cuda:1", "engine.colocate=false")
     with pytest.raises(UserError, match=r"engine.device=cuda:1: each rank generates on the"):
