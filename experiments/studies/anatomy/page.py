@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.report.markdown import table
-from experiments.studies.figures import LOOK, save
+from experiments.studies.figures import COLOUR, LOOK, save
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from experiments.studies.anatomy.batches import Options
     from experiments.studies.anatomy.measure import Anatomy
 
-EQUAL, SAME = 0.999, 0.9999  # cosines
+EQUAL, SAME, NEAR = 0.999, 0.9999, 0.99  # cosines
 NOTHING, SOME = 0.01, 0.2  # shares of the weight on failures
 BELOW, ABOVE = "base, fresh", "half-trained, stale"  # the two triangles of the matrix
 PREAMBLE = """# Anatomy of objectives
@@ -49,8 +49,7 @@ and its KL. The average of `ppo_ewma` is the rollout policy. The reference is th
 - Offline programs fill the second half of each group for: {mixed}. The second half of each \
 group counts as replayed for: {replayed}. All others have the policy's responses alone.
 - Monte-Carlo values use 16 responses of the base for each problem.
-- Refused when stale, and blank there: {refused}.
-"""
+- Refused when stale, and blank there: {refused}."""
 
 
 def write(found: Anatomy, options: Options) -> None:
@@ -60,30 +59,38 @@ def write(found: Anatomy, options: Options) -> None:
     names = list(dict.fromkeys(found.rows["objective"]))
     csv_table(found, names).to_csv(page.with_suffix(".csv"), index=False, float_format="%.5g")
     save(draw(found, names), page.with_suffix(".svg"))
-    rows = found.rows
+    page.write_text("\n\n".join(sections(found, options, names)) + "\n")
+
+
+def sections(found: Anatomy, options: Options, names: Sequence[str]) -> Iterator[str]:
+    """Yield the page's parts, from the top."""
+    rows, page = found.rows, Path(options.out).stem
+    facts = {"commit": found.stages[0].commit, "minutes": found.minutes, "command": found.command}
     given = {data: _names(rows[rows["data"] == data]) for data in ("mixed", "replayed")}
-    refused = rows[rows["norm 0"].isna()]
-    facts = {"commit": found.stages[0].commit, "minutes": found.minutes, "name": page.stem}
-    facts |= {"command": found.command, "refused": _names(refused)} | given
-    text = [PREAMBLE.format(**vars(options), **facts)]
-    text.append(table(["policy", "steps", "pass@1", "distinct of 5"], _policy_rows(found)))
-    text += [
-        "",
-        "pass@1 and the distinct share of 5 accepted programs are at temperature 1, on the",
-    ]
-    text[-1] += f" problems of the batches, {options.pool} responses each."
-    text += ["", "## What the numbers say", ""] + [f"- {line}" for line in findings(found, names)]
-    text += ["", f"![cosines of all pairs, and a map]({page.stem}.svg)", ""]
-    text += [_CAPTION.format(below=BELOW, above=ABOVE), ""]
-    text += ["## Same direction", "", f"Objectives in one group have cosines of at least {EQUAL}"]
-    text[-1] += " with each other on every batch's mean; objectives that are alone are left out."
-    text += ["", table(["situation", "groups"], list(_class_rows(found, names)))]
-    text += ["", "## Norm and weight", "", _WEIGHTS, "", _weight_table(found, names)]
-    text += ["", "## Groups that are all right, all wrong, half right", "", _GROUPS, ""]
-    text += [_group_table(found, names, "half-trained, fresh"), ""]
-    page.write_text("\n".join(text))
+    refused = _names(rows[rows["norm 0"].isna()])
+    yield PREAMBLE.format(**vars(options), **facts, **given, name=page, refused=refused)
+    yield table(["policy", "steps", "pass@1", "distinct of 5"], _policy_rows(found))
+    yield _POLICIES.format(pool=options.pool)
+    yield "## What the numbers say"
+    yield "\n".join(f"- {line}" for line in findings(found, names))
+    yield f"![cosines of all pairs, and a map]({page}.svg)"
+    yield _CAPTION.format(below=BELOW, above=ABOVE)
+    yield f"## Same direction\n\n{_SAME.format(least=EQUAL)}"
+    yield table(["situation", "groups"], list(_class_rows(found, names)))
+    yield f"## Norm and weight\n\n{_WEIGHTS}"
+    yield _weight_table(found, names)
+    yield f"## Groups that are all right, all wrong, half right\n\n{_GROUPS}"
+    yield _group_table(found, names, "half-trained, fresh")
 
 
+_POLICIES = (
+    "pass@1 and the distinct share of 5 accepted programs are at temperature 1, on the problems "
+    "of the batches, {pool} responses each."
+)
+_SAME = (
+    "Objectives in one group have cosines of at least {least} with each other, means over batches. "
+    "Objectives that are alone are left out."
+)
 _CAPTION = (
     "Matrix: below the diagonal {below}, above it {above}; both in the order of a clustering of "
     "the mean over all situations. Map: classical scaling of the mean cosines to two dimensions, "
@@ -284,12 +291,12 @@ def draw(found: Anatomy, names: Sequence[str]) -> Figure:
     order = leaves_list(linkage(mean, "average")) if len(names) > 1 else np.arange(len(names))
     side = max(4.0, 0.19 * len(names))
     with plt.rc_context(LOOK | {"axes.grid": False}):
-        figure = plt.figure(figsize=(side + 1.5, 2 * side + 1), layout="constrained")
-        matrix, plane = figure.subplots(2, 1, height_ratios=(1.15, 1))
+        figure = plt.figure(figsize=(side, 1.9 * side), layout="constrained")
+        matrix, plane = figure.subplots(2, 1, height_ratios=(1.25, 1))
         pair = [_ordered(found.cosines[key], order) for key in (BELOW, ABOVE)]
         shown = np.where(np.tri(len(names), dtype=bool), *pair)
         image = matrix.imshow(shown, cmap="RdBu", vmin=-1, vmax=1)
-        figure.colorbar(image, ax=matrix, shrink=0.5, label="cosine")
+        figure.colorbar(image, ax=matrix, shrink=0.3, pad=0.01, label="cosine", location="top")
         labels = [names[i] for i in order.tolist()]
         matrix.set_yticks(range(len(names)), labels, fontsize=7)
         matrix.set_xticks(range(len(names)), labels, fontsize=7, rotation=90)
@@ -303,18 +310,28 @@ def _ordered(cosines: Tensor, order: np.ndarray) -> np.ndarray:
 
 
 def _draw_map(axes: Axes, mean: np.ndarray, names: Sequence[str]) -> None:
-    """Draw a point for each group of mean cosine ≥ .99, with its names."""
+    """Draw a point for each group of mean cosine ≥ .99, with its names, of which none overlap."""
     places = scaled(mean)
-    together = classes(mean, names, 0.99)
+    together = classes(mean, names, NEAR)
     alone = [[name] for name in names if not any(name in group for group in together)]
-    for group in [*together, *alone]:
-        x, y = places[[names.index(name) for name in group]].mean(0)
-        axes.plot(
-            [x], [y], "o", color="#0072B2", markersize=4 + 2 * math.sqrt(len(group)), alpha=0.6
-        )
+    points = [
+        (*places[[names.index(name) for name in group]].mean(0).tolist(), group)
+        for group in [*together, *alone]
+    ]
+    width, line = np.ptp(places[:, 0]) or 1.0, (np.ptp(places[:, 1]) or 1.0) / 60
+    written: list[tuple[float, float]] = []
+    for x, y, group in sorted(points, key=lambda point: point[1]):
+        axes.plot([x], [y], "o", color=COLOUR, markersize=4 + 2 * math.sqrt(len(group)), alpha=0.6)
+        height = y
+        while any(abs(x - u) < width / 4 and abs(height - v) < line for u, v in written):
+            height += line / 4
+        written.append((x, height))
         more = f" +{len(group) - 3}" if len(group) > 3 else ""
         text = ", ".join(sorted(group, key=len)[:3]) + more
-        axes.annotate(text, (x, y), (4, 3), textcoords="offset points", fontsize=7)
+        arrow = {"arrowstyle": "-", "color": "#bbbbbb", "linewidth": 0.6}
+        at = (x + width / 80, height)
+        axes.annotate(text, (x, y), at, fontsize=7, va="center", arrowprops=arrow)
+    axes.margins(0.2, 0.05)  # room for the names
     axes.set_title("mean over all situations")
     axes.set_aspect("equal", "datalim")
     axes.set_xticks([])
