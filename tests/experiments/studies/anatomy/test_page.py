@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.studies.anatomy.__main__ import act
-from experiments.studies.anatomy.page import classes, scaled
+from experiments.studies.anatomy.batches import Options
+from experiments.studies.anatomy.page import classes, scaled, write
+from tests.experiments.studies.anatomy.made_up import anatomy
 
 NAMES = ["a", "b", "c", "d"]
 ANGLES = np.array([0.0, 0.01, 1.5, 3.0])
@@ -23,6 +25,18 @@ def test_the_map_keeps_distances_of_vectors_in_a_plane():
     places = scaled(COSINES)
     distances = np.linalg.norm(places[:, None] - places, axis=-1)
     np.testing.assert_allclose(distances, np.sqrt(np.maximum(0, 2 - 2 * COSINES)), atol=1e-6)
+
+
+def test_the_sentences_are_those_of_the_numbers(tmp_path):
+    write(anatomy(), Options(out=str(tmp_path / "page.md")))
+    text = (tmp_path / "page.md").read_text()
+    assert "spo 0.9998, 0.9998, 0.9998" in text and "everywhere): {rloo, spo squared β=0.1}" in text
+    assert "base, fresh: less than 0.01 of the weight is on failures for raft, spo;" in text
+    assert "Refused when stale, and blank there: rloo." in text
+    with (tmp_path / "page.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 24 and float(rows[0]["cos spo"]) == pytest.approx(0.9998, abs=1e-5)
+    assert (tmp_path / "page.svg").exists()
 
 
 @pytest.mark.slow
