@@ -38,7 +38,7 @@ class Options:
 class Needs:
     """Inputs that the trainer must provide, and data that the algorithm may learn from."""
 
-    reference: bool = False  # ref_logp: log-probs of the frozen initial model
+    reference: bool = False  # ref_logp: of the initial model, unless `train` lets it move
     critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)
     critic_warmup: int = 0  # number of first batches that train the critic alone
     critic_apart: bool = False  # critic_loss is the only term of the loss that trains the critic

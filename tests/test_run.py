@@ -82,6 +82,31 @@ MISTAKES = {
         ["train.clip_quantile=0.9", "train.max_grad_norm=null"],
     ),
     "no quantile": (["train.clip_quantile=1"], ["train.clip_quantile", "1"]),
+    "a moving reference and values of the first": (
+        ["train.reference_every=5", "algo=spo", "algo.q0=monte_carlo"],
+        ["train.reference_every=5", "algo=spo", "algo.q0=monte_carlo", "algo.q0=group"],
+    ),
+    "a moving reference and values of the first, always": (
+        ["train.reference_every=5", "algo=astar_po"],
+        ["train.reference_every=5", "algo=astar_po", "initial model", "use null"],
+    ),
+    "a moving reference of no KL": (
+        ["train.reference_every=5", "algo=grpo", "algo.kl_coef=0"],
+        ["train.reference_every=5", "algo=grpo", "algo.kl_coef=0", "train.reference_every=null"],
+    ),
+    "a moving reference that is not read": (
+        ["train.reference_every=5", "algo=sft"],
+        ["train.reference_every=5", "algo=sft", "train.reference_every=null"],
+    ),
+    "two moving references": (
+        ["train.reference_every=5", "algo=remix", "train.replay_share=0.5"],
+        ["train.reference_every=5", "algo=remix", "50 batches", "algo.reincarnate_at=null"],
+    ),
+    "a moving reference for lost log-probs": (
+        ["train.reference_every=5", "algo=ppo", "train.missing_logprobs=reference"],
+        ["train.reference_every=5", "train.missing_logprobs=reference", "=recomputed"],
+    ),
+    "a reference of no batch": (["train.reference_every=0"], ["reference_every=0", "at least 1"]),
     "part of a group": (["train.minibatches=17"], ["train.minibatches=17", "train.prompts=16"]),
     "no ratio to correct": (["train.correction=truncated"], ["train.correction", "algo=spo"]),
     "bounds of nothing": (["algo=ppo", "train.correction_high=3"], ["correction_high", "masked"]),

@@ -77,10 +77,11 @@ def spend_at_step(run: Run, step: int, x: str) -> float:
 
 
 def kl_at_step(run: Run, step: int) -> float:
-    """Return KL(policy, reference) of whole responses in nats after `step` steps, or NaN.
+    """Return KL(policy, base) of whole responses in nats after `step` steps, or NaN.
 
     `eval/kl_ref` was measured at the evaluation. Without it, the result is the mean of the loss's
-    own `kl_ref` over the last KL_STEPS steps. A loss without a reference has neither.
+    own `kl_ref` over the last KL_STEPS steps, unless its reference moves away from the base. A loss
+    without a reference has neither.
     """
     if step == 0:
         return 0.0
@@ -88,7 +89,8 @@ def kl_at_step(run: Run, step: int) -> float:
     if "eval/kl_ref" in so_far:
         measured = so_far.loc[so_far["step"] == step, "eval/kl_ref"].astype(float)
         return float(measured.iloc[0]) if len(measured) else float("nan")
-    if "kl_ref" in so_far:
+    moves = (run.config.get("train") or {}).get("reference_every") is not None
+    if "kl_ref" in so_far and not moves:
         return float(so_far["kl_ref"].tail(KL_STEPS).astype(float).mean())
     return float("nan")
 

@@ -156,6 +156,8 @@ class TrainConfig:
     # behaviour log-probs of responses that have none. reject: losses with a ratio reject such
     # responses; reference, recomputed: the reference's or the current policy's log-probs
     missing_logprobs: Literal["reject", "reference", "recomputed"] = "reject"
+    # the reference becomes the present policy after every N batches; null: it stays the initial one
+    reference_every: PositiveInt | None = None
     # replace zero-variance groups by further problems' (dynamic sampling); both are in the budget
     resample_zero_variance: bool = False
     # responses cut at max_response_tokens

@@ -117,6 +117,7 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
             "train nothing; set algo.critic_warmup=0, or algo.critic=separate"
         )
     _check_reward(c, needs)
+    _check_reference(c, needs)
     _check_shares(t)
     _check_ratio(c, needs)
 
@@ -143,6 +144,40 @@ def _check_reward(c: RunConfig, needs: Needs) -> None:
             "to know which responses have the best reward, or the rewards of reference responses, "
             "and shaped rewards do not show that; use 0.0, or an objective that accepts them, such "
             "as grpo"
+        )
+
+
+def _check_reference(c: RunConfig, needs: Needs) -> None:
+    """Raise UserError if a reference that moves is not read, or is expected to stay."""
+    every = c.train.reference_every
+    if every is None:
+        return
+    setting = f"train.reference_every={every}"
+    if not needs.reference:
+        no_kl = " with algo.kl_coef=0" if getattr(c.algo, "kl_coef", None) == 0 else ""
+        cure = ", or a KL weight above 0" if no_kl else ""
+        raise UserError(
+            f"{setting} under algo={c.algo.name}{no_kl}: the objective reads no reference; use "
+            f"train.reference_every=null{cure}"
+        )
+    if needs.initial_value != "none":
+        q0 = f" with algo.q0={c.algo.q0}" if hasattr(c.algo, "q0") else ""
+        cure = "algo.q0=group, which works with any reference" if q0 else "null"
+        raise UserError(
+            f"{setting} under algo={c.algo.name}{q0}: its initial values come from responses of "
+            f"the initial model, not of a reference that moves; use {cure}"
+        )
+    if needs.reincarnation is not None:
+        raise UserError(
+            f"{setting} under algo={c.algo.name}: it replaces the reference itself after "
+            f"{needs.reincarnation} batches; use train.reference_every=null, or "
+            "algo.reincarnate_at=null"
+        )
+    if c.train.missing_logprobs == "reference":
+        raise UserError(
+            f"{setting} with train.missing_logprobs=reference: programs without log-probs get the "
+            "initial model's, which the reference leaves; use train.missing_logprobs=recomputed, "
+            "or train.reference_every=null"
         )
 
 

@@ -65,7 +65,7 @@ class Learner:
         seed: int = 0,
         ranks: RankGroup = SINGLE_RANK,
     ) -> None:
-        """`keep_reference`: also if the loss needs none, for evaluations to measure against.
+        """`keep_reference`: the initial policy also if the loss needs none, for evaluations.
 
         `pad`: the padding token. `steps`: batches of the run, for the learning-rate schedule.
         `seed`: of the order of a batch's groups if the batch takes several steps.
@@ -79,7 +79,9 @@ class Learner:
         # the present batch, before the batch's only step.
         self.critic_alone = needs.critic == "separate" and needs.critic_apart
         self.critic_is_ahead = False
-        keep_reference |= needs.reference or config.missing_logprobs == "reference"
+        # A reference that moves is a copy of its own, and leaves the initial policy as it is.
+        keep_reference |= needs.reference and config.reference_every is None
+        keep_reference |= config.missing_logprobs == "reference"
         self.reference = self._sharded_early(reference_of(policy)) if keep_reference else None
         self.critic: Critic | None = None
         self.value_head: nn.Linear | None = None
@@ -90,7 +92,9 @@ class Learner:
         elif needs.critic == "shared":
             self.value_head = scalar_head(policy)
         average = None if needs.average is None else self._sharded_early(own_copy(policy))
-        self.past = PastPolicies(lambda: self._sharded_early(own_copy(policy)), needs)
+        self.past = PastPolicies(
+            lambda: self._sharded_early(own_copy(policy)), needs, config.reference_every
+        )
         self._shard([self.reference, average, *self.past.policies().values(), policy])
         groups = parameter_groups(algorithm.config, policy, self.critic, self.value_head)
         self.optimiser = Float32AdamW(groups, config.weight_decay)
@@ -278,7 +282,7 @@ class Learner:
     def ref_logp(self, tokens: Tokens, policy: Policy | None = None) -> Tensor:
         """Return the reference's log-probs at the training temperature, (batch, time).
 
-        `policy`: another policy that stands in for the run's reference.
+        `policy`: the reference if it is not the initial policy.
         """
         reference = self.reference if policy is None else policy
         if reference is None:

@@ -188,13 +188,16 @@ class _Run:
         held["AdamW's moments"] = 8 * trained + 4 * tensors  # and a step count for each
         if self.size < 4:
             held["float32 copies"] = 4 * sum(self.moved) * (2 if separate else 1)
-        missing_logprobs = self.config.train.missing_logprobs
-        if needs.reference or self.config.eval.kl_samples or missing_logprobs == "reference":
+        train = self.config.train
+        moves = train.reference_every is not None  # then it is a copy of earlier weights
+        initial = (needs.reference and not moves) or train.missing_logprobs == "reference"
+        if initial or self.config.eval.kl_samples:
             held["reference"] = self.backbone
         if needs.average is not None:
             exact = 4 * sum(self.moved) if self.size < 4 else 0
             held["the weights' moving average"] = self.backbone + self.adapter + exact
-        if past := sum(since is not None for since in (needs.precedent, needs.reincarnation)):
+        copies = (needs.precedent, needs.reincarnation, train.reference_every)
+        if past := sum(since is not None for since in copies):
             held["copies of earlier weights"] = past * (self.backbone + self.adapter)
         if self.ranks:
             held = {name: -(-size // self.ranks) for name, size in held.items()}

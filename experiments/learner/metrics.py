@@ -28,7 +28,7 @@ def common_metrics(
     `online`, `fresh` and `offline` count such responses of the whole batch.
 
     - kl_ref: KL(π_θ ‖ π_ref) of a fresh response in nats, by k3 summed over tokens. The rollout
-      policy may be some steps older than π_θ.
+      policy may be some steps older than π_θ, and π_ref may have moved from the initial policy.
     - log_ratio_sum: mean of S(y) = Σ_t log π_θ − log π_ref over fresh responses.
     - offline_log_ratio_sum: mean of S(y) over offline responses (without rollout log-probs), i.e.
       how much more probable the data set's programs have become.

@@ -1,4 +1,4 @@
-"""Earlier weights of the policy that a loss reads: past policies (ReMix) and a moving average."""
+"""Earlier weights of the policy that a loss reads: past policies and a moving average."""
 
 from __future__ import annotations
 
@@ -14,28 +14,34 @@ from experiments.policy.policy import Policy
 
 
 class PastPolicies:
-    """The policy before the last batch and at its reincarnation, for losses that use them (ReMix).
+    """The policy before the last batch (ReMix), and a reference that becomes the present policy.
 
-    Both begin as copies of the initial policy; a copy that the loss does not need is None.
+    Such a reference moves once (ReMix's reincarnation) or after every N batches
+    (`train.reference_every`). Both begin as copies of the initial policy; a copy that the run does
+    not need is None.
     """
 
-    def __init__(self, copy_policy: Callable[[], Policy], needs: Needs) -> None:
+    def __init__(
+        self, copy_policy: Callable[[], Policy], needs: Needs, reference_every: int | None = None
+    ) -> None:
         """`copy_policy` returns a copy of the present policy, sharded like it."""
-        self.needs = needs
+        self.needs, self.every = needs, reference_every
         self.before = None if needs.precedent is None else copy_policy()
-        self.reincarnated = None if needs.reincarnation is None else copy_policy()
+        moves = needs.reincarnation is not None or reference_every is not None
+        self.moving_reference = copy_policy() if moves else None
 
     def reference(self, policy: Policy, batches: int) -> Policy | None:
         """Return the reference policy for the next batch, `batches` after the start.
 
-        None stands for the run's own reference. To be called before each batch.
+        None stands for the initial policy. To be called before each batch.
         """
         since = self.needs.reincarnation
-        if since is None or batches < since:
+        if self.every is None and (since is None or batches < since):
             return None
-        if self.reincarnated is not None and batches == since:
-            _copy_own(policy, self.reincarnated)
-        return self.reincarnated
+        now = batches % self.every == 0 if self.every else batches == since
+        if self.moving_reference is not None and now:
+            _copy_own(policy, self.moving_reference)
+        return self.moving_reference
 
     def precedent(self, batches: int) -> Policy | None:
         """Return the policy before the last batch if the next batch needs it."""
@@ -48,7 +54,7 @@ class PastPolicies:
             _copy_own(policy, self.before)
 
     def __bool__(self) -> bool:
-        """Whether the loss needs any."""
+        """Whether the run needs any."""
         return bool(self.policies())
 
     def state_dict(self) -> dict[str, Any]:
@@ -63,8 +69,8 @@ class PastPolicies:
                 own.copy_(as_shard(saved, own))
 
     def policies(self) -> dict[str, Policy]:
-        """Return the policies that the loss needs, by name."""
-        policies = {"before": self.before, "reincarnated": self.reincarnated}
+        """Return the policies that the run needs, by name."""
+        policies = {"before": self.before, "reference": self.moving_reference}
         return {name: policy for name, policy in policies.items() if policy is not None}
 
 

@@ -42,6 +42,27 @@ def test_frozen_off_policy_data_lead_to_the_exact_optimum(world, kind):
     assert total_variation(table, world["optimum"]) < bound
 
 
+@pytest.mark.parametrize("kind", get_args(LossKind))
+def test_each_period_of_a_moving_reference_is_an_improvement_on_the_last(world, kind):
+    """After two periods π_0 e^{2r/β}: the optimum from the base at half of β."""
+    table, rewards = world["reference"], world["rewards"]
+    for _ in range(2):
+        ref_logp = table_logp(table)  # the present policy becomes the reference
+        q0 = BETA * (ref_logp.sum(-1) + rewards / BETA).logsumexp(-1)
+
+        inputs = (ref_logp, MASK, rewards, q0.expand(len(RESPONSES)))
+        table = table.clone().requires_grad_(True)
+        optimiser = torch.optim.Adam([table], lr=0.05)
+        for _ in range(500):
+            optimiser.zero_grad()
+            spo_loss(table_logp(table), *inputs, beta=BETA, kind=kind).backward()
+            optimiser.step()
+        table = table.detach()
+    optimum = (world["ref_logp"].sum(-1) + rewards / (BETA / 2)).softmax(-1)
+    assert total_variation(table, world["optimum"]) > 0.05
+    assert total_variation(table, optimum) < 1e-2
+
+
 @pytest.mark.parametrize("exponent", get_args(Exponent))
 def test_with_successes_among_frozen_data_it_is_the_exact_optimum(world, exponent):
     """16 of 27 have p = 1: a smoothed slope below their target, none above."""

@@ -64,6 +64,13 @@ def test_kl_of_a_run_that_did_not_measure_it_is_the_losses_or_none(tmp_path, mak
     assert np.isnan(kl_at_step(with_metrics(make_run(tmp_path, "grpo"), kl_ref=None), 20))
 
 
+def test_kl_to_a_reference_that_moves_is_not_the_distance_from_the_base(tmp_path, make_run):
+    path = make_run(tmp_path, "spo", config={"train": {"reference_every": 5}})
+    assert np.isnan(kl_at_step(with_metrics(path, kl_ref=np.arange(1.0, 21.0)), 20))
+    measured = with_metrics(path, **{"eval/kl_ref": np.full(20, 7.0)})
+    assert kl_at_step(measured, 20) == 7.0
+
+
 def test_the_way_of_pass_at_1_and_diversity_over_kl(tmp_path, make_run):
     paths = [make_run(tmp_path, "spo", seed, skill=8.0) for seed in (0, 1)]
     kls = [np.linspace(0, 4.0, 20), np.linspace(0, 6.0, 20)]

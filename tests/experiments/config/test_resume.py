@@ -46,7 +46,10 @@ CASES = {
         *("algo=spo", "algo.q0=online", "algo.q0_samples=4", "train.sync_every=2"),
         *("train.offline_share=0.5", "train.replay_share=0.25", "replay.max_uses=1"),
     ],
-    "ppo-stale": ["algo=ppo", "algo.critic=separate", "train.lag=3", "train.keep_samples=true"],
+    "ppo-stale": [
+        *("algo=ppo", "algo.critic=separate", "train.lag=3", "train.keep_samples=true"),
+        "train.reference_every=3",  # so that a checkpoint lies between two moves
+    ],
     "grpo": [
         *("algo=grpo", "train.epochs=2"),
         *("task.reward.dither=0.05", "task.reward.conciseness=0.5"),
@@ -207,6 +210,15 @@ def test_after_its_reincarnation_nothing_is_replayed(undisturbed):
     assert oldest[[5, 6]].tolist() == [0, 0]
     held_to = metrics["kl_ref"]  # from step 5 on the policy that it begins with
     assert held_to[4] > held_to[5] < held_to[6]
+
+
+def test_a_reference_that_moves_leaves_what_evaluations_measure_as_it_is(undisturbed):
+    metrics = pd.read_parquet(undisturbed("ppo-stale")[0] / "metrics.parquet").set_index("step")
+    at_moves = metrics["kl_ref"][[1, 4]]  # on stale responses too
+    assert at_moves.tolist() == pytest.approx([0, 0], abs=1e-6)
+    assert metrics["kl_ref"].drop([1, 4]).min() > 1e-4
+    to_base = metrics["eval/kl_ref"]
+    assert to_base[4] > 1e-4  # one step after the move, and never back to 0
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ CASES = {  # name → (algorithm, its options, training options)
     "spo-group": ("spo", {"q0": "group"}, {"minibatches": 2}),
     "spo-monte-carlo": ("spo", {"q0": "monte_carlo"}, {"micro_batch": 5}),
     "spo-online": ("spo", {"q0": "online"}, {"truncation": "mask"}),
-    "spo-offline": ("spo", {"q0": "group"}, {"micro_tokens": 40}),
+    "spo-offline": ("spo", {"q0": "group"}, {"micro_tokens": 40, "reference_every": 1}),
     "ppo-separate": ("ppo", {}, {"epochs": 2}),
     "ppo-shared": ("ppo", {"critic": "shared", "entropy_coef": 0.01}, {"micro_batch": 3}),
     "grpo": ("grpo", {}, {"correction": "truncated"}),
@@ -44,7 +44,7 @@ CASES = {  # name → (algorithm, its options, training options)
     "gvpo": ("gvpo", {}, {}),
     "reinforce_pp": ("reinforce_pp", {}, {"truncation": "mask"}),
     "dpo": ("dpo", {}, {}),
-    "spo-adapter": ("spo", {"q0": "group"}, {}),
+    "spo-adapter": ("spo", {"q0": "group"}, {"reference_every": 1}),
     "ppo-checkpointed": ("ppo", {}, {"micro_batch": 5, "epochs": 2, "clip_quantile": 0.5}),
     "ppo_ewma": ("ppo_ewma", {"decay": 0.5}, {"minibatches": 2}),
     "ppo_ewma-adapter": ("ppo_ewma", {"decay": 0.5}, {"minibatches": 2}),
@@ -132,7 +132,7 @@ def free_port():
 def copies(state, name):
     """The tensors of a moving average, or of earlier policies."""
     held = state.get(name, {})
-    return [*held.get("held", ()), *held.get("before", ()), *held.get("reincarnated", ())]
+    return [*held.get("held", ()), *held.get("before", ()), *held.get("reference", ())]
 
 
 def check(size, names, model, folder):

@@ -115,6 +115,25 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
     assert stale.total == found.total + allocated["policy"]
 
 
+@pytest.mark.parametrize("kl_samples", [0, 4])
+@pytest.mark.parametrize("kind", ["none", "lora"])
+def test_a_reference_that_moves_is_a_copy_beside_the_base_of_evaluations(tiny, kind, kl_samples):
+    config = run_config(reference_every=1)
+    config.eval.kl_samples = kl_samples
+    config.model = ModelConfig(dtype="float32", adapter=kind, adapter_rank=3)
+    policy = Policy(copy.deepcopy(tiny))
+    policy = adapted(policy, config.model, 0) if kind == "lora" else policy
+    algorithm, kept = ALGORITHMS["spo"], kl_samples > 0
+    given = (policy, 0, algorithm, config.train, 10, Ledger())
+    learner = Learner(*given, keep_reference=kept)
+    held = estimate(shape_of(tiny.config), config, algorithm.needs, on_gpu=False).held
+    assert held["copies of earlier weights"] == size(learner.past.moving_reference.own_tensors())
+    assert (learner.reference is not None) == kept == ("reference" in held)
+    if kept:
+        shared = learner.reference.model is policy.adapter.base.model if kind == "lora" else False
+        assert held["reference"] == (0 if shared else size(learner.reference.model.parameters()))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["spo", "ppo-separate", "ppo-ewma", "remix"])
 def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtype):

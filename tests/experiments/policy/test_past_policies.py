@@ -7,9 +7,13 @@ import torch
 
 import algorithms
 from experiments.config.composition import config_of
+from experiments.config.schema import ModelConfig, TrainConfig
 from experiments.errors import UserError
 from experiments.learner.batching import pack
+from experiments.learner.learner import Learner
+from experiments.policy import lora
 from experiments.policy.policy import Policy
+from experiments.run_dir.budget import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 
@@ -85,9 +89,80 @@ def test_what_is_held_survives(tiny):
     for each in (learner, again):
         each.update(samples, GROUP, None)
     assert equal(again.policy, learner.policy)
-    held = [(each.past.before, each.past.reincarnated) for each in (learner, again)]
+    held = [(each.past.before, each.past.moving_reference) for each in (learner, again)]
     assert all(equal(one, other) for one, other in zip(*held, strict=True))
-    assert not equal(again.past.before, again.past.reincarnated)
+    assert not equal(again.past.before, again.past.moving_reference)
+
+
+MOVING = {
+    "spo": algorithms.make("spo"),
+    "ppo": algorithms.make("ppo"),
+    "grpo-two-steps": algorithms.make("grpo"),
+}
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_a_reference_that_moves_is_the_policy_of_every_second_batch(name, tiny, given):
+    steps = {"epochs": 2} if name == "grpo-two-steps" else {}
+    learner, seen = given(learner_of(tiny, MOVING[name], reference_every=2, **steps))
+    samples, starts = samples_from(tiny, REWARDS), []
+    for _ in range(5):
+        starts.append(copy.deepcopy(learner.policy))
+        learner.update(samples, GROUP, None)
+    tokens = pack(samples, 0, tiny.device)
+    logp = [learner._frozen(policy, tokens) for policy in starts]
+    batches = [next(batch for batch in seen if batch.batches == i) for i in range(5)]
+    for row, moved in enumerate((0, 0, 2, 2, 4)):
+        assert torch.equal(batches[row].ref_logp, logp[moved]), row
+    assert (logp[2] - logp[4]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+def test_after_its_move_the_kl_is_0_on_responses_of_any_age(adapter, tiny):
+    learner = moving(tiny, adapter, 2)
+    samples = samples_from(tiny, REWARDS)  # of the initial policy, so older at each batch
+    kls = [learner.update(samples, GROUP, None)["kl_ref"] for _ in range(6)]
+    assert all(kls[i] == pytest.approx(0, abs=1e-6) for i in (0, 2, 4))
+    assert all(kls[i] > 1e-4 for i in (1, 3, 5))
+
+
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+def test_evaluations_still_measure_the_kl_to_the_initial_policy(adapter, tiny):
+    learner = moving(tiny, adapter, 1, keep_reference=True)
+    samples = samples_from(tiny, REWARDS)
+    tokens = pack(samples, 0, tiny.device)
+    before = learner.ref_logp(tokens)
+    for _ in range(3):
+        learner.update(samples, GROUP, None)
+    assert torch.equal(learner.ref_logp(tokens), before)
+    assert equal(learner.reference, Policy(tiny))
+
+
+def test_a_reference_that_moves_is_no_second_copy(tiny):
+    assert moving(tiny, "none", 1).reference is None
+
+
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+def test_a_reference_between_two_moves_survives(adapter, tiny):
+    learner, samples = moving(tiny, adapter, 2), samples_from(tiny, REWARDS)
+    for _ in range(3):
+        learner.update(samples, GROUP, None)
+    again = moving(tiny, adapter, 2)
+    again.load_state_dict(copy.deepcopy(learner.state_dict()))
+    metrics = [each.update(samples, GROUP, None) for each in (learner, again)]
+    assert metrics[0]["kl_ref"] == metrics[1]["kl_ref"] > 1e-4
+    assert equal(again.policy, learner.policy)
+    assert equal(again.past.moving_reference, learner.past.moving_reference)
+
+
+def moving(tiny, adapter, every, **options):
+    """A learner of SPO whose reference moves after every `every` batches."""
+    policy = Policy(copy.deepcopy(tiny))
+    if adapter == "lora":
+        policy = lora.adapted(policy, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    config = TrainConfig(warmup_steps=0, reference_every=every)
+    algorithm = algorithms.make("spo", learning_rate=1e-3)
+    return Learner(policy, 0, algorithm, config, 10, Ledger(), **options)
 
 
 def test_a_correction_of_the_ratio_is_refused():
