@@ -147,6 +147,15 @@ def test_ctrl_c_anywhere_costs_nothing(moment, undisturbed, tmp_path, monkeypatc
     assert_same(outcome.folder, undisturbed("grpo")[0])
 
 
+def test_a_reference_between_two_of_its_moves_is_gone_on_with(undisturbed, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        interrupt_at(patched, Rollouts, "collect", 6)  # it moved after three batches
+        outcome = begin(tmp_path, *CASES["ppo-stale"])
+    assert outcome.status == "interrupted"
+    assert go_on(outcome.folder).status == "finished"
+    assert_same(outcome.folder, undisturbed("ppo-stale")[0])
+
+
 def in_child(function, *given):
     """The process, a leader of its group, that calls the function."""
     if child := os.fork():
