@@ -45,7 +45,8 @@ at the same run's policy {lag} steps later.
 objective has its default options unless its name says otherwise; `spo` alone is \
 cross-entropy, β = 0.1, q0 = group.
 - Critics predict 0, as at the start of a run. So PPO is here REINFORCE with whitened rewards \
-and its KL. The average of `ppo_ewma` is the rollout policy. The reference is the base.
+and its KL, and DRO has nothing to compare a failure with. The average of `ppo_ewma` is the \
+rollout policy, so that it is PPO here. The reference is the base.
 - Offline programs fill the second half of each group for: {mixed}. The second half of each \
 group counts as replayed for: {replayed}. All others have the policy's responses alone.
 - Monte-Carlo values use 16 responses of the base for each problem.
@@ -76,7 +77,7 @@ def sections(found: Anatomy, options: Options, names: Sequence[str]) -> Iterator
     yield f"![cosines of all pairs, and a map]({page}.svg)"
     yield _CAPTION.format(below=BELOW, above=ABOVE)
     yield f"## Same direction\n\n{_SAME.format(least=EQUAL)}"
-    yield table(["situation", "groups"], list(_class_rows(found, names)))
+    yield "\n".join(f"- {situation}: {groups}" for situation, groups in _classes(found, names))
     yield f"## Norm and weight\n\n{_WEIGHTS}"
     yield _weight_table(found, names)
     yield f"## Groups that are all right, all wrong, half right\n\n{_GROUPS}"
@@ -106,7 +107,8 @@ _GROUPS = (
     "in units of the objective's mean weight of a response in this batch. Plus: made more "
     "probable. *Size* is the mean of Σ_t |∂L/∂log π(a_t)| in an all-right group: a group "
     "that is pushed apart within has a size and a mean of about 0. The three kinds of group are in "
-    "one batch, of the same problems."
+    "one batch, of the same problems, and hold no offline programs. `repo` has no gradient on "
+    "them: the replayed half of a half-right group is rejected, and is compared with itself alone."
 )
 
 
@@ -163,11 +165,11 @@ def classes(cosines: np.ndarray, names: Sequence[str], least: float) -> list[lis
     return sorted((group for group in groups if len(group) > 1), key=lambda g: (-len(g), g))
 
 
-def _class_rows(found: Anatomy, names: Sequence[str]) -> Iterator[list[str]]:
+def _classes(found: Anatomy, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each situation and its groups, then those of all situations."""
     for situation, cosines in found.cosines.items():
-        groups = classes(cosines.numpy(), names, EQUAL)
-        yield [situation, "; ".join("{" + ", ".join(group) + "}" for group in groups) or "none"]
-    yield ["all situations", _text(classes(_worst(found), names, EQUAL))]
+        yield situation, _text(classes(cosines.numpy(), names, EQUAL))
+    yield "all situations", _text(classes(_worst(found), names, EQUAL))
 
 
 def _worst(found: Anatomy) -> np.ndarray:
@@ -196,7 +198,10 @@ def findings(found: Anatomy, names: Sequence[str]) -> Iterator[str]:
         if told:
             yield f"Cosine with `{other}`, fresh ({stages}): {'; '.join(told)}."
     same = classes(_worst(found), names, SAME)
-    yield f"Cannot differ but for the length of a step (cosine ≥ {SAME} everywhere): {_text(same)}."
+    yield (
+        f"Cannot differ but for the length of a step (cosine ≥ {SAME} in every situation in which "
+        f"both have a gradient): {_text(same)}."
+    )
     for situation in fresh:
         shares = found.rows[found.rows["situation"] == situation].set_index("objective")["rejected"]
         nothing, some = shares[shares < NOTHING].index, shares[shares > SOME].index

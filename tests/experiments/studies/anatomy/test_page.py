@@ -30,9 +30,13 @@ def test_the_map_keeps_distances_of_vectors_in_a_plane():
 def test_the_sentences_are_those_of_the_numbers(tmp_path):
     write(anatomy(), Options(out=str(tmp_path / "page.md")))
     text = (tmp_path / "page.md").read_text()
-    assert "spo 0.9998, 0.9998, 0.9998" in text and "everywhere): {rloo, spo squared β=0.1}" in text
+    assert (
+        "spo 0.9998, 0.9998, 0.9998" in text
+        and "both have a gradient): {rloo, spo squared β=0.1}" in text
+    )
     assert "base, fresh: less than 0.01 of the weight is on failures for raft, spo;" in text
     assert "Refused when stale, and blank there: rloo." in text
+    assert "- base, stale: {raft, spo}\n" in text
     with (tmp_path / "page.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 24 and float(rows[0]["cos spo"]) == pytest.approx(0.9998, abs=1e-5)
