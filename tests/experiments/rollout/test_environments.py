@@ -43,7 +43,7 @@ def test_sums_open_no_sandbox_whatever_the_algorithm_asks_for(tmp_path):
     assert info["sandbox"] == {"name": "none", "strength": "no program is run"}
     assert info["judge_version"].startswith("first-integer-")
     evals = pandas.read_parquet(folder / "evals.parquet")
-    assert len(evals) == 2 * 30 * 4 and evals["problem"].str.startswith("sums/test/").all()
+    assert len(evals) == 2 * 30 * 4 and evals["problem"].str.startswith("sums/choose/").all()
     metrics = pandas.read_parquet(folder / "metrics.parquet")
     assert metrics["offline_share"].tolist() == [0.5, 0.5]
     assert (metrics["budget/judged_programs"] > 0).all()
