@@ -72,6 +72,13 @@ class ValueOptions(CriticRateOptions):
     value_coef: NonNegativeFloat = 0.5  # weight of the value loss beside the policy's
     value_clip: PositiveFloat = 0.2  # ε_v, in units of reward
 
+    def __post_init__(self) -> None:
+        if self.critic == "none" and self.critic_learning_rate is not None:
+            raise ValueError(
+                f"critic=none with critic_learning_rate={self.critic_learning_rate:g}: there is no "
+                "critic to train; leave the rate out, or use critic=separate"
+            )
+
 
 @dataclass
 class PPOConfig(ValueOptions):

@@ -91,7 +91,8 @@ def build(
     records.describe(memory=check_memory(config, algorithm.needs, ranks))
     task = _open_task(config)
     base, tokenizer = loading.load(config.model)
-    fingerprint = loading.policy_fingerprint(base, tokenizer)
+    weights = loading.fingerprint(base.model)
+    fingerprint = loading.policy_fingerprint(base, tokenizer, weights)
     parameters = sum(parameter.numel() for parameter in base.model.parameters())
     with runtime.environments(config) as local_environments:
         ledger = Ledger()
@@ -106,7 +107,7 @@ def build(
             data_hash=task.data_hash,
             judge_version=judge.version,
             sandbox={"name": environments.name, "strength": environments.strength},
-            weights=loading.fingerprint(base.model),
+            weights=weights,
             policy=fingerprint,
             parameters=parameters,
             train_problems=len(train_prompts),

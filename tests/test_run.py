@@ -69,6 +69,10 @@ MISTAKES = {
         ["algo=vapo", "algo.critic=none"],
         ["algo.critic=none", "algo.critic_warmup=50", "algo.critic_warmup=0"],
     ),
+    "the rate of no critic": (
+        ["algo=ppo", "algo.critic=none", "algo.critic_learning_rate=1e-3"],
+        ["critic=none", "critic_learning_rate=0.001", "critic=separate"],
+    ),
     "offline under ppo": (["algo=ppo", "train.offline_share=0.5"], ["train.offline_share", "ppo"]),
     "two staleness": (["train.lag=2", "train.sync_every=3"], ["train.lag=2", "sync_every=1"]),
     "a lag without a ratio": (["algo=rloo", "train.lag=2"], ["train.lag=2", "algo.max_lag=2"]),

@@ -66,7 +66,8 @@ def behaviour_logprobs(
 def with_current_weights(batch: Batch, logp: Tensor, config: TrainConfig) -> Batch:
     """Return the rows with importance weights of the policy at this step, detached.
 
-    `logp`: the policy's in training (batch, time). Rows without rollout log-probs keep weight 1.
+    `logp`: the policy's in training (batch, time). Rows without rollout log-probs keep weight 1,
+    unless they have a substitute, which then counts as their rollout policy.
     """
     weights, _ = correction_weights(
         logp.detach(), batch.rollout_logp, batch.mask, config.correction, *config.correction_bounds

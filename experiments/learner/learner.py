@@ -168,9 +168,8 @@ class Learner:
         """Take the optimiser steps on whole groups of samples → metrics, means over the steps.
 
         There are `train.epochs` passes of `train.minibatches` steps each. Log-probs of the rollout
-        policy and the reference, and the critic's values, are computed once, before the first step:
-        they stay PPO's old log-probs and old values. Initial values come after the reference's
-        log-probs, which the online estimate reads.
+        policy and the reference, and the critic's values, are computed once, before the first step.
+        Initial values come after the reference's log-probs, which the online estimate reads.
         """
         self.optimiser.zero_grad(set_to_none=True)
         tokens, batch, metrics = self._assemble(samples, group_size)
@@ -342,11 +341,8 @@ class Learner:
         self.optimiser.take_gradients()
 
     def _output(self, tokens: Tokens, batch: Batch, counts: bool) -> PolicyOutput:
-        """Return the policy's output on these rows, with the critic's values if there is one.
-
-        A critic that can learn apart has done so and freed its activations, so the activations of
-        two backbones are never held at once.
-        """
+        """Return the policy's output on these rows, with the critic's values if there is one."""
+        # A critic that can learn apart frees its activations before those of the policy are held.
         values: Tensor | None = None
         if self.critic_is_ahead:
             values = batch.values
@@ -364,13 +360,14 @@ class Learner:
         """Accumulate gradients over micro-batches, then take one step → its metrics."""
         sums = self._accumulate(tokens, batch, kept)
         totals = {name: self.ranks.sum(value) for name, value in sums.items()}
-        result = step_metrics(totals, self.clipping.clip(self.optimiser.param_groups))
+        policy_waits = self.batches < self.algorithm.needs.critic_warmup
+        result = step_metrics(totals, self.clipping.clip(self.optimiser.param_groups, policy_waits))
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.factor(self.batches)
         result["learning_rate"] = self.optimiser.param_groups[0]["lr"]
-        if self.batches < self.algorithm.needs.critic_warmup:
+        if policy_waits:
             for parameter in self.optimiser.param_groups[0]["params"]:
-                parameter.grad = None  # the policy stays unchanged
+                parameter.grad = None
         self.optimiser.step()
         self.policy.version += 1
         if self.average:

@@ -3,7 +3,9 @@
 A fixed bound (`train.max_grad_norm`) is not the same for all objectives: their gradients' norms
 differ by factors of a thousand, so that one is clipped at every step and another at none. A
 quantile (`train.clip_quantile`) clips about the same share of steps for all. The bound of a step is
-the quantile of the group's last `WINDOW` norms, before they were clipped; the first step has none.
+the quantile of the group's last `WINDOW` norms above 0, before they were clipped; the first step
+has none. A norm of 0 (all groups without variance) says nothing of the scale: among the last norms
+it could set the bound to 0 and erase the next gradient.
 """
 
 from __future__ import annotations
@@ -36,11 +38,14 @@ class NormClipping:
         self.quantile = config.clip_quantile
         self.past = {name: deque[float](maxlen=WINDOW) for name in NORMS}
 
-    def clip(self, groups: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+    def clip(
+        self, groups: Sequence[dict[str, Any]], policy_waits: bool = False
+    ) -> dict[str, Tensor]:
         """Scale each group's gradients down to its bound → norms before that, whether clipped.
 
         With a quantile also the bounds, from the second step on. A collective of all ranks, who
-        get the same numbers.
+        get the same numbers. `policy_waits`: the step is the critic's alone, so the policy's norm
+        is no measure for its later steps.
         """
         metrics: dict[str, Tensor] = {}
         for name, group in zip(NORMS, groups, strict=False):
@@ -51,7 +56,8 @@ class NormClipping:
             if self.quantile is not None:
                 if math.isfinite(bound):
                     metrics[f"{name}_bound"] = torch.tensor(bound)
-                self.past[name].append(float(norm))
+                if float(norm) > 0 and not (policy_waits and name == NORMS[0]):
+                    self.past[name].append(float(norm))
         return metrics
 
     def _bound(self, name: str) -> float:

@@ -219,15 +219,17 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def policy_fingerprint(policy: Policy, tokenizer: PreTrainedTokenizerBase) -> str:
+def policy_fingerprint(policy: Policy, tokenizer: PreTrainedTokenizerBase, weights: str) -> str:
     """Return 16 hex digits over all of a policy that decides its responses to a prompt's tokens.
+
+    `weights`: `fingerprint` of its model, which takes seconds for billions of parameters.
 
     Equal weights answer otherwise with another config (e.g. RoPE's base), other end tokens, or
     another tokenizer, which turns tokens into programs.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)  # some are written in Python
     parts = {
-        "weights": fingerprint(policy.model),
+        "weights": weights,
         "config": _without_origin(policy.model.config.to_dict()),
         "ends": sorted(end_tokens(policy.model, tokenizer)),
         "tokenizer": sorted(tokenizer.get_vocab().items()) if backend is None else backend.to_str(),

@@ -56,6 +56,25 @@ def test_a_quantiles_bound_is_of_the_groups_own_norms_before():
         assert metrics["step_clipped"] == (step[0] > step_bounds[0])
 
 
+def test_steps_without_a_gradient_erase_no_later_one():
+    clipping = NormClipping(TrainConfig(clip_quantile=0.9))
+    for _ in range(2 * WINDOW):
+        clipped(clipping, 0.0)
+    assert clipped(clipping, 3.0)[1] == [3.0]
+    for _ in range(2 * WINDOW):
+        clipped(clipping, 0.0)
+    assert clipped(clipping, 2.0)[1] == [2.0]
+
+
+def test_norms_of_a_policy_that_waits_for_its_critic_set_no_bound():
+    clipping = NormClipping(TrainConfig(clip_quantile=0.5))
+    gradients = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+    for parameter in gradients:
+        parameter.grad = torch.ones(1)
+    clipping.clip([{"params": [parameter]} for parameter in gradients], policy_waits=True)
+    assert clipping.state_dict() == {"critic_grad_norm": [1.0]}
+
+
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("quantile", [0.5, 0.9])
 def test_about_the_same_share_is_clipped_at_every_scale_and_while_norms_drift(scale, quantile):
