@@ -43,7 +43,10 @@ def curve_score(run: Run) -> float:
     """Return the area under (pass@1 + pass@10)/2 over the run's training steps, in [0, 1].
 
     pass@k is the unbiased estimate from the run's samples, so each problem needs ten or more.
-    Raises ValueError without two evaluations.
+    NaN unless the curve goes from the base model, at step 0, to the run's last step: the area under
+    a part of it is no comparable number.
     """
     means = mean_pass_at(run)
+    if len(means) < 2 or min(means) != 0 or max(means) != run.config["steps"]:
+        return float("nan")
     return area_under_curve(list(means), list(means.values()))

@@ -1,5 +1,6 @@
 """The score of a trial: area under (pass@1 + pass@10)/2 over training."""
 
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -9,8 +10,11 @@ from analysis.load.run_folders import Run
 from analysis.metrics.learning_curve import area_under_curve, curve_score, mean_pass_at
 
 
-def run(accepted, samples=10):
-    """{step: accepted samples of each problem} → a run with `samples` for each problem."""
+def run(accepted, samples=10, steps=None):
+    """{step: accepted samples of each problem} → a run with `samples` for each problem.
+
+    It has as many steps as its last evaluation, or `steps`.
+    """
     rows = [
         (step, f"p{i}", n, "ACCEPTED" if n < count else "WRONG_ANSWER", "print(1)")
         for step, counts in accepted.items()
@@ -18,7 +22,8 @@ def run(accepted, samples=10):
         for n in range(samples)
     ]
     columns = ["step", "problem", "sample", "verdict", "program"]
-    return Run(Path("r"), {}, {}, pd.DataFrame(), pd.DataFrame(rows, columns=columns))
+    config = {"steps": max(accepted) if steps is None else steps}
+    return Run(Path("r"), config, {}, pd.DataFrame(), pd.DataFrame(rows, columns=columns))
 
 
 def test_a_line_has_its_mean_and_steps_count_by_their_distance():
@@ -52,3 +57,16 @@ def test_of_two_runs_with_the_same_pass_at_1_the_more_diverse_one_scores_higher(
 def test_too_few_samples_give_no_score():
     assert curve_score(run({0: [0], 10: [5]}, samples=9)) != curve_score(run({0: [0], 10: [5]}))
     assert str(curve_score(run({0: [0], 10: [5]}, samples=9))) == "nan"
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        run({10: [5], 40: [8]}),  # without the base model
+        run({0: [0], 10: [5]}, steps=40),  # without the end
+        run({0: [0]}, steps=40),
+    ],
+)
+def test_a_part_of_the_curve_gives_no_score(one):
+    """Else a trial that left its low start out would score above one that did not."""
+    assert math.isnan(curve_score(one))
