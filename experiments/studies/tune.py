@@ -43,7 +43,7 @@ sampler. The rules: docs/reference/protocol.md.
   study   a file of experiments/studies/, or FILE.yaml; its `tuning` sets the length of a trial
   trials  trials of each arm, before any range widens
   algo    only these arms (default: all that start from the base model and have values of their
-          own); their search spaces are in conf/algo/_search/
+          own), and no range widens; search spaces are in conf/algo/_search/
   jobs    parallel runs (default: one for each core)
   plan    print the runs to do and their estimated time, then exit
   KEY     overrides of every trial, as of run.py
@@ -74,9 +74,17 @@ RunAll = Callable[[Tuner, list["Job"]], None]
 
 
 def tune_all(
-    tuners: Sequence[Tuner], ranges: Ranges, workers: int, run: RunAll, say: Callable[[str], None]
+    tuners: Sequence[Tuner],
+    ranges: Ranges,
+    workers: int,
+    run: RunAll,
+    say: Callable[[str], None],
+    whole: bool = True,
 ) -> None:
-    """Trials and re-scores of each arm in turn; again with wider ranges while a winner needs it."""
+    """Trials and re-scores of each arm in turn; again with wider ranges while a winner needs it.
+
+    Ranges widen only if these are all arms of the study (`whole`).
+    """
     while True:
         for tuner in tuners:
             trials = tuner.begin(ranges, workers)
@@ -85,6 +93,9 @@ def tune_all(
             rescores = tuner.rescores_left()
             say(f"{tuner.arm}: the best {BEST} on fresh seeds, {len(rescores)} runs to do")
             run(tuner, rescores)
+        if not whole:
+            say("no range widens: only some of the arms were tuned; call it without algo=... too")
+            return
         at_edge = {t.arm: edges(best[0].values, t.space) for t in tuners if (best := t.ranking())}
         if not any(at_edge.values()):
             return
@@ -131,11 +142,11 @@ def _tune(arguments: Sequence[str]) -> int:
     if options.plan:
         _announce(tuners, ranges, options.jobs)
         return 0
-    tune_all(tuners, ranges, options.jobs, lambda t, jobs: _run(t, jobs, options.jobs), say)
+    whole, workers = arms == study.tuned_arms, options.jobs
+    tune_all(tuners, ranges, workers, lambda t, jobs: _run(t, jobs, workers), say, whole)
     os.close(tuning_lock)
     for tuner in tuners:
         print(write_results(options.study, study, tuner, configs[tuner.arm]))
-    whole = arms == study.tuned_arms
     print(write_summary(options.study, tuners, ranges) if whole else summary(tuners, ranges))
     return 0 if all(tuner.ranking() for tuner in tuners) else FAILED
 

@@ -200,8 +200,11 @@ class Tuner:
     # Re-scores.
 
     def best(self) -> list[Candidate]:
-        """The trials with the highest scores, the earlier one first among equals."""
-        trials = self.store.get_trials(deepcopy=False)
+        """The trials with the highest scores, the earlier one first among equals.
+
+        Trials of an earlier call that asked for more are left out: every arm has equally many.
+        """
+        trials = [t for t in self.store.get_trials(deepcopy=False) if t.number < self.target]
         finished = [(each.value, each) for each in trials if each.state.name == "COMPLETE"]
         scored = [(value, each) for value, each in finished if value is not None]
         scored.sort(key=lambda pair: (-pair[0], pair[1].number))

@@ -12,6 +12,7 @@ pytest.importorskip("optuna")
 
 from experiments.studies.cli import MISUSED
 from experiments.studies.tune import main, trial_config
+from experiments.studies.tuner import Ranges
 from tests.experiments.studies.commands import start, wait_for
 
 
@@ -70,6 +71,38 @@ tuning:
   seed: 1000
   rescore_seeds: [1001, 1002]
 """
+
+
+def test_some_of_the_arms_alone_widen_no_range(tmp_path, capsys, monkeypatch):
+    """The others would get wider ranges from a round in which they had no say."""
+
+    def run(tuner, jobs, workers):
+        """The highest rate is best, so that the winner stands at the edge."""
+        for job in (jobs := list(jobs)):
+            rate = next(o for o in job.overrides if o.startswith("algo.learning_rate="))
+            tuner.tell(job, float(rate.partition("=")[2]), "a run")
+            if tuner.left():
+                jobs.append(tuner.ask())
+
+    monkeypatch.setattr("experiments.studies.tune._run", run)
+    monkeypatch.setattr(
+        "experiments.studies.tune.edges",
+        lambda values, space: dict.fromkeys(["algo.learning_rate"], "high"),
+    )
+    monkeypatch.setattr("experiments.studies.tune.raise_interrupts", lambda: None)
+    monkeypatch.setattr("experiments.studies.cli.exit_on_interrupt", lambda: None)
+    for name in ("write_results", "write_summary", "summary"):
+        monkeypatch.setattr(f"experiments.studies.tuning_files.{name}", lambda *_: "")
+    (tmp_path / "s.yaml").write_text(
+        FILE.replace("tuning:", "  spo: {overrides: [algo=spo]}\ntuning:")
+    )
+    given = [f"study={tmp_path}/s.yaml", f"output_dir={tmp_path}", "trials=3", "jobs=1"]
+    ranges = f"sqlite:///{tmp_path}/study-s-tuning/trials.sqlite"
+    assert main([*given, "algo=spo"]) == 0
+    assert "no range widens: only some of the arms were tuned" in capsys.readouterr().out
+    assert Ranges(ranges).rounds == 0
+    assert main(given) == 0
+    assert Ranges(ranges).rounds == 3
 
 
 @pytest.mark.slow

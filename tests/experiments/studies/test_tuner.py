@@ -139,6 +139,20 @@ def test_a_failed_trial_counts_and_is_no_candidate(store):
     assert (held.left(), [each.trial for each in held.best()]) == (0, [1])
 
 
+def test_trials_beyond_the_number_asked_for_are_no_candidates(store):
+    """A third more trials for one arm would be a third more chances for it."""
+
+    def score(job):
+        return int(job.trial[1:]) / 10
+
+    space = {"algo.kl": SPACE["algo.kl"]}
+    (more,), *_ = tune(store, score, trials=8, space=space)
+    assert [each.trial for each in more.best()] == [7, 6, 5]
+    (held,), done, _ = tune(store, score, trials=6, space=space)
+    assert [each.trial for each in held.best()] == [5, 4, 3]
+    assert {job.trial for job in done} == {"t004", "t003"}  # 5 has its re-scores
+
+
 def test_trials_of_other_settings_are_not_mixed(store):
     Tuner(STUDY, "grpo", SPACE, 6, ["train.lag=2"], store).open(ranges(store))  # only planned
     tuner(store).begin(ranges(store), 1)
