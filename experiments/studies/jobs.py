@@ -98,7 +98,12 @@ def _job(study: Study, name: str, seed: int, more: tuple[str, ...]) -> Job:
         short = (*overrides, f"name={study.name}-choice", *choice.overrides)
         for value in (f"{value:g}" for value in choice.values):
             trials.append(Job(name, choice.seed, (*short, f"{choice.key}={value}"), trial=value))
-    if _composed(overrides).eval.split == "test":
+        if (split := _composed(short).eval.split) != "tune":
+            raise UserError(
+                f"choice: eval.split={split}: a value is chosen on the tune split alone; add "
+                "eval.split=tune to choice.overrides"
+            )
+    if study.final and _composed(overrides).eval.split == "test":
         overrides = (*overrides, "eval.final=true")
     return Job(
         name,

@@ -86,6 +86,7 @@ class Study:
     overrides: list[str] = field(default_factory=list)  # of every arm
     choice: Choice | None = None
     tuning: Tuning | None = None
+    final: bool = False  # no design follows from its results, so it may read the test split
     claims: list[Claim] = field(default_factory=list)
     gains: list[list[str]] = field(default_factory=list)  # pairs of arms to compare
     order_by: str = ""  # a metric that orders the page's arms, descending; empty: as here
@@ -156,7 +157,13 @@ def read(name: str) -> Study:
 
 
 def _check_seeds(name: str, study: Study) -> None:
-    """Raise UserError if a re-score is not on a fresh seed, or on one twice."""
+    """Raise UserError if a value is chosen on a seed of the study, or a re-score's is not fresh."""
+    for key, runs in (("choice", study.choice), ("tuning", study.tuning)):
+        if runs is not None and runs.seed in study.seeds:
+            raise UserError(
+                f"study={name}: {key}.seed={runs.seed} is a seed of the study, so its values would "
+                "be chosen on a compared run's problem order; give another seed"
+            )
     if study.tuning is None:
         return
     fresh, used = study.tuning.rescore_seeds, {study.tuning.seed, *study.seeds}

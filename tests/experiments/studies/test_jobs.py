@@ -1,9 +1,13 @@
 """Which runs a study stands for, in which order, and how each is found again."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from experiments.config.resolve_defaults import resolve_defaults
+from experiments.errors import UserError
 from experiments.policy.loading import pick_device
 from experiments.run_dir.records import Records
 from experiments.studies.jobs import (
@@ -78,7 +82,7 @@ def test_an_arm_replays_what_another_kept_and_nothing_else(tmp_path):
 
 
 def test_the_best_of_the_short_runs_gives_the_value_and_one_that_failed_none():
-    choice = Choice("algo.learning_rate", [1e-4, 1e-3, 1e-2], ["steps=2"], 9)
+    choice = Choice("algo.learning_rate", [1e-4, 1e-3, 1e-2], ["steps=2", "eval.split=tune"], 9)
     study = Study("q", [0], {"grpo": Arm(["algo=grpo"])}, "s", ["steps=4"], choice)
     *tried, final = jobs_of(study, [0], ["grpo"], [])
     assert [job.label for job in tried] == ["grpo-s9-0.0001", "grpo-s9-0.001", "grpo-s9-0.01"]
@@ -112,9 +116,25 @@ def test_a_run_is_found_by_its_configuration_and_how_it_ended(tmp_path):
 def test_the_final_runs_of_a_study_on_the_test_split_say_so_and_its_short_runs_do_not():
     choice = Choice("algo.learning_rate", [1e-4, 1e-3], ["steps=2", "eval.split=tune"], 100)
     final = ["task=mini", "steps=4", "eval.split=test"]
-    study = Study("q", [0], {"ppo": Arm(["algo=ppo"])}, name="s", overrides=final, choice=choice)
+    arms = {"ppo": Arm(["algo=ppo"])}
+    study = Study("q", [0], arms, name="s", overrides=final, choice=choice, final=True)
     short, _, full = jobs_of(study, [0], ["ppo"], [])
     evals = [config_with_seed(job.overrides, 0).eval for job in (short, full)]
     assert [(each.split, each.final) for each in evals] == [("tune", False), ("test", True)]
-    (elsewhere,) = jobs_of(STUDY, [0], ["sft"], [])
+    (elsewhere,) = jobs_of(replace(STUDY, final=True), [0], ["sft"], [])
     assert not config_with_seed(elsewhere.overrides, 0).eval.final
+
+
+def test_a_study_that_is_not_final_is_warned_of_the_test_split_as_any_run_is():
+    (job,) = jobs_of(STUDY, [0], ["sft"], ["eval.split=test"])
+    made = config_with_seed(job.overrides, 0).eval
+    assert (made.split, made.final) == ("test", False)
+
+
+@pytest.mark.parametrize("split", ["choose", "test"])
+def test_a_choice_is_made_on_the_tune_split_alone(split):
+    choice = Choice("algo.learning_rate", [1e-4, 1e-3], ["steps=2"], 100)
+    study = Study("q", [0], {"ppo": Arm(["algo=ppo"])}, "s", ["task=mini"], choice)
+    words = f"choice: eval.split={split}: .* add eval.split=tune to choice.overrides"
+    with pytest.raises(UserError, match=words):
+        jobs_of(study, [0], ["ppo"], [f"eval.split={split}"])

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.errors import UserError
-from experiments.studies.jobs import jobs_of
+from experiments.studies.jobs import config_with_seed, jobs_of
 from experiments.studies.study import HERE, read
 
 SOUND = "question: q\nseeds: [0]\narms:\n  a: {overrides: [algo=sft]}\n"
@@ -29,6 +29,14 @@ MISTAKES = {
     "a choice from other weights": (
         SOUND + "  b: {weights_of: a}\nchoice: {key: k, values: [1, 2], overrides: [], seed: 0}\n",
         ["arms.b.weights_of=a with a choice"],
+    ),
+    "trials on a seed of the study": (
+        SOUND + "tuning: {overrides: [], seed: 0, rescore_seeds: [1, 2]}\n",
+        ["tuning.seed=0", "a seed of the study"],
+    ),
+    "a choice on a seed of the study": (
+        SOUND + "choice: {key: k, values: [1, 2], overrides: [], seed: 0}\n",
+        ["choice.seed=0", "a seed of the study"],
     ),
 }
 
@@ -65,6 +73,9 @@ def test_every_study_here_composes(name):
     jobs = jobs_of(study, study.seeds[:1], list(study.arms), [])
     assert {job.arm for job in jobs} == set(study.arms)
     assert len({job.label for job in jobs}) == len(jobs)
+    splits = {config_with_seed(job.overrides, 0).eval.split for job in jobs if not job.trial}
+    assert splits == {"test" if study.final else "choose"}
+    assert study.final == (name == "mini")  # the others choose designs
     commented = (HERE / f"{name}.yaml").read_text().splitlines()[0]
     made_by = {"mini": "study", "atlas": "atlas"}
     assert commented == f"# make {made_by.get(name, f'study STUDY={name}')}"
