@@ -44,7 +44,8 @@ class SPOConfig(Options):
     # loss=cross_entropy only, in log-probability of success: bound of a failure's slope, which
     # diverges at the best Q
     slope_bound: Annotated[float, Field(ge=1)] = 1.0
-    # loss=cross_entropy only: nats below the best Q from where a success's slope falls to 0
+    # loss=cross_entropy only, in log-probability of success: how far below the best Q a success's
+    # slope starts to fall to 0; with exponent=q each nat is 1/β nats of log π/π_ref
     slope_width: PositiveFloat = 1.0
     # loss=advantage only: linear beyond this error, in units of reward
     huber_width: PositiveFloat = 0.1
@@ -141,11 +142,11 @@ def success_shortfall(u: Tensor, width: float) -> Tensor:
     clamp(u/width, −1, 0). With −log q it would jump from −1 to 0 at u = 0, where the responses of a
     solved prompt end, and rounding would decide on which side of it equal responses are.
 
-    Successes of a solved prompt settle if one step changes S by less than about twice the width,
-    and the wider, the slower. The default, 1, settles for steps of two nats, which change a
-    probability by a factor of seven; 0.5 settles for one nat, and 2 takes longer there
-    (tests/algorithms/test_spo_slope.py). At 1 it also has the slope of p log(p/q) − p + q near the
-    target, e^u − 1.
+    With exponent=q_over_beta, where u moves as S does, successes of a solved prompt settle if one
+    step changes S by less than about twice the width, and the wider, the slower. The default, 1,
+    settles for steps of two nats, which change a probability by a factor of seven; 0.5 settles for
+    one nat, and 2 takes longer there (tests/algorithms/test_spo_slope.py). At 1 it also has the
+    slope of p log(p/q) − p + q near the target, e^u − 1.
     """
     below = u.clamp(max=0)
     return torch.nn.functional.huber_loss(

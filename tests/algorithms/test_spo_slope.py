@@ -98,18 +98,23 @@ def test_equal_successes_have_no_slope_whatever_was_rounded(beta):
 
 @pytest.mark.parametrize("width", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("beta", [0.03, 0.5])
-def test_an_accepted_group_has_the_gradient_of_its_derivation(width, beta):
+@pytest.mark.parametrize("exponent", ["q_over_beta", "q"])
+def test_an_accepted_group_has_the_gradient_of_its_derivation(width, beta, exponent):
     """Q_i = 1 + β (S_i − mean S): the slope in S_i is clamp((S_i − mean S)/w, −1, 0)/n, for any β.
+
+    With exponent=q it is β clamp(β (S_i − mean S)/w, −1, 0)/n.
 
     Those below the mean are drawn up to it. So the optimum keeps the reference's odds among
     successes. Nothing draws the others down.
     """
     generator = torch.Generator().manual_seed(1)
     s = 2 * torch.randn(16, generator=generator, dtype=torch.float64)
-    slopes = group_slopes(s, 1.0, beta=beta, slope_width=width)
+    slopes = group_slopes(s, 1.0, beta=beta, slope_width=width, exponent=exponent)
+    factor = beta if exponent == "q" else 1.0
     centred = (s.view(2, 8) - s.view(2, 8).mean(-1, keepdim=True)).flatten()
-    torch.testing.assert_close(slopes, (centred / width).clamp(-1, 0) / 16)
-    assert slopes.min() < -0.3 / 16
+    expected = factor * (factor * centred / width).clamp(-1, 0) / 16
+    torch.testing.assert_close(slopes, expected)
+    assert slopes.min() < -0.3 * min(1.0, factor / width) * factor / 16
 
 
 def residue(width, rate, steps):
