@@ -110,7 +110,7 @@ def test_what_ppo_at_its_best_needs_can_be_tuned(store):
     space = {
         "algo.critic_learning_rate": Range(1e-5, 1e-2, log=True),
         "algo.lam": Range(choices=[0.95, 1.0]),
-        "algo.critic": Range(choices=["separate", "none"]),
+        "algo.critic": Range(choices=["separate", "shared"]),
         "train.epochs": Range(choices=[1, 4]),
         "train.minibatches": Range(choices=[4]),
     }
@@ -118,7 +118,7 @@ def test_what_ppo_at_its_best_needs_can_be_tuned(store):
     jobs = Tuner(study, "ppo", space, 6, [], store).begin(ranges(store), 6)
     configs = [config_of(job.overrides) for job in jobs]
     assert len({config.algo.critic_rate for config in configs}) == 6
-    assert {config.algo.critic for config in configs} == {"separate", "none"}
+    assert {config.algo.critic for config in configs} == {"separate", "shared"}
     assert {config.algo.lam for config in configs} == {0.95, 1.0}
     assert {(c.train.epochs, c.train.minibatches) for c in configs} == {(1, 4), (4, 4)}
 
