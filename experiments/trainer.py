@@ -139,7 +139,7 @@ def _describe(
     needs = parts.learner.algorithm.needs
     if warning := missing_share_warning(config, needs, records.info["train_problems"]):
         display.say(warning)
-    if warning := final_split_warning(config):
+    if warning := final_split_warning(config, records.info.get("study")):
         display.say(warning)
         records.describe(test_split_warning=warning)
     display.say(f"problems: {parts.problems}")

@@ -76,10 +76,19 @@ def _critic_only_warning(config: RunConfig) -> str:
     )
 
 
-def final_split_warning(config: RunConfig) -> str | None:
-    """Warn about an evaluation on the test split that is not a study's final one."""
-    if config.eval.split != "test" or config.eval.final:
+def final_split_warning(config: RunConfig, study: str | None) -> str | None:
+    """Warn about an evaluation on the test split that is not a study's final one.
+
+    `study`: the one whose runner started the run; None: it was started by hand.
+    """
+    if config.eval.split != "test" or (config.eval.final and study):
         return None
+    if config.eval.final:
+        return (
+            "eval.final=true: it was set by hand, and only a study's runner may (make study, with "
+            "final: true in the study's YAML); this is not a study's final evaluation on the test "
+            "split"
+        )
     return (
         "eval.split=test: the test split is for a study's final evaluation; defaults and designs "
         "are chosen on eval.split=choose"

@@ -225,7 +225,7 @@ class EvalConfig:
 
     every: NonNegativeInt = 50  # steps; also at the start and the end. 0: only then
     split: Literal["tune", "choose", "test"] = "choose"  # docs/guide/data.md says what each is for
-    # of a study's final runs, whose runner sets it; without it eval.split=test warns
+    # of a study's final runs, whose runner sets it; without it, or by hand, eval.split=test warns
     final: bool = False
     samples: PositiveInt = 20  # responses to each problem
     temperature: NonNegativeFloat = 0.4

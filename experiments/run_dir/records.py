@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "transformers", "hydra-core", "pandas", "docker", "numpy")
 BEST = "best"  # name of the checkpoint with the best evaluation
+STUDY_VARIABLE = "SPO_BENCH_STUDY"  # a study's runner names itself to its runs
 RESERVED = 2048  # bytes of blanks at the end of run.json, more than a final status takes
 
 
@@ -72,6 +73,7 @@ class Records:
             "error": None,
             "started": _now(),
             "ended": None,
+            "study": os.environ.get(STUDY_VARIABLE),
             "seed": config.seed,
             "algo": config.algo.name,
             "task": config.task.name,

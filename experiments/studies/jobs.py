@@ -103,7 +103,13 @@ def _job(study: Study, name: str, seed: int, more: tuple[str, ...]) -> Job:
                 f"choice: eval.split={split}: a value is chosen on the tune split alone; add "
                 "eval.split=tune to choice.overrides"
             )
-    if study.final and _composed(overrides).eval.split == "test":
+    evaluated = _composed(overrides).eval
+    if evaluated.final:
+        raise UserError(
+            "eval.final=true: it is the runner's to set; write final: true in the study's YAML if "
+            "no design follows from its results, else leave it out"
+        )
+    if study.final and evaluated.split == "test":
         overrides = (*overrides, "eval.final=true")
     return Job(
         name,

@@ -20,6 +20,7 @@ from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.run_dir.atomic_files import lock
 from experiments.run_dir.interrupts import terminate_with_parent
+from experiments.run_dir.records import STUDY_VARIABLE
 from experiments.studies.estimate import Clock, format_duration, whole_time
 from experiments.studies.jobs import (
     End,
@@ -47,8 +48,12 @@ class Runner:
         say: Callable[[str], None],
         after: Callable[[Job, End], None] = lambda job, end: None,
     ) -> None:
-        """`after` is called for each job that ends while this runs; it may add jobs."""
+        """`after` is called for each job that ends while this runs; it may add jobs.
+
+        `progress` is said of the job after that.
+        """
         self.jobs, self.workers, self.say, self.after = list(jobs), workers, say, after
+        self.progress: Callable[[Job], str] = self._progress
         self.ended: dict[Job, End] = {}
         self.states: dict[Job, End] = {}  # last known states of the others
         self.running: dict[Job, subprocess.Popen] = {}
@@ -116,7 +121,8 @@ class Runner:
                 self.say(f"{job.label} not run: {self.ended[job].error}")
             elif not self._is_locked(job):
                 command = [*self.overrides(job), f"seed={job.seed}"]
-                self.running[job] = start_process(command, self.log(job))
+                name = self.config(job).name
+                self.running[job] = start_process(command, self.log(job), name)
                 self.say(f"{job.label} starts")
 
     def _is_locked(self, job: Job) -> bool:
@@ -146,14 +152,18 @@ class Runner:
             end = end_of(self.config(job))
             if end.status == "finished":
                 self._finished(job, end)
-                progress = f"{len(self.ended)} of {len(self.jobs)}"
-                left = format_duration(self.seconds_left())
-                self.say(f"{job.label} done, {progress}; {left} left")
+                outcome = "done"
             else:
                 error = end.error or _error_of(process, self.log(job))
                 self.ended[job] = End("failed", end.folder, error)
-                self.say(f"{job.label} failed: {error}")
+                outcome = f"failed: {error}"
             self.after(job, self.ended[job])
+            self.say(f"{job.label} {outcome}; {self.progress(job)}")
+
+    def _progress(self, _: Job) -> str:
+        # without a finished run nothing is known of the time
+        left = f"; {format_duration(self.seconds_left())} left" if self.clock.steps else ""
+        return f"{len(self.ended)} of {len(self.jobs)}{left}"
 
     def _finished(self, job: Job, end: End) -> None:
         assert end.folder is not None
@@ -183,7 +193,7 @@ def time_few_steps(
                 command = [*jobs[job][0], f"seed={job.seed}", f"name={folders[job].name}", *FEW]
                 # the base's evaluation starts the engine and judges slow programs: time another
                 command += ["eval.every=2"] if job is first else ["eval.samples=1", "eval.k=[1]"]
-                running[job] = start_process(command, folders[job] / "log")
+                running[job] = start_process(command, folders[job] / "log", folders[job].name)
             for job in [job for job, process in running.items() if process.poll() is not None]:
                 if running.pop(job).returncode:
                     raise UserError(f"{job.label}: {last_error(folders[job] / 'log')}")
@@ -210,8 +220,8 @@ def _times(file: Path) -> tuple[float, float]:
     return float(step), float(evaluated.iloc[-1] - evaluated.iloc[0])
 
 
-def start_process(overrides: Sequence[str], log: Path) -> subprocess.Popen:
-    """Start one run on one core's threads. It ends with its parent, with a checkpoint.
+def start_process(overrides: Sequence[str], log: Path, study: str) -> subprocess.Popen:
+    """Start one run of a study on one core's threads. It ends with its parent, with a checkpoint.
 
     It has a session of its own, so that Ctrl-C reaches it only through its parent.
     """
@@ -222,7 +232,8 @@ def start_process(overrides: Sequence[str], log: Path) -> subprocess.Popen:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env=os.environ
+            | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", STUDY_VARIABLE: study},
             start_new_session=True,
             preexec_fn=terminate_with_parent,
         )

@@ -99,6 +99,10 @@ def test_a_replay_that_would_begin_after_its_end_is_said():
 
 
 def test_the_test_split_is_warned_of_unless_a_study_evaluates_at_its_end():
-    assert "eval.split=choose" in final_split_warning(config("eval.split=test"))
-    for given in (["eval.split=test", "eval.final=true"], ["eval.split=tune"], []):
-        assert final_split_warning(config(*given)) is None
+    for study in (None, "study-s"):
+        assert "eval.split=choose" in final_split_warning(config("eval.split=test"), study)
+        for given in (["eval.split=tune"], []):
+            assert final_split_warning(config(*given), study) is None
+    final = config("eval.split=test", "eval.final=true")
+    assert final_split_warning(final, "study-s") is None
+    assert "set by hand" in final_split_warning(final, None)

@@ -24,6 +24,15 @@ def test_two_runs_of_the_same_second_have_folders_of_their_own(config):
     assert len(folders) == 3
 
 
+def test_a_run_says_which_study_started_it_and_keeps_it_when_resumed_by_hand(config, monkeypatch):
+    monkeypatch.setenv("SPO_BENCH_STUDY", "study-s")
+    records = Records(config)
+    records.finish("interrupted")
+    monkeypatch.delenv("SPO_BENCH_STUDY")
+    assert Records(config).info["study"] is None
+    assert Records(config, records.folder).info["study"] == "study-s"
+
+
 def test_rows_are_on_disk_before_any_table_is(config):
     records = Records(config)
     records.step({"step": 1, "reward_mean": 0.5})

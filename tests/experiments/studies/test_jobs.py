@@ -125,6 +125,13 @@ def test_the_final_runs_of_a_study_on_the_test_split_say_so_and_its_short_runs_d
     assert not config_with_seed(elsewhere.overrides, 0).eval.final
 
 
+@pytest.mark.parametrize("is_final", [False, True])
+def test_a_study_s_command_and_file_cannot_set_what_its_runner_sets(is_final):
+    by_hand = ["eval.split=test", "eval.final=true"]
+    with pytest.raises(UserError, match="it is the runner's to set; write final: true"):
+        jobs_of(replace(STUDY, final=is_final), [0], ["sft"], by_hand)
+
+
 def test_a_study_that_is_not_final_is_warned_of_the_test_split_as_any_run_is():
     (job,) = jobs_of(STUDY, [0], ["sft"], ["eval.split=test"])
     made = config_with_seed(job.overrides, 0).eval

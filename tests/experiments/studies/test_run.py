@@ -74,6 +74,7 @@ def test_a_study_that_is_interrupted_and_then_killed_goes_on_and_does_nothing_tw
     known = infos(folder)
     assert [info["status"] for info in known] == ["finished"] * 4
     assert any(info["resumed"] for info in known)
+    assert {info["study"] for info in known} == {"study-s"}
     for file in folder.glob("*/metrics.parquet"):
         assert list(pd.read_parquet(file)["step"]) == [1, 2, 3, 4, 5, 6]
     assert (folder / "report" / "report.html").is_file()

@@ -1,0 +1,49 @@
+"""Processes of a study's runs: what they are told, and what is said of their end."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.studies.jobs import End, Job
+from experiments.studies.runner import Runner
+
+
+@pytest.fixture
+def runner(tmp_path, monkeypatch):
+    """A runner of two jobs whose processes end at once; `started` has their environments."""
+    ends = {"good": End("finished", tmp_path), "bad": End("failed", tmp_path, "why")}
+    jobs = [Job(arm, 0, ()) for arm in ends]
+    started, said = [], []
+
+    def popen(command, **given):
+        started.append(given["env"])
+        return SimpleNamespace(poll=lambda: 0, returncode=0)
+
+    monkeypatch.setattr("experiments.studies.runner.subprocess.Popen", popen)
+    monkeypatch.setattr("experiments.studies.runner.end_of", lambda arm: ends[arm])
+    monkeypatch.setattr("experiments.studies.runner.lock", lambda _: os.dup(0))
+    made = Runner(jobs, 1, said.append)
+    monkeypatch.setattr(made.clock, "learn", lambda *_: None)
+    monkeypatch.setattr(made, "log", lambda job: tmp_path / f"{job.arm}.log")
+
+    class Config(str):
+        name = "study-s"
+
+    monkeypatch.setattr(made, "config", lambda job: Config(job.arm))
+    made.started, made.said = started, said
+    return made
+
+
+def test_a_run_is_told_which_study_started_it(runner):
+    runner.run()
+    assert [env["SPO_BENCH_STUDY"] for env in runner.started] == ["study-s", "study-s"]
+
+
+def test_an_end_is_handed_on_before_its_line_is_said(runner):
+    """So that the line can say what followed from it; a failure without a time is no error."""
+    told = []
+    runner.after = lambda job, end: told.append((job.arm, end.status, len(runner.said)))
+    runner.run()
+    assert told == [("good", "finished", 1), ("bad", "failed", 3)]
+    assert runner.said[1::2] == ["good-s0 done; 1 of 2", "bad-s0 failed: why; 2 of 2"]
