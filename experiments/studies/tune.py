@@ -24,10 +24,12 @@ from pydantic import PositiveInt
 from analysis.load.compute import cores
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import raise_interrupts
+from experiments.studies.candidates import ATTEMPTS, BEST
 from experiments.studies.cli import FAILED, choose, run_command, say, split_arguments
 from experiments.studies.search_space import check_same_size, edges, read_space
 from experiments.studies.study import Study, read
-from experiments.studies.tuner import BEST, MAX_WIDENINGS, Ranges, Tuner
+from experiments.studies.tuner import MAX_WIDENINGS, Ranges, Tuner
+from experiments.studies.tuning_progress import Progress
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
@@ -49,8 +51,9 @@ sampler. The rules: docs/reference/protocol.md.
   KEY     overrides of every trial, as of run.py
 
 The {BEST} best trials of an arm run again on the study's tuning.rescore_seeds; the highest mean
-decides. If a winner stands at the edge of a range, the range widens for every arm that tunes this
-key and all arms get further trials, at most {MAX_WIDENINGS} times.
+decides. A re-score that fails runs again; if it fails {ATTEMPTS} times, the next best trial takes
+the place of its trial. If a winner stands at the edge of a range, the range widens for every arm
+that tunes this key and all arms get further trials, at most {MAX_WIDENINGS} times.
 
 The same command again resumes. It writes tables of all runs to experiments/studies/tuned/, and the
 winners to conf/experiment/tuned_STUDY_ARM.yaml.
@@ -87,12 +90,12 @@ def tune_all(
     """
     while True:
         for tuner in tuners:
+            tuner.open(ranges)
+        for tuner in tuners:
             trials = tuner.begin(ranges, workers)
             say(f"{tuner.arm}: {tuner.target} trials, {tuner.left() + len(trials)} to do")
             run(tuner, trials)
-            rescores = tuner.rescores_left()
-            say(f"{tuner.arm}: the best {BEST} on fresh seeds, {len(rescores)} runs to do")
-            run(tuner, rescores)
+            _rescore(tuner, run, say)
         if not whole:
             say("no range widens: only some of the arms were tuned; call it without algo=... too")
             return
@@ -107,6 +110,16 @@ def tune_all(
                 f"{each['key']} widens at its {each['side']} edge for every arm that tunes it: "
                 f"the winner of {', '.join(each['arms'])} stands there"
             )
+
+
+def _rescore(tuner: Tuner, run: RunAll, say: Callable[[str], None]) -> None:
+    """Run the best trials on fresh seeds; failed ones again, then the next best trials."""
+    while rescores := tuner.rescores_left():
+        trials = ", ".join(str(number) for number in sorted({tuner.numbers[j] for j in rescores}))
+        say(f"{tuner.arm}: trials {trials} on fresh seeds, {len(rescores)} runs to do")
+        run(tuner, rescores)
+    for number in tuner.left_out():
+        say(f"{tuner.arm}: trial {number} is left out: a re-score failed {ATTEMPTS} times")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -142,8 +155,8 @@ def _tune(arguments: Sequence[str]) -> int:
     if options.plan:
         _announce(tuners, ranges, options.jobs)
         return 0
-    whole, workers = arms == study.tuned_arms, options.jobs
-    tune_all(tuners, ranges, workers, lambda t, jobs: _run(t, jobs, workers), say, whole)
+    whole, workers, progress = arms == study.tuned_arms, options.jobs, Progress(tuners)
+    tune_all(tuners, ranges, workers, lambda t, jobs: _run(t, jobs, workers, progress), say, whole)
     os.close(tuning_lock)
     for tuner in tuners:
         print(write_results(options.study, study, tuner, configs[tuner.arm]))
@@ -183,22 +196,25 @@ def trial_config(study: Study, arm: str, overrides: Sequence[str]) -> RunConfig:
     return config
 
 
-def _run(tuner: Tuner, jobs: Sequence[Job], workers: int) -> None:
+def _run(tuner: Tuner, jobs: Sequence[Job], workers: int, progress: Progress) -> None:
     """Run the jobs as processes, and the trials that follow them."""
     from analysis.load.run_folders import load_run
     from analysis.metrics.learning_curve import curve_score
     from experiments.studies.runner import Runner
 
     runner = Runner(jobs, workers, say)
+    scores: dict[Job, float | None] = {}
 
     def after(job: Job, end: End) -> None:
         finished = end.status == "finished" and end.folder is not None
         score = curve_score(load_run(end.folder)) if finished and end.folder else float("nan")
-        tuner.tell(job, None if score != score else score, str(end.folder or ""))
+        scores[job] = None if score != score else score
+        tuner.tell(job, scores[job], str(end.folder or ""))
         if tuner.left():
             runner.jobs.append(tuner.ask())
 
     runner.after = after
+    runner.progress = lambda job: progress.line(tuner, job, scores[job], len(runner.running))
     runner.run()
 
 

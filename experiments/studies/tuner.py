@@ -6,12 +6,11 @@ re-scores, widenings. So a command that was killed resumes from it, wherever it 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments.errors import UserError
+from experiments.studies.candidates import ATTEMPTS, BEST, Candidate, best_of_rounds
 from experiments.studies.jobs import Job
 from experiments.studies.search_space import Side, Space, suggest, values_of, widen
 from experiments.studies.study import Study
@@ -23,45 +22,8 @@ if TYPE_CHECKING:
     Storage = str | BaseStorage
 
 SCORE = "area under (pass@1 + pass@10)/2"
-BEST = 3  # trials that are run again on fresh seeds
 MAX_WIDENINGS = 3
 MORE = 3  # a widening adds 1/MORE of the trials, to every arm
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One of the best trials, with its scores on fresh seeds (None: failed or not run yet)."""
-
-    trial: int
-    score: float  # of the trial: it made it a candidate, and decides nothing more
-    values: Mapping[str, Any]
-    rescores: Mapping[int, float | None]  # by seed
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every fresh seed has a score."""
-        return all(score is not None for score in self.rescores.values())
-
-    @property
-    def mean(self) -> float:
-        """Mean over the fresh seeds."""
-        scores = self._scores()
-        return sum(scores) / len(scores)
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of that mean."""
-        scores, mean = self._scores(), self.mean
-        squares = sum((score - mean) ** 2 for score in scores)
-        return math.sqrt(squares / (len(scores) - 1) / len(scores))
-
-    def ties_with(self, other: Candidate) -> bool:
-        """Whether the means differ by one standard error of their difference, or by less."""
-        error = math.hypot(self.standard_error, other.standard_error)
-        return abs(self.mean - other.mean) <= error
-
-    def _scores(self) -> list[float]:
-        return [score for score in self.rescores.values() if score is not None]
 
 
 class Ranges:
@@ -124,7 +86,7 @@ class Tuner:
         trial = (f"name={study.name}-tuning", *study.tuning.overrides, *overrides)
         self.overrides = (*study.overrides, *study.untuned_overrides(arm), *trial)
         self.first_space, self.space = space, space
-        self.target = trials
+        self.rounds = 0
         self.store = _open(storage, arm)
         self.numbers: dict[Job, int] = {}
         made_with = self._made_with()
@@ -141,6 +103,7 @@ class Tuner:
             "overrides": list(self.overrides),
             "space": {k: vars(v) for k, v in self.first_space.items()},
             "score": SCORE,
+            "sampler": "first half random, a stream for each key",
             "seed": self.tuning.seed,
         }
 
@@ -161,11 +124,25 @@ class Tuner:
     def open(self, ranges: Ranges) -> None:
         """Take over the ranges as they are now, and the number of trials that goes with them."""
         self.space = ranges.space(self.first_space)
-        self.target = self.trials + ranges.rounds * max(self.trials // MORE, 1)
+        self.rounds = ranges.rounds
+
+    @property
+    def target(self) -> int:
+        """Number of trials that the present round asks for, earlier ones included."""
+        return self._targets()[-1]
+
+    def _targets(self) -> list[int]:
+        """The same of each round so far."""
+        more = max(self.trials // MORE, 1)
+        return [self.trials + number * more for number in range(self.rounds + 1)]
 
     def left(self) -> int:
         """Number of trials that are not proposed yet."""
         return max(self.target - len(self.store.get_trials(deepcopy=False)), 0)
+
+    def trials_ended(self) -> int:
+        """Number of trials that have ended, failed ones included."""
+        return sum(each.state.is_finished() for each in self.store.get_trials(deepcopy=False))
 
     def runs_left(self) -> int:
         """Number of runs that have not ended, re-scores included, if no range widens."""
@@ -186,13 +163,15 @@ class Tuner:
     def tell(self, job: Job, score: float | None, run: str = "") -> None:
         """Store the end of a run, a trial's or a re-score's; None: it failed.
 
-        A failed trial counts as a trial.
+        A failed trial counts as a trial. A failed re-score runs again, ATTEMPTS times in all.
         """
         import optuna
 
         number = self.numbers[job]
         if job.seed != self.tuning.seed:
-            self.store.set_user_attr(_rescore(number, job.seed), {"score": score, "run": run})
+            name = _rescore(number, job.seed)
+            attempts = _attempts(self.store.user_attrs.get(name, {})) + 1
+            self.store.set_user_attr(name, {"score": score, "run": run, "attempts": attempts})
             return
         state = optuna.trial.TrialState.FAIL if score is None else optuna.trial.TrialState.COMPLETE
         self.store.tell(number, score, state=state)
@@ -200,42 +179,51 @@ class Tuner:
     # Re-scores.
 
     def best(self) -> list[Candidate]:
-        """The trials with the highest scores, the earlier one first among equals.
+        """The trials that run again on fresh seeds, the highest score of their own first.
 
-        Trials of an earlier call that asked for more are left out: every arm has equally many.
+        They are the best of each round so far, so that later trials push no re-scored one out.
+        Rounds are those of a call for this many trials. Trials and re-scores that only another
+        call asked for are left out: every arm has equally many.
         """
-        trials = [t for t in self.store.get_trials(deepcopy=False) if t.number < self.target]
-        finished = [(each.value, each) for each in trials if each.state.name == "COMPLETE"]
-        scored = [(value, each) for value, each in finished if value is not None]
-        scored.sort(key=lambda pair: (-pair[0], pair[1].number))
-        known, seeds = self.store.user_attrs, self.tuning.rescore_seeds
-        return [
-            Candidate(
-                each.number,
-                value,
-                values_of(each.params, self.space),
-                {seed: known.get(_rescore(each.number, seed), {}).get("score") for seed in seeds},
-            )
-            for value, each in scored[:BEST]
-        ]
+        return best_of_rounds(self.finished(), self._targets())
+
+    def left_out(self) -> list[int]:
+        """The trials with a re-score that failed in every attempt."""
+        return [each.trial for each in self.finished() if each.is_left_out]
 
     def rescores_left(self) -> list[Job]:
-        """The runs of the best trials on fresh seeds that have not ended."""
-        known, jobs = self.store.user_attrs, []
+        """The runs of the best trials on fresh seeds that are still to do."""
+        jobs = []
         for candidate in self.best():
             values = (f"{key}={_text(value)}" for key, value in candidate.values.items())
             overrides = (*self.overrides, *values)
-            for seed in self.tuning.rescore_seeds:
-                if _rescore(candidate.trial, seed) not in known:
+            for seed, score in candidate.rescores.items():
+                if score is None:
                     job = Job(self.arm, seed, overrides, trial=f"t{candidate.trial:03}")
                     self.numbers[job] = candidate.trial
                     jobs.append(job)
         return jobs
 
     def ranking(self) -> list[Candidate]:
-        """The re-scored candidates, the highest mean first; one with a failed seed is left out."""
+        """The candidates with all re-scores, the highest mean first."""
         complete = [candidate for candidate in self.best() if candidate.is_complete]
         return sorted(complete, key=lambda candidate: -candidate.mean)
+
+    def finished(self) -> list[Candidate]:
+        """The trials with a score."""
+        known, seeds = self.store.user_attrs, self.tuning.rescore_seeds
+        candidates = []
+        for each in self.store.get_trials(deepcopy=False):
+            if each.state.name != "COMPLETE" or each.value is None:
+                continue
+            ends = {seed: known.get(_rescore(each.number, seed), {}) for seed in seeds}
+            rescores = {seed: end.get("score") for seed, end in ends.items()}
+            is_left_out = any(
+                rescores[seed] is None and _attempts(end) >= ATTEMPTS for seed, end in ends.items()
+            )
+            values = values_of(each.params, self.space)
+            candidates.append(Candidate(each.number, each.value, values, rescores, is_left_out))
+        return candidates
 
     def rescore_runs(self, candidate: Candidate) -> list[str]:
         """The run folders of a candidate's re-scores."""
@@ -270,12 +258,10 @@ class Tuner:
 
     def _seed(self, number: int) -> None:
         """Seed the sampler for one trial: a random stream does not survive a kill."""
-        import optuna
+        from experiments.studies.trial_sampler import TrialSampler
 
         start = max(self.trials // 2, 1)
-        self.store.sampler = optuna.samplers.TPESampler(
-            seed=self.tuning.seed + number, n_startup_trials=start, constant_liar=True
-        )
+        self.store.sampler = TrialSampler(self.tuning.seed, number, start)
 
     def _resumed(self, number: int, trial_id: int) -> optuna.trial.Trial:
         """An interrupted trial. Values missing after a kill are drawn as they would have been."""
@@ -300,6 +286,11 @@ def _open(storage: Storage, name: str) -> optuna.Study:
 def _rescore(trial: int, seed: int) -> str:
     """The stored name of a re-score."""
     return f"rescore of trial {trial}, seed {seed}"
+
+
+def _attempts(end: Mapping[str, Any]) -> int:
+    """How often a re-score has run to an end, from its stored end ({}: never)."""
+    return end.get("attempts", 1) if end else 0
 
 
 def _text(value: Any) -> str:

@@ -13,9 +13,10 @@ import yaml
 from analysis.report.markdown import table
 from experiments.config.composition import CONF
 from experiments.config.schema import RunConfig
+from experiments.studies.candidates import ATTEMPTS, Candidate
 from experiments.studies.search_space import distance, edges
 from experiments.studies.study import HERE, Study
-from experiments.studies.tuner import SCORE, Candidate, Ranges, Tuner
+from experiments.studies.tuner import SCORE, Ranges, Tuner
 
 
 def write_results(study_name: str, study: Study, tuner: Tuner, config: RunConfig) -> str:
@@ -75,7 +76,13 @@ def summary(tuners: Sequence[Tuner], ranges: Ranges) -> str:
         for tuner in tuners
         if (found := tuner.ranking()) and (sides := edges(found[0].values, tuner.space))
     ]
-    lines = [f"Score: {SCORE}.", table(heading, rows), *widened, *at_edge]
+    left_out = [
+        f"Left out: {tuner.arm}, trial {number}: a re-score failed {ATTEMPTS} times"
+        for tuner in tuners
+        for number in tuner.left_out()
+    ]
+    at_edge = at_edge or ["No winner stands at an edge"]
+    lines = [f"Score: {SCORE}.", table(heading, rows), *widened, *left_out, *at_edge]
     return "\n\n".join(lines)
 
 
@@ -86,8 +93,8 @@ def _experiment(stem: str, study: Study, tuner: Tuner, config: RunConfig) -> str
     pairs = [override.partition("=")[::2] for override in study.arms[arm].overrides]
     own = {key: yaml.safe_load(value) for key, value in pairs if "." in key}
     how = (
-        f"{tuner.target} trials ({' '.join(tuner.tuning.overrides)}), the best {len(tuner.best())} "
-        f"on {len(best.rescores)} fresh seeds, table tuned/{stem}-{arm}.csv"
+        f"{tuner.target} trials ({' '.join(tuner.tuning.overrides)}), {len(tuner.best())} of the "
+        f"best again on {len(best.rescores)} fresh seeds, table tuned/{stem}-{arm}.csv"
     )
     lines = [
         f"python run.py experiment=tuned_{stem}_{arm}",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.report.markdown import table
-from experiments.studies.tuner import BEST
+from experiments.studies.candidates import BEST
 
 SEEDS = 3
 

@@ -76,7 +76,7 @@ tuning:
 def test_some_of_the_arms_alone_widen_no_range(tmp_path, capsys, monkeypatch):
     """The others would get wider ranges from a round in which they had no say."""
 
-    def run(tuner, jobs, workers):
+    def run(tuner, jobs, workers, progress):
         """The highest rate is best, so that the winner stands at the edge."""
         for job in (jobs := list(jobs)):
             rate = next(o for o in job.overrides if o.startswith("algo.learning_rate="))

@@ -6,13 +6,14 @@ import pytest
 
 from experiments.config.composition import config_of
 from experiments.errors import UserError
+from experiments.studies.candidates import Candidate
 from experiments.studies.search_space import Range
 from experiments.studies.study import Arm, Study, Tuning
 
 optuna = pytest.importorskip("optuna")
 
 from experiments.studies.tune import tune_all  # noqa: E402
-from experiments.studies.tuner import Candidate, Ranges, Tuner  # noqa: E402
+from experiments.studies.tuner import Ranges, Tuner  # noqa: E402
 
 RATE = "algo.learning_rate"
 SPACE = {
@@ -192,18 +193,6 @@ def test_a_re_score_has_the_values_of_its_trial_and_another_seed(store):
     rescored = [job for job in done if job.seed != 7]
     assert len(rescored) == 9
     assert all(job.overrides == trials[job.trial] for job in rescored)
-
-
-def test_a_candidate_with_a_failed_seed_cannot_win(store):
-    def score(job):
-        if job.seed == 7:
-            return int(job.trial[1:]) / 10
-        return None if (job.trial, job.seed) == ("t005", 9) else int(job.trial[1:]) / 10
-
-    (held,), *_ = tune(store, score, space={"algo.kl": SPACE["algo.kl"]})
-    assert [each.trial for each in held.ranking()] == [4, 3]
-    states = [row["state"] for row in held.table() if row["run"] == "rescore"]
-    assert sorted(states) == ["complete"] * 8 + ["fail"]
 
 
 @pytest.mark.parametrize("kill_after", [0, 3, 6, 7, 11, 14])

@@ -65,7 +65,7 @@ def test_the_winner_of_the_re_scores_becomes_an_experiment_beside_the_table(tmp_
     assert made["train"] == {"offline_share": 0.5}
     assert made["defaults"] == [{"override /algo": "spo"}]
     assert made["tuned"] == (
-        "4 trials (steps=4), the best 3 on 3 fresh seeds, table tuned/s-half.csv"
+        "4 trials (steps=4), 3 of the best again on 3 fresh seeds, table tuned/s-half.csv"
     )
     assert text.startswith("# @package _global_\n# python run.py experiment=tuned_s_half\n")
     for words in (
@@ -87,8 +87,11 @@ def test_the_summary_says_what_widened_and_what_is_still_at_an_edge(tmp_path):
     held, ranges = tuned(tmp_path, [0.9], {0: [0.5, 0.5, 0.5]})
     ranges.widen({"half": {"algo.beta": "low"}})
     held.open(ranges)
-    value = held.ranking()[0].values["algo.learning_rate"]
-    held.space = held.space | {"algo.learning_rate": Range(value, 1.0, log=True)}
+    rate, beta = held.ranking()[0].values.values()
+    held.space = {
+        "algo.learning_rate": Range(rate, 1.0, log=True),
+        "algo.beta": Range(beta / 10, beta * 10, log=True),
+    }
     said = summary([held], ranges).splitlines()
     assert "Widened: algo.beta, low edge (winner of half)" in said
     assert said[-1] == "Still at an edge: half, algo.learning_rate"
@@ -100,4 +103,10 @@ def test_without_a_whole_re_score_there_is_no_winner(tmp_path):
     said = write_results(f"{tmp_path}/s.yaml", STUDY, held, config_of(["algo=spo"]))
     assert said.startswith("half: no trial and all its re-scores finished")
     assert not list((tmp_path / "tuned").glob("*.yaml"))
+    assert "Left out" not in summary([held], ranges)  # it runs once more
+    (job,) = held.rescores_left()
+    held.tell(job, None)
+    said = summary([held], ranges)
+    assert "Left out: half, trial 0: a re-score failed 2 times" in said.splitlines()
+    assert said.endswith("No winner stands at an edge")
     assert "half" in summary([held], ranges)
