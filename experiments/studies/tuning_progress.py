@@ -29,9 +29,10 @@ class Progress:
         # those that still run are half done on average
         seconds = (self.clock() - self.begun) / (self.ended + running / 2)
         # a running one is among those left
-        time_left = format_duration(seconds * max(left - running / 2, 0))
+        time_left = format_duration(seconds * (left - running / 2))
+        about = f", about {time_left}" if left else ""
         shown = "no score" if score is None else f"score {score:.4f}"
-        return f"{shown}, {self._where(tuner, job)}; all arms: {left} runs left, about {time_left}"
+        return f"{shown}, {self._where(tuner, job)}; runs of all arms left: {left}{about}"
 
     def _where(self, tuner: Tuner, job: Job) -> str:
         if job.seed == tuner.tuning.seed:
@@ -44,4 +45,4 @@ class Progress:
             if ranking
             else "no candidate has all its re-scores yet"
         )
-        return f"{leader}; {len(tuner.rescores_left())} re-scores of {tuner.arm} left"
+        return f"{leader}; re-scores of {tuner.arm} left: {len(tuner.rescores_left())}"

@@ -29,20 +29,22 @@ def test_a_line_has_the_score_the_best_the_counts_and_the_time_left_of_all_arms(
 
     first, second, third, fourth = held.begin(Ranges(store), 4)
     assert end(first, None, 60) == (
-        "no score, no best yet; 1 of 4 trials of grpo; all arms: 19 runs left, about 19 min"
+        "no score, no best yet; 1 of 4 trials of grpo; runs of all arms left: 19, about 19 min"
     )
     assert end(second, 0.25, 180) == (
         "score 0.2500, best 0.2500 (trial 1); 2 of 4 trials of grpo; "
-        "all arms: 18 runs left, about 36 min"
+        "runs of all arms left: 18, about 36 min"
     )
     end(third, 0.5, 0)
     end(fourth, 0.125, 0)
     again = held.rescores_left()
     assert [held.numbers[job] for job in again] == [2, 2, 1, 1, 3, 3]
-    assert "score 0.4000, no candidate has all its re-scores yet; 5 re-scores of grpo left" in end(
+    assert "score 0.4000, no candidate has all its re-scores yet; re-scores of grpo left: 5" in end(
         again[0], 0.4, 0
     )
-    assert "score 0.5000, best mean 0.4500 (trial 2); 4 re-scores" in end(again[1], 0.5, 0)
+    assert "score 0.5000, best mean 0.4500 (trial 2); re-scores of grpo left: 4" in end(
+        again[1], 0.5, 0
+    )
 
 
 def test_runs_that_are_still_going_count_as_half_done():
@@ -53,4 +55,4 @@ def test_runs_that_are_still_going_count_as_half_done():
     first, *_ = held.begin(Ranges(store), 3)
     now[0] = 120.0  # half a run a minute; of nine left, two are half done
     held.tell(first, 0.1)
-    assert progress.line(held, first, 0.1, 2).endswith("all arms: 9 runs left, about 8 min")
+    assert progress.line(held, first, 0.1, 2).endswith("runs of all arms left: 9, about 8 min")
