@@ -42,7 +42,11 @@ def call(*arguments, cwd=ROOT):
 
 @contextmanager
 def process_state_kept() -> Iterator[None]:
-    """main() is made for a process of its own: undo what it does to collection and signals."""
+    """main() is made for a process of its own: undo what it does to collection and signals.
+
+    What it freezes stays frozen, as tests/conftest.py has it; so no garbage may be among it.
+    """
+    gc.collect()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -50,7 +54,6 @@ def process_state_kept() -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         gc.enable()
-        gc.unfreeze()
 
 
 def main_here(monkeypatch, capfd, arguments) -> SimpleNamespace:
