@@ -68,7 +68,7 @@ def print_comparison(a: str, b: str, target: float) -> None:
     """
     from rich.console import Console
 
-    from analysis.metrics.definitions import reported_metrics
+    from analysis.metrics.definitions import further_metrics, reported_metrics
     from analysis.metrics.evaluated_models import common_ks, evaluated_models
     from analysis.report.caveats import caveats
     from analysis.report.render import records
@@ -80,7 +80,9 @@ def print_comparison(a: str, b: str, target: float) -> None:
     models = [model for model in evaluated_models(groups, ks) if not model.is_base]
     if len(models) < 2:
         raise RunError("a and b: both need an evaluation after training; choose longer runs")
-    pairs = paired_differences(models, [metric.name for metric in reported_metrics(ks)])
+    temperatures = sorted({t for model in models for t in model.temperatures})
+    metrics = (*reported_metrics(ks), *further_metrics(ks, temperatures))
+    pairs = paired_differences(models, [metric.name for metric in metrics])
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, 120)

@@ -258,14 +258,36 @@ class Trainer:
             self.save(BEST)
 
     def evaluate(self, step: int) -> None:
-        """Evaluate the trained weights; record every sample and show pass@k."""
-        parts, ks = self.parts, self.config.eval.k
+        """Evaluate the trained weights; record every sample and show pass@k.
+
+        At the start and the end, `eval.further_temperatures` follow.
+        """
+        ks = self.config.eval.k
+        rows, cache_file = self.evaluation_rows(step)
+        self.records.evaluation(step, rows)
+        self.display.evaluated(step, pass_at_each(ks, rows), cache_file)
+        self.loggers.evaluation(step, rows, ks, self.ledger.columns())
+        if step not in (0, self.config.steps):
+            return
+        for temperature in self.config.eval.further_temperatures:
+            rows, cache_file = self.evaluation_rows(step, temperature)
+            self.records.further_evaluation(step, temperature, rows)
+            self.display.evaluated(step, pass_at_each(ks, rows), cache_file, temperature)
+            self.loggers.further_evaluation(step, temperature, rows, ks)
+
+    def evaluation_rows(
+        self, step: int, temperature: float | None = None
+    ) -> tuple[list[Row], Path | None]:
+        """Return the rows of an evaluation, and the cache file that they were read from."""
+        parts = self.parts
         total = len(parts.eval_prompts) * self.config.eval.samples
-        advance, end = self.display.evaluating(step, total)
+        advance, end = self.display.evaluating(step, total, temperature)
         cache_file = None
         with self.ledger.phase("evaluate"):
             if step == 0:
-                rows, cache_file = evaluate_base(self.config, parts, self.records.info, advance)
+                rows, cache_file = evaluate_base(
+                    self.config, parts, self.records.info, advance, temperature
+                )
             else:
                 rows = evaluate(
                     self.config,
@@ -275,12 +297,11 @@ class Trainer:
                     parts.eval_judge,
                     parts.tokenizer,
                     advance,
+                    temperature,
                 )
                 self.ledger.charge_recalled("evaluate", parts.eval_judge.stats.recalled_s)
         end()
-        self.records.evaluation(step, rows)
-        self.display.evaluated(step, pass_at_each(ks, rows), cache_file)
-        self.loggers.evaluation(step, rows, ks, self.ledger.columns())
+        return rows, cache_file
 
     def kl_metrics(self, step: int) -> dict[str, float]:
         """Return the KL of the trained weights to the base, in nats a response; NaN: not measured.

@@ -22,6 +22,7 @@ Settings = dict[str, Any]  # dotted key → value
 IGNORED_KEYS = frozenset(
     (
         *("seed", "output_dir", "name", "logger", "tuned", "eval.k", "eval.kl_samples"),
+        "eval.further_temperatures",  # the main evaluation is the same
         *("runtime.overlap", "model.checkpoint_activations"),  # time and memory
         *("train.keep_samples", "train.keep_best"),  # what a run folder keeps
         *("train.keep_checkpoints", "train.checkpoint_every"),

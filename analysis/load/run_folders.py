@@ -9,8 +9,8 @@ from __future__ import annotations
 import glob
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ STATUSES = ("running", "finished", "interrupted", "failed")
 FILES = ("run.json", "config.yaml", "metrics.parquet", "evals.parquet")
 METRIC_COLUMNS = ("step", "reward_mean")
 EVAL_COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "program", "tokens")
+FURTHER_EVAL_COLUMNS = ("temperature", *EVAL_COLUMNS)
 
 
 class RunError(Exception):
@@ -40,6 +41,8 @@ class Run:
     info: dict[str, Any]
     metrics: pd.DataFrame  # one row per training step, sorted by step
     evals: pd.DataFrame  # one row per evaluation sample, sorted by step
+    # temperature → the same, of evaluations at eval.further_temperatures
+    further_evals: Mapping[float, pd.DataFrame] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
@@ -68,8 +71,12 @@ class Run:
 
     def evaluation(self, step: int) -> pd.DataFrame:
         """Return the samples of the evaluation at `step`; `evals` is sorted by step."""
-        first, end = self.evals["step"].searchsorted([step, step + 1])
-        return self.evals.iloc[first:end]
+        return _at_step(self.evals, step)
+
+    def further_evaluations(self, step: int) -> dict[float, pd.DataFrame]:
+        """Return temperature → the samples at `step`, for the further temperatures with any."""
+        samples = {t: _at_step(evals, step) for t, evals in self.further_evals.items()}
+        return {t: evals for t, evals in samples.items() if len(evals)}
 
     def prompts(self) -> dict[str, str]:
         """Return problem → prompt; empty if the run folder has no prompts."""
@@ -137,15 +144,38 @@ def load_run(path: str | Path) -> Run:
     metrics = _unmerged_metrics(path)
     if metrics is None:
         metrics = _table(path, "metrics.parquet", METRIC_COLUMNS, required)
-    evals = _table(path, "evals.parquet", EVAL_COLUMNS, required)
-    if evals.duplicated(["step", "problem", "sample"]).any():
-        raise _damaged(path, "evals.parquet holds the same step, problem and sample twice")
+    evals = _evals(path, "evals.parquet", EVAL_COLUMNS, required)
     if metrics["step"].duplicated().any():
         raise _damaged(path, "metrics.parquet holds the same step twice")
+    section = config.get("eval")
+    required &= bool(isinstance(section, dict) and section.get("further_temperatures"))
+    further = _evals(path, "further_evals.parquet", FURTHER_EVAL_COLUMNS, required)
+    return Run(
+        path=path.resolve(),
+        config=config,
+        info=info,
+        metrics=metrics.sort_values("step"),
+        evals=evals,
+        further_evals={float(t): samples for t, samples in further.groupby("temperature")},
+    )
+
+
+def _evals(path: Path, name: str, columns: tuple[str, ...], required: bool) -> pd.DataFrame:
+    """Return a table of evaluation samples, sorted by step."""
+    evals = _table(path, name, columns, required)
+    keys = [key for key in ("temperature", "step", "problem", "sample") if key in columns]
+    if evals.duplicated(keys).any():
+        listed = f"{', '.join(keys[:-1])} and {keys[-1]}"
+        raise _damaged(path, f"{name} holds the same {listed} twice")
     evals["program"] = evals["program"].fillna("")
-    if not evals["step"].is_monotonic_increasing:
-        evals = evals.sort_values("step", kind="stable")
-    return Run(path.resolve(), config, info, metrics.sort_values("step"), evals)
+    if evals["step"].is_monotonic_increasing:
+        return evals
+    return evals.sort_values("step", kind="stable")
+
+
+def _at_step(evals: pd.DataFrame, step: int) -> pd.DataFrame:
+    first, end = evals["step"].searchsorted([step, step + 1])
+    return evals.iloc[first:end]
 
 
 def _damaged(path: Path, fault: str) -> RunError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from analysis.load.groups import Group, as_text, canonical_json, differing_keys, flatten
+from analysis.load.groups import Group, as_text, canonical_json, differing_keys, flatten, join_names
 from analysis.load.run_folders import Run
 
 
@@ -72,8 +72,13 @@ def _evaluation(run: Run) -> str:
         "samples": "{} samples per problem",
         "temperature": "temperature {}",
         "top_p": "top-p {}",
+        "further_temperatures": "at the start and the end also temperature {}",
     }
     values = {key: _config(run, f"eval.{key}") for key in formats}
+    if further := values["further_temperatures"]:
+        values["further_temperatures"] = join_names(map(as_text, further))
+    else:
+        values["further_temperatures"] = None
     return ", ".join(
         formats[key].format(as_text(value)) for key, value in values.items() if value is not None
     )

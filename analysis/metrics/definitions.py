@@ -12,6 +12,7 @@ from dataclasses import dataclass
 DRAWN = 5  # accepted programs per problem that distinct_of_5 draws
 DISTINCT = f"distinct_of_{DRAWN}"
 DISTINCT_ACCEPTED = "distinct_accepted@"  # and k
+FURTHER = " (T="  # and a temperature, in the name of a metric at a further temperature
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,29 @@ def distinct_metric(k: int) -> Metric:
         "averaged over the same problems. Mean over problems."
     )
     return Metric(f"{DISTINCT_ACCEPTED}{k}", f"distinct accepted of {k}", meaning)
+
+
+def at_temperature(name: str, temperature: float) -> str:
+    """Return the name, or the title, of a metric at a further temperature: pass@10 (T=1)."""
+    return f"{name}{FURTHER}{temperature:g})"
+
+
+def without_temperature(metric: str) -> str:
+    """Return the name of the main metric: pass@10 of pass@10 (T=1)."""
+    return metric.partition(FURTHER)[0]
+
+
+def further_metrics(ks: Sequence[int], temperatures: Sequence[float]) -> tuple[Metric, ...]:
+    """Return `reported_metrics(ks)` at each of `eval.further_temperatures`."""
+    return tuple(
+        Metric(
+            at_temperature(metric.name, temperature),
+            at_temperature(metric.title, temperature),
+            f"{metric.meaning} Samples at temperature {temperature:g}.",
+        )
+        for temperature in temperatures
+        for metric in reported_metrics(ks)
+    )
 
 
 def reported_metrics(ks: Sequence[int]) -> tuple[Metric, ...]:
@@ -94,6 +118,7 @@ TITLES = {metric.name: metric.title for metric in DIVERSITY}
 
 def metric_bounds(metric: str) -> tuple[float, float]:
     """Return the least and the greatest possible value of a metric."""
+    metric = without_temperature(metric)
     if metric.startswith(DISTINCT_ACCEPTED):
         return 0.0, float(metric.removeprefix(DISTINCT_ACCEPTED))
     return 0.0, UPPER_BOUNDS.get(metric, 1.0)

@@ -22,12 +22,14 @@ from analysis.load.groups import (
     settings_of,
 )
 from analysis.load.run_folders import Run
+from analysis.metrics.definitions import at_temperature
 from analysis.metrics.scores import (
     ProblemScores,
     ScoreGrid,
     counts_at_step,
-    scores_of_each,
+    scores_at_temperatures,
     stack_seeds,
+    verdict_counts,
 )
 from analysis.pass_at_k import KS
 
@@ -85,6 +87,14 @@ class EvaluatedModel:
         """`analysis.metrics.scores.verdict_counts` of each run."""
         return [counts_at_step(run, self.step) for run in self.runs]
 
+    def counts_of(self, metric: str) -> list[pd.DataFrame]:
+        """Return `counts` at the temperature of a metric; empty for a run without it."""
+        for temperature in self.temperatures:
+            if metric.endswith(at_temperature("", temperature)):
+                further = zip(self.further_samples, self.samples, strict=True)
+                return [verdict_counts(own.get(temperature, main[:0])) for own, main in further]
+        return self.counts
+
     @cached_property
     def sample_counts(self) -> list[int]:
         """The most samples of a problem, for each run."""
@@ -94,6 +104,16 @@ class EvaluatedModel:
     def samples(self) -> list[pd.DataFrame]:
         """The samples of the evaluation, one frame per run."""
         return [run.evaluation(self.step) for run in self.runs]
+
+    @cached_property
+    def further_samples(self) -> list[dict[float, pd.DataFrame]]:
+        """Further temperature → the samples of the evaluation, one mapping per run."""
+        return [run.further_evaluations(self.step) for run in self.runs]
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        """The further temperatures at which any of the runs was evaluated."""
+        return tuple(sorted({t for by_temperature in self.further_samples for t in by_temperature}))
 
 
 def common_problems(models: Sequence[EvaluatedModel], metric: str) -> frozenset[str]:
@@ -131,8 +151,10 @@ def base_models(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[Evaluat
 
 
 def _score(evaluations: Sequence[_Evaluation], ks: Sequence[int]) -> list[EvaluatedModel]:
-    samples = [run.evaluation(e.step) for e in evaluations for run in e.runs]
-    scores = iter(scores_of_each(samples, ks))
+    runs = [(run, e.step) for e in evaluations for run in e.runs]
+    samples = [run.evaluation(step) for run, step in runs]
+    further = [run.further_evaluations(step) for run, step in runs]
+    scores = iter(scores_at_temperatures(samples, further, ks))
     return [
         EvaluatedModel(e.label, e.step, e.runs, tuple(ks), list(islice(scores, len(e.runs))))
         for e in evaluations
@@ -144,7 +166,11 @@ def _base_evaluations(groups: Sequence[Group]) -> list[_Evaluation]:
     for run in (run for group in groups for run in group.runs if 0 in run.evaluated_steps):
         settings = base_settings(run)
         key = canonical_json({name: canonical_json(value) for name, value in settings.items()})
-        bases.setdefault(key, (settings, {}))[1][run.seed] = run
+        by_seed = bases.setdefault(key, (settings, {}))[1]
+        known = by_seed.get(run.seed)
+        # Of runs that share a base's samples, one with all further temperatures stands for them.
+        if not known or len(known.further_evaluations(0)) <= len(run.further_evaluations(0)):
+            by_seed[run.seed] = run
     variants = _without_redundant_paths([settings for settings, _ in bases.values()])
     labels = distinct_labels("base", variants)
     evaluations = [

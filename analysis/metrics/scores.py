@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.load.compute import memoize, parallel_map
 from analysis.load.run_folders import Run
-from analysis.metrics.definitions import DISTINCT, DISTINCT_ACCEPTED, DRAWN
+from analysis.metrics.definitions import DISTINCT, DISTINCT_ACCEPTED, DRAWN, at_temperature
 from analysis.metrics.diversity import (
     distinct_accepted,
     distinct_n,
@@ -246,6 +246,25 @@ def scores_of_each(
     """Return `scores` of several evaluations, shared out over the cores."""
     passed = (pass_scores(verdict_counts(samples), ks) for samples in evaluations)
     return [a | b for a, b in zip(passed, _diversity_scores(evaluations, ks), strict=True)]
+
+
+def scores_at_temperatures(
+    evaluations: Sequence[pd.DataFrame],
+    further: Sequence[Mapping[float, pd.DataFrame]],
+    ks: Sequence[int] = KS,
+) -> list[dict[str, ProblemScores]]:
+    """Return `scores_of_each`, with those at further temperatures under `at_temperature` names.
+
+    `further` has temperature → samples for each of the evaluations.
+    """
+    others = [samples for by_temperature in further for samples in by_temperature.values()]
+    every = scores_of_each([*evaluations, *others], ks)
+    results, of_others = every[: len(evaluations)], iter(every[len(evaluations) :])
+    for result, by_temperature in zip(results, further, strict=True):
+        for temperature in by_temperature:
+            for name, score in next(of_others).items():
+                result[at_temperature(name, temperature)] = score
+    return results
 
 
 @memoize

@@ -36,6 +36,7 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
     ):
         sentences.extend(check(groups))
     sentences.extend(_evaluations(models))
+    sentences.extend(_missing_temperatures(models))
     sentences.extend(_few_problems(models))
     sentences.extend(_different_problems(models))
     return sentences
@@ -264,10 +265,24 @@ def _evaluations(models: Sequence[EvaluatedModel]) -> Iterable[str]:
             "cannot be compared between them."
         )
     for model in models:
-        lost = sum(int((part["verdict"] == "INFRA_ERROR").sum()) for part in model.samples)
+        further = (samples for parts in model.further_samples for samples in parts.values())
+        all_samples = [*model.samples, *further]
+        lost = sum(int((part["verdict"] == "INFRA_ERROR").sum()) for part in all_samples)
         if lost:
-            total = sum(map(len, model.samples))
+            total = sum(map(len, all_samples))
             yield f"{model.label}: the judge failed on {lost} of {total} samples (left out)."
+
+
+def _missing_temperatures(models: Sequence[EvaluatedModel]) -> Iterable[str]:
+    """Runs without an evaluation at a further temperature that others have."""
+    runs = [pair for m in models for pair in zip(m.runs, m.further_samples, strict=True)]
+    for temperature in sorted({t for _, samples in runs for t in samples}):
+        missing = [run.name for run, samples in runs if temperature not in samples]
+        if missing:
+            yield (
+                f"Not evaluated at temperature {temperature:g}, and left out of the numbers there: "
+                f"{join_names(dict.fromkeys(missing))}."
+            )
 
 
 def _few_problems(models: Sequence[EvaluatedModel]) -> Iterable[str]:

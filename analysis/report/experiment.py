@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.load.groups import Group, group_runs
 from analysis.load.run_folders import Run
-from analysis.metrics.definitions import reported_metrics
+from analysis.metrics.definitions import further_metrics, reported_metrics
 from analysis.metrics.evaluated_models import EvaluatedModel, common_ks, evaluated_models
 from analysis.metrics.normal_form import precompute_normal_forms
 from analysis.report.caveats import caveats
@@ -36,8 +36,13 @@ class Experiment:
     @cached_property
     def pairs(self) -> list[PairedDifference]:
         """The paired differences of the trained models, in every metric."""
-        metrics = [metric.name for metric in reported_metrics(self.ks)]
-        return paired_differences(self.trained, metrics)
+        metrics = (*reported_metrics(self.ks), *further_metrics(self.ks, self.temperatures))
+        return paired_differences(self.trained, [metric.name for metric in metrics])
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        """The further temperatures at which any model was evaluated."""
+        return tuple(sorted({t for model in self.models for t in model.temperatures}))
 
     @cached_property
     def reward_window(self) -> int:
@@ -64,7 +69,8 @@ class Experiment:
 
 def build_experiment(name: str, runs: Sequence[Run]) -> Experiment:
     """Group and score these runs as one experiment; labels name their differences."""
-    accepted = (run.evals.loc[run.evals["verdict"] == "ACCEPTED", "program"] for run in runs)
+    evals = (samples for run in runs for samples in (run.evals, *run.further_evals.values()))
+    accepted = (samples.loc[samples["verdict"] == "ACCEPTED", "program"] for samples in evals)
     precompute_normal_forms(
         program for programs in accepted for program in np.asarray(programs.unique(), object)
     )
@@ -95,6 +101,7 @@ class Section:
     name: str
     slug: str  # in a path and in a link
     ks: tuple[int, ...]
+    temperatures: tuple[float, ...]  # further ones
     headlines: list[Headline]
     notes: list[str]
     tables: dict[str, pd.DataFrame]  # by file name

@@ -66,6 +66,9 @@ def latex_document(sections: Sequence[Section]) -> str:
         )
         heading, rows = render.result_cells(section.results, section.ks)
         blocks.append(latex_table(heading, rows, caption))
+        for temperature in section.temperatures:
+            cells = render.further_cells(section.results, section.ks, temperature)
+            blocks.append(latex_table(*cells, f"{caption} At temperature {temperature:g}."))
         for metric, (heading, rows) in section.context["matrices"]:
             caption = (
                 f"{section.name}, {metric}: row minus column with 95 % intervals; "

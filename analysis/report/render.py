@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.load.run_folders import readable
-from analysis.metrics.definitions import DISTINCT, TITLES, Metric, reported_metrics
+from analysis.metrics.definitions import (
+    DISTINCT,
+    TITLES,
+    Metric,
+    at_temperature,
+    further_metrics,
+    reported_metrics,
+)
 from analysis.report.headline import difference_matrix, headline_metrics
 from analysis.report.markdown import table as markdown_table
 from analysis.stats.tables import AREA, BUDGET_TITLES, PHASE_TITLES
@@ -83,6 +90,23 @@ def with_interval(row: Row, name: str) -> str:
 def measured_metrics(results: pd.DataFrame, ks: Sequence[int]) -> list[Metric]:
     """Return the metrics with a value in at least one row."""
     return [metric for metric in reported_metrics(ks) if results[metric.name].notna().any()]
+
+
+def further_cells(results: pd.DataFrame, ks: Sequence[int], temperature: float) -> Cells:
+    """Return the results at a further temperature as cells, without models that have none."""
+    metrics = [m for m in further_metrics(ks, [temperature]) if results[m.name].notna().any()]
+    titles = [metric.title.removesuffix(at_temperature("", temperature)) for metric in metrics]
+    rows = [
+        [
+            row["label"],
+            str(row["seeds"]),
+            str(row["step"]),
+            *(with_interval(row, metric.name) for metric in metrics),
+        ]
+        for row in records(results)
+        if not all(missing(row[metric.name]) for metric in metrics)
+    ]
+    return ["", "seeds", "step", *titles], rows
 
 
 def result_cells(results: pd.DataFrame, ks: Sequence[int]) -> Cells:
@@ -274,6 +298,9 @@ def markdown_document(sections: Sequence[Section], skipped: Sequence[str]) -> st
                 f"{size} Means over seeds, 95 % intervals in brackets.",
                 markdown_table(*result_cells(section.results, section.ks)),
             ]
+            for temperature in section.temperatures:
+                cells = further_cells(section.results, section.ks, temperature)
+                blocks += [f"At temperature {temperature:g}:", markdown_table(*cells)]
             heading, rows = budget_cells(section.results)
             if rows:
                 intro = "Spent by the end of training, mean over seeds:"

@@ -39,9 +39,9 @@ def before_after(run_folder: str | Path) -> BeforeAfter:
     """
     import pandas as pd
 
-    from analysis.metrics.definitions import reported_metrics
+    from analysis.metrics.definitions import further_metrics, reported_metrics
     from analysis.metrics.evaluated_models import common_ks, samples_per_problem
-    from analysis.metrics.scores import scores, stack_seeds
+    from analysis.metrics.scores import scores_at_temperatures, stack_seeds
     from analysis.stats.tables import grid_interval, interval_columns
 
     run = load_run(run_folder)
@@ -49,9 +49,12 @@ def before_after(run_folder: str | Path) -> BeforeAfter:
         raise RunError(f"{run.path}: no evaluation was finished, so there is nothing to compare")
     steps = sorted({run.evaluated_steps[0], run.evaluated_steps[-1]})
     ks, notes = common_ks([run])
-    by_stage = [stack_seeds((run.seed,), [scores(run.evaluation(step), ks)]) for step in steps]
+    further = [run.further_evaluations(step) for step in steps]
+    scored = scores_at_temperatures([run.evaluation(step) for step in steps], further, ks)
+    by_stage = [stack_seeds((run.seed,), [scores]) for scores in scored]
+    temperatures = sorted({temperature for samples in further for temperature in samples})
     rows = []
-    for metric in reported_metrics(ks):
+    for metric in (*reported_metrics(ks), *further_metrics(ks, temperatures)):
         row: dict[str, object] = {"metric": metric.title}
         for stage, grids in zip(STAGES, by_stage, strict=False):
             row |= interval_columns(grid_interval(grids.get(metric.name), metric.name), stage)

@@ -127,6 +127,7 @@ def build_section(job: SectionJob) -> SectionResult:
         name=job.name,
         slug=job.slug,
         ks=experiment.ks,
+        temperatures=experiment.temperatures,
         headlines=headlines(experiment),
         notes=experiment.notes,
         tables=experiment_tables(experiment),

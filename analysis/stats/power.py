@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.compute import memoize
+from analysis.metrics.definitions import without_temperature
 from analysis.metrics.evaluated_models import EvaluatedModel
 from analysis.pass_at_k import pass_at_k
 from analysis.stats.differences import PairedDifference
@@ -191,23 +192,24 @@ def pair_noise(pair: PairedDifference, a: EvaluatedModel, b: EvaluatedModel) -> 
     """Return the parts of a pair's noise; the sampling part is known for pass@k only."""
     sampling = float("nan")
     if pair.metric.startswith("pass@"):
-        k = int(pair.metric.removeprefix("pass@"))
-        sampling = sum(_shared_sampling(mine, other, k) for mine, other in ((a, b), (b, a)))
+        both = ((a, b), (b, a))
+        sampling = sum(_shared_sampling(mine, other, pair.metric) for mine, other in both)
     return noise_parts(pair.estimate, sampling)
 
 
-def _shared_sampling(mine: EvaluatedModel, other: EvaluatedModel, k: int) -> float:
-    """Return the sampling variance of the mean over the seeds that `other` has too."""
-    by_seed = zip(_sampling_by_seed(mine, k), mine.seeds, strict=True)
+def _shared_sampling(mine: EvaluatedModel, other: EvaluatedModel, metric: str) -> float:
+    """Return the sampling variance of pass@k's mean over the seeds that `other` has too."""
+    by_seed = zip(_sampling_by_seed(mine, metric), mine.seeds, strict=True)
     shared = [variance for variance, seed in by_seed if seed in other.seeds]
     return float(np.mean(shared) / len(shared))
 
 
 @memoize
-def _sampling_by_seed(model: EvaluatedModel, k: int) -> list[float]:
+def _sampling_by_seed(model: EvaluatedModel, metric: str) -> list[float]:
     """Return the sampling variance of each seed's mean over problems; NaN where unknown."""
+    k = int(without_temperature(metric).removeprefix("pass@"))
     variances = []
-    for counts in model.counts:
+    for counts in model.counts_of(metric):
         variance = sampling_variance(counts["c"].to_numpy(), counts["n"].to_numpy(), k)
         known = variance[~np.isnan(variance)]
         variances.append(known.mean() / known.size if known.size else np.nan)

@@ -14,7 +14,13 @@ import pandas as pd
 from analysis.load.groups import Group
 from analysis.load.run_folders import Run
 from analysis.load.settings import sandbox
-from analysis.metrics.definitions import PARTIAL, metric_bounds, reported_metrics
+from analysis.metrics.definitions import (
+    PARTIAL,
+    Metric,
+    further_metrics,
+    metric_bounds,
+    reported_metrics,
+)
 from analysis.metrics.evaluated_models import EvaluatedModel, common_problems
 from analysis.metrics.scores import ScoreGrid, accepted_share, pass_scores, stack_seeds
 from analysis.stats.intervals import Interval, interquartile_mean, interval, performance_profile
@@ -69,7 +75,8 @@ def result_table(models: Sequence[EvaluatedModel]) -> pd.DataFrame:
     is defined, mean over seeds. _iqm is the interquartile mean over seeds and problems (as
     rliable's). _common, of metrics that few problems may have, is the mean over the problems that
     all trained models have, and _common_problems is their number. Trained models also have
-    `gain_over_base` as `gain`, and the budget spent, mean over seeds.
+    `gain_over_base` as `gain`, and the budget spent, mean over seeds. Metrics at further
+    temperatures follow, as pass@10 (T=1).
     """
     common = {metric: common_problems(models, metric) for metric in PARTIAL}
     rows = (_result_row(model) | _common_columns(model, common) for model in models)
@@ -99,16 +106,22 @@ def _result_row(model: EvaluatedModel) -> dict[str, object]:
         "problems": max(samples["problem"].nunique() for samples in model.samples),
         "samples": max(model.sample_counts),
     }
-    for metric in reported_metrics(model.ks):
+    row |= _metric_columns(model, reported_metrics(model.ks))
+    if not model.is_base:
+        row["gain"] = gain_over_base(model)
+        budgets = pd.DataFrame([final_budget(run) for run in model.runs])
+        row |= {str(name): mean for name, mean in budgets.mean(skipna=False).items()}
+    return row | _metric_columns(model, further_metrics(model.ks, model.temperatures))
+
+
+def _metric_columns(model: EvaluatedModel, metrics: Sequence[Metric]) -> dict[str, object]:
+    row: dict[str, object] = {}
+    for metric in metrics:
         grid = model.grids.get(metric.name)
         row |= interval_columns(grid_interval(grid, metric.name), metric.name)
         row[f"{metric.name}_problems"] = float(np.mean(model.problems_defined(metric.name)))
         if grid is not None:
             row[f"{metric.name}_iqm"] = interquartile_mean(grid.measured())
-    if not model.is_base:
-        row["gain"] = gain_over_base(model)
-        budgets = pd.DataFrame([final_budget(run) for run in model.runs])
-        row |= {str(name): mean for name, mean in budgets.mean(skipna=False).items()}
     return row
 
 

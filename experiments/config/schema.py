@@ -229,6 +229,8 @@ class EvalConfig:
     final: bool = False
     samples: PositiveInt = 20  # responses to each problem
     temperature: NonNegativeFloat = 0.4
+    # at the start and the end, the model is evaluated at these as well; all else is the same
+    further_temperatures: list[NonNegativeFloat] = field(default_factory=list)
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
     k: list[PositiveInt] = field(
         default_factory=lambda: [1, 5, 10]

@@ -5,6 +5,7 @@ They run before anything heavy starts, for all jobs of a sweep before the first 
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,13 @@ from experiments.errors import UserError
 
 if TYPE_CHECKING:
     from algorithms.base import Needs
-    from experiments.config.schema import EngineConfig, ReplayConfig, RunConfig, TrainConfig
+    from experiments.config.schema import (
+        EngineConfig,
+        EvalConfig,
+        ReplayConfig,
+        RunConfig,
+        TrainConfig,
+    )
 
 
 def validate(config: RunConfig, needs: Needs) -> None:
@@ -72,6 +79,7 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
         raise UserError(
             f"eval.k={c.eval.k}: at least one k must be at most eval.samples={c.eval.samples}"
         )
+    _check_further_temperatures(c.eval)
     if t.keep_best and c.eval.split != "tune":
         raise UserError(
             f"train.keep_best=true with eval.split={c.eval.split}: scores on the split that "
@@ -120,6 +128,25 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
     _check_reference(c, needs)
     _check_shares(t)
     _check_ratio(c, needs)
+
+
+def _check_further_temperatures(e: EvalConfig) -> None:
+    """Raise UserError if a temperature is infinite, or evaluated twice.
+
+    Names of metrics and files show six digits, so temperatures must differ in these.
+    """
+    setting = f"eval.further_temperatures={e.further_temperatures}"
+    shown = [f"{abs(temperature):g}" for temperature in e.further_temperatures]
+    for temperature, text in zip(e.further_temperatures, shown, strict=True):
+        if not isfinite(temperature):
+            raise UserError(f"{setting}: {text} is not a finite number; remove it")
+        if text == f"{e.temperature:g}":
+            raise UserError(
+                f"{setting}: {text} is eval.temperature, at which every evaluation is made; "
+                "remove it from the list"
+            )
+        if shown.count(text) > 1:
+            raise UserError(f"{setting}: {text} is listed twice; list it once")
 
 
 def _check_reward(c: RunConfig, needs: Needs) -> None:

@@ -35,17 +35,31 @@ PACKAGES = ("algorithms", "envs", "experiments")  # their code is part of the ca
 
 
 def evaluate_base(
-    config: RunConfig, parts: Parts, info: dict[str, Any], progress: Callable[[int], None]
+    config: RunConfig,
+    parts: Parts,
+    info: dict[str, Any],
+    progress: Callable[[int], None],
+    temperature: float | None = None,
 ) -> tuple[list[dict[str, Any]], Path | None]:
-    """Return the rows of step 0, and the file they were read from; None: they were computed."""
+    """Return the rows of step 0, and the file they were read from; None: they were computed.
+
+    `temperature`: as of `evaluate`.
+    """
     begin, judge = time.monotonic(), parts.environments.make()
-    file = _cache_file(config, parts, judge, info)
+    file = _cache_file(config, parts, judge, info, temperature)
     cached = _read(file)
     if cached:
         parts.ledger.charge("evaluate", cached["seconds"] - (time.monotonic() - begin))
         return cached["rows"], file
     rows = evaluate(
-        config, 0, parts.eval_prompts, parts.eval_engine, judge, parts.tokenizer, progress
+        config,
+        0,
+        parts.eval_prompts,
+        parts.eval_engine,
+        judge,
+        parts.tokenizer,
+        progress,
+        temperature,
     )
     recalled_s = judge.stats.recalled_s
     parts.ledger.charge("evaluate", recalled_s)
@@ -54,7 +68,13 @@ def evaluate_base(
     return rows, None
 
 
-def _cache_file(config: RunConfig, parts: Parts, judge: Environment, info: dict[str, Any]) -> Path:
+def _cache_file(
+    config: RunConfig,
+    parts: Parts,
+    judge: Environment,
+    info: dict[str, Any],
+    temperature: float | None,
+) -> Path:
     prompts = hashlib.sha256()
     for prompt in parts.eval_prompts:
         problem = prompt.problem
@@ -67,10 +87,11 @@ def _cache_file(config: RunConfig, parts: Parts, judge: Environment, info: dict[
         "prompts": prompts.hexdigest(),
         "sampling": (
             evaluation.samples,
-            evaluation.temperature,
+            evaluation.temperature if temperature is None else temperature,
             evaluation.top_p,
             config.task.max_response_tokens,
         ),
+        "further": temperature is not None,  # its random streams are others
         "seed": config.seed,
         "judge": judge.version,
         "code": _code_hash(),

@@ -1,7 +1,7 @@
 """Evaluation: n judged responses to each problem, one row each.
 
-The random streams depend on the run's seed and the step, not on the algorithm. The evaluation of
-the base model is therefore the same in every run of a seed.
+The random streams depend on the run's seed, the step and whether the temperature is a further one,
+not on the algorithm. The evaluation of the base model is therefore the same in every run of a seed.
 """
 
 from __future__ import annotations
@@ -32,16 +32,21 @@ def evaluate(
     judge: Environment,
     tokenizer: PreTrainedTokenizerBase,
     progress: Callable[[int], None] | None = None,
+    temperature: float | None = None,
 ) -> list[dict[str, Any]]:
     """Return the rows of evals.parquet: `eval.samples` responses to each prompt.
 
-    A sample with an infrastructure error keeps its INFRA_ERROR row; metrics leave it out.
+    `temperature`: one of `eval.further_temperatures`, whose random streams are its own; None:
+    `eval.temperature`. A sample with an infrastructure error keeps its INFRA_ERROR row; metrics
+    leave it out.
     """
     n = config.eval.samples
     prompts = list(prompts)  # read from their store once
-    sampling = Sampling(response_limit(config), config.eval.temperature, config.eval.top_p)
+    used = config.eval.temperature if temperature is None else temperature
+    sampling = Sampling(response_limit(config), used, config.eval.top_p)
+    purpose = ("eval",) if temperature is None else ("eval", "temperature", temperature)
     seeds = [
-        [seed_for(config.seed, "eval", step, row, i) for i in range(n)]
+        [seed_for(config.seed, *purpose, step, row, i) for i in range(n)]
         for row in range(len(prompts))
     ]
     responder = Responder(engine, judge, tokenizer, config.task.reward, overlaps(config))

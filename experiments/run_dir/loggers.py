@@ -72,6 +72,21 @@ class Loggers:
         self._guarded("", "score", lambda: scores.update(summary(pd.DataFrame(rows), ks)))
         self._each("log", lambda logger: logger.evaluation(step, scores | spent, rows))
 
+    def further_evaluation(
+        self, step: int, temperature: float, rows: Sequence[dict[str, Any]], ks: Sequence[int]
+    ) -> None:
+        """Log the scores at a further temperature beside the main ones: eval/pass@1 (T=1)."""
+        if not self.open:
+            return
+        import pandas as pd
+
+        from analysis.metrics.definitions import at_temperature
+
+        scores: dict[str, float] = {}
+        self._guarded("", "score", lambda: scores.update(summary(pd.DataFrame(rows), ks)))
+        values = {at_temperature(name, temperature): score for name, score in scores.items()}
+        self._each("log", lambda logger: logger.step(step, values))
+
     def close(self, status: str) -> None:
         self._each("finish", lambda logger: logger.close(status))
         self.open = {}

@@ -62,14 +62,31 @@ class Display:
             self.say(f"step {step}/{self.steps}  {note}  {left:,.0f} s left")
             self._last_line = now
 
-    def evaluated(self, step: int, pass_at: dict[int, float], cache_file: Path | None) -> None:
-        """Show an evaluation; `cache_file`: the file that it was read from."""
-        self.pass_at = pass_at
+    def evaluated(
+        self,
+        step: int,
+        pass_at: dict[int, float],
+        cache_file: Path | None,
+        temperature: float | None = None,
+    ) -> None:
+        """Show an evaluation; `cache_file`: the file that it was read from.
+
+        `temperature`: a further one, whose pass@k is shown only here; None: the main evaluation.
+        """
+        if temperature is None:
+            self.pass_at = pass_at
         scores = "  ".join(f"pass@{k} {score:.3f}" for k, score in pass_at.items())
         source = f" (cached in {cache_file})" if cache_file else ""
-        self.say(f"evaluation at step {step}: {scores}{source}")
+        self.say(f"{_evaluation(step, temperature)}: {scores}{source}")
 
-    def evaluating(self, step: int, total: int) -> tuple[Callable[[int], None], Callable[[], None]]:
+    def evaluating(
+        self, step: int, total: int, temperature: float | None = None
+    ) -> tuple[Callable[[int], None], Callable[[], None]]:
         """Add a bar for an evaluation; return how to advance it, and how to remove it."""
-        bar = self.bars.add_task(f"evaluation at step {step}", total=total, note="")
+        bar = self.bars.add_task(_evaluation(step, temperature), total=total, note="")
         return lambda count: self.bars.advance(bar, count), lambda: self.bars.remove_task(bar)
+
+
+def _evaluation(step: int, temperature: float | None) -> str:
+    further = "" if temperature is None else f", temperature {temperature:g}"
+    return f"evaluation at step {step}{further}"

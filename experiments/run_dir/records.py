@@ -5,6 +5,7 @@
   At each evaluation and at the end they are written to `metrics.parquet`. A run that ends by itself
   or by Ctrl-C removes the journal.
 - Each evaluation is a file in the folder `evals.parquet`; its problems are in `problems.parquet`.
+  Those at `eval.further_temperatures` are in `further_evals.parquet`.
 
 Files are replaced atomically, and a resumed run cuts what came after its checkpoint. The one
 exception is the final status in `run.json` when the disk is full: it overwrites the file in place,
@@ -86,6 +87,7 @@ class Records:
             "resumed": [],
         }
         self._evals = self.folder / "evals.parquet"
+        self._further_evals = self.folder / "further_evals.parquet"
         try:
             if folder:
                 self._continue(recorded, checkpoint)
@@ -109,9 +111,10 @@ class Records:
         self.info = before | ended | resumed
         with atomic_write(self.folder / "metrics.jsonl") as file:
             file.write_text("".join(json.dumps(row) + "\n" for row in self.metrics))
-        for part in self._evals.glob("step-*.parquet"):
-            if int(part.stem.removeprefix("step-")) > recorded:
-                part.unlink()
+        for evals in (self._evals, self._further_evals):
+            for part in evals.glob("step-*.parquet"):
+                if int(part.stem.split("-")[1]) > recorded:
+                    part.unlink()
         for hidden in self.folder.glob("checkpoints/.*"):
             place = final_name(hidden)
             if hidden.name.endswith(BEFORE) and (hidden == checkpoint or not place.exists()):
@@ -153,6 +156,15 @@ class Records:
 
         _write_table(pd.DataFrame(rows), self._evals / f"step-{step:08}.parquet")
         self._write_metrics()
+
+    def further_evaluation(self, step: int, temperature: float, rows: list[dict[str, Any]]) -> None:
+        """Write a part of further_evals.parquet: evals.parquet with a column `temperature`."""
+        import pandas as pd
+
+        self._further_evals.mkdir(exist_ok=True)
+        table = pd.DataFrame(rows).assign(temperature=temperature)
+        name = f"step-{step:08}-temperature-{temperature:g}.parquet"
+        _write_table(table, self._further_evals / name)
 
     @contextmanager
     def checkpoint(self, name: str, step: int) -> Iterator[Path]:

@@ -30,8 +30,8 @@ class Clock:
         total, evaluated = float(last["time/total_s"]), float(last["time/evaluate_s"])
         own = 1 - float(last.get("time/charged_s", 0.0)) / total  # the rest: another run
         self.steps.setdefault(arm, []).append((total - evaluated) * own / len(rows))
-        # the last evaluation comes after the last row
-        self.evaluations.append(evaluated * own / max(evaluations(config) - 1, 1))
+        # those at the end come after the last row
+        self.evaluations.append(evaluated * own / max(evaluations(config) - _at_an_end(config), 1))
 
     def seconds(self, job: Job, config: RunConfig, state: End) -> float:
         """Remaining time of a job. An arm that never ran takes the others' mean."""
@@ -42,10 +42,15 @@ class Clock:
 
 
 def evaluations(config: RunConfig) -> int:
-    """Number of evaluations of a run, the one before training included."""
+    """Number of evaluations of a run, before training and at further temperatures included."""
     every, steps = config.eval.every, config.steps
     between = (steps - 1) // every if every and steps else 0
-    return 1 + between + (steps > 0)
+    return between + _at_an_end(config) * (1 + (steps > 0))
+
+
+def _at_an_end(config: RunConfig) -> int:
+    """Number of evaluations at the start, and at the end: one for each temperature."""
+    return 1 + len(config.eval.further_temperatures)
 
 
 def _done(state: End, config: RunConfig) -> float:

@@ -192,7 +192,8 @@ def time_few_steps(
                 shutil.rmtree(folders[job], ignore_errors=True)
                 command = [*jobs[job][0], f"seed={job.seed}", f"name={folders[job].name}", *FEW]
                 # the base's evaluation starts the engine and judges slow programs: time another
-                command += ["eval.every=2"] if job is first else ["eval.samples=1", "eval.k=[1]"]
+                few = ["eval.samples=1", "eval.k=[1]", "eval.further_temperatures=[]"]
+                command += ["eval.every=2"] if job is first else few
                 running[job] = start_process(command, folders[job] / "log", folders[job].name)
             for job in [job for job, process in running.items() if process.poll() is not None]:
                 if running.pop(job).returncode:

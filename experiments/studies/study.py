@@ -64,7 +64,7 @@ class Claim:
     says: str
     a: str
     b: str
-    metric: str  # of differences.csv; or time, memory: less is better
+    metric: str  # of differences.csv, e.g. pass@10 or pass@10 (T=1); time, memory: less is better
     margin: NonNegativeFloat | None = None  # null: `a` is above
 
     def verdict(self, low: float, high: float) -> str:

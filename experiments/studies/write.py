@@ -23,6 +23,7 @@ from envs.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.studies.arm_costs import cost_sections
 from experiments.studies.figures import forest, interval, save, signed
+from experiments.studies.further_temperatures import check_claims, temperature_sections
 from experiments.studies.study import Claim, Study, read
 
 PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
@@ -143,12 +144,15 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
         "only where every arm above differs significantly from every arm below, after Holm's "
         "correction for the number of comparisons.\n\n"
         f"![{', '.join(METRICS)} of each arm, with its interval]({figure})\n\n"
-        + table(*_result_rows(arms, results)),
+        + table(*_result_rows(arms, results, METRICS)),
     ]
     if study.gains:
         pairs = sorted(study.gains, key=lambda gain: arms.index(gain[0]) if study.order_by else 0)
         rows = [[f"{a} − {b}", *_gaps(results, a, b)] for a, b in pairs]
         parts.append("### Side by side\n\n" + table(["difference", *METRICS], rows))
+    parts += temperature_sections(
+        study, results, METRICS, lambda metrics: _result_rows(arms, results, metrics)
+    )
     if study.claims:
         rows = list(_claim_rows(study.claims, results))
         parts.append(
@@ -227,18 +231,20 @@ def _value(run: dict[str, Any], key: str) -> str:
     return values[-1] if values else "–"
 
 
-def _result_rows(arms: Sequence[str], results: Results) -> tuple[list[str], list[list[str]]]:
+def _result_rows(
+    arms: Sequence[str], results: Results, metrics: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
     head = ["arm", "seeds"]
-    for metric in METRICS:
+    for metric in metrics:
         head += [metric, "tier"]
     rows = []
     for name, label in _named(arms, results):
         row = results.row(label)
         if row is None:
-            rows.append([name, "0", *["–"] * (2 * len(METRICS))])
+            rows.append([name, "0", *["–"] * (2 * len(metrics))])
             continue
         cells = [name, f"{int(row['seeds'])}"]
-        for metric in METRICS:
+        for metric in metrics:
             cells += [
                 interval(row, metric, f"{metric}_low", f"{metric}_high"),
                 results.tier(name, metric),
@@ -287,6 +293,7 @@ def main(arguments: Sequence[str]) -> int:
         options = parse_arguments(Options, arguments)
         study, out = read(options.study), Path(options.out)
         results = Results(Path(options.folder))
+        check_claims(study, results)
         figure, name = out.with_suffix(".svg"), study.name.removeprefix("study-")
         text = page(study, results, name, figure.name, _discussion(out))
     except (UserError, ValueError) as error:

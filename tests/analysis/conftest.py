@@ -169,3 +169,20 @@ def make_run():
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def add_further():
+    """A function that adds evaluations at a further temperature to a run folder."""
+
+    def add(path: Path, temperature: float, evals: pd.DataFrame) -> None:
+        folder = path / "further_evals.parquet"
+        folder.mkdir(exist_ok=True)
+        for step, part in evals.groupby("step"):
+            name = f"step-{step:08}-temperature-{temperature:g}.parquet"
+            part.assign(temperature=temperature).to_parquet(folder / name, index=False)
+        config = yaml.safe_load((path / "config.yaml").read_text())
+        config["eval"].setdefault("further_temperatures", []).append(temperature)
+        (path / "config.yaml").write_text(yaml.safe_dump(config))
+
+    return add

@@ -32,6 +32,10 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
         "settings": differing_settings(experiment.groups),
         "runs": render.records(tables["runs.csv"]),
         "results": render.records(results),
+        "further": [
+            (f"{temperature:g}", render.further_cells(results, section.ks, temperature))
+            for temperature in section.temperatures
+        ],
         "figures": [],
         "change": "–",
     }

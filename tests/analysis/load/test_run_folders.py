@@ -34,6 +34,23 @@ def test_evaluations_in_a_part_each_are_one_table(tmp_path, make_run):
     pd.testing.assert_frame_equal(load_run(path).evals, whole)
 
 
+def test_further_temperatures_stand_apart_from_the_main_evaluation(tmp_path, make_run, add_further):
+    path = make_run(tmp_path)
+    plain = load_run(path)
+    assert plain.further_evaluations(0) == {}
+    for temperature, steps in ((1.0, (20, 0)), (0.0, (20,))):
+        evals = plain.evals[plain.evals["step"].isin(steps)]
+        add_further(path, temperature, evals.sort_values("step", ascending=False))
+    run = load_run(path)
+    pd.testing.assert_frame_equal(run.evals, plain.evals)
+    assert {t: list(e["step"].unique()) for t, e in run.further_evals.items()} == {
+        0.0: [20],
+        1.0: [0, 20],
+    }
+    assert list(run.further_evaluations(0)) == [1.0] and run.further_evaluations(10) == {}
+    assert set(run.further_evaluations(20)[1.0]["step"]) == {20}
+
+
 @pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
 def test_a_run_that_has_not_ended_well_is_readable_without_its_tables(tmp_path, make_run, status):
     path = make_run(tmp_path, status=status)
@@ -74,7 +91,33 @@ def set_status(path):
     (path / "run.json").write_text(json.dumps(record | {"status": "fine"}))
 
 
+def further(*changes):
+    """Add an evaluation at temperature 1, changed."""
+
+    def damage(path):
+        evals = pd.read_parquet(path / "evals.parquet").assign(temperature=1.0)
+        for change in changes:
+            evals = change(evals)
+        evals.to_parquet(path / "further_evals.parquet")
+
+    return damage
+
+
+def set_further(path):
+    text = (path / "config.yaml").read_text()
+    (path / "config.yaml").write_text(text.replace("eval:", "eval:\n  further_temperatures: [1.0]"))
+
+
 DAMAGE = {
+    "no further evals though finished": (set_further, "finished but further_evals.parquet is miss"),
+    "further rows twice": (
+        further(lambda evals: pd.concat([evals, evals.head(1)])),
+        "further_evals.parquet holds the same temperature, step, problem and sample twice",
+    ),
+    "no temperatures": (
+        further(lambda evals: evals.drop(columns="temperature")),
+        "further_evals.parquet lacks the columns temperature",
+    ),
     "no run.json": (remove("run.json"), "run.json is missing"),
     "no config": (remove("config.yaml"), "config.yaml is missing"),
     "half a run.json": (truncate("run.json"), "run.json cannot be read"),

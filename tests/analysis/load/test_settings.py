@@ -27,6 +27,19 @@ def test_facts_are_words(tmp_path, make_run):
     }
 
 
+def test_further_temperatures_are_told_of_and_make_no_group(tmp_path, make_run):
+    further = [{}, {"eval.further_temperatures": []}, {"eval.further_temperatures": [0.0, 1.0]}]
+    runs = [
+        load_run(make_run(tmp_path, "spo", seed, status="running", config=config))
+        for seed, config in enumerate(further)
+    ]
+    (group,) = group_runs(runs)
+    assert len(group.runs) == 3
+    facts = [dict(shared_settings([run]))["evaluation"] for run in runs]
+    assert facts[0] == facts[1]
+    assert facts[2] == f"{facts[0]}, at the start and the end also temperature 0 and 1"
+
+
 def test_an_algorithms_own_settings_are_compared_among_its_groups(tmp_path, make_run):
     runs = [
         make_run(tmp_path / "a", "spo", 0, config={"algo.beta": 0.1}),

@@ -19,6 +19,20 @@ def test_evaluations_are_counted_as_the_loop_makes_them():
         for s, e in [(0, 50), (200, 50), (201, 50), (60, 0)]
     ]
     assert found == [1, 5, 6, 2]
+    further = "eval.further_temperatures=[0,1]"
+    found = [
+        evaluations(config(f"steps={s}", f"eval.every={e}", further))
+        for s, e in [(0, 50), (200, 50), (60, 0)]
+    ]
+    assert found == [3, 9, 6]
+
+
+def test_of_a_finished_run_those_at_the_end_come_after_the_last_row(tmp_path):
+    rows = {"time/total_s": [60.0, 90.0, 140.0], "time/evaluate_s": [40.0, 40.0, 60.0]}
+    pd.DataFrame(rows).to_parquet(tmp_path / "metrics.parquet")
+    clock = Clock()  # before the last row two at the start and one at step 2
+    clock.learn("a", tmp_path, config("steps=3", "eval.every=2", "eval.further_temperatures=[1]"))
+    assert clock.evaluations == [20.0]
 
 
 def test_a_finished_run_tells_a_step_and_an_evaluation(tmp_path):

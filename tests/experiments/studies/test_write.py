@@ -131,6 +131,56 @@ def test_what_was_chosen_and_the_order(study, tmp_path, capsys):
     assert "order_by=pass@one: not a column" in capsys.readouterr().err
 
 
+def at_temperature_1(folder):
+    """Add results at temperature 1 to the report: the main ones, less .2."""
+    table = pd.read_csv(folder / "report" / "table.csv")
+    for metric in ("pass@1", "pass@10", "distinct_of_5"):
+        for end in ("", "_low", "_high"):
+            table[f"{metric} (T=1){end}"] = table[metric + end] - 0.2
+    table.to_csv(folder / "report" / "table.csv", index=False)
+    for name in ("differences", "tiers"):
+        rows = pd.read_csv(folder / "report" / f"{name}.csv")
+        there = rows.assign(metric=rows["metric"] + " (T=1)")
+        if name == "differences":
+            there[["difference", "low", "high"]] -= 0.2
+        pd.concat([rows, there]).to_csv(folder / "report" / f"{name}.csv", index=False)
+
+
+def test_a_further_temperature_has_a_table_of_results_and_one_of_differences(study, tmp_path):
+    assert main(study) == 0
+    plain = (tmp_path / "page.md").read_text()
+    assert "temperature" not in plain
+    at_temperature_1(tmp_path / "study-s")
+    more = "  - {says: as diverse when hot, a: spo, b: sft, metric: pass@1 (T=1)}\ngains"
+    (tmp_path / "s.yaml").write_text(STUDY.replace("gains", more))
+    assert main(study) == 0
+    page = re.sub(" +", " ", (tmp_path / "page.md").read_text())
+    before, _, there = page.partition("### At temperature 1\n")
+    there = there.partition("\n#")[0]
+    assert before.endswith(
+        re.sub(" +", " ", plain).partition("## Claims")[0].partition("## Que")[2]
+    )
+    heading = "| arm | seeds | pass@1 (T=1) | tier | pass@10 (T=1) | tier | distinct_of_5 (T=1) |"
+    assert heading in there
+    assert "| spo | 3 | 0.300 [0.200, 0.400] | 1 | 0.500 [0.400, 0.600] | 1 |" in there
+    assert "| base nano | 3 | 0.300 [0.200, 0.400] | – |" in there
+    difference = "| spo − sft | −0.100 [−0.180, +0.000] | −0.200 [−0.260, −0.100] | – |"
+    assert there.count("| spo − sft") == 1 and difference in there  # in gains and in claims
+    assert "| pass@1 (T=1): −0.100 [−0.180, +0.000] | **not decided** |" in page
+
+
+@pytest.mark.parametrize(("given", "known"), [(True, "1"), (False, "none")])
+def test_a_claim_at_an_unknown_temperature_is_refused(given, known, study, tmp_path, capsys):
+    if given:
+        at_temperature_1(tmp_path / "study-s")
+    claim = "  - {says: hot, a: spo, b: sft, metric: pass@1 (T=1.0)}\ngains"
+    (tmp_path / "s.yaml").write_text(STUDY.replace("gains", claim))
+    assert main(study) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "'hot' is on pass@1 (T=1.0)" in told and f"runs are: {known};" in told
+
+
 def test_a_study_that_has_not_ended_is_one_line(study, tmp_path, capsys):
     (tmp_path / "study-s" / "arms.json").unlink()
     assert main(study) == 2
