@@ -150,13 +150,14 @@ def load_run(path: str | Path) -> Run:
     section = config.get("eval")
     required &= bool(isinstance(section, dict) and section.get("further_temperatures"))
     further = _evals(path, "further_evals.parquet", FURTHER_EVAL_COLUMNS, required)
+    temperatures = sorted(further["temperature"].unique())
     return Run(
         path=path.resolve(),
         config=config,
         info=info,
         metrics=metrics.sort_values("step"),
         evals=evals,
-        further_evals={float(t): samples for t, samples in further.groupby("temperature")},
+        further_evals={float(t): further[further["temperature"] == t] for t in temperatures},
     )
 
 

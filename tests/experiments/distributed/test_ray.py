@@ -42,7 +42,10 @@ SMALL = [
     ),
 ]
 CASES = {
-    "spo": ["algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=2", "steps=3"],
+    "spo": [
+        *("algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=2", "steps=3"),
+        "eval.further_temperatures=[1]",
+    ],
     "grpo at lag 2": ["algo=grpo", "train.lag=2"],
     "grpo synced every 3": ["algo=grpo", "train.sync_every=3"],
     # every batch is of problems that none was of before: their programs are judged in flight
@@ -85,7 +88,9 @@ def run(output_dir, *case, ranks=SINGLE_PROCESS, folder=None):
 
 
 def assert_equal(one, other):
-    for table in ("metrics", "evals"):
+    further = [(folder / "further_evals.parquet").exists() for folder in (one, other)]
+    assert further[0] == further[1]
+    for table in ("metrics", "evals", *["further_evals"] * further[0]):
         frames = [pd.read_parquet(folder / f"{table}.parquet") for folder in (one, other)]
         kept = [c for c in frames[0] if not c.startswith(("time/", "memory/")) and c != "cpu_s"]
         first, second = (frame[kept] for frame in frames)

@@ -57,13 +57,15 @@ def test_twenty_steps_on_two_ranks_are_those_of_one_process(tmp_path):
         "algo.q0_samples=4",
         "train.offline_share=0.5",
         "steps=20",
+        "eval.further_temperatures=[1]",
     ]
     alone = finished(0, tmp_path / "alone", *case)
     spread = finished(2, tmp_path / "spread", *case)
     assert_alike(spread, alone, rtol=1e-3)
-    rows = [pd.read_parquet(folder / "evals.parquet") for folder in (alone, spread)]
-    base = [table[table["step"] == 0].drop(columns="cpu_s") for table in rows]
-    pd.testing.assert_frame_equal(*base)
+    for name in ("evals.parquet", "further_evals.parquet"):
+        rows = [pd.read_parquet(folder / name) for folder in (alone, spread)]
+        base = [table[table["step"] == 0].drop(columns="cpu_s") for table in rows]
+        pd.testing.assert_frame_equal(*base)
     assert json.loads((spread / "run.json").read_text())["status"] == "finished"
 
 

@@ -29,6 +29,7 @@ SMALL = [
     "task.tune_problems=2",
     "sandbox=embedded",
     "sandbox.workers=1",
+    "task.max_response_tokens=32",
     "algo.learning_rate=1e-3",
 ]
 FURTHER = "eval.further_temperatures=[0,1]"

@@ -167,6 +167,18 @@ SAMPLE = {"step": 1, "problem": "p", "sample": 0, "verdict": "ACCEPTED", "progra
 EVALUATED = [SAMPLE | {"tokens": 3, "entropy": 0.1, "passed": 1, "total": 1}]
 
 
+def test_scores_at_a_further_temperature_have_names_of_their_own():
+    logged, logger = [], Failing("never")
+    logger.step = lambda step, values: logged.append((step, values))
+    loggers = Loggers({"wandb": lambda: logger}, pytest.fail)
+    loggers.evaluation(1, EVALUATED, (1,), {})
+    loggers.further_evaluation(1, 0.25, EVALUATED, (1,))
+    ((step, values),) = logged
+    assert step == 1 and values["eval/pass@1 (T=0.25)"] == 1.0
+    assert all(name.endswith(" (T=0.25)") for name in values)
+    assert logger.got == ["init", "evaluation"]  # no samples in place of the main ones
+
+
 @pytest.mark.parametrize("at", ["init", "log", "finish"])
 def test_wandb_itself_raising_stops_no_run(at, tmp_path, no_key, monkeypatch):
     import wandb
