@@ -21,12 +21,12 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from envs.environment import JudgeStats, Submission
 from envs.judge.checker import comparable
+from envs.judge.rules_version import rules_version
 from envs.judge.session import JudgingSession, PendingProgram
 from envs.judge.verdict_cache import CachedGrades, VerdictCache
 from envs.problem import Judgement, Problem, Verdict
 from envs.sandbox.base import Job, Limits, Sandbox
 
-RULES_VERSION = 5  # increase with every change to extraction, checkers, limits or verdicts
 Key = tuple[str, str]  # hashes of the problem and of the program
 CACHED_JUDGEMENTS = 100_000  # in memory; the oldest are dropped first
 
@@ -63,8 +63,8 @@ class Judge:
     ) -> None:
         self.sandbox, self.verdicts = sandbox, verdicts
         self.config = replace(config or JudgeConfig())
-        rules = repr((RULES_VERSION, sorted(asdict(self.config).items()), sandbox.platform))
-        self.version = f"{RULES_VERSION}-{hashlib.sha256(rules.encode()).hexdigest()[:8]}"
+        settings = repr((sorted(asdict(self.config).items()), sandbox.platform))
+        self.version = f"{rules_version()}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
         self.stats = JudgeStats()
         self._cache: dict[Key, Judgement] = {}
         self._failures: dict[str, list[int]] = {}  # problem hash → failures of each test
@@ -228,6 +228,7 @@ def _require_judgeable(problem: Problem) -> None:
     elif problem.checker == "needs_checker":
         reason = "it needs a checker of its own"
     elif not all(comparable(problem.checker, test.output) for test in problem.tests):
-        reason = "an expected value is not JSON"
+        wanted = "JSON" if problem.checker == "call" else "a condition on the result"
+        reason = f"an expected value is not {wanted}"
     if reason is not None:
         raise ValueError(f"problem {problem.name} cannot be judged: {reason}")
