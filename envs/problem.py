@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
-CHECKERS = ("tokens", "floats", "case_insensitive", "call", "needs_checker")
+CHECKERS = ("tokens", "floats", "case_insensitive", "call", "assert", "needs_checker")
 
 
 class Verdict(StrEnum):
@@ -25,7 +25,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One test. For call-based problems both are JSON: the argument list and the returned value."""
+    """One test.
+
+    For call-based problems, the argument list (`envs/sandbox/inside/values.py`) and the returned
+    value as JSON; with the checker `assert`, a condition on that value (`envs/judge/assertion.py`).
+    """
 
     __test__ = False  # keeps pytest from collecting this class
 

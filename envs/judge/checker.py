@@ -7,14 +7,15 @@ one of them is a float literal: integers of any size are compared exactly.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable
-from typing import Any
 
-ABSOLUTE_TOLERANCE = 1e-6
-RELATIVE_TOLERANCE = 1e-6
+from envs.judge import returned_values
+from envs.judge.assertion import parse_condition
+from envs.judge.returned_values import ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE, shown
+
+_LONGER_TIMES, _LONGER_BYTES = 64, 4096  # a longer returned value cannot be the expected one
 
 # Possessive quantifiers prevent backtracking: a hostile output may hold millions of digits.
 _INTEGER = re.compile(rb"[+-]?+[0-9]++")
@@ -31,7 +32,8 @@ def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
     also be below 1/2. So 1.0 and 0.9999999 match 1, and 123456700.0 does not match 123456789.
     Beyond 2**53, where doubles cannot represent all integers, only the nearest double matches.
     `case_insensitive`: like `tokens`, ignoring case.
-    `call`: both are JSON; numbers compare by value, within 1e-6 where a float is expected.
+    `call`: a value in JSON, and what a function returned (`returned_values.json_equal`).
+    `assert`: the condition of a data set's assert, and what a function returned (`assertion`).
 
     Raises ValueError for any other checker, including `needs_checker` (no comparison can decide a
     problem that accepts any valid answer), and where `comparable` is False.
@@ -39,6 +41,8 @@ def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
     expected_bytes, actual_bytes = _as_bytes(expected), _as_bytes(actual)
     if checker == "call":
         return _check_call(expected_bytes, actual_bytes)
+    if checker == "assert":
+        return _check_assertion(expected, actual_bytes)
     if checker not in ("tokens", "floats", "case_insensitive"):
         raise ValueError(f"checker {checker!r} cannot compare outputs")
     if expected_bytes == actual_bytes:
@@ -61,11 +65,15 @@ def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
 
 
 def comparable(checker: str, expected: str) -> bool:
-    """Return whether outputs can be compared with `expected`: under `call` it must be JSON."""
-    if checker != "call":
-        return True
+    """Return whether outputs can be compared with `expected`.
+
+    Under `call` it must be JSON without a NaN, which equals nothing; under `assert` a condition.
+    """
     try:
-        _load_json(_as_bytes(expected))
+        if checker == "call":
+            return not returned_values.holds_nan(returned_values.parse(_as_bytes(expected)))
+        if checker == "assert":
+            parse_condition(expected)
     except (ValueError, RecursionError):
         return False
     return True
@@ -115,43 +123,34 @@ def _close(expected: float, actual: float) -> bool:
 
 
 def _check_call(expected: bytes, actual: bytes) -> tuple[bool, str]:
-    if expected.strip() == actual.strip():
-        return True, ""
     # No JSON value has two spellings that differ this much in length.
-    if len(actual) > 64 * len(expected) + 4096:
+    if len(actual) > _LONGER_TIMES * len(expected) + _LONGER_BYTES:
         return False, "a far longer value than expected"
     try:
-        want = _load_json(expected)
+        want = returned_values.parse(expected)
     except (ValueError, RecursionError):
         raise ValueError(f"an expected value is not JSON: {_short(expected[:200])}") from None
     try:
-        same = _same_value(want, _load_json(actual))
+        got = returned_values.parse(actual)
+        if returned_values.json_equal(want, got):
+            return True, ""
+        return False, f"expected {_short(expected.strip())}, returned {_short(shown(got).encode())}"
     except (ValueError, RecursionError):
         return False, f"not a JSON value: {_short(actual[:200])}"
-    if same:
-        return True, ""
-    return False, f"expected {_short(expected.strip())}, returned {_short(actual.strip())}"
 
 
-def _load_json(text: bytes) -> Any:
-    return json.loads(text.decode("utf-8", "surrogatepass"), parse_int=_parse_int)
-
-
-def _parse_int(digits: str) -> int | tuple[str, str]:
-    """Return an int; beyond what Python converts in reasonable time, its digits, marked."""
-    return int(digits) if len(digits) <= 4000 else ("integer", digits)
-
-
-def _same_value(expected: Any, actual: Any) -> bool:
-    if isinstance(expected, list) and isinstance(actual, list):
-        return len(expected) == len(actual) and all(map(_same_value, expected, actual))
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        return expected.keys() == actual.keys() and all(
-            _same_value(value, actual[key]) for key, value in expected.items()
-        )
-    if isinstance(expected, float) and isinstance(actual, int | float):
-        try:
-            return expected == actual or _close(expected, float(actual))
-        except OverflowError:
-            return False
-    return expected == actual
+def _check_assertion(expected: str, actual: bytes) -> tuple[bool, str]:
+    """Check the condition that an assert puts on the returned value."""
+    condition = parse_condition(expected)
+    if len(actual) > _LONGER_TIMES * len(expected) + _LONGER_BYTES:
+        # Only a truth value does without the value itself. All false values are short, and a long
+        # array of numpy's has none.
+        right = condition.kind == "true" and not actual.startswith(b'{"": ["array"')
+        return right, "" if right else "a far longer value than expected"
+    try:
+        got = returned_values.parse(actual)
+        if condition.holds(got):
+            return True, ""
+        return False, f"not {_short(expected.encode())}: returned {_short(shown(got).encode())}"
+    except (ValueError, RecursionError):
+        return False, f"not a returned value: {_short(actual[:200])}"

@@ -44,9 +44,9 @@ class Job:
     """One program and the inputs to run it on, in this order, each in a fresh process."""
 
     program: str
-    inputs: tuple[str, ...]  # stdin; with `fn_name`, the JSON text of the argument list
+    inputs: tuple[str, ...]  # stdin; with `fn_name`, the argument list as `inside/values.py` has it
     limits: Limits = Limits()
-    fn_name: str | None = None  # stdout is then the JSON text of what the function returned
+    fn_name: str | None = None  # stdout is then what the function returned, as `inside/values.py`
     promising: bool = False  # likely to run on more than its first input; changes only costs
 
 

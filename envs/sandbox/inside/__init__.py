@@ -28,6 +28,7 @@ _MODULES = (
     "framing",
     "confinement",
     "interpreter",
+    "values",
     "program",
     "test_process",
     "zygote",

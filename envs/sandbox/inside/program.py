@@ -19,11 +19,11 @@ import sys
 import time
 import types
 import weakref
-from json import dumps, loads
 
 from envs.sandbox.inside.framing import report
 from envs.sandbox.inside.interpreter import NOTICING
 from envs.sandbox.inside.kernel import STACK_BYTES, THREAD_STACK_BYTES
+from envs.sandbox.inside.values import decode, encode
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
 if TYPE_CHECKING:
@@ -208,44 +208,7 @@ class Program:
 
 
 def call_function(names: dict[str, Any], function: str, arguments: str) -> bytes:
-    """Call a function, or the method of Solution, with a JSON array; return its result as JSON."""
+    """Call a function, or the method of Solution, with encoded arguments; return its result so."""
     solution: Any = names.get("Solution")
     target = getattr(solution(), function) if hasattr(solution, function) else names[function]
-    result = target(*loads(arguments))
-    try:
-        return dumps(result, default=to_json).encode()
-    except TypeError:
-        return dumps(with_plain_keys(result), default=to_json).encode()
-
-
-def to_json(value: Any) -> object:
-    """Convert a value that JSON lacks to the nearest that it has. Raises TypeError if none is.
-
-    numpy's scalars and arrays become Python's; Decimal and Fraction become an int if they are
-    whole, else a float; sets become lists, sorted if their members have an order; so do all
-    other iterables, in their own order.
-    """
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if hasattr(value, "as_integer_ratio"):
-        try:
-            whole = int(value)
-        except (ValueError, OverflowError):  # not a number, or infinite
-            return float(value)
-        return whole if whole == value else float(value)
-    if isinstance(value, set | frozenset):
-        try:
-            return sorted(value)
-        except TypeError:
-            pass
-    return list(value)
-
-
-def with_plain_keys(value: object) -> object:
-    """Return a value whose dictionaries, at any depth, have no keys of numpy's types."""
-    if isinstance(value, dict):
-        return {
-            key.tolist() if hasattr(key, "tolist") else key: with_plain_keys(item)
-            for key, item in value.items()
-        }
-    return list(map(with_plain_keys, value)) if isinstance(value, list | tuple) else value
+    return encode(target(*decode(arguments))).encode()

@@ -1,26 +1,24 @@
-"""Convert asserts to tests: `assert f(1, [2]) == 3` becomes a call with JSON arguments.
+"""Convert asserts to tests: `assert f(1, [2]) == 3` is a call, and a condition on its result.
 
 HumanEval and MBPP store their tests as Python code. The code is parsed and never run, so expected
-results stay outside the sandbox. If one assert says more than a call test can express, the problem
-is skipped, because the remaining tests would accept wrong programs.
-
-JSON has no tuple. A returned tuple equals the list of its items; a tuple among the arguments would
-reach the program as a list, so the problem is skipped. `assert f(x)` expects True and `assert not
-f(x)` False, although Python accepts other truthy and falsy values.
+results stay outside the sandbox. The condition is the assert's own: `==` on values with their
+Python types, `is`, truth, or a distance. If one assert says more than a call test can express, the
+problem is skipped, because the remaining tests would accept wrong programs.
 """
 
 from __future__ import annotations
 
 import ast
-import json
+import math
 import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from envs.judge.checker import ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE
+from envs.judge.assertion import Condition
 from envs.problem import Test
-from envs.tasks.loaders.field_parsers import SkipRow, integers_of_any_length
+from envs.sandbox.inside.values import encode
+from envs.tasks.loaders.field_parsers import SkipRow
 
 MAX_SIZE = 1_000_000  # items, characters or bits of a value computed by a row's arithmetic
 _ARITHMETIC = {
@@ -32,6 +30,7 @@ _ARITHMETIC = {
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
 }
+_NUMBERS = int | float | complex
 _IGNORED = (ast.Pass, ast.Import, ast.ImportFrom)
 
 
@@ -59,10 +58,10 @@ def asserted_tests(statements: Sequence[ast.stmt]) -> tuple[str, tuple[Test, ...
             case ast.Assert(test=ast.Constant(value=value)) if value:
                 continue
             case ast.Assert(test=test):
-                call, expected = _asserted_call(test)
+                call, condition = _asserted_call(test)
                 functions.add(ast.unparse(call.func))
                 arguments = [literal(argument) for argument in call.args]
-                tests.append(Test(_as_json(arguments), _as_json(expected, returned=True)))
+                tests.append(Test(encode(arguments), condition.text()))
             case ast.Expr(value=ast.Constant()):
                 continue
             case _ if not isinstance(statement, _IGNORED):
@@ -74,51 +73,50 @@ def asserted_tests(statements: Sequence[ast.stmt]) -> tuple[str, tuple[Test, ...
     return functions.pop(), tuple(dict.fromkeys(tests))
 
 
-def _asserted_call(test: ast.expr) -> tuple[ast.Call, Any]:
-    """Return (the call, its expected result) of an assert's condition."""
+def _asserted_call(test: ast.expr) -> tuple[ast.Call, Condition]:
+    """Return (the call, the condition on its result) of an assert's condition."""
     match test:
         case ast.Compare(
             left=ast.Call(func=ast.Name("abs"), args=[ast.BinOp(left, ast.Sub(), right)]),
-            ops=[ast.Lt() | ast.LtE()],
+            ops=[ast.Lt() | ast.LtE() as operator_],
             comparators=[within],
         ):
-            return _close_to(left, right, literal(within), 0.0)
+            call, expected = _sides(left, right)
+            _require_numbers(expected, absolute := literal(within))
+            inclusive = isinstance(operator_, ast.LtE)
+            return call, Condition("within", expected, absolute, inclusive=inclusive)
         case ast.Call(
             func=ast.Name("isclose") | ast.Attribute(ast.Name("math"), "isclose"),
             args=[left, right],
             keywords=keywords,
         ):
+            call, expected = _sides(left, right)
             tolerances: dict[str | None, Any] = {"abs_tol": 0.0, "rel_tol": 1e-9}
             tolerances |= {keyword.arg: literal(keyword.value) for keyword in keywords}
-            return _close_to(left, right, tolerances["abs_tol"], tolerances["rel_tol"])
+            absolute, relative = tolerances["abs_tol"], tolerances["rel_tol"]
+            _require_numbers(expected, absolute, relative)
+            return call, Condition("isclose", expected, absolute, relative)
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            return _equal_to(left, right)
+            call, expected = _sides(left, right)
+            return call, Condition("==", expected)
         case ast.Compare(
-            left=left, ops=[ast.Is()], comparators=[ast.Constant(None | True | False) as right]
+            left=left, ops=[ast.Is()], comparators=[ast.Constant(None | True | False as value)]
         ):
-            return _equal_to(left, right)
+            return _plain_call(left), Condition("is", value)
         case ast.UnaryOp(ast.Not(), operand=call):
-            return _plain_call(call), False
-    return _plain_call(test), True
+            return _plain_call(call), Condition("false")
+    return _plain_call(test), Condition("true")
 
 
-def _equal_to(left: ast.expr, right: ast.expr) -> tuple[ast.Call, Any]:
+def _sides(left: ast.expr, right: ast.expr) -> tuple[ast.Call, Any]:
+    """Return (the call, the value of the literal) of a comparison in either order."""
     call, expected = (left, right) if isinstance(left, ast.Call) else (right, left)
     return _plain_call(call), literal(expected)
 
 
-def _close_to(
-    left: ast.expr, right: ast.expr, absolute: Any, relative: Any
-) -> tuple[ast.Call, float]:
-    """Return a test with a float result, if the assert is not more tolerant than the checker."""
-    call, expected = _equal_to(left, right)
-    numbers = (expected, absolute, relative)
-    if not all(isinstance(number, int | float) for number in numbers):
+def _require_numbers(*values: Any) -> None:
+    if not all(isinstance(value, int | float) for value in values):
         raise SkipRow("an assert compares what is no number")
-    allowed = max(ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE * abs(expected))
-    if max(absolute, relative * abs(expected)) > allowed:
-        raise SkipRow("an assert allows more than the checker's tolerance")
-    return call, float(expected)
 
 
 def _plain_call(node: ast.expr) -> ast.Call:
@@ -131,35 +129,47 @@ def _plain_call(node: ast.expr) -> ast.Call:
 def literal(node: ast.expr) -> Any:
     """Evaluate a literal, or arithmetic on literals up to MAX_SIZE. Raises SkipRow otherwise."""
     match node:
+        case ast.Constant(value=bool() | int() | float() | complex() | str() | bytes() | None):
+            return node.value
         case ast.Constant(value=value):
-            return value
+            raise SkipRow(f"an assert holds a {type(value).__name__}")
         case ast.List(elts=items):
             return [literal(item) for item in items]
         case ast.Tuple(elts=items):
             return tuple(literal(item) for item in items)
-        case ast.Dict(keys=keys, values=values):
-            names = [
-                key.value
-                for key in keys
-                if isinstance(key, ast.Constant) and isinstance(key.value, str)
-            ]
-            if len(names) < len(keys):
-                raise SkipRow("an assert holds a dict whose keys are not all strings")
-            return dict(zip(names, map(literal, values), strict=True))
-        case ast.Set():
-            raise SkipRow("an assert holds a set")
+        case ast.Set(elts=items):
+            return {_hashable(literal(item)) for item in items}
+        case ast.Dict(keys=keys, values=values) if None not in keys:
+            return {
+                _hashable(literal(key)): literal(value)
+                for key, value in zip(keys, values, strict=True)
+                if key is not None
+            }
+        case ast.Call(func=ast.Name("set"), args=[], keywords=[]):
+            return set()
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
             value = literal(operand)
-            if isinstance(value, int | float):
+            if isinstance(value, int | float | complex):
                 return -value if isinstance(node.op, ast.USub) else +value
         case ast.BinOp(left=left, op=op, right=right):
             return _arithmetic(type(op), literal(left), literal(right))
     raise SkipRow("an assert holds more than calls and literals")
 
 
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        raise SkipRow("an assert holds a set or dict that Python refuses") from None
+    return value
+
+
 def _arithmetic(op: type[ast.operator], left: Any, right: Any) -> Any:
-    """Compute with numbers, or concatenate or repeat sequences, up to MAX_SIZE."""
-    numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    """Compute with numbers, or concatenate or repeat sequences, up to MAX_SIZE.
+
+    A NaN is refused: as it equals nothing, nothing could satisfy the assert.
+    """
+    numbers = isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS)
     joined = op is ast.Add and type(left) is type(right) and isinstance(left, str | list | tuple)
     if op is ast.Mult and isinstance(left, int):
         left, right = right, left  # a repeated sequence first
@@ -168,34 +178,17 @@ def _arithmetic(op: type[ast.operator], left: Any, right: Any) -> Any:
         times = right if isinstance(right, int) and (repeated or op is ast.Pow) else 1
         if _size(left) * abs(times) <= MAX_SIZE:
             try:
-                return _ARITHMETIC[op](left, right)
-            except (ArithmeticError, ValueError):
-                pass
+                value = _ARITHMETIC[op](left, right)
+            except (ArithmeticError, TypeError, ValueError):
+                value = math.nan
+            if value == value:
+                return value
     raise SkipRow("an assert holds arithmetic that is not followed")
 
 
 def _size(value: Any) -> int:
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set):
         return 1 + sum(map(_size, value))
     if isinstance(value, dict):
-        return 1 + sum(map(_size, value.values()))
+        return 1 + sum(map(_size, value.keys())) + sum(map(_size, value.values()))
     return 1 + (value.bit_length() if isinstance(value, int) else len(str(value)))
-
-
-def _as_json(value: Any, *, returned: bool = False) -> str:
-    _require_faithful(value, returned)
-    with integers_of_any_length():
-        return json.dumps(value)
-
-
-def _require_faithful(value: Any, returned: bool) -> None:
-    """Raise SkipRow if JSON would change the value of an argument or of a result."""
-    if isinstance(value, tuple) and not returned:
-        raise SkipRow("an argument holds a tuple, which JSON would make a list")
-    if isinstance(value, list | tuple):
-        for item in value:
-            _require_faithful(item, returned)
-    elif isinstance(value, dict):
-        _require_faithful(list(value.values()), returned)
-    elif not isinstance(value, str | int | float | None):
-        raise SkipRow(f"an assert holds a {type(value).__name__}")

@@ -7,7 +7,6 @@ import ast
 from envs.problem import Problem, Test
 from envs.tasks.loaders.asserts import asserted_tests, parse
 from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row
-from envs.tasks.loaders.special_judge import checker_for
 
 
 def problem(row: Row, name: str) -> Problem:
@@ -25,7 +24,7 @@ def problem(row: Row, name: str) -> Problem:
         statement=prompt,
         samples=(),
         tests=tests,
-        checker=checker_for(prompt, tests, fn_name),
+        checker="assert",
         fn_name=fn_name,
         starter_code=prompt,
         source="HumanEval",

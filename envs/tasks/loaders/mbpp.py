@@ -9,7 +9,6 @@ from __future__ import annotations
 from envs.problem import Problem
 from envs.tasks.loaders.asserts import asserted_tests, parse
 from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row
-from envs.tasks.loaders.special_judge import checker_for
 
 
 def problem(row: Row, name: str) -> Problem:
@@ -28,7 +27,7 @@ def problem(row: Row, name: str) -> Problem:
         statement=statement,
         samples=tests[:1],
         tests=tests,
-        checker=checker_for(text, tests, fn_name),
+        checker="assert",
         fn_name=fn_name,
         source="MBPP",
         solutions=(code,) if isinstance(code, str) else (),

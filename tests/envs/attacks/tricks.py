@@ -119,7 +119,33 @@ print("WRONG")
         "def f(world): return Equal('WRONG')",
         "WRONG_ANSWER",
     ),
-    "an object that JSON cannot hold": _called("def f(world): return f", "RUNTIME_ERROR"),
+    "an object that is no value": _called("def f(world): return f", "WRONG_ANSWER"),
+    "an object that says it is a text": _called(
+        "class Text:\n"
+        "    __class__ = str\n"
+        "    __eq__ = lambda self, other: True\n"
+        "    __str__ = __repr__ = lambda self: 'HELD'\n"
+        "def f(world): return Text()",
+        "WRONG_ANSWER",
+    ),
+    "a class that is equal to str": _called(
+        "class Meta(type):\n"
+        "    __eq__ = lambda self, other: True\n"
+        "    __hash__ = lambda self: hash(str)\n"
+        "    __instancecheck__ = __subclasscheck__ = lambda self, other: True\n"
+        "class Text(metaclass=Meta):\n"
+        "    __str__ = __repr__ = lambda self: 'HELD'\n"
+        "def f(world): return [Text()], Text()",
+        "WRONG_ANSWER",
+        "RUNTIME_ERROR",
+    ),
+    "a name that is no text": _called(
+        "class Meta(type):\n    __name__ = property(lambda self: [self])\n"
+        "class X(metaclass=Meta):\n    def __bool__(self): raise SystemExit(0)\n"
+        "def f(world): return X()",
+        "WRONG_ANSWER",
+    ),
+    "a forged tag": _called("def f(world): return {'': ['HELD', 'HELD']}", "WRONG_ANSWER"),
     "a value that holds itself": _called(
         "def f(world):\n    x = []\n    x.append(x)\n    return x",
         "RUNTIME_ERROR",

@@ -207,8 +207,8 @@ NUMPY = {
         "[[1, 2, 3]]",
         "f",
     ),
-    "a numpy array returned": Honest(
-        "import numpy as np\ndef f(a): return np.array(a).T",
+    "a numpy array returned as a list": Honest(
+        "import numpy as np\ndef f(a): return np.array(a).T.tolist()",
         "[[1, 3], [2, 4]]",
         "[[[1, 2], [3, 4]]]",
         "f",
@@ -272,11 +272,7 @@ CALLS = {
         "[2]",
         "f",
     ),
-    "a set": Honest("def f(a): return set(a)", "[1, 20, 300]", "[[300, 20, 1, 20]]", "f"),
-    "a generator": Honest("def f(n):\n    for i in range(n): yield i", "[0, 1]", "[2]", "f"),
-    "a deque": Honest(
-        "from collections import deque\ndef f(a): return deque(a)", "[1, 2]", "[[1, 2]]", "f"
-    ),
+    "a tuple": Honest("def f(a): return a[0], tuple(a)", "[1, [1, 2]]", "[[1, 2]]", "f"),
     "a counter": Honest(
         "from collections import Counter\ndef f(s): return Counter(s)",
         '{"a": 2, "b": 1}',

@@ -253,12 +253,48 @@ def test_calls(sandbox):
     ]
 
 
+ASSERTED = (
+    Test("[[3, 1]]", "result == [1, 3]"),
+    Test("[[]]", "not result"),
+    Test('[{"": ["tuple", [2]]}]', "result == [2]"),
+)
+FORGED = {
+    "a set": "def f(x): return set(x)",
+    "a generator": "def f(x): yield from sorted(x)",
+    "a tuple": "def f(x): return tuple(sorted(x))",
+    "equal to everything": "class E(list):\n    __eq__ = lambda s, o: True\ndef f(x): return E()",
+    "a list by name": "class L:\n    __class__ = list\n    __eq__ = lambda s, o: True\n"
+    "    __iter__ = lambda s: iter([1, 3])\n    __repr__ = lambda s: '[1, 3]'\n"
+    "def f(x): return L()",
+    "patched builtins": "import builtins\nbuiltins.type = lambda *a: list\n"
+    "builtins.issubclass = lambda *a: True\ndef f(x): return object()",
+    "its own frames": "import sys\ndef f(x):\n    frame = sys._getframe()\n"
+    "    while frame:\n        for value in frame.f_locals.values():\n"
+    "            if 'result ==' in str(value): return [1, 3]\n        frame = frame.f_back\n",
+    "written by itself": "import os\ndef f(x):\n    os.write(3, b'[1, 3]')\n    return [1, 3]",
+    "a million deep": "def f(x):\n    for _ in range(10**6): x = [x]\n    return x",
+    "itself": "def f(x):\n    x.append(x)\n    return x",
+    "an endless integer": "def f(x): return 1 << 10**11",
+}
+
+
+def test_asserts_of_a_data_set_hold_for_what_was_returned_and_not_for_what_claims_to_be(sandbox):
+    problem = replace(SQUARE, checker="assert", fn_name="f", tests=ASSERTED)
+    right = ["def f(x): return sorted(x)", "class Solution:\n def f(self, x): return sorted(x)"]
+    right.append("class L(list): pass\ndef f(x): return L(sorted(x))")
+    judgements = Judge(sandbox).judge(submissions(*right, *FORGED.values(), problem=problem))
+    accepted = [judgement.verdict is Verdict.ACCEPTED for judgement in judgements]
+    assert accepted == [True] * len(right) + [False] * len(FORGED)
+    assert not any(judgement.verdict is Verdict.INFRA_ERROR for judgement in judgements)
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"tests": ()},
         {"checker": "needs_checker"},
         {"checker": "call", "fn_name": "f", "tests": (Test("[1]", "1"), Test("[2]", "None"))},
+        {"checker": "assert", "fn_name": "f", "tests": (Test("[1]", "result == f(1)"),)},
     ],
 )
 def test_a_problem_that_cannot_be_judged_is_an_error(sandbox, change):

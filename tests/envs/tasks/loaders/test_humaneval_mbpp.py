@@ -94,6 +94,14 @@ MBPP = [
         "challenge_test_list": [],
     },
     {
+        "task_id": 995,
+        "text": "Write a function to find the distinct items, in any order.",
+        "code": "def distinct(items):\n    return set(items)",
+        "test_list": ["assert distinct((1, 2, 2)) == {1, 2}", "assert distinct([]) == set()"],
+        "test_setup_code": "",
+        "challenge_test_list": [],
+    },
+    {
         "task_id": 994,
         "text": "Write a function to measure a tree.",
         "code": "def depth(tree):\n    return 1",
@@ -105,11 +113,14 @@ MBPP = [
 WRONG = {
     "humaneval/HumanEval/900": "def halves(values):\n    return [value // 2 for value in values]",
     "humaneval/HumanEval/901": "def power_left(n, m):\n    return 2 * n % m",
-    "humaneval/HumanEval/902": "def extremes(items):\n    return max(items), min(items)",
+    "humaneval/HumanEval/902": "def extremes(items):\n"
+    "    return [min(items), max(items)] if items else (None, None)",
     "humaneval/HumanEval/903": "def mean(items):\n    return sum(items) // len(items)",
     "mbpp/990": "def same_backwards(word):\n    return word[0] == word[-1]",
     "mbpp/991": "def area(a):\n    return 3.14 * a * a / 4",
     "mbpp/992": "def lengths(names):\n    return [len(n) for n in names]",
+    "mbpp/993": "def add(a, b):\n    return [*a, *b]",
+    "mbpp/995": "def distinct(items):\n    return sorted(set(items))",
 }
 
 
@@ -149,7 +160,6 @@ def test_rows_that_a_call_test_cannot_hold_are_counted(load_rows):
     }
     _, skipped = load_rows("mbpp", [*MBPP, {"test_list": "assert f(1)"}, {"test_list": []}])
     assert skipped == {
-        "an argument holds a tuple, which JSON would make a list": 1,
         "the tests have set-up code": 1,
         "test_list is not a list of texts": 1,
         "no tests": 1,
@@ -184,7 +194,7 @@ def test_as_tasks(name, rows, tmp_path):
     found = every_problem(task)
     assert len(found) + task.left_out.total() == task.rows_read == len(many)
     assert len(found) == 12 * sum(row_name.startswith(name) for row_name in WRONG)
-    assert all(problem.checker == "call" and problem.solutions for problem in found)
+    assert all(problem.checker == "assert" and problem.solutions for problem in found)
 
 
 def test_humaneval_on_the_hub_is_a_test_set(tmp_path):
