@@ -59,6 +59,12 @@ def jobs_of(
 
     `overrides` apply to every run. Raises UserError for an invalid configuration, with its arm.
     """
+    for arm in arms:
+        if untuned := study.untuned_files(arm):
+            raise UserError(
+                f"arm {arm}: experiment={untuned[0]}: not tuned yet; `make tune` comes before "
+                "`make study` (docs/reference/protocol.md)"
+            )
     jobs: dict[Job, None] = {}
     for seed in seeds:
         for arm in arms:

@@ -18,6 +18,7 @@ from envs.config_parsing import did_you_mean, parse_values
 from experiments.errors import UserError
 
 HERE = Path(__file__).resolve().parent
+CONF = HERE.parents[1] / "conf" / "experiment"
 PARENTS = ("weights_of", "rollouts_of", "replay_of")  # keys that name another arm
 
 
@@ -102,6 +103,11 @@ class Study:
             if not arm.parents
             and not any(_tuned_files(each) for each in self.untuned_overrides(name))
         ]
+
+    def untuned_files(self, arm: str) -> list[str]:
+        """The names of the arm's tuned values that `make tune` has not written yet."""
+        names = [name for each in self.arms[arm].overrides for name in _tuned_files(each)]
+        return [name for name in names if not (CONF / f"{name}.yaml").exists()]
 
     def untuned_overrides(self, arm: str) -> list[str]:
         """The arm's overrides without its own tuned file: trials start from the defaults."""

@@ -86,11 +86,14 @@ def test_all_arms_of_the_study_tune_the_same_number_of_keys():
         arm: config_of((*study.overrides, *study.untuned_overrides(arm))).algo.name
         for arm in study.tuned_arms
     }
-    assert set(algos) == {"sft", "spo", "spo_half", "ppo", "grpo", "luffy_half"}
+    assert set(algos) == {
+        *("sft", "raft", "spo", "spo_squared", "spo_mc", "spo_half", "luffy_half"),
+        *("ppo", "grpo", "rloo"),
+    }
     spaces = {arm: read_space(algo) for arm, algo in algos.items()}
     check_same_size(spaces)
     more = {**spaces, "spo": {**spaces["spo"], "algo.slope_width": LINEAR}}
-    with pytest.raises(UserError, match="spo 4, spo_half 3"):
+    with pytest.raises(UserError, match="spo 4, spo_squared 3"):
         check_same_size(more)
 
 
