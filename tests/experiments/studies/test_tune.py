@@ -40,7 +40,7 @@ def test_a_trial_that_cannot_be_scored_is_refused(name):
 
 MISTAKES = {
     "no tuning": (["study=atlas", "algo=spo", "trials=2"], "no `tuning`"),
-    "no such arm": (["study=mini", "algo=sop"], "algo=sop: choose from sft, raft, spo, spo_squared"),
+    "no such arm": (["study=mini", "algo=sop"], "algo=sop: choose from sft, raft, spo, spo_sq"),
     "after another": (["study=mini", "algo=spo_after_sft"], "choose from sft"),
     "another's values": (["study=mini", "algo=ppo_lag10"], "choose from sft"),
     "half a trial": (["algo=spo", "trials=2.5"], "trials='2.5'; it takes a whole number"),
