@@ -21,6 +21,7 @@ from typing import Any
 from analysis.report.markdown import table
 from envs.config_parsing import parse_arguments
 from experiments.errors import UserError
+from experiments.studies.area_section import area_section
 from experiments.studies.arm_costs import cost_sections
 from experiments.studies.figures import forest, interval, save, signed
 from experiments.studies.further_temperatures import check_claims, temperature_sections
@@ -150,6 +151,7 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
         pairs = sorted(study.gains, key=lambda gain: arms.index(gain[0]) if study.order_by else 0)
         rows = [[f"{a} − {b}", *_gaps(results, a, b)] for a, b in pairs]
         parts.append("### Side by side\n\n" + table(["difference", *METRICS], rows))
+    parts += area_section(results.folder, results.arms, arms, study.seeds)
     parts += temperature_sections(
         study, results, METRICS, lambda metrics: _result_rows(arms, results, metrics)
     )

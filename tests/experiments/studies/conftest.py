@@ -1,0 +1,3 @@
+"""Synthetic run folders, as the tests of analysis/ have them."""
+
+from tests.analysis.conftest import make_run as make_run

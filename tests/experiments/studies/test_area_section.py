@@ -1,0 +1,44 @@
+"""The page's areas are the protocol's score of each run, and a seed without one stays blank."""
+
+import re
+
+import pytest
+
+from analysis.load.run_folders import load_run
+from analysis.metrics.learning_curve import curve_score
+from experiments.studies.area_section import area_section
+
+
+@pytest.fixture
+def runs(tmp_path, make_run):
+    rows = []
+    for arm, skill in (("ppo", 1.0), ("spo", 8.0)):
+        for seed in (0, 1):
+            path = make_run(tmp_path, arm, seed, skill=skill)
+            rows.append({"arm": arm, "seed": seed, "run": str(path)})
+    return tmp_path / "compare", [row | {"status": "finished", "trial": False} for row in rows]
+
+
+def cells(page):
+    return [[c.strip() for c in line.split("|")[1:-1]] for line in page.splitlines() if "|" in line]
+
+
+def test_each_arm_has_the_score_of_its_seeds_the_best_first(runs):
+    folder, rows = runs
+    (page,) = area_section(folder, rows, ["ppo", "spo"], [0, 1])
+    first, second = cells(page)[2:]
+    scores = [curve_score(load_run(folder / f"spo-{seed}")) for seed in (0, 1)]
+    gap = abs(scores[0] - scores[1]) / 2  # two values: their standard error
+    assert first == ["spo", *(f"{x:.3f}" for x in (sum(scores) / 2, gap, *scores))]
+    assert second[0] == "ppo"
+    assert float(second[1]) < float(first[1])
+
+
+def test_what_has_no_score_is_blank_or_left_out(runs):
+    folder, rows = runs
+    rows[1]["status"] = "failed"
+    rows[2]["trial"] = rows[3]["trial"] = True
+    (page,) = area_section(folder, rows, ["ppo", "spo"], [0, 1])
+    (only,) = cells(page)[2:]
+    assert only[0] == "ppo" and re.fullmatch(r"0\.\d{3}", only[3]) and only[2] == only[4] == "–"
+    assert area_section(folder, rows[2:], ["ppo", "spo"], [0, 1]) == []
