@@ -116,21 +116,21 @@ def test_a_runs_closing_table_has_rows_of_its_own(folders):
 def test_runs_without_them_are_named_and_left_out_there_alone(
     folders, tmp_path, make_run, add_further
 ):
-    """One seed of spo and all of ppo lack them; the base has them from one run of its seed."""
-    alone = load_run(folders / "alone" / "compare" / "spo-0").evals
+    """One seed of ppo and all of spo lack them; the base has them from one run of its seed."""
+    alone = load_run(folders / "alone" / "compare" / "ppo-0").evals
     runs = [make_run(tmp_path, algo, seed, **SIZE) for algo in ("ppo", "spo") for seed in (0, 1)]
-    add_further(runs[2], 1.0, alone)
+    add_further(runs[0], 1.0, alone)
     experiment = build_experiment("compare", [load_run(path) for path in runs])
     base, ppo, spo = experiment.models
-    assert spo.grids["pass@1"].weights.sum() == 2 * 12
-    assert spo.grids[at_1("pass@1")].weights.sum(axis=1).tolist() == [12, 0]
-    assert at_1("pass@1") in base.grids and at_1("pass@1") not in ppo.grids
+    assert ppo.grids["pass@1"].weights.sum() == 2 * 12
+    assert ppo.grids[at_1("pass@1")].weights.sum(axis=1).tolist() == [12, 0]
+    assert at_1("pass@1") in base.grids and at_1("pass@1") not in spo.grids
     (note,) = [note for note in experiment.notes if "at temperature 1" in note]
-    assert "compare/ppo-0" in note and "compare/spo-1" in note
+    assert "compare/spo-0" in note and "compare/ppo-1" in note and "compare/ppo-0" not in note
     table = experiment_tables(experiment)["table.csv"].set_index("label")
-    one_seed = tables_of_one(folders / "alone" / "compare" / "spo-0")
-    assert table.loc["spo", at_1("pass@10")] == one_seed.loc["spo", "pass@10"]
-    assert np.isnan(table.loc["ppo", at_1("pass@10")])
+    one_seed = tables_of_one(folders / "alone" / "compare" / "ppo-0")
+    assert table.loc["ppo", at_1("pass@10")] == one_seed.loc["ppo", "pass@10"]
+    assert np.isnan(table.loc["spo", at_1("pass@10")])
 
 
 def tables_of_one(path):

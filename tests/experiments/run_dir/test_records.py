@@ -92,6 +92,29 @@ def test_each_evaluation_is_a_part_of_its_own_and_all_are_one_table(config):
     assert list(table["program"]) == ["", "x"]
 
 
+def test_a_resumed_run_cuts_evaluations_after_its_checkpoint_at_every_temperature(config):
+    records = Records(config)
+    row = {"problem": "a", "program": ""}
+    for step in (0, 1, 2):
+        if step:
+            records.step({"step": step, "reward_mean": 0.5})
+        records.evaluation(step, [row | {"step": step}])
+        for temperature in (0.0, 0.25):
+            records.further_evaluation(step, temperature, [row | {"step": step}])
+    records.finish("interrupted")
+
+    def further():
+        table = pd.read_parquet(records.folder / "further_evals.parquet")
+        return sorted(zip(table["step"], table["temperature"], strict=True))
+
+    pairs = [(0, 0.0), (0, 0.25), (1, 0.0), (1, 0.25), (2, 0.0), (2, 0.25)]
+    assert further() == pairs
+    resumed = Records(config, records.folder, 1)
+    assert further() == pairs[:4]
+    assert list(pd.read_parquet(records.folder / "evals.parquet")["step"]) == [0, 1]
+    resumed.finish("interrupted")
+
+
 def test_the_problems_that_are_asked_are_a_table_of_names_and_prompts(config):
     records = Records(config)
     records.problems({"problem": f"mini/{i}", "prompt": "Print <b>.\n"} for i in range(3))
