@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.cache_folder import cache_root
+from envs.problem_quality import cheap_earnings, earnings_line
 from envs.tasks import open_task
+from envs.tasks.selection import strengths
 from envs.tasks.task import Task
 from envs.tasks.task_cli import task_config
 
@@ -25,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(highlight=False)
     started = time.monotonic()
     try:
-        task = open_task(task_config(sys.argv[1:] if argv is None else argv))
+        config = task_config(sys.argv[1:] if argv is None else argv)
+        task = open_task(config)
     except (ValueError, OSError) as error:
         print(f"prepare: {error}", file=sys.stderr)
         return 2
@@ -33,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("prepare: interrupted; the same command resumes from here", file=sys.stderr)
         return 130
     show(task, console)
+    if config.environment is None and (
+        line := earnings_line(cheap_earnings(strengths(task.train)))
+    ):
+        console.print(line, soft_wrap=True)
     console.print(f"{time.monotonic() - started:.1f} s; kept in {cache_root()}", soft_wrap=True)
     return 0
 

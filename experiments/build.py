@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from envs.environment import Environment
 from envs.import_by_name import load_function
 from envs.problem import Problem
+from envs.problem_quality import earnings_line
 from envs.tasks import open_task
-from envs.tasks.dataset_task import IN_ANOTHER_SPLIT
+from envs.tasks.dataset_task import IN_ANOTHER_SPLIT, TRAIN_ONLY
 from envs.tasks.task import Task
 from experiments.config.schema import RunConfig
 from experiments.distributed.single_process import SINGLE_PROCESS
@@ -30,6 +31,7 @@ from experiments.rollout.batch_sources import BatchSource, open_batches
 from experiments.rollout.environments import Environments
 from experiments.rollout.generation import overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
+from experiments.rollout.problem_facts import problem_facts
 from experiments.rollout.prompts import Prompts, encode_prompts
 from experiments.rollout.reward_shaping import RewardShaping
 from experiments.rollout.rollouts import response_limit
@@ -103,6 +105,9 @@ def build(
         train_prompts = _prompts(task.train, "train", task, tokenizer, config)
         eval_split = getattr(task, config.eval.split)
         eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config)
+        used = {"train": train_prompts.kept_problems} if config.steps else {}
+        used["eval"] = eval_prompts.kept_problems
+        facts = problem_facts(config, used, judge.version, environments.name)
         records.describe(
             data_hash=task.data_hash,
             judge_version=judge.version,
@@ -113,6 +118,7 @@ def build(
             train_problems=len(train_prompts),
             eval_problems=len(eval_prompts),
             task=_task_counts(task),
+            **facts,
         )
         records.problems(_statements(eval_prompts, task))
         records.describe(engine=worker.engine.description)
@@ -149,7 +155,7 @@ def build(
             ),
             ledger=ledger,
             settings=asdict(config),
-            problems=_problem_counts(task, len(train_prompts), len(eval_prompts)),
+            problems=_problem_line(task, len(train_prompts), len(eval_prompts), facts),
         )
 
 
@@ -168,12 +174,15 @@ def _task_counts(task: Task) -> dict[str, Any]:
     }
 
 
-def _problem_counts(task: Task, train: int, evaluated: int) -> str:
+def _problem_line(task: Task, train: int, evaluated: int, facts: dict[str, Any]) -> str:
     text = f"{train} for training, {evaluated} for evaluation"
     if task.rows_read:
         text += f", of {task.rows_read} rows"
     if task.left_out:
         text += f"; left out: {_left_out(task)}"
+    earnings = facts.get("cheap_programs", {}).get("train")
+    if earnings and (line := earnings_line(earnings)):
+        text += f"; {line}"
     return text
 
 
@@ -216,6 +225,11 @@ def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) ->
             f": all of its prompts are over task.max_prompt_tokens={limit}; the shortest has "
             f"{prompts.shortest} tokens; raise the limit"
         )
+    elif split == "train" and (weak := _of_train_only(task)):
+        message += (
+            f": the tests of {weak} problems are too weak for it; task.min_hidden_tests=0 keeps "
+            "them, but programs that solve nothing earn their reward"
+        )
     elif removed and split != "test":
         message += (
             f": {removed} problems are also in another split; task.decontaminate=false keeps "
@@ -233,6 +247,11 @@ def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) ->
             "problems fell there; add rows, or give a folder with train*, valid* and test* files"
         )
     return message + (f"; left out: {_left_out(task)}" if task.left_out else "")
+
+
+def _of_train_only(task: Task) -> int:
+    counts = task.left_out.items()
+    return sum(count for reason, count in counts if reason.endswith(TRAIN_ONLY))
 
 
 def _initial_values(

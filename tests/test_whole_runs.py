@@ -56,6 +56,10 @@ def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path, call_here):
         "left_out": {"input_output is empty": 1},
         "decontaminated": [],
     }
+    assert facts["cheap_programs"]["train"]["earned_by_any"] == 0
+    assert facts["cheap_programs"]["train"]["compared"] == facts["train_problems"]
+    command = f"python -m envs.validate task=taco task.path={file} task.max_tests=40"
+    assert facts["judge_errors"]["command"].startswith(command)
     metrics = pandas.read_parquet(folder / "metrics.parquet")
     assert list(metrics["offline_share"]) == [0.5, 0.5]
 

@@ -8,9 +8,11 @@ from typing import Any
 from analysis.load.groups import Group, as_text, canonical_json, differing_keys, flatten, join_names
 from analysis.load.run_folders import Run
 
+PROBLEM_USES = {"train": "training", "eval": "evaluation"}  # key in run.json → words
+
 
 def shared_settings(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Return (subject, description) for model, problems, evaluation, judge and machine.
+    """Return (subject, description) for model, problems, evaluation, reward, judge and machine.
 
     Subjects that were not recorded are left out. Where runs differ, two descriptions are joined by
     "or". Of more than two, only the number is given.
@@ -19,7 +21,9 @@ def shared_settings(runs: Sequence[Run]) -> list[tuple[str, str]]:
         "model": (_model, _parameters),
         "problems": (_problems, _left_out_problems),
         "evaluation": (_evaluation,),
+        "reward": (_cheap_programs,),
         "judge": (_judge,),
+        "judge errors": (_judge_errors,),
         "machine": (_machine,),
     }
     descriptions = []
@@ -89,6 +93,63 @@ def _judge(run: Run) -> str:
     name, strength = recorded["sandbox"], recorded["sandbox_strength"]
     description = f"sandbox {name} ({strength})" if strength else name and f"sandbox {name}"
     return ", ".join(filter(None, [version and f"version {version}", description]))
+
+
+def _cheap_programs(run: Run) -> str:
+    """What the run's problems pay for programs that solve nothing."""
+    earnings = run.info.get("cheap_programs") or {}
+    parts = [
+        f"{_earned(earnings[use])} {words} problems"
+        for use, words in PROBLEM_USES.items()
+        if earnings.get(use)
+    ]
+    text = f"programs that solve nothing earn it on {' and on '.join(parts)}" if parts else ""
+    kind = _config(run, "task.reward.kind")
+    if "train" in earnings and kind not in (None, "binary"):
+        name, share = max(earnings["train"]["mean_share"].items(), key=lambda item: item[1])
+        text += f"; under {kind} rewards the best of them ({name}) passes {100 * share:.1f} % "
+        text += "of the tests of a training problem on average"
+    return text
+
+
+def _earned(earnings: dict[str, Any]) -> str:
+    compared = f"{earnings['compared']:,}"
+    if not earnings["earned_by_any"]:
+        return f"none of {compared}"
+    counts = sorted(earnings["earned"].items(), key=lambda item: -item[1])
+    programs = ", ".join(f"{name} {count:,}" for name, count in counts if count)
+    return f"{earnings['earned_by_any']:,} ({programs}) of {compared}"
+
+
+def _judge_errors(run: Run) -> str:
+    """The judge's error rates on the run's problems, or the command that measures them."""
+    recorded = run.info.get("judge_errors") or {}
+    parts, unmeasured = [], []
+    for use, words in PROBLEM_USES.items():
+        if rates := recorded.get(use):
+            text = " and ".join(filter(None, (_rate(rates, "right"), _rate(rates, "wrong"))))
+            if text:
+                part = f"{rates['measured_problems']:,} of {rates['problems']:,} {words} problems"
+                parts.append(f"the judge {text} (of {part})")
+            else:
+                unmeasured.append(words)
+    if unmeasured:
+        command = recorded.get("command")
+        cure = f"; run {command}" if command else ""
+        parts.append(f"not measured on the {' and '.join(unmeasured)} problems{cure}")
+    return "; ".join(parts)
+
+
+def _rate(rates: dict[str, Any], label: str) -> str:
+    """Return a rate like "rejects 0.9 % [0.4, 1.6] of 1,204 right ones"; "" without programs."""
+    verb, key = {
+        "right": ("rejects", "false_rejects"),
+        "wrong": ("accepts", "false_accepts"),
+    }[label]
+    if not rates.get(key):
+        return ""
+    share, low, high = (f"{100 * value:.1f}" for value in rates[key])
+    return f"{verb} {share} % [{low}, {high}] of {rates[label]:,} {label} programs"
 
 
 def _machine(run: Run) -> str:

@@ -33,6 +33,7 @@ ROW_KEYS = (
     "environment",
     "filter",
     "quality",
+    "min_hidden_tests",
     "max_tests",
     "max_test_bytes",
     "decontaminate",

@@ -34,6 +34,7 @@ FILE_SHARES = {"test": 0.2, "tune": 0.1, "choose": 0.1}  # of a single file's pr
 TRAIN_SHARES = {"tune": 0.02, "choose": 0.02}  # of train, if a data set has no validation split
 VALIDATION_SHARES = {"tune": 0.5}  # of validation; choose: the rest
 IN_ANOTHER_SPLIT = "stands in another split too"  # why a problem is left out
+TRAIN_ONLY = " (of train only)"  # end of a reason that does not hold for evaluation
 
 Splits = dict[str, list[Entry]]
 
@@ -81,6 +82,10 @@ def open_dataset(config: TaskConfig) -> Task:
     if config.decontaminate:
         splits, duplicates = _decontaminate(splits)
         reader.left_out[IN_ANOTHER_SPLIT] += len({pair["problem"] for pair in duplicates})
+    if config.environment is None:
+        splits["train"] = _with_strong_tests(
+            splits["train"], config.min_hidden_tests, reader.left_out
+        )
     problems: dict[str, Any] = {
         split: StoredProblems(_first(splits[split], getattr(config, f"{split}_problems")))
         for split in SPLITS
@@ -117,6 +122,20 @@ def _read_splits(config: TaskConfig, reader: _Reader) -> Splits:
     splits["train"] += splits["test"]  # of a single file
     test = reader.read(test_sources.get("all") or test_sources["test"], alone=False)
     return splits | {"test": test}
+
+
+def _with_strong_tests(
+    entries: Sequence[Entry], min_hidden: int, left_out: Counter[str]
+) -> list[Entry]:
+    """Return the problems whose reward has to be earned; count the others in `left_out`.
+
+    A table of the statement's samples, or one constant, would earn the others' reward.
+    """
+    if not min_hidden:
+        return list(entries)
+    reasons = [entry.strength.weakness(min_hidden) for entry in entries]
+    left_out.update(reason + TRAIN_ONLY for reason in reasons if reason)
+    return [entry for entry, reason in zip(entries, reasons, strict=True) if reason is None]
 
 
 def divide(entries: Sequence[Entry], shares: dict[str, float], rest: str) -> Splits:

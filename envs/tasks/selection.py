@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from envs.hidden_tests import Strength, measure_strength
 from envs.problem import Problem
 from envs.tasks.config import FilterConfig
-from envs.tasks.storage.arrow_schema import to_problem
+from envs.tasks.storage.arrow_schema import content_digest, to_problem
 from envs.tasks.storage.rows import unique_names
 from envs.tasks.storage.store import Store
 
@@ -46,6 +47,10 @@ class Entry:
     def statement(self) -> str:
         return self.batch.column("statement")[self.row].as_py()
 
+    @property
+    def strength(self) -> Strength:
+        return Strength(**self.batch.column("strength")[self.row].as_py())
+
 
 class StoredProblems(Sequence[Problem]):
     """Problems that stay on disk: each access builds one, and none is cached."""
@@ -76,6 +81,20 @@ class StoredProblems(Sequence[Problem]):
         """16 hex digits over all names and contents, in order."""
         content = repr([(entry.name, entry.digest) for entry in self.entries])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def strengths(problems: Sequence[Problem]) -> list[Strength]:
+    """Return the strength of each problem's tests, which a prepared data set has on disk."""
+    if isinstance(problems, StoredProblems):
+        return [entry.strength for entry in problems.entries]
+    return [measure_strength(problem) for problem in problems]
+
+
+def content_digests(problems: Sequence[Problem]) -> list[str]:
+    """Return 16 hex digits for each problem, over everything but its name."""
+    if isinstance(problems, StoredProblems):
+        return [entry.digest for entry in problems.entries]
+    return [content_digest(problem) for problem in problems]
 
 
 def load_entries(stores: Sequence[Store], alone: bool) -> list[Entry]:

@@ -44,6 +44,13 @@ class Prompts(Sequence[PromptedProblem]):
         """The length of the shortest prompt, kept or not."""
         return min(end - start for start, end in zip([0, *self.ends], self.ends, strict=False))
 
+    @property
+    def kept_problems(self) -> Sequence[Problem]:
+        """The problems of the prompts; stored ones are not read."""
+        if isinstance(self.problems, StoredProblems):
+            return StoredProblems([self.problems.entries[row] for row in self.kept])
+        return [self.problems[row] for row in self.kept]
+
     @overload
     def __getitem__(self, index: int) -> PromptedProblem: ...
 

@@ -12,7 +12,9 @@ import pandas
 import pytest
 
 from envs.judge.verdict_log import VerdictLog
+from envs.judge_errors import ProgramCounts, known_rates
 from envs.tasks import open_task
+from envs.tasks.selection import content_digests
 from envs.tasks.task_cli import task_config
 from envs.validate import main, parse
 from tests.envs.tasks.dataset_rows import every_problem
@@ -46,9 +48,10 @@ def rows(tmp_path):
     return write
 
 
-def validate(path, tmp_path, *more):
+def validate(path, tmp_path, *more, cheap="cheap=false"):
     out = tmp_path / "out.jsonl"
-    arguments = ["task=code_contests", f"task.path={path}", "sandbox=embedded", f"out={out}", *more]
+    arguments = ["task=code_contests", f"task.path={path}", "sandbox=embedded", f"out={out}", cheap]
+    arguments += more
     status = main(arguments)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     return status, sorted(lines, key=lambda line: (line["kind"] != "solution", line["index"]))
@@ -114,21 +117,27 @@ def test_filters_apply(rows, tmp_path, capsys):
 
 
 def test_arguments():
-    task, _ = parse(["task=taco", "task.path=a.jsonl"])
+    task, _, judge = parse(["task=taco", "task.path=a.jsonl", "judge.time_factor=3"])
+    assert judge.time_factor == 3
     assert (task.name, task.path) == ("taco", "a.jsonl")
     assert task.max_tests > 10**6  # all of them
-    task, options = parse(
+    task, options, _ = parse(
         ["task=apps", "task.path=a", "task.max_tests=5", "sandbox=docker", "first=3"]
     )
     assert (task.max_tests, options.sandbox, options.first) == (5, "docker", 3)
-    _, options = parse(["task=taco", "out=b", "quality=c.csv"])
+    _, options, _ = parse(["task=taco", "out=b", "quality=c.csv"])
     assert (options.out, options.quality) == (Path("b"), Path("c.csv"))
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "task=mini reads no rows; choose a data set, such as task=taco"),
+        (["task=sums"], "task.environment=envs.integer_env.FirstInteger: its responses are no"),
+        (
+            ["task=taco", "judge.time_factor=0"],
+            "judge.KEY=VALUE: time_factor='0'; it must",
+        ),
+        (["task=taco", "judge.speed=2"], "judge.KEY=VALUE: 'speed=2': write key=value"),
         (["task=mini", "task.path=a"], "task.path means nothing to this task"),
         (["task=taco", "sandbox=podman"], "sandbox='podman'; choose one of auto, docker, embedded"),
         (["task=taco", "first=0"], "first='0'; it must be at least 1"),
@@ -185,7 +194,7 @@ def test_a_killed_validation_goes_on(tmp_path):
     path.write_text(json.dumps(row(programs, [])))
     out = tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "envs.validate", "task=code_contests", f"task.path={path}"]
-    command += ["sandbox=embedded", f"out={out}"]
+    command += ["sandbox=embedded", f"out={out}", "cheap=false"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     while not out.exists() or out.read_bytes().count(b"\n") < 4:
         time.sleep(0.02)
@@ -243,11 +252,71 @@ def test_the_quality_of_each_problem_is_what_a_task_can_filter_on(rows, tmp_path
     columns = ["right", "right_accepted", "wrong", "wrong_accepted", "tests"]
     assert table.loc["code_contests/rejects a right one", columns].tolist() == [2, 1, 0, 0, 2]
     assert table.loc["code_contests/good", columns].tolist() == [1, 1, 1, 0, 2]
-    task = open_task(
-        task_config(["task=code_contests", f"task.path={path}", f"task.quality={quality}"])
-    )
+    kept_all = ["task=code_contests", f"task.path={path}", "task.min_hidden_tests=0"]
+    task = open_task(task_config([*kept_all, f"task.quality={quality}"]))
     kept = [problem.name for problem in every_problem(task)]
     assert kept == ["code_contests/good"]
+
+
+def test_cheap_programs_are_run_and_the_problems_that_accept_them_named(rows, tmp_path, capsys):
+    shown = row([RIGHT], [WRONG], description="Print n + 1. Input 1 Output 2 Input 5 Output 6")
+    constant = row(
+        ["print('YES')"],
+        [],
+        name="constant",
+        description="Print YES.",
+        private_tests={"input": ["5\n"], "output": ["YES\n"]},
+        public_tests={"input": ["1\n"], "output": ["YES\n"]},
+    )
+    more = {"input": ["5\n", "7\n"], "output": ["6\n", "8\n"]}
+    strong = row([RIGHT], [], name="strong", description="Add 1 to n.", private_tests=more)
+    quality = tmp_path / "quality.csv"
+    path = rows(shown, constant, strong)
+    status, lines = validate(path, tmp_path, f"quality={quality}", cheap="cheap=true")
+    assert status == 0
+    cheap = [line for line in lines if line["kind"] == "cheap"]
+    assert len(cheap) == 30
+    printed = capsys.readouterr().out
+    assert "3 problems, 4 programs and 30 cheap ones" in printed
+    assert "  code_contests/increment: samples table\n" in printed
+    assert "  code_contests/constant: first output, longest sample output, YES\n" in printed
+    assert "2 of 3" in printed and "not as the data set says" not in printed
+    table = pandas.read_csv(quality, keep_default_na=False).set_index("name")
+    earned_by = table["earned_by"].to_dict()
+    assert earned_by["code_contests/increment"] == "samples table"
+    assert earned_by["code_contests/strong"] == ""
+    counts = table[["good", "hidden_tests", "distinct_outputs"]].to_dict("index")
+    assert {name: tuple(row.values()) for name, row in counts.items()} == {
+        "code_contests/increment": (False, 0, 2),
+        "code_contests/constant": (False, 1, 1),
+        "code_contests/strong": (True, 2, 3),
+    }
+
+
+def test_a_generated_task_is_validated_too(capsys):
+    few = [f"task.{split}_problems=1" for split in ("train", "tune", "choose", "test")]
+    assert main(["task=mini", *few, "sandbox=embedded", "first=1"]) == 0
+    printed = capsys.readouterr().out
+    assert "4 problems, 8 programs and" in printed
+    assert "the judge rejects 0.0 % [0.0, 49.0] of 4 right programs and accepts" in printed
+
+
+def test_error_rates_are_printed_and_kept_for_runs(rows, tmp_path, capsys):
+    named = {"name": "b", "description": "Print n + 1, b."}
+    free = row([WRONG], [], name="c", description="Print any of them.")
+    path = rows(row([RIGHT, WRONG], [WRONG]), row([RIGHT], [RIGHT], **named), free)
+    limits = ["task.max_tests=40", "task.max_test_bytes=4000000"]
+    validate(path, tmp_path, *limits)
+    printed = capsys.readouterr().out
+    right = "rejects 33.3 % [6.1, 79.2] of 3 right programs"
+    assert f"the judge {right} and accepts 50.0 % [9.5, 90.5] of 2 wrong programs\n" in printed
+    assert "rejects 100.0 % [20.7, 100.0] of 1 right programs (problem needs a checker)" in printed
+    version = json.loads((tmp_path / "out.jsonl").read_text().partition("\n")[0])["judge"]
+    keep_all = "task.min_hidden_tests=0"
+    task = open_task(task_config(["task=code_contests", f"task.path={path}", keep_all]))
+    digests = [digest for split in task.splits().values() for digest in content_digests(split)]
+    assert known_rates(digests, version).counts == ProgramCounts(3, 1, 2, 1)
+    assert known_rates(digests, "another").measured == 0
 
 
 @needs_data
@@ -264,6 +333,7 @@ def test_the_quality_of_each_problem_is_what_a_task_can_filter_on(rows, tmp_path
 def test_real_programs_are_judged_as_the_data_say(tmp_path, task, name, first, right, wrong):
     out = tmp_path / "out.jsonl"
     where = [f"task={task}", f"task.path={DATA / name}.jsonl", f"first={first}", f"out={out}"]
+    where.append("cheap=false")
     assert main([*where, "sandbox=embedded"]) == 0
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(lines) == right + wrong
@@ -281,7 +351,8 @@ def test_real_programs_are_judged_as_the_data_say(tmp_path, task, name, first, r
 def test_the_float_and_case_rules_recover_what_an_exact_judge_rejects(tmp_path):
     out = tmp_path / "out.jsonl"
     path = DATA / "taco_special_judge.jsonl"
-    assert main(["task=taco", f"task.path={path}", "sandbox=embedded", f"out={out}"]) == 0
+    where = ["task=taco", f"task.path={path}", f"out={out}", "cheap=false"]
+    assert main([*where, "sandbox=embedded"]) == 0
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     marked = [line for line in lines if line["needs_checker"]]
     recovered = [line for line in lines if line["verdict"] == "ACCEPTED"]

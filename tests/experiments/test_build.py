@@ -1,5 +1,7 @@
 """A split that has nothing left says why, and which key would give it something."""
 
+import json
+
 from envs.tasks import open_task
 from experiments.trainer import train
 from tests.envs.tasks.dataset_rows import config as config_of_task
@@ -46,6 +48,16 @@ def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(
         "(20 % test, 10 % tune, 10 % choose, 60 % train), and none of 6 problems fell there" in said
     )
     assert "a folder with train*, valid* and test* files" in said
+
+
+def test_tests_that_are_all_too_weak(tmp_path):
+    held = json.dumps({"inputs": ["1\n", "2\n"], "outputs": ["1\n", "1\n"]})
+    write(tmp_path / "train-0.jsonl", [taco_row(i, input_output=held) for i in range(6)])
+    write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(20, 40)])
+    said = failed("task=taco", f"task.path={tmp_path}", f"output_dir={tmp_path}/out")
+    assert "the train split is empty: the tests of 6 problems are too weak for it; " in said
+    assert "task.min_hidden_tests=0 keeps them" in said
+    assert said.endswith("left out: one output for all tests (of train only) 6")
 
 
 def test_a_data_set_of_test_problems_alone_says_how_to_evaluate_on_them(tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from envs.hidden_tests import measure_strength
 from envs.problem import Problem, Test
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ def schema() -> pa.Schema:
     import pyarrow as pa
 
     test = pa.struct([("input", pa.string()), ("output", pa.string())])
+    counts = [(name, pa.int64()) for name in ("tests", "hidden", "distinct_outputs")]
+    strength = pa.struct([*counts, ("cheap_passed", pa.list_(pa.int64()))])
     return pa.schema(
         [
             *((name, pa.string()) for name in _TEXTS),
@@ -34,6 +38,7 @@ def schema() -> pa.Schema:
             ("hash", pa.string()),  # Problem.hash: over everything that a verdict depends on
             ("digest", pa.string()),  # over everything but the name
             ("statement_hash", pa.string()),
+            ("strength", strength),  # envs.hidden_tests.Strength
             ("left_out", pa.string()),  # why the problem cannot be trained on; null if it can
         ]
     )
@@ -70,20 +75,26 @@ def statement_hash(statement: str) -> str:
     return hashlib.sha256(" ".join(statement.split()).encode()).hexdigest()[:14]
 
 
+def content_digest(problem: Problem) -> str:
+    """Return 16 hex digits over everything but the name."""
+    content = (problem.statement, problem.samples, problem.starter_code, problem.hash)
+    programs = (problem.solutions, problem.incorrect_solutions)
+    return hashlib.sha256(repr((*content, *programs)).encode()).hexdigest()[:16]
+
+
 def _row(problem: Problem, left_out: str | None) -> dict[str, Any]:
     row = {key: getattr(problem, key) for key in (*_TEXTS, *_LISTS)}
     row |= {
         key: [{"input": test.input, "output": test.output} for test in getattr(problem, key)]
         for key in _TESTS
     }
-    content = (problem.statement, problem.samples, problem.starter_code, problem.hash)
-    programs = (problem.solutions, problem.incorrect_solutions)
     return row | {
         "time_limit_s": problem.time_limit_s,
         "memory_limit_mb": problem.memory_limit_mb,
         "generated_tests": problem.generated_tests,
         "hash": problem.hash,
-        "digest": hashlib.sha256(repr((*content, *programs)).encode()).hexdigest()[:16],
+        "digest": content_digest(problem),
         "statement_hash": statement_hash(problem.statement),
+        "strength": asdict(measure_strength(problem)),
         "left_out": left_out,
     }

@@ -1,3 +1,5 @@
+import pytest
+
 from analysis.load.groups import group_runs
 from analysis.load.run_folders import load_run
 from analysis.load.settings import differing_settings, shared_settings
@@ -38,6 +40,67 @@ def test_further_temperatures_are_told_of_and_make_no_group(tmp_path, make_run):
     facts = [dict(shared_settings([run]))["evaluation"] for run in runs]
     assert facts[0] == facts[1]
     assert facts[2] == f"{facts[0]}, at the start and the end also temperature 0 and 1"
+
+
+EARNINGS = {
+    "problems": 510,
+    "compared": 500,
+    "earned_by_any": 3,
+    "earned": {"samples table": 1, "first output": 2, "0": 0},
+    "mean_share": {"samples table": 0.1, "first output": 0.214, "0": 0.2},
+}
+RATES = {
+    "problems": 500,
+    "measured_problems": 480,
+    "right": 1204,
+    "right_rejected": 11,
+    "wrong": 40,
+    "wrong_accepted": 2,
+    "false_rejects": [0.009136, 0.0051, 0.0163],
+    "false_accepts": [0.05, 0.01382, 0.165],
+}
+NOTHING = {"problems": 120, "measured_problems": 0, "false_rejects": None, "false_accepts": None}
+
+
+@pytest.mark.parametrize(
+    ("info", "subject", "text"),
+    [
+        (
+            {"cheap_programs": {"train": EARNINGS, "eval": EARNINGS | {"earned_by_any": 0}}},
+            "reward",
+            "programs that solve nothing earn it on 3 (first output 2, samples table 1) of 500 "
+            "training problems and on none of 500 evaluation problems",
+        ),
+        (
+            {"judge_errors": {"train": RATES, "eval": RATES | {"false_accepts": None}}},
+            "judge errors",
+            "the judge rejects 0.9 % [0.5, 1.6] of 1,204 right programs and accepts 5.0 % "
+            "[1.4, 16.5] of 40 wrong programs (of 480 of 500 training problems); the judge rejects "
+            "0.9 % [0.5, 1.6] of 1,204 right programs (of 480 of 500 evaluation problems)",
+        ),
+        (
+            {"judge_errors": {"train": NOTHING, "eval": NOTHING, "command": "a b"}},
+            "judge errors",
+            "not measured on the training and evaluation problems; run a b",
+        ),
+        ({}, "reward", None),
+        ({}, "judge errors", None),
+    ],
+)
+def test_what_a_reward_is_worth_and_how_often_the_judge_errs(
+    tmp_path, make_run, info, subject, text
+):
+    runs = [load_run(make_run(tmp_path, "spo", 0, info=info))]
+    assert dict(shared_settings(runs)).get(subject) == text
+
+
+def test_shares_of_tests_count_where_they_are_paid(tmp_path, make_run):
+    info = {"cheap_programs": {"train": EARNINGS}}
+    config = {"task.reward": {"kind": "fraction"}}
+    runs = [load_run(make_run(tmp_path, "spo", 0, info=info, config=config))]
+    said = dict(shared_settings(runs))["reward"]
+    best = "under fraction rewards the best of them (first output) passes 21.4 % of the tests"
+    assert best in said
 
 
 def test_an_algorithms_own_settings_are_compared_among_its_groups(tmp_path, make_run):

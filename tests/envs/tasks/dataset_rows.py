@@ -32,8 +32,11 @@ def code_contests_row(number, name, **changed):
         "name": name,
         "description": statement(number),
         "public_tests": {"input": ["1\n"], "output": ["1\n"]},
-        "private_tests": {"input": [f"{i}\n" for i in range(9)], "output": ["1\n"] * 9},
-        "solutions": {"language": [2, 3], "solution": ["int main(){}", "print(1)"]},
+        "private_tests": {
+            "input": [f"{i}\n" for i in range(9)],
+            "output": [f"{i}\n" for i in range(9)],
+        },
+        "solutions": {"language": [2, 3], "solution": ["int main(){}", "print(input())"]},
     } | changed
 
 

@@ -113,6 +113,49 @@ def test_a_crossing_takes_out_of_train_what_stands_in_test(tmp_path):
     assert len(every_problem(apart)) == 22 and not apart.decontaminated
 
 
+def weak_row(number, outputs, **changed):
+    """A row whose statement shows its first two tests."""
+    inputs = [f"{i + 1} 0\n" for i in range(len(outputs))]
+    shown = "".join(
+        f"\nInput {a} Output {b}\n" for a, b in zip(inputs[:2], outputs[:2], strict=True)
+    )
+    tests = json.dumps({"inputs": inputs, "outputs": outputs})
+    return taco_row(number, question=statement(number) + shown, input_output=tests, **changed)
+
+
+def test_problems_whose_reward_pays_a_table_or_a_constant_are_not_trained_on(tmp_path):
+    shown, one_hidden, constant, strong = (
+        ["a\n", "b\n"],
+        ["a\n", "b\n", "c\n"],
+        ["a\n", "a \n", "a\n", "a\n"],
+        ["a\n", "b\n", "c\n", "d\n"],
+    )
+    rows = [weak_row(i, kind) for i, kind in enumerate([shown, one_hidden, constant, strong])]
+    write(tmp_path / "train-0.jsonl", [taco_row(i) for i in range(50, 90)] + rows)
+    write(tmp_path / "valid-0.jsonl", [weak_row(i, shown) for i in range(10, 14)])
+    write(tmp_path / "test-0.jsonl", [weak_row(i, shown) for i in range(20, 24)])
+    task = open_task(config("taco", str(tmp_path)))
+    statements = {problem.statement for problem in task.train}
+    assert [row["question"] in statements for row in rows] == [False, False, False, True]
+    assert task.left_out == {
+        "fewer than task.min_hidden_tests=2 hidden tests (of train only)": 2,
+        "one output for all tests (of train only)": 1,
+    }
+    assert len(task.test) == 4 and len(task.tune) + len(task.choose) == 4
+    one = open_task(config("taco", str(tmp_path), min_hidden_tests=1))
+    assert len(one.train) == len(task.train) + 1
+    everything = open_task(config("taco", str(tmp_path), min_hidden_tests=0))
+    assert len(everything.train) == 44 and not everything.left_out
+
+
+def test_answers_that_are_no_programs_need_no_hidden_tests(tmp_path):
+    write(tmp_path / "train-0.jsonl", [weak_row(i, ["a\n"]) for i in range(9)])
+    write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(20, 40)])
+    numbers = "envs.integer_env.FirstInteger"
+    assert len(open_task(config("taco", str(tmp_path), environment=numbers)).train) == 9
+    assert len(open_task(config("taco", str(tmp_path))).train) == 0
+
+
 def test_a_validation_split_is_halved_by_the_statement(tmp_path):
     write(tmp_path / "train-0.jsonl", [taco_row(i) for i in range(30)])
     write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(30, 90)])

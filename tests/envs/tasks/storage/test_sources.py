@@ -52,7 +52,7 @@ def test_the_hub_layout_is_streamed_by_split(hub):
         1,
         1,
     ]
-    assert task.train[0].solutions == ("print(1)",)
+    assert task.train[0].solutions == ("print(input())",)
 
 
 def test_the_hub_and_its_files_give_the_same_problems(hub):

@@ -1,0 +1,68 @@
+"""Facts of a run's problems: what cheap programs earn, and error rates that a command measured."""
+
+import json
+import shlex
+
+import pytest
+
+from envs.judge.judge import Judge
+from envs.problem_quality import cheap_earnings, earnings_line
+from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.tasks import open_task
+from envs.tasks.selection import strengths
+from envs.validate import main
+from experiments.rollout.problem_facts import problem_facts, validation_command
+from tests.envs.tasks.dataset_rows import taco_row, write
+from tests.experiments.compose import config
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["task=taco", "task.max_tests=3"],
+        ["task=taco", "judge.early_stop=false", "task.reward.kind=fraction"],
+        ["task=mini", *(f"task.{name}_problems=1" for name in ("tune", "choose", "test", "train"))],
+    ],
+)
+def test_the_command_measures_what_the_run_looks_for(tmp_path, overrides):
+    wrong = json.dumps(["print(-1)"])
+    rows = [taco_row(i, incorrect_solutions=wrong) for i in range(6)]
+    if "task=taco" in overrides:
+        overrides = [*overrides, f"task.path={write(tmp_path / 'train-0.jsonl', rows)}"]
+    run = config(*overrides, "sandbox=embedded", "model=nano")
+    task = open_task(run.task)
+    problems = {"train": [one for split in task.splits().values() for one in split]}
+    with open_sandbox(SandboxConfig(kind="embedded")) as sandbox:
+        version = Judge(sandbox, run.judge).version
+    before = problem_facts(run, problems, version, "embedded")["judge_errors"]
+    assert before["train"]["measured_problems"] == 0
+    assert before["command"] == validation_command(run, "embedded")
+    assert main([*shlex.split(before["command"])[3:], "cheap=false", "first=1"]) == 0
+    after = problem_facts(run, problems, version, "embedded")["judge_errors"]
+    count = len(problems["train"])
+    assert after["train"]["measured_problems"] == after["train"]["right"] == count
+    assert after["train"]["wrong"] == count and after["train"]["wrong_accepted"] == 0
+    assert "command" not in after
+
+
+def test_answers_that_are_no_programs_have_no_such_facts():
+    assert problem_facts(config("task=sums"), {"train": []}, "1", "none") == {}
+
+
+def test_stored_and_generated_problems_are_counted_alike(tmp_path):
+    rows = [taco_row(i, question=f"Repeat {i}. Input 0 Output 0.") for i in range(40)]
+    write(tmp_path / "train-0.jsonl", rows)
+    run = config("task=taco", f"task.path={tmp_path}", "task.decontaminate=false")
+    stored = open_task(run.task).train
+    earnings = cheap_earnings(strengths(stored))
+    assert earnings == cheap_earnings(strengths(list(stored)))
+    count = len(stored)
+    assert earnings["problems"] == earnings["compared"] == earnings["earned_by_any"] == count > 0
+    assert earnings["earned"]["echo of the input"] == count
+    assert earnings["earned"]["samples table"] == 0
+    assert earnings["mean_share"]["samples table"] == pytest.approx(1 / 6, abs=1e-4)
+    assert earnings_line(earnings) == (
+        f"programs that solve nothing earn the reward of {count} of {count} training problems "
+        f"(echo of the input {count})"
+    )
+    assert earnings_line(cheap_earnings([])) == ""
