@@ -57,7 +57,7 @@ atlas: $(READY) ## every objective, stale, on two seeds, then the report (ARGS=p
 	$(PY) -m experiments.studies.run study=atlas $(ARGS)
 
 anatomy: $(READY) ## docs/results/anatomy.md: gradients of all objectives on the same batches (ARGS="only=spo,raft out=FILE")
-	$(PY) -m experiments.studies.anatomy $(ARGS)
+	$(PY) -m experiments.anatomy $(ARGS)
 
 report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT=reports/latest)
 	$(PY) -m analysis.report runs=$(RUNS) out=$(OUT)

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from experiments.studies.anatomy.measure import Anatomy, Stage
+from experiments.anatomy.measure import Anatomy, Stage
 
 NAMES = ["raft", "rloo", "spo", "spo squared β=0.1"]
 ANGLES = {"raft": 0.0, "spo": 0.02, "rloo": 1.0, "spo squared β=0.1": 1.0}

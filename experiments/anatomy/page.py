@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.report.markdown import table
-from experiments.studies.figures import COLOUR, LOOK, save
+from experiments.anatomy.figure import ABOVE, BELOW, draw
+from experiments.anatomy.similarity import classes, least_cosines
+from experiments.studies.figures import save
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from torch import Tensor
 
-    from experiments.studies.anatomy.batches import Options
-    from experiments.studies.anatomy.measure import Anatomy
+    from experiments.anatomy.batches import Options
+    from experiments.anatomy.measure import Anatomy
 
-EQUAL, SAME, NEAR = 0.999, 0.9999, 0.99  # cosines
+EQUAL, SAME = 0.999, 0.9999  # cosines
 NOTHING, SOME = 0.01, 0.2  # shares of the weight on failures
-BELOW, ABOVE = "base, fresh", "half-trained, stale"  # the two triangles of the matrix
 PREAMBLE = """# Anatomy of objectives
 
 Written by `make anatomy` at commit {commit} in {minutes:.0f} minutes, \
@@ -132,51 +130,11 @@ def csv_table(found: Anatomy, names: Sequence[str]) -> pd.DataFrame:
     return pd.concat([found.rows.reset_index(drop=True), columns], axis=1)
 
 
-# Who is whom
-
-
-def mean_cosines(found: Anatomy) -> np.ndarray:
-    """Return the mean over situations in which both have a gradient; 0 where there is none."""
-    stacked = np.stack([table.numpy() for table in found.cosines.values()])
-    known = ~np.isnan(stacked)
-    return np.where(known, stacked, 0.0).sum(0) / np.maximum(1, known.sum(0))
-
-
-def linkage(cosines: np.ndarray, method: str) -> np.ndarray:
-    """Return scipy's hierarchical clustering of the distances 1 − cosine."""
-    from scipy.cluster.hierarchy import linkage as cluster
-    from scipy.spatial.distance import squareform
-
-    distances = np.clip(1 - np.nan_to_num(cosines), 0, 2)
-    np.fill_diagonal(distances, 0)
-    return cluster(squareform((distances + distances.T) / 2, checks=False), method)
-
-
-def classes(cosines: np.ndarray, names: Sequence[str], least: float) -> list[list[str]]:
-    """Return groups of names whose cosines are all at least `least`, the largest first."""
-    from scipy.cluster.hierarchy import fcluster
-
-    if len(names) < 2:
-        return []
-    labels = fcluster(linkage(cosines, "complete"), 1 - least, "distance")
-    groups = [
-        [n for n, label in zip(names, labels, strict=True) if label == k] for k in set(labels)
-    ]
-    return sorted((group for group in groups if len(group) > 1), key=lambda g: (-len(g), g))
-
-
 def _classes(found: Anatomy, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each situation and its groups, then those of all situations."""
     for situation, cosines in found.cosines.items():
         yield situation, _text(classes(cosines.numpy(), names, EQUAL))
-    yield "all situations", _text(classes(_worst(found), names, EQUAL))
-
-
-def _worst(found: Anatomy) -> np.ndarray:
-    """Return the lowest cosine over situations, where there is one."""
-    stacked = np.stack([table.numpy() for table in found.cosines.values()])
-    lowest: np.ndarray = np.where(np.isnan(stacked), np.inf, stacked).min(0)
-    return np.where(np.isinf(lowest), 0.0, lowest)
+    yield "all situations", _text(classes(least_cosines(found), names, EQUAL))
 
 
 def _text(groups: Sequence[Sequence[str]]) -> str:
@@ -197,7 +155,7 @@ def findings(found: Anatomy, names: Sequence[str]) -> Iterator[str]:
         told = [f"{name} {cos(name, other)}" for name in variants if {name, other} <= known]
         if told:
             yield f"Cosine with `{other}`, fresh ({stages}): {'; '.join(told)}."
-    same = classes(_worst(found), names, SAME)
+    same = classes(least_cosines(found), names, SAME)
     yield (
         f"Cannot differ but for the length of a step (cosine ≥ {SAME} in every situation in which "
         f"both have a gradient): {_text(same)}."
@@ -282,74 +240,3 @@ def _group_table(found: Anatomy, names: Sequence[str], situation: str) -> str:
     kept = {head: column for head, column in columns.items() if column in by}
     rows = [[name, *(_number(by.loc[name, c], 2) for c in kept.values())] for name in names]
     return table(["objective", *kept], rows)
-
-
-# Figure
-
-
-def draw(found: Anatomy, names: Sequence[str]) -> Figure:
-    """Return the figure: a matrix of two situations, and a map of the mean over all."""
-    import matplotlib.pyplot as plt
-    from scipy.cluster.hierarchy import leaves_list
-
-    mean = mean_cosines(found)
-    order = leaves_list(linkage(mean, "average")) if len(names) > 1 else np.arange(len(names))
-    side = max(4.0, 0.19 * len(names))
-    with plt.rc_context(LOOK | {"axes.grid": False}):
-        figure = plt.figure(figsize=(side, 1.9 * side), layout="constrained")
-        matrix, plane = figure.subplots(2, 1, height_ratios=(1.25, 1))
-        pair = [_ordered(found.cosines[key], order) for key in (BELOW, ABOVE)]
-        shown = np.where(np.tri(len(names), dtype=bool), *pair)
-        image = matrix.imshow(shown, cmap="RdBu", vmin=-1, vmax=1)
-        figure.colorbar(image, ax=matrix, shrink=0.3, pad=0.01, label="cosine", location="top")
-        labels = [names[i] for i in order.tolist()]
-        matrix.set_yticks(range(len(names)), labels, fontsize=7)
-        matrix.set_xticks(range(len(names)), labels, fontsize=7, rotation=90)
-        matrix.set_title(f"below: {BELOW}; above: {ABOVE}")
-        _draw_map(plane, mean, names)
-    return figure
-
-
-def _ordered(cosines: Tensor, order: np.ndarray) -> np.ndarray:
-    return cosines.numpy()[np.ix_(order, order)]
-
-
-def _draw_map(axes: Axes, mean: np.ndarray, names: Sequence[str]) -> None:
-    """Draw a point for each group of mean cosine ≥ .99, with its names, of which none overlap."""
-    places = scaled(mean)
-    together = classes(mean, names, NEAR)
-    alone = [[name] for name in names if not any(name in group for group in together)]
-    points = [
-        (*places[[names.index(name) for name in group]].mean(0).tolist(), group)
-        for group in [*together, *alone]
-    ]
-    width, line = np.ptp(places[:, 0]) or 1.0, (np.ptp(places[:, 1]) or 1.0) / 60
-    written: list[tuple[float, float]] = []
-    for x, y, group in sorted(points, key=lambda point: point[1]):
-        axes.plot([x], [y], "o", color=COLOUR, markersize=4 + 2 * math.sqrt(len(group)), alpha=0.6)
-        height = y
-        while any(abs(x - u) < width / 4 and abs(height - v) < line for u, v in written):
-            height += line / 4
-        written.append((x, height))
-        more = f" +{len(group) - 3}" if len(group) > 3 else ""
-        text = ", ".join(sorted(group, key=len)[:3]) + more
-        arrow = {"arrowstyle": "-", "color": "#bbbbbb", "linewidth": 0.6}
-        at = (x + width / 80, height)
-        axes.annotate(text, (x, y), at, fontsize=7, va="center", arrowprops=arrow)
-    axes.margins(0.2, 0.05)  # room for the names
-    axes.set_title("mean over all situations")
-    axes.set_aspect("equal", "datalim")
-    axes.set_xticks([])
-    axes.set_yticks([])
-
-
-def scaled(cosines: np.ndarray) -> np.ndarray:
-    """Return places in the plane, (n, 2), by classical scaling: unit vectors of these cosines."""
-    centred = cosines - cosines.mean(0) - cosines.mean(1)[:, None] + cosines.mean()
-    values, vectors = np.linalg.eigh((centred + centred.T) / 2)
-    if len(values) < 2:
-        return np.zeros((len(values), 2))
-    top = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0))
-    signs = np.sign(top[np.abs(top).argmax(0), [0, 1]])  # eigenvectors have no sign of their own
-    places: np.ndarray = (top * signs)[:, ::-1]
-    return places

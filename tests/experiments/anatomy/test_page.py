@@ -5,10 +5,11 @@ import csv
 import numpy as np
 import pytest
 
-from experiments.studies.anatomy.__main__ import act
-from experiments.studies.anatomy.batches import Options
-from experiments.studies.anatomy.page import classes, scaled, write
-from tests.experiments.studies.anatomy.made_up import anatomy
+from experiments.anatomy.__main__ import act
+from experiments.anatomy.batches import Options
+from experiments.anatomy.page import write
+from experiments.anatomy.similarity import classes, scaled
+from tests.experiments.anatomy.made_up import anatomy
 
 NAMES = ["a", "b", "c", "d"]
 ANGLES = np.array([0.0, 0.01, 1.5, 3.0])

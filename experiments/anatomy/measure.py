@@ -16,10 +16,7 @@ import torch
 from torch import Tensor
 
 from algorithms.base import Algorithm
-from experiments.build import Parts
-from experiments.rollout.initial_values import InitialValues
-from experiments.run_dir.budget import Ledger
-from experiments.studies.anatomy.batches import (
+from experiments.anatomy.batches import (
     Batches,
     Options,
     generate,
@@ -29,8 +26,11 @@ from experiments.studies.anatomy.batches import (
     policy_folders,
     quality,
 )
-from experiments.studies.anatomy.gradients import Bench, cosines, gram, group_pushes, weight_shares
-from experiments.studies.anatomy.objectives import Objective, objectives
+from experiments.anatomy.gradients import Bench, cosines, gram, group_pushes, weight_shares
+from experiments.anatomy.objectives import Objective, objectives
+from experiments.build import Parts
+from experiments.rollout.initial_values import InitialValues
+from experiments.run_dir.budget import Ledger
 from experiments.studies.cli import say
 
 if TYPE_CHECKING:

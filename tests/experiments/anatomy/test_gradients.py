@@ -8,15 +8,15 @@ import pytest
 import torch
 
 import algorithms
-from experiments.policy.policy import Policy
-from experiments.run_dir.budget import Ledger
-from experiments.studies.anatomy.gradients import (
+from experiments.anatomy.gradients import (
     Bench,
     cosines,
     gram,
     group_pushes,
     weight_shares,
 )
+from experiments.policy.policy import Policy
+from experiments.run_dir.budget import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 

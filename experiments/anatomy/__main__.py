@@ -15,11 +15,11 @@ import sys
 from collections.abc import Sequence
 
 from envs.config_parsing import parse_arguments
+from experiments.anatomy.batches import Options
+from experiments.anatomy.measure import measure
+from experiments.anatomy.objectives import objectives
+from experiments.anatomy.page import write
 from experiments.errors import UserError
-from experiments.studies.anatomy.batches import Options
-from experiments.studies.anatomy.measure import measure
-from experiments.studies.anatomy.objectives import objectives
-from experiments.studies.anatomy.page import write
 from experiments.studies.cli import choose, run_command, say
 
 

@@ -1,1 +1,0 @@
-"""`make anatomy`: the gradients of all objectives on the same batches, side by side."""
