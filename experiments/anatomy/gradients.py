@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,12 +31,15 @@ class Probe(Learner):
     slopes: Tensor  # (batch, time)
     known: dict[str, Tensor]  # log-probs of the same batch that another objective has computed
 
-    def _frozen(self, policy: Policy, tokens: Tokens) -> Tensor:
-        names = {id(self.reference): "reference", id(self.policy): "policy"}
-        if (name := names.get(id(policy))) is None:
-            return super()._frozen(policy, tokens)
+    def logp(self, tokens: Tokens) -> Tensor:
+        return self._known("policy", lambda: super(Probe, self).logp(tokens))
+
+    def ref_logp(self, tokens: Tokens, policy: Policy | None = None) -> Tensor:
+        return self._known("reference", lambda: super(Probe, self).ref_logp(tokens, policy))
+
+    def _known(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
         if name not in self.known:
-            self.known[name] = super()._frozen(policy, tokens)
+            self.known[name] = compute()
         return self.known[name]
 
     def _accumulate(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, Tensor]:
@@ -93,8 +96,8 @@ class Bench:
         config = TrainConfig(micro_batch=len(samples), max_grad_norm=None, warmup_steps=0)
         learner = Probe(trained, self.pad, algorithm, config, 1, self.ledger)
         copy_weights(self.policy, learner.policy)
-        if learner.average:
-            copy_weights(self.rollout, learner.average.policy)
+        if learner.modules.average:
+            copy_weights(self.rollout, learner.modules.average.policy)
         learner.batches = algorithm.needs.critic_warmup  # from here on the policy learns
         learner.known = {} if known is None else known
         learner.slopes = torch.zeros(len(samples), max(len(sample.tokens) for sample in samples))

@@ -15,6 +15,7 @@ from experiments.sample import PromptedProblem, Sample
 from experiments.seeds import stream
 
 if TYPE_CHECKING:
+    from algorithms.base import Needs
     from experiments.config.schema import TrainConfig
     from experiments.runtime import RankGroup
 
@@ -40,6 +41,22 @@ def pad_rows(rows: Sequence[Sequence[float]], mask: Tensor) -> Tensor:
     """Pad ragged rows → (batch, time) as `mask`, zero beyond each row's end."""
     width = mask.shape[1]
     return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows], device=mask.device)
+
+
+def judged_batch(
+    samples: Sequence[Sample], mask: Tensor, group_size: int, config: TrainConfig
+) -> Batch:
+    """Return the batch's rewards, and the rows that count, without log-probs."""
+    device = mask.device
+    truncated = torch.tensor([sample.truncated for sample in samples], device=device)
+    return Batch(
+        mask=mask,
+        rewards=torch.tensor([sample.reward for sample in samples], device=device),
+        keep=~truncated if config.truncation == "mask" else torch.ones_like(truncated),
+        online=torch.tensor([not sample.offline for sample in samples], device=device),
+        fresh=torch.tensor([sample.fresh for sample in samples], device=device),
+        group_size=group_size,
+    )
 
 
 def trim(batch: Batch, time: int) -> Batch:
@@ -128,6 +145,20 @@ def plan_micro_batches(tokens: Tokens, config: TrainConfig, ranks: RankGroup) ->
     if config.micro_tokens is not None:
         return micro_batches(tokens, share, config.micro_tokens)
     return micro_batches(tokens, min(config.micro_batch, share))
+
+
+def can_prepare_in_step(
+    needs: Needs, tokens: Tokens, batch: Batch, config: TrainConfig, ranks: RankGroup
+) -> bool:
+    """Whether a step can prepare each micro-batch from the forward pass that it learns from.
+
+    That pass gives the policy's log-probs before the step. If groups are whole and independent,
+    a pass without gradient would compute the same bits again.
+    """
+    if not (needs.by_group and bool(batch.keep.all())):
+        return False
+    parts = plan_micro_batches(tokens, config, ranks)
+    return all(are_whole_groups(rows, batch.group_size) for rows in parts)
 
 
 def rank_micro_batches(

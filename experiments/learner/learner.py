@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
 from algorithms.tensors import Entropy
 from experiments.config.schema import TrainConfig
 from experiments.learner.batching import (
-    are_whole_groups,
+    can_prepare_in_step,
+    judged_batch,
     map_micro_batches,
     pack,
-    plan_micro_batches,
     rank_micro_batches,
     step_rows,
     trim,
 )
 from experiments.learner.behaviour_logprobs import behaviour_logprobs, with_current_weights
-from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
+from experiments.learner.forward import Tokens, score
 from experiments.learner.metrics import (
     batch_metrics,
     common_metrics,
@@ -33,12 +33,10 @@ from experiments.learner.metrics import (
     group_metrics,
     step_metrics,
 )
+from experiments.learner.modules import Modules
 from experiments.learner.norm_clipping import NormClipping
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor, parameter_groups
 from experiments.policy.fsdp import whole_tree
-from experiments.policy.loading import critic_backbone, own_copy, reference_of
-from experiments.policy.lora import load_trained, trained_state
-from experiments.policy.past_policies import MovingAverage, PastPolicies
 from experiments.policy.policy import Policy
 from experiments.run_dir import checkpoints
 from experiments.run_dir.budget import Ledger
@@ -79,67 +77,25 @@ class Learner:
         # the present batch, before the batch's only step.
         self.critic_alone = needs.critic == "separate" and needs.critic_apart
         self.critic_is_ahead = False
-        # A reference that moves is a copy of its own, and leaves the initial policy as it is.
-        keep_reference |= needs.reference and config.reference_every is None
-        keep_reference |= config.missing_logprobs == "reference"
-        self.reference = self._sharded_early(reference_of(policy)) if keep_reference else None
-        self.critic: Critic | None = None
-        self.value_head: nn.Linear | None = None
-        if needs.critic == "separate":
-            self.critic = Critic(critic_backbone(policy))
-            if policy.adapter is None:
-                ranks.shard(self.critic.backbone, self.critic)
-        elif needs.critic == "shared":
-            self.value_head = scalar_head(policy)
-        average = None if needs.average is None else self._sharded_early(own_copy(policy))
-        self.past = PastPolicies(
-            lambda: self._sharded_early(own_copy(policy)), needs, config.reference_every
-        )
-        self._shard([self.reference, average, *self.past.policies().values(), policy])
-        groups = parameter_groups(algorithm.config, policy, self.critic, self.value_head)
+        self.modules = Modules(policy, needs, config, ranks, keep_reference)
+        self.reference = self.modules.reference  # the initial policy, if it is kept
+        critic, head = self.modules.critic, self.modules.value_head
+        groups = parameter_groups(algorithm.config, policy, critic, head)
         self.optimiser = Float32AdamW(groups, config.weight_decay)
         self.clipping = NormClipping(config)
-        self.average: MovingAverage | None = None
-        if average is not None and needs.average is not None:
-            self.average = MovingAverage(average, policy, needs.average)
         self.rates = [rate for _, rate in groups]
         self.factor = learning_rate_factor(config, steps)
         self.batches = 0
-
-    def _sharded_early(self, copied: Policy) -> Policy:
-        """Shard a copy at once, so that no two copies are whole at a time.
-
-        Adapted policies share one set of base weights only as long as none of them is sharded.
-        """
-        if self.policy.adapter is None:
-            self.ranks.shard(copied)
-        return copied
-
-    def _shard(self, policies: Iterable[Policy | None]) -> None:
-        """Shard all modules that are not sharded yet."""
-        for policy in policies:
-            if policy is not None:
-                self.ranks.shard(policy)
-        if self.critic is not None:
-            self.ranks.shard(self.critic.backbone, self.critic)
-        if self.value_head is not None:
-            self.ranks.shard_head(self.value_head)
 
     def state_dict(self, keep: bool = True) -> dict[str, Any]:
         """Return all that training changes; whole tensors are not copied, shards are made whole.
 
         A collective of all ranks. A rank without `keep` contributes its shards and gets None.
         """
-        modules = {name: trained_state(module) for name, module in self._trained().items()}
-        counts = {"batches": self.batches, "version": self.policy.version}
-        copies: dict[str, Any] = {}
-        if self.past:
-            copies["earlier"] = self.past.state_dict()
-        if self.average:
-            copies["average"] = self.average.state_dict()
+        state = self.modules.state_dict() | {"optimiser": self.optimiser.state_dict()}
         if norms := self.clipping.state_dict():
-            copies["norms"] = norms
-        state = {"modules": modules, "optimiser": self.optimiser.state_dict(), **copies, **counts}
+            state["norms"] = norms
+        state |= {"batches": self.batches, "version": self.policy.version}
         return whole_tree(state, keep)
 
     def load_from(self, checkpoint: Path) -> None:
@@ -148,19 +104,11 @@ class Learner:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        for name, module in self._trained().items():
-            load_trained(module, state["modules"][name])
+        self.modules.load_state_dict(state)
         self.optimiser.load_full_state(state["optimiser"])
-        if self.average:
-            self.average.load_state_dict(state["average"])
-        self.past.load_state_dict(state.get("earlier", {}))
         self.clipping.load_state_dict(state.get("norms", {}))
         self.batches = state["batches"]
         self.policy.version = state["version"]
-
-    def _trained(self) -> dict[str, nn.Module]:
-        modules = {"model": self.model, "critic": self.critic, "value_head": self.value_head}
-        return {name: module for name, module in modules.items() if module is not None}
 
     def update(
         self, samples: Sequence[Sample], group_size: int, initial_values: InitialValues | None
@@ -213,50 +161,28 @@ class Learner:
         Such an algorithm prepares each step anew: its results (a group's soft value, bounds of the
         clip) must be of the present policy.
         """
-        each_step = self.algorithm.needs.policy
+        needs, logp_of_rows = self.algorithm.needs, self.modules.logp_of_rows
         for rows in step_rows(batch, self.config, self.seed, self.batches):
             part = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
-            in_step = each_step and self._can_prepare_in_step(tokens.rows(rows), part)
-            if each_step and not in_step:
-                part = replace(part, policy_logp=self._logp_of_rows(self.policy, tokens, rows))
-            if self.average:
-                proximal = self._logp_of_rows(self.average.policy, tokens, rows)
-                part = replace(part, proximal_logp=proximal)
-            yield rows, self.algorithm.prepare(part) if each_step and not in_step else part
-
-    def _logp_of_rows(self, policy: Policy, tokens: Tokens, rows: Tensor) -> Tensor:
-        """Return log-probs of these rows, (rows, time) with the whole batch's width."""
-        logp = self._frozen(policy, tokens.rows(rows))
-        return nn.functional.pad(logp, (0, tokens.mask.shape[1] - logp.shape[1]))
-
-    def _can_prepare_in_step(self, tokens: Tokens, batch: Batch) -> bool:
-        """Whether a step can prepare each micro-batch from the forward pass that it learns from.
-
-        That pass gives the policy's log-probs before the step. If groups are whole and independent,
-        a pass without gradient would compute the same bits again.
-        """
-        if not (self.algorithm.needs.by_group and bool(batch.keep.all())):
-            return False
-        parts = plan_micro_batches(tokens, self.config, self.ranks)
-        return all(are_whole_groups(rows, batch.group_size) for rows in parts)
+            given = (tokens.rows(rows), part, self.config, self.ranks)
+            now = needs.policy and not can_prepare_in_step(needs, *given)
+            if now:
+                part = replace(part, policy_logp=logp_of_rows(self.policy, tokens, rows))
+            if average := self.modules.average:
+                part = replace(part, proximal_logp=logp_of_rows(average.policy, tokens, rows))
+            yield rows, self.algorithm.prepare(part) if now else part
 
     def _assemble(
         self, samples: Sequence[Sample], group_size: int
     ) -> tuple[Tokens, Batch, dict[str, float]]:
         """Return the tokens, the batch before `prepare`, and metrics of the correction."""
-        device, needs = self.model.device, self.algorithm.needs
-        tokens = pack(samples, self.pad, device)
+        needs, past = self.algorithm.needs, self.modules.past
+        tokens = pack(samples, self.pad, self.model.device)
         logps = behaviour_logprobs(samples, tokens, self.config, self.logp, self.ref_logp)
-        reference = self.past.reference(self.policy, self.batches)
-        precedent = self.past.precedent(self.batches)
-        truncated = torch.tensor([sample.truncated for sample in samples], device=device)
-        batch = Batch(
-            mask=tokens.mask,
-            rewards=torch.tensor([sample.reward for sample in samples], device=device),
-            keep=~truncated if self.config.truncation == "mask" else torch.ones_like(truncated),
-            online=torch.tensor([not sample.offline for sample in samples], device=device),
-            fresh=torch.tensor([sample.fresh for sample in samples], device=device),
-            group_size=group_size,
+        reference = past.reference(self.policy, self.batches)
+        precedent = past.precedent(self.batches)
+        batch = replace(
+            judged_batch(samples, tokens.mask, group_size, self.config),
             batches=self.batches,
             behaviour_logp=logps.behaviour,
             correction=logps.correction,
@@ -265,18 +191,18 @@ class Learner:
             start_logp=self.logp(tokens) if needs.start else None,
             precedent_logp=None if precedent is None else self.ref_logp(tokens, precedent),
         )
-        self.past.remember(self.policy)
+        past.remember(self.policy)
         if needs.critic != "none":
             once = self.config.minibatches == self.config.epochs == 1 and bool(batch.keep.all())
             self.critic_is_ahead = once and self.critic_alone
             ahead = self.critic_is_ahead
-            values = self._learn_values(tokens, batch) if ahead else self._values(tokens)
+            values = self._learn_values(tokens, batch) if ahead else self.modules.values(tokens)
             batch = replace(batch, values=values)
         return tokens, batch, logps.metrics
 
     def logp(self, tokens: Tokens) -> Tensor:
         """Return the policy's log-probs at the training temperature, (batch, time), no gradient."""
-        return self._frozen(self.policy, tokens)
+        return self.modules.logp(self.policy, tokens)
 
     def ref_logp(self, tokens: Tokens, policy: Policy | None = None) -> Tensor:
         """Return the reference's log-probs at the training temperature, (batch, time).
@@ -287,36 +213,7 @@ class Learner:
         if reference is None:
             raise RuntimeError("this learner keeps no reference policy")
         with self.ledger.phase("reference"):
-            return self._frozen(reference, tokens)
-
-    @torch.no_grad()
-    def _frozen(self, policy: Policy, tokens: Tokens) -> Tensor:
-        """Return a policy's log-probs, (batch, time), without gradient."""
-        tokens = tokens.to(self.model.device)  # from another rank they come in host memory
-
-        def logp(rows: Tensor, _: bool) -> Tensor:
-            part = tokens.rows(rows)
-            return policy.run(score, part, self.config.temperature, entropy="none").logp
-
-        return map_micro_batches(logp, tokens, self.config, self.ranks)
-
-    @torch.no_grad()
-    def _values(self, tokens: Tokens) -> Tensor:
-        """Return the critic's values, (batch, time), without gradient."""
-
-        def values(rows: Tensor, _: bool) -> Tensor:
-            part = tokens.rows(rows)
-            if self.value_head is None:
-                return self._critic(part)
-            hidden = self.policy.run(token_hidden, part)
-            return values_of(self.value_head, hidden, part.mask)
-
-        return map_micro_batches(values, tokens, self.config, self.ranks)
-
-    def _critic(self, tokens: Tokens) -> Tensor:
-        if self.critic is None:
-            raise RuntimeError("this learner has no separate critic")
-        return self.critic(tokens)
+            return self.modules.logp(reference, tokens)
 
     def _learn_values(self, tokens: Tokens, batch: Batch) -> Tensor:
         """Return the critic's values, (batch, time), and add its gradients in the same pass.
@@ -326,7 +223,7 @@ class Learner:
 
         def values(rows: Tensor, counts: bool) -> Tensor:
             part = tokens.rows(rows)
-            now = self._critic(part)
+            now = self.modules.critic_values(part)
             micro = replace(trim(batch.rows(rows), part.mask.shape[1]), values=now.detach())
             self._critic_backward(now, self.algorithm.prepare(micro), counts)
             return now.detach()
@@ -346,14 +243,14 @@ class Learner:
         values: Tensor | None = None
         if self.critic_is_ahead:
             values = batch.values
-        elif self.critic is not None:
-            values = self.critic(tokens)
+        elif self.modules.critic is not None:
+            values = self.modules.critic(tokens)
             if self.critic_alone:
                 self._critic_backward(values, batch, counts)
                 values = values.detach()
         entropy: Entropy = "graph" if self.algorithm.needs.entropy_graph else "value"
         temperature = self.config.temperature
-        output = self.policy.run(score, tokens, temperature, self.value_head, entropy)
+        output = self.policy.run(score, tokens, temperature, self.modules.value_head, entropy)
         return output if values is None else replace(output, values=values)
 
     def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
@@ -370,8 +267,8 @@ class Learner:
                 parameter.grad = None
         self.optimiser.step()
         self.policy.version += 1
-        if self.average:
-            self.average.follow(self.policy)
+        if average := self.modules.average:
+            average.follow(self.policy)
         return result
 
     def _accumulate(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, Tensor]:

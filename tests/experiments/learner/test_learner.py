@@ -113,21 +113,21 @@ def trained(learner):
 
 def test_an_algorithm_gets_just_what_it_needs(tiny):
     spo = learner_of(tiny, ALGORITHMS["spo"])
-    assert spo.critic is None
-    assert spo.value_head is None
+    assert spo.modules.critic is None
+    assert spo.modules.value_head is None
     assert spo.reference is not None
     assert len(spo.optimiser.param_groups) == 1
     bare = learner_of(tiny, GRPO(GRPOConfig(kl_coef=0.0), 1.0))
     assert bare.reference is None
-    assert bare.critic is None
+    assert bare.modules.critic is None
     separate = learner_of(tiny, ALGORITHMS["ppo-separate"])
-    assert separate.critic is not None
-    assert separate.value_head is None
+    assert separate.modules.critic is not None
+    assert separate.modules.value_head is None
     shared = learner_of(tiny, ALGORITHMS["ppo-shared"])
-    assert shared.critic is None
-    assert shared.value_head is not None
+    assert shared.modules.critic is None
+    assert shared.modules.value_head is not None
     control = learner_of(tiny, PPO(PPOConfig(critic="none"), 1.0))
-    assert control.critic is control.value_head is None
+    assert control.modules.critic is control.modules.value_head is None
     assert len(control.optimiser.param_groups) == 1
     metrics = control.update(samples_from(tiny, REWARDS), GROUP, None)
     assert not {"critic_grad_norm", "ppo/value_loss", "ppo/value_mean"} & set(metrics)
@@ -161,7 +161,7 @@ def test_rewarded_responses_become_more_probable(tiny):
         for _ in range(5):
             learner.update(samples, GROUP, None)
         tokens, *_ = learner._assemble(samples, GROUP)
-        logp = learner._frozen(learner.policy, tokens).sum(-1)
+        logp = learner.modules.logp(learner.policy, tokens).sum(-1)
         assert sum(logp[i].item() for i, s in enumerate(samples) if s.reward) > first
 
 
@@ -238,12 +238,12 @@ def test_a_step_tells_engines_that_the_weights_are_others(tiny):
 def test_a_critics_head_is_float32_whatever_the_models_precision(tiny):
     for name in ("ppo-separate", "ppo-shared"):
         learner = learner_of(copy.deepcopy(tiny).bfloat16(), ALGORITHMS[name])
-        head = learner.value_head or learner.critic.head
+        head = learner.modules.value_head or learner.modules.critic.head
         assert head.weight.dtype == torch.float32
         samples = samples_from(learner.model, REWARDS)
         learner.update(samples, GROUP, None)
         tokens, *_ = learner._assemble(samples, GROUP)
-        values = learner._values(tokens)[tokens.mask]
+        values = learner.modules.values(tokens)[tokens.mask]
         assert not torch.equal(values, values.bfloat16().float())
 
 

@@ -95,16 +95,16 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
     }
     if copies:
         allocated["float32 copies"] = size(copies)
-    if learner.average:
-        held = [*learner.average.policy.model.parameters(), *learner.average.exact]
+    if learner.modules.average:
+        held = [*learner.modules.average.policy.model.parameters(), *learner.modules.average.exact]
         once = {tensor.data_ptr(): tensor for tensor in held}.values()
         allocated["the weights' moving average"] = size(once)
-    if learner.past:
-        held = learner.past.state_dict().values()
+    if learner.modules.past:
+        held = learner.modules.past.state_dict().values()
         allocated["copies of earlier weights"] = sum(map(size, held))
     for key, module in {
         "reference": learner.reference and learner.reference.model,
-        "critic": learner.critic or learner.value_head,
+        "critic": learner.modules.critic or learner.modules.value_head,
     }.items():
         if module is not None:
             allocated[key] = size(module.parameters())
@@ -127,7 +127,9 @@ def test_a_reference_that_moves_is_a_copy_beside_the_base_of_evaluations(tiny, k
     given = (policy, 0, algorithm, config.train, 10, Ledger())
     learner = Learner(*given, keep_reference=kept)
     held = estimate(shape_of(tiny.config), config, algorithm.needs, on_gpu=False).held
-    assert held["copies of earlier weights"] == size(learner.past.moving_reference.own_tensors())
+    assert held["copies of earlier weights"] == size(
+        learner.modules.past.moving_reference.own_tensors()
+    )
     assert (learner.reference is not None) == kept == ("reference" in held)
     if kept:
         shared = learner.reference.model is policy.adapter.base.model if kind == "lora" else False
@@ -147,19 +149,22 @@ def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtyp
     learner.update(samples, GROUP, None)
     own = [p for group in learner.optimiser.param_groups for p in group["params"]]
     states = [t for state in learner.optimiser.state.values() for t in state.values()]
-    modules = [learner.model, learner.reference.model, *filter(None, [learner.critic])]
+    modules = [learner.model, learner.reference.model, *filter(None, [learner.modules.critic])]
     weights = {id(p): p for module in modules for p in module.parameters()}
     needs = ALGORITHMS[name].needs
     held = estimate(shape_of(tiny.config), config, needs, on_gpu=False).held
-    if learner.average:
-        theirs = [*learner.average.policy.model.parameters(), *learner.average.exact]
+    if learner.modules.average:
+        theirs = [
+            *learner.modules.average.policy.model.parameters(),
+            *learner.modules.average.exact,
+        ]
         once = {p.data_ptr(): p for p in theirs if id(p) not in weights}.values()
         assert held["the weights' moving average"] == size(once)
-    if learner.past:
-        theirs = learner.past.state_dict().values()
+    if learner.modules.past:
+        theirs = learner.modules.past.state_dict().values()
         assert held["copies of earlier weights"] == sum(map(size, theirs))
-    if learner.value_head:
-        weights |= {id(p): p for p in learner.value_head.parameters()}
+    if learner.modules.value_head:
+        weights |= {id(p): p for p in learner.modules.value_head.parameters()}
     assert held["policy"] + held.get("critic", 0) + held["reference"] == size(weights.values())
     assert held["reference"] == 0
     assert held["gradients"] == size(p.grad for p in own)

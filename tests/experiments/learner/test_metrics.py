@@ -110,7 +110,7 @@ def test_a_critics_explained_variance_is_of_the_whole_batch_before_the_step(tiny
     samples, found = samples_from(tiny, MIXED), []
     for cut in (*CUTS, {"epochs": 2, "minibatches": 3}):
         learner = learner_of(tiny, algorithms.make("ppo", kl_coef=0.0, **options), **cut)
-        head = learner.value_head or learner.critic.head
+        head = learner.modules.value_head or learner.modules.critic.head
         torch.nn.init.constant_(head.weight, 0.1)
         tokens, batch, _ = learner._assemble(samples, GROUP)
         learner.optimiser.zero_grad()

@@ -7,6 +7,7 @@ import algorithms
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from algorithms.squared_regression import SquaredRegression, SquaredRegressionOptions
+from experiments.learner import learner as learner_module
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 BY_GROUP = {
@@ -23,7 +24,7 @@ CRITICS = {
 def passes(learner, monkeypatch):
     """Forward passes of the model and of the critic, as they come: with gradient or without."""
     seen = []
-    for name, module in (("policy", learner.model), ("critic", learner.critic)):
+    for name, module in (("policy", learner.model), ("critic", learner.modules.critic)):
         if module is not None:
             backbone = module.base_model if name == "policy" else module
             backbone.register_forward_hook(
@@ -53,7 +54,7 @@ def test_a_groups_value_needs_no_pass_of_its_own(tiny, name, options, monkeypatc
     assert seen
     assert all(gradient for _, gradient in seen)
     apart = learner_of(tiny, BY_GROUP[name], **options)
-    monkeypatch.setattr(apart, "_can_prepare_in_step", lambda *_: False)
+    monkeypatch.setattr(learner_module, "can_prepare_in_step", lambda *_: False)
     same(found, steps(apart, samples))
 
 

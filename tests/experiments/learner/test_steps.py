@@ -54,7 +54,7 @@ def test_ppos_old_policy_and_old_values_are_those_before_the_first_step(
         learner_of(tiny, ppo, minibatches=m, epochs=e) for m, e in [(1, 1), (minibatches, epochs)]
     ]
     for learner in learners:
-        learner.critic.head.weight.data.copy_(fitted)
+        learner.modules.critic.head.weight.data.copy_(fitted)
     whole, parts = (watch(learner, monkeypatch) for learner in learners)
     for learner in learners:
         metrics = learner.update(samples, GROUP, None)

@@ -68,14 +68,14 @@ def test_the_learning_rate_is_ten_times_that_of_full_training(tiny):
 def test_a_critic_is_a_second_adapter_and_a_head(tiny):
     learner = trained_for(tiny, 2, PPO(PPOConfig(learning_rate=1e-2), 1.0))
     held = {p.data_ptr() for p in tiny.parameters()}
-    own = [n for n, p in learner.critic.named_parameters() if p.data_ptr() not in held]
+    own = [n for n, p in learner.modules.critic.named_parameters() if p.data_ptr() not in held]
     assert all(".lora_" in name or name.startswith("head.") for name in own)
     a = [
         dict(m.named_parameters())["model.layers.0.mlp.up_proj.lora_A.default.weight"]
-        for m in (learner.model, learner.critic.model)
+        for m in (learner.model, learner.modules.critic.model)
     ]
     assert not torch.equal(*a)
-    assert learner.critic.head.weight.abs().max() > 0
+    assert learner.modules.critic.head.weight.abs().max() > 0
 
 
 def test_what_the_engine_writes_with_equals_what_the_learner_scores(tiny):

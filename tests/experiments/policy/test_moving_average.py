@@ -60,7 +60,7 @@ def test_the_loss_is_given_the_averages_log_probs_before_each_step(tiny, monkeyp
     assert given[0].abs().max() < 1e-5
     assert given[1].abs().max() > 1e-4
     triples = zip(
-        learner.average.policy.model.parameters(),
+        learner.modules.average.policy.model.parameters(),
         start.parameters(),
         learner.model.parameters(),
         strict=True,
@@ -68,10 +68,10 @@ def test_the_loss_is_given_the_averages_log_probs_before_each_step(tiny, monkeyp
     assert any(not torch.equal(a, s) and not torch.equal(a, p) for a, s, p in triples)
     again = learner_of(tiny, algorithms.make("ppo_ewma", decay=0.5))
     again.load_state_dict(copy.deepcopy(learner.state_dict()))
-    assert again.average.weight == learner.average.weight == 1.875
+    assert again.modules.average.weight == learner.modules.average.weight == 1.875
     pairs = zip(
-        again.average.policy.model.parameters(),
-        learner.average.policy.model.parameters(),
+        again.modules.average.policy.model.parameters(),
+        learner.modules.average.policy.model.parameters(),
         strict=True,
     )
     assert all(torch.equal(a, b) for a, b in pairs)
@@ -81,7 +81,7 @@ def test_a_critics_first_batches_leave_the_policy_as_it_is(tiny):
     for critic in ("separate", "shared"):
         learner = learner_of(tiny, algorithms.make("vapo", critic_warmup=1, critic=critic))
         samples = samples_from(tiny, REWARDS)
-        head = learner.value_head or learner.critic.head
+        head = learner.modules.value_head or learner.modules.critic.head
         learner.update(samples, GROUP, None)
         pairs = list(zip(learner.model.parameters(), tiny.parameters(), strict=True))
         assert all(torch.equal(a, b) for a, b in pairs)

@@ -51,7 +51,7 @@ def test_each_batch_gets_log_probs_of_its_start_the_batch_before_and_the_referen
         starts.append(copy.deepcopy(learner.policy))
         learner.update(samples, GROUP, None)
     tokens = pack(samples, 0, tiny.device)
-    logp = [learner._frozen(policy, tokens) for policy in starts]
+    logp = [learner.modules.logp(policy, tokens) for policy in starts]
     assert [batch.batches for batch in seen] == [0, 1, 2, 3]
     for row, (base, before) in enumerate([(0, 0), (0, 0), (2, 1), (2, 2)]):
         batch = seen[row]
@@ -65,7 +65,7 @@ def test_each_batch_gets_log_probs_of_its_start_the_batch_before_and_the_referen
 def test_without_its_kl_nothing_is_held(tiny, given):
     learner, seen = given(learner_of(tiny, remix(kl_coef=0.0)))
     learner.update(samples_from(tiny, REWARDS), GROUP, None)
-    assert not learner.past and "earlier" not in learner.state_dict()
+    assert not learner.modules.past and "earlier" not in learner.state_dict()
     assert seen[0].ref_logp is seen[0].precedent_logp is None
 
 
@@ -76,7 +76,7 @@ def test_the_batch_before_is_not_asked_while_the_base_has_all_the_weight(tiny, g
         starts.append(copy.deepcopy(learner.policy))
         learner.update(samples, GROUP, None)
     assert seen[0].precedent_logp is None
-    wanted = learner._frozen(starts[0], pack(samples, 0, tiny.device))
+    wanted = learner.modules.logp(starts[0], pack(samples, 0, tiny.device))
     assert torch.equal(seen[1].precedent_logp, wanted)
 
 
@@ -89,9 +89,11 @@ def test_what_is_held_survives(tiny):
     for each in (learner, again):
         each.update(samples, GROUP, None)
     assert equal(again.policy, learner.policy)
-    held = [(each.past.before, each.past.moving_reference) for each in (learner, again)]
+    held = [
+        (each.modules.past.before, each.modules.past.moving_reference) for each in (learner, again)
+    ]
     assert all(equal(one, other) for one, other in zip(*held, strict=True))
-    assert not equal(again.past.before, again.past.moving_reference)
+    assert not equal(again.modules.past.before, again.modules.past.moving_reference)
 
 
 MOVING = {
@@ -110,7 +112,7 @@ def test_a_reference_that_moves_is_the_policy_of_every_second_batch(name, tiny, 
         starts.append(copy.deepcopy(learner.policy))
         learner.update(samples, GROUP, None)
     tokens = pack(samples, 0, tiny.device)
-    logp = [learner._frozen(policy, tokens) for policy in starts]
+    logp = [learner.modules.logp(policy, tokens) for policy in starts]
     batches = [next(batch for batch in seen if batch.batches == i) for i in range(5)]
     for row, moved in enumerate((0, 0, 2, 2, 4)):
         assert torch.equal(batches[row].ref_logp, logp[moved]), row
@@ -152,7 +154,7 @@ def test_a_reference_between_two_moves_survives(adapter, tiny):
     metrics = [each.update(samples, GROUP, None) for each in (learner, again)]
     assert metrics[0]["kl_ref"] == metrics[1]["kl_ref"] > 1e-4
     assert equal(again.policy, learner.policy)
-    assert equal(again.past.moving_reference, learner.past.moving_reference)
+    assert equal(again.modules.past.moving_reference, learner.modules.past.moving_reference)
 
 
 def moving(tiny, adapter, every, **options):

@@ -1,0 +1,139 @@
+"""The modules that a learner holds, sharded over its ranks: policy, critic and earlier weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.learner.batching import map_micro_batches
+from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
+from experiments.policy.loading import critic_backbone, own_copy, reference_of
+from experiments.policy.lora import load_trained, trained_state
+from experiments.policy.past_policies import MovingAverage, PastPolicies
+from experiments.policy.policy import Policy
+
+if TYPE_CHECKING:
+    from algorithms.base import Needs
+    from experiments.config.schema import TrainConfig
+    from experiments.runtime import RankGroup
+
+
+class Modules:
+    """The trained policy and, if the algorithm needs them, reference, critic and past weights.
+
+    They give log-probs and values without gradient, and the state of all that training changes.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        needs: Needs,
+        config: TrainConfig,
+        ranks: RankGroup,
+        keep_reference: bool,
+    ) -> None:
+        self.policy, self.config, self.ranks = policy, config, ranks
+        # A reference that moves is a copy of its own, and leaves the initial policy as it is.
+        keep_reference |= needs.reference and config.reference_every is None
+        keep_reference |= config.missing_logprobs == "reference"
+        self.reference = self._sharded_early(reference_of(policy)) if keep_reference else None
+        self.critic: Critic | None = None
+        self.value_head: nn.Linear | None = None
+        if needs.critic == "separate":
+            self.critic = Critic(critic_backbone(policy))
+            if policy.adapter is None:
+                ranks.shard(self.critic.backbone, self.critic)
+        elif needs.critic == "shared":
+            self.value_head = scalar_head(policy)
+        average = None if needs.average is None else self._sharded_early(own_copy(policy))
+        self.past = PastPolicies(
+            lambda: self._sharded_early(own_copy(policy)), needs, config.reference_every
+        )
+        self._shard([self.reference, average, *self.past.policies().values(), policy])
+        self.average: MovingAverage | None = None
+        if average is not None and needs.average is not None:
+            self.average = MovingAverage(average, policy, needs.average)
+
+    def _sharded_early(self, copied: Policy) -> Policy:
+        """Shard a copy at once, so that no two copies are whole at a time.
+
+        Adapted policies share one set of base weights only as long as none of them is sharded.
+        """
+        if self.policy.adapter is None:
+            self.ranks.shard(copied)
+        return copied
+
+    def _shard(self, policies: Iterable[Policy | None]) -> None:
+        """Shard all modules that are not sharded yet."""
+        for policy in policies:
+            if policy is not None:
+                self.ranks.shard(policy)
+        if self.critic is not None:
+            self.ranks.shard(self.critic.backbone, self.critic)
+        if self.value_head is not None:
+            self.ranks.shard_head(self.value_head)
+
+    @torch.no_grad()
+    def logp(self, policy: Policy, tokens: Tokens) -> Tensor:
+        """Return a policy's log-probs at the training temperature, (batch, time), no gradient."""
+        tokens = tokens.to(self.policy.model.device)  # from another rank they come in host memory
+
+        def logp(rows: Tensor, _: bool) -> Tensor:
+            part = tokens.rows(rows)
+            return policy.run(score, part, self.config.temperature, entropy="none").logp
+
+        return map_micro_batches(logp, tokens, self.config, self.ranks)
+
+    def logp_of_rows(self, policy: Policy, tokens: Tokens, rows: Tensor) -> Tensor:
+        """Return log-probs of these rows, (rows, time) with the whole batch's width."""
+        logp = self.logp(policy, tokens.rows(rows))
+        return nn.functional.pad(logp, (0, tokens.mask.shape[1] - logp.shape[1]))
+
+    @torch.no_grad()
+    def values(self, tokens: Tokens) -> Tensor:
+        """Return the critic's values, (batch, time), without gradient."""
+
+        def values(rows: Tensor, _: bool) -> Tensor:
+            part = tokens.rows(rows)
+            if self.value_head is None:
+                return self.critic_values(part)
+            hidden = self.policy.run(token_hidden, part)
+            return values_of(self.value_head, hidden, part.mask)
+
+        return map_micro_batches(values, tokens, self.config, self.ranks)
+
+    def critic_values(self, tokens: Tokens) -> Tensor:
+        """Return a separate critic's values of these rows, with gradient."""
+        if self.critic is None:
+            raise RuntimeError("this learner has no separate critic")
+        return self.critic(tokens)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights that training changes; the tensors are not copied."""
+        state: dict[str, Any] = {
+            "modules": {name: trained_state(module) for name, module in self._trained().items()}
+        }
+        if self.past:
+            state["earlier"] = self.past.state_dict()
+        if self.average:
+            state["average"] = self.average.state_dict()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        for name, module in self._trained().items():
+            load_trained(module, state["modules"][name])
+        if self.average:
+            self.average.load_state_dict(state["average"])
+        self.past.load_state_dict(state.get("earlier", {}))
+
+    def _trained(self) -> dict[str, nn.Module]:
+        modules = {
+            "model": self.policy.model,
+            "critic": self.critic,
+            "value_head": self.value_head,
+        }
+        return {name: module for name, module in modules.items() if module is not None}
