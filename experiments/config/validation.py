@@ -6,22 +6,16 @@ They run before anything heavy starts, for all jobs of a sweep before the first 
 from __future__ import annotations
 
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from algorithms.tensors import CORRECTION_BOUNDS
 from experiments.config.dependencies import check_peft, check_ray, check_vllm
+from experiments.config.replay_validation import check_replay
 from experiments.errors import UserError
 
 if TYPE_CHECKING:
     from algorithms.base import Needs
-    from experiments.config.schema import (
-        EngineConfig,
-        EvalConfig,
-        ReplayConfig,
-        RunConfig,
-        TrainConfig,
-    )
+    from experiments.config.schema import EngineConfig, EvalConfig, RunConfig, TrainConfig
 
 
 def validate(config: RunConfig, needs: Needs) -> None:
@@ -33,8 +27,16 @@ def validate(config: RunConfig, needs: Needs) -> None:
         _check_ray(config)
     if config.model.adapter != "none":
         check_peft()
-    _check_combinations(config, needs)
-    _check_replay(config)
+    _check_evaluation(config)
+    _check_steps(config.train)
+    _check_groups(config, needs)
+    _check_critic(needs)
+    _check_reward(config, needs)
+    _check_reference(config, needs)
+    _check_shares(config.train)
+    _check_correction(config, needs)
+    _check_missing_logprobs(config, needs)
+    check_replay(config)
     _check_lag(config, needs)
 
 
@@ -73,14 +75,13 @@ def _check_engine(e: EngineConfig) -> None:
         check_vllm()
 
 
-def _check_combinations(c: RunConfig, needs: Needs) -> None:
-    t = c.train
+def _check_evaluation(c: RunConfig) -> None:
     if not any(k <= c.eval.samples for k in c.eval.k):
         raise UserError(
             f"eval.k={c.eval.k}: at least one k must be at most eval.samples={c.eval.samples}"
         )
     _check_further_temperatures(c.eval)
-    if t.keep_best and c.eval.split != "tune":
+    if c.train.keep_best and c.eval.split != "tune":
         raise UserError(
             f"train.keep_best=true with eval.split={c.eval.split}: scores on the split that "
             "selects the weights are biased; set eval.split=tune, and evaluate the "
@@ -91,43 +92,6 @@ def _check_combinations(c: RunConfig, needs: Needs) -> None:
             f"eval.final=true with eval.split={c.eval.split}: a final evaluation is on the test "
             "split; leave eval.final at false, which `make study` sets"
         )
-    if needs.groups and t.group_size < needs.least_group:
-        raise UserError(
-            f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the "
-            f"responses to a prompt with each other; use at least {needs.least_group}"
-        )
-    if t.lag and t.sync_every > 1:
-        raise UserError(
-            f"train.lag={t.lag} with train.sync_every={t.sync_every}: both set the age of the "
-            "rollout policy; use train.sync_every=1 or train.lag=0"
-        )
-    default = type(t).max_grad_norm
-    if t.clip_quantile is not None and t.max_grad_norm != default:
-        bound = "null" if t.max_grad_norm is None else f"{t.max_grad_norm:g}"
-        raise UserError(
-            f"train.clip_quantile={t.clip_quantile:g} with train.max_grad_norm={bound}: both set "
-            f"the bound of a step's gradient norm; leave train.max_grad_norm at {default:g}, or "
-            "set train.clip_quantile=null"
-        )
-    if t.minibatches > t.prompts:
-        raise UserError(
-            f"train.minibatches={t.minibatches} of train.prompts={t.prompts}: each "
-            "optimiser step needs at least one prompt; use at most train.prompts"
-        )
-    if t.resample_zero_variance and t.group_size < 2:
-        raise UserError(
-            "train.resample_zero_variance=true with train.group_size=1: a group of one has no "
-            "variance; use false, or a larger group"
-        )
-    if needs.critic == "none" and needs.critic_warmup:
-        raise UserError(
-            f"algo.critic=none with algo.critic_warmup={needs.critic_warmup}: these batches would "
-            "train nothing; set algo.critic_warmup=0, or algo.critic=separate"
-        )
-    _check_reward(c, needs)
-    _check_reference(c, needs)
-    _check_shares(t)
-    _check_ratio(c, needs)
 
 
 def _check_further_temperatures(e: EvalConfig) -> None:
@@ -147,6 +111,49 @@ def _check_further_temperatures(e: EvalConfig) -> None:
             )
         if shown.count(text) > 1:
             raise UserError(f"{setting}: {text} is listed twice; list it once")
+
+
+def _check_steps(t: TrainConfig) -> None:
+    if t.lag and t.sync_every > 1:
+        raise UserError(
+            f"train.lag={t.lag} with train.sync_every={t.sync_every}: both set the age of the "
+            "rollout policy; use train.sync_every=1 or train.lag=0"
+        )
+    default = type(t).max_grad_norm
+    if t.clip_quantile is not None and t.max_grad_norm != default:
+        bound = "null" if t.max_grad_norm is None else f"{t.max_grad_norm:g}"
+        raise UserError(
+            f"train.clip_quantile={t.clip_quantile:g} with train.max_grad_norm={bound}: both set "
+            f"the bound of a step's gradient norm; leave train.max_grad_norm at {default:g}, or "
+            "set train.clip_quantile=null"
+        )
+    if t.minibatches > t.prompts:
+        raise UserError(
+            f"train.minibatches={t.minibatches} of train.prompts={t.prompts}: each "
+            "optimiser step needs at least one prompt; use at most train.prompts"
+        )
+
+
+def _check_groups(c: RunConfig, needs: Needs) -> None:
+    t = c.train
+    if needs.groups and t.group_size < needs.least_group:
+        raise UserError(
+            f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the "
+            f"responses to a prompt with each other; use at least {needs.least_group}"
+        )
+    if t.resample_zero_variance and t.group_size < 2:
+        raise UserError(
+            "train.resample_zero_variance=true with train.group_size=1: a group of one has no "
+            "variance; use false, or a larger group"
+        )
+
+
+def _check_critic(needs: Needs) -> None:
+    if needs.critic == "none" and needs.critic_warmup:
+        raise UserError(
+            f"algo.critic=none with algo.critic_warmup={needs.critic_warmup}: these batches would "
+            "train nothing; set algo.critic_warmup=0, or algo.critic=separate"
+        )
 
 
 def _check_reward(c: RunConfig, needs: Needs) -> None:
@@ -249,61 +256,7 @@ def _check_lag(c: RunConfig, needs: Needs) -> None:
         )
 
 
-def _check_replay(c: RunConfig) -> None:
-    t, r = c.train, c.replay
-    sources = [
-        *(f"replay.from_runs=[{run}]" for run in r.from_runs),
-        *(f"replay.files=[{file}]" for file in r.files),
-    ]
-    if r.frozen:
-        _check_frozen(t, r)
-    elif sources and not t.replay_share:
-        raise UserError(
-            f"{sources[0]} with train.replay_share=0: none of it would be used; set its share "
-            "of each group, e.g. train.replay_share=0.5"
-        )
-    if t.replay_share and not (r.own or sources):
-        raise UserError(
-            f"train.replay_share={t.replay_share} with replay.own=false: there is nothing to "
-            "replay; give replay.from_runs or replay.files, or replay.own=true"
-        )
-    if t.replay_share and not sources and r.max_age is not None:
-        youngest = t.minibatches * t.epochs  # own samples come in the batch after theirs
-        if r.max_age < youngest:
-            raise UserError(
-                f"replay.max_age={r.max_age}: this run's responses are at least {youngest} "
-                f"optimiser steps old when they are replayed; set {youngest} or more"
-            )
-    for key in ("from_runs", "files"):
-        paths = [Path(path).resolve() for path in getattr(r, key)]
-        if duplicates := [path for path in paths if paths.count(path) > 1]:
-            raise UserError(f"replay.{key}: {duplicates[0]} is listed twice; list it once")
-    for run in r.from_runs:
-        if not any(Path(run).glob("samples/step-*.arrow")):
-            raise UserError(
-                f"replay.from_runs=[{run}]: no samples there; only runs with "
-                "train.keep_samples=true record them"
-            )
-    for file in r.files:
-        if not Path(file).is_file():
-            raise UserError(f"replay.files=[{file}]: no such file")
-
-
-def _check_frozen(t: TrainConfig, r: ReplayConfig) -> None:
-    if len(r.from_runs) != 1 or r.files or t.replay_share or t.offline_share:
-        raise UserError(
-            "replay.frozen=true uses the unchanged batches of one run: set "
-            "replay.from_runs=[FOLDER] with one folder, no replay.files, train.replay_share=0 and "
-            "train.offline_share=0"
-        )
-    if t.keeps_rollout_copy or t.resample_zero_variance:
-        raise UserError(
-            "replay.frozen=true: nothing is generated, so train.lag, train.sync_every and "
-            "train.resample_zero_variance have no effect; leave them at 0, 1 and false"
-        )
-
-
-def _check_ratio(c: RunConfig, needs: Needs) -> None:
+def _check_correction(c: RunConfig, needs: Needs) -> None:
     t = c.train
     if t.correction != "none" and (not needs.behaviour or needs.anchored):
         raise UserError(
@@ -331,6 +284,10 @@ def _check_ratio(c: RunConfig, needs: Needs) -> None:
     low, high = t.correction_bounds
     if low > high:
         raise UserError(f"train.correction_low={low:g} is above train.correction_high={high:g}")
+
+
+def _check_missing_logprobs(c: RunConfig, needs: Needs) -> None:
+    t = c.train
     if t.offline_share and not accepts_missing_logprobs(c, needs):
         with_ratio = needs.behaviour and needs.max_lag is None
         raise UserError(
