@@ -75,6 +75,7 @@ class Batch:
     group_size: int
     batches: int = 0  # number of batches of the run before this one
     fresh: Provided = None  # (batch,) bool: online and not replayed
+    accepted: Provided = None  # (batch,) bool: the judge's verdict, which a shaped reward may hide
     # (batch, time), the ratio's denominator: of the rollout policy μ; with train.correction of the
     # proximal policy, which is the learner's at the start of the update
     behaviour_logp: Provided = None

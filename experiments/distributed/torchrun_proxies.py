@@ -221,7 +221,8 @@ def register_parts(ranks: Torchrun | TorchrunRay, parts: WorkerParts) -> WorkerP
 
 
 def _trimmed(sample: Sample) -> Sample:
-    """A sample with no more than the learner reads: no tests and no program."""
+    """A sample with no more than the learner reads: the verdict, but no tests and no program."""
     name = sample.prompt.problem.name
     prompt = PromptedProblem(Problem(name, "", (), ()), sample.prompt.tokens)
-    return replace(sample, prompt=prompt, judgement=None)  # type: ignore[arg-type]  # not read
+    judgement = replace(sample.judgement, program="", detail="")
+    return replace(sample, prompt=prompt, judgement=judgement)

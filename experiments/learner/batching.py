@@ -46,7 +46,7 @@ def pad_rows(rows: Sequence[Sequence[float]], mask: Tensor) -> Tensor:
 def judged_batch(
     samples: Sequence[Sample], mask: Tensor, group_size: int, config: TrainConfig
 ) -> Batch:
-    """Return the batch's rewards, and the rows that count, without log-probs."""
+    """Return the batch's rewards and verdicts, and the rows that count, without log-probs."""
     device = mask.device
     truncated = torch.tensor([sample.truncated for sample in samples], device=device)
     return Batch(
@@ -55,6 +55,7 @@ def judged_batch(
         keep=~truncated if config.truncation == "mask" else torch.ones_like(truncated),
         online=torch.tensor([not sample.offline for sample in samples], device=device),
         fresh=torch.tensor([sample.fresh for sample in samples], device=device),
+        accepted=torch.tensor([sample.accepted for sample in samples], device=device),
         group_size=group_size,
     )
 

@@ -26,6 +26,7 @@ from experiments.learner.batching import (
 from experiments.learner.behaviour_logprobs import behaviour_logprobs, with_current_weights
 from experiments.learner.forward import Tokens, score
 from experiments.learner.metrics import (
+    GRADIENT_WEIGHTS,
     batch_metrics,
     common_metrics,
     critic_metrics,
@@ -255,9 +256,11 @@ class Learner:
 
     def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
         """Accumulate gradients over micro-batches, then take one step → its metrics."""
-        sums = self._accumulate(tokens, batch, kept)
-        totals = {name: self.ranks.sum(value) for name, value in sums.items()}
         policy_waits = self.batches < self.algorithm.needs.critic_warmup
+        sums = self._accumulate(tokens, batch, kept)
+        if policy_waits:  # its gradient moves nothing
+            sums = {name: value for name, value in sums.items() if name not in GRADIENT_WEIGHTS}
+        totals = {name: self.ranks.sum(value) for name, value in sums.items()}
         result = step_metrics(totals, self.clipping.clip(self.optimiser.param_groups, policy_waits))
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.factor(self.batches)
@@ -288,7 +291,7 @@ class Learner:
             output.logp.retain_grad()
             loss, metrics = self.algorithm.loss(output, micro)
             self._backward(loss, counts)
-            metrics |= gradient_weights(output, micro, self.algorithm.reward_high)
+            metrics |= gradient_weights(output, micro)
             metrics |= common_metrics(output, micro, online, fresh, offline)
             metrics["loss"] = loss.detach()
             for name, value in metrics.items():

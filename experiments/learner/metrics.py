@@ -56,31 +56,32 @@ def common_metrics(
 
 
 @torch.no_grad()
-def gradient_weights(output: PolicyOutput, batch: Batch, reward_high: float) -> dict[str, Tensor]:
+def gradient_weights(output: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
     """Return the weight of accepted, rejected and others' responses in the loss's gradient.
 
     A response's weight is Σ_t |∂L/∂log π(a_t)| over its tokens. It is read from the gradient of
     `output.logp` after the backward pass. Gradients that reach the policy otherwise, such as those
     of an entropy bonus, are not in it. Accepted and rejected are responses with rollout log-probs,
-    fresh or replayed; others' are the data set's programs.
+    fresh or replayed, by their verdicts: rewards may have a penalty on length, or noise. Others'
+    are the data set's programs.
     """
     slopes = torch.zeros_like(output.logp) if output.logp.grad is None else output.logp.grad
     weights = masked_sum(slopes.abs(), batch.mask)
-    accepted = batch.rewards >= reward_high
-    parts = (batch.online & accepted, batch.online & ~accepted, ~batch.online)
+    parts = (batch.online & batch.accepted, batch.online & ~batch.accepted, ~batch.online)
     return {name: weights[rows].sum() for name, rows in zip(GRADIENT_WEIGHTS, parts, strict=True)}
 
 
 def batch_metrics(steps: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return means over a batch's steps, and shares of the gradient's weight in all of them.
 
-    Shares are of sums, because a step may have no weight at all.
+    Shares are of sums, because a step may have no weight at all. Steps of the critic alone have
+    none to share.
     """
     names = dict.fromkeys(name for step in steps for name in step)
     metrics = {
         name: statistics.fmean(step[name] for step in steps if name in step) for name in names
     }
-    if steps:
+    if metrics.keys() >= set(GRADIENT_WEIGHTS):
         total = sum(metrics[name] for name in GRADIENT_WEIGHTS)
         for name in GRADIENT_WEIGHTS:
             metrics[name] = metrics[name] / total if total else math.nan

@@ -44,19 +44,21 @@ class NormClipping:
         """Scale each group's gradients down to its bound → norms before that, whether clipped.
 
         With a quantile also the bounds, from the second step on. A collective of all ranks, who
-        get the same numbers. `policy_waits`: the step is the critic's alone, so the policy's norm
-        is no measure for its later steps.
+        get the same numbers. `policy_waits`: the step is the critic's alone. So the policy has no
+        step to clip, and its norm is no measure for its later steps.
         """
         metrics: dict[str, Tensor] = {}
         for name, group in zip(NORMS, groups, strict=False):
             bound = self._bound(name)
             norm = whole(nn.utils.clip_grad_norm_(group["params"], bound))
             metrics[name] = norm
+            if policy_waits and name == NORMS[0]:
+                continue
             metrics[name.replace("grad_norm", "step_clipped")] = (norm > bound).float()
             if self.quantile is not None:
                 if math.isfinite(bound):
                     metrics[f"{name}_bound"] = torch.tensor(bound)
-                if float(norm) > 0 and not (policy_waits and name == NORMS[0]):
+                if float(norm) > 0:
                     self.past[name].append(float(norm))
         return metrics
 

@@ -125,6 +125,9 @@ def test_batches_that_train_the_critic_alone_are_charged_as_all_others(finished,
     assert spent["grad_norm"].gt(0).all() and spent["critic_grad_norm"].gt(0).all()
     assert spent["kl_ref"].tolist() == pytest.approx([0, 0], abs=1e-6)  # the policy has not moved
     assert usual["kl_ref"][1] > 1e-4
+    of_policy_steps = ["step_clipped", "weight/accepted", "weight/rejected", "weight/others"]
+    assert spent.reindex(columns=of_policy_steps).isna().all(axis=None)
+    assert usual[of_policy_steps].notna().all(axis=None) and "critic_step_clipped" in spent
     costs = [name for name in spent.columns if name.startswith("budget/")]
     assert spent.loc[0, costs].to_dict() == usual.loc[0, costs].to_dict()
     rising = ("generated_tokens", "trained_tokens", "judged_programs", "optimiser_steps")

@@ -1,9 +1,13 @@
-"""A rank generates for its share of the prompts, or releases memory if it has none."""
+"""What each rank is sent; it generates for its share of the prompts, or releases memory."""
 
 from types import SimpleNamespace
 
-from experiments.distributed.torchrun_proxies import ShardedEngine
+import pytest
+
+from envs.problem import Judgement, Problem, Verdict
+from experiments.distributed.torchrun_proxies import ShardedEngine, _trimmed
 from experiments.engines.base import Sampling
+from experiments.sample import Origin, PromptedProblem, Sample
 
 
 class RecordingEngine:
@@ -32,6 +36,18 @@ def generated(rank, size, prompts):
 
 def test_rank_i_of_n_generates_for_every_nth_prompt():
     assert generated(1, 2, ["a", "b", "c", "d"]) == (["to b", "to d"], [["b", "d"]])
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ACCEPTED, Verdict.WRONG_ANSWER])
+def test_other_ranks_get_a_samples_verdict_but_no_program_or_tests(verdict):
+    problem = Problem("p", "add two numbers", (), ())
+    judgement = Judgement(verdict, 1, 2, 2, "print(1)", detail="stderr")
+    prompt, origin = PromptedProblem(problem, (3,)), Origin("policy", "run", 1, 0)
+    sample = Sample(prompt, (4,), (-1.0,), judgement, 1.0, False, origin)
+    sent = _trimmed(sample)
+    assert sent.accepted is sample.accepted
+    assert (sent.judgement.program, sent.judgement.detail) == ("", "")
+    assert sent.prompt == PromptedProblem(Problem("p", "", (), ()), (3,))
 
 
 def test_a_rank_without_prompts_releases_its_engines_memory():

@@ -48,9 +48,13 @@ def test_supervised_training_has_all_its_gradient_on_others_programs(tiny):
     assert shares(tiny, algorithms.make("raft"), samples_from(tiny, HALF)) == [1, 0, 0]
 
 
-def test_a_group_that_is_half_right_pulls_as_much_up_as_down(tiny):
-    samples = samples_from(tiny, HALF)
-    same_length = [replace(s, tokens=s.tokens[:1] * 3, logps=(-1.0,) * 3) for s in samples]
+@pytest.mark.parametrize("penalty", [0.0, 0.3])
+def test_a_group_that_is_half_right_pulls_as_much_up_as_down(penalty, tiny):
+    """Also if a penalty on their length cuts the rewards of accepted responses."""
+    same_length = [
+        replace(s, tokens=s.tokens[:1] * 3, logps=(-1.0,) * 3, reward=s.reward * (1 - penalty))
+        for s in samples_from(tiny, HALF)
+    ]
     dr_grpo = algorithms.make("dr_grpo", clip_low=0.99, clip_high=1e3)
     found = shares(tiny, dr_grpo, samples_with_own_logps(tiny, same_length))
     assert found == pytest.approx([0.5, 0.5, 0], abs=1e-6)
@@ -80,6 +84,12 @@ def test_spos_squared_loss_by_hand(tiny):
     assert min(expected.values()) > 0
     found = shares(tiny, SPO(SPOConfig(loss="squared"), 1.0), samples)
     assert found == pytest.approx([value / total for value in expected.values()], abs=1e-5)
+
+
+def test_the_verdict_says_who_is_accepted_and_not_a_reward_with_noise(tiny):
+    """RAFT imitates the best reward, which noise may give to a rejected response."""
+    noisy = [replace(s, reward=1.1 - 0.2 * s.reward) for s in samples_from(tiny, HALF)]
+    assert shares(tiny, algorithms.make("raft"), noisy) == [0, 1, 0]
 
 
 def test_without_any_gradient_there_is_no_share(tiny):

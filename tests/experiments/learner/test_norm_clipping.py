@@ -66,12 +66,14 @@ def test_steps_without_a_gradient_erase_no_later_one():
     assert clipped(clipping, 2.0)[1] == [2.0]
 
 
-def test_norms_of_a_policy_that_waits_for_its_critic_set_no_bound():
+def test_a_policy_that_waits_for_its_critic_has_no_step_to_clip_and_sets_no_bound():
     clipping = NormClipping(TrainConfig(clip_quantile=0.5))
     gradients = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
     for parameter in gradients:
         parameter.grad = torch.ones(1)
-    clipping.clip([{"params": [parameter]} for parameter in gradients], policy_waits=True)
+    groups = [{"params": [parameter]} for parameter in gradients]
+    metrics = clipping.clip(groups, policy_waits=True)
+    assert set(metrics) == {"grad_norm", "critic_grad_norm", "critic_step_clipped"}
     assert clipping.state_dict() == {"critic_grad_norm": [1.0]}
 
 
