@@ -77,7 +77,12 @@ def load(config: ModelConfig) -> tuple[Policy, PreTrainedTokenizerBase]:
     with _explained(config) as where:
         tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
         model = transformers.AutoModelForCausalLM.from_pretrained(
-            **where, dtype=DTYPES[config.dtype], attn_implementation="sdpa"
+            **where,
+            dtype=DTYPES[config.dtype],
+            attn_implementation="sdpa",
+            # transformers looks for an adapter first, with arguments of its own; without this it
+            # asks a hub that does not answer for half a minute.
+            adapter_kwargs={"local_files_only": where["local_files_only"]},
         )
     text = model.config.get_text_config()  # the learner takes logits from the head itself
     if getattr(text, "final_logit_softcapping", None):

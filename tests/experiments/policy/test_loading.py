@@ -6,9 +6,10 @@ import shutil
 import subprocess
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -27,8 +28,6 @@ from experiments.errors import UserError
 
 loading.load(ModelConfig())  # imports count for none of the models below
 for name in sys.argv[1:]:
-    if name == "some/cached":
-        time.sleep = lambda seconds: None  # the client waits 23 s between its attempts
     begin, line = time.monotonic(), "loaded"
     try:
         loading.load(ModelConfig(path=name))
@@ -64,6 +63,18 @@ HUBS = {
 }
 
 
+@contextmanager
+def serving(handler):
+    """Yield the endpoint of a hub on this machine."""
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 class HubOfCases(BaseHTTPRequestHandler):
     """Answers each model's requests as HUBS says; what a gated model is may be asked."""
 
@@ -90,14 +101,8 @@ class HubOfCases(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def refusals(tmp_path_factory):
     """What loading each model of HUBS comes to."""
-    server = HTTPServer(("127.0.0.1", 0), HubOfCases)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        endpoint = f"http://127.0.0.1:{server.server_port}"
+    with serving(HubOfCases) as endpoint:
         return load(tmp_path_factory.mktemp("hub"), *HUBS, HF_ENDPOINT=endpoint)
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.mark.parametrize("name", HUBS)
@@ -108,14 +113,19 @@ def test_the_hubs_answer_is_reported_at_once(name, refusals):
     assert seconds < 20  # the client alone repeats itself for longer
 
 
-@pytest.fixture(scope="module")
-def without_name_server(tmp_path_factory):
-    """What loading a model comes to, and one that was fetched before, where no name is known."""
-    home = tmp_path_factory.mktemp("home")
+def fetch_before(home):
+    """Place the model some/cached where the client keeps what it fetched."""
     folder = home / "hub" / "models--some--cached"
     shutil.copytree(NANO, folder / "snapshots" / "0123")
     (folder / "refs").mkdir()
     (folder / "refs" / "main").write_text("0123")
+
+
+@pytest.fixture(scope="module")
+def without_name_server(tmp_path_factory):
+    """What loading a model comes to, and one that was fetched before, where no name is known."""
+    home = tmp_path_factory.mktemp("home")
+    fetch_before(home)
     return load(home, "some/name", "some/cached", HF_ENDPOINT="http://nowhere.invalid")
 
 
@@ -137,6 +147,32 @@ def test_offline_says_how_to_do_without(tmp_path):
 
 def test_what_was_fetched_before_is_used_without_network(without_name_server):
     assert without_name_server["some/cached"][0] == "loaded"
+
+
+class BusyHub(HubOfCases):
+    """Answers no request and keeps what was asked for; the client would ask again and again."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        self.send_response(503)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET
+
+
+@pytest.mark.parametrize(("offline", "asked"), [("0", ["/api/models/some/cached"]), ("1", [])])
+def test_a_hub_that_does_not_answer_is_asked_once_and_for_a_folder_never(offline, asked, tmp_path):
+    fetch_before(tmp_path)
+    BusyHub.asked.clear()
+    with serving(BusyHub) as hub:
+        env = {"HF_ENDPOINT": hub, "HF_HUB_OFFLINE": offline}
+        answers = load(tmp_path, "some/cached", str(NANO), **env)
+    assert {line for line, _ in answers.values()} == {"loaded"}
+    # the client asks for names of coding agents on its own
+    assert [path for path in BusyHub.asked if path != "/api/agent-harnesses"] == asked
 
 
 CONFIGS = {
