@@ -14,6 +14,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from analysis.metrics.diversity import distinct_share
 from analysis.metrics.normal_form import normal_form
+from experiments.anatomy.objectives import reference_ages
 from experiments.build import Parts, build
 from experiments.config.composition import config_of
 from experiments.config.resolve_defaults import resolve_defaults
@@ -54,10 +55,17 @@ class Options:
     workers: PositiveInt = 2  # processes, which share the policies
 
 
+def policy_steps(options: Options) -> list[int]:
+    """Return the steps after which a policy is needed, or a reference of it; the base's is not."""
+    ages = (0, options.half, options.collapsed)
+    policies = [age + late for age in ages for late in (0, options.lag)]
+    references = [step - age for step in policies for age in reference_ages()]
+    return sorted({step for step in (*policies, *references) if step > 0})
+
+
 def policy_folders(options: Options) -> tuple[dict[int, Path], str]:
     """Return steps → folder of weights, trained once; and the command of that run."""
-    ages = {0, options.half, options.collapsed}
-    steps = sorted({age + late for age in ages for late in (0, options.lag)} - {0})
+    steps = policy_steps(options)
     given = [*POLICY_RUN, *QUIET, *CHECKLESS, f"steps={steps[-1]}", "train.keep_checkpoints=1000"]
     given += [f"train.checkpoint_every={math.gcd(*steps)}", f"output_dir={options.output_dir}"]
     digest = hashlib.sha256(repr(given).encode()).hexdigest()[:16]

@@ -70,9 +70,9 @@ class Effect:
 
 @dataclass(frozen=True)
 class Bench:
-    """What all objectives of a situation share."""
+    """What the objectives of a situation share that have the same reference."""
 
-    base: Policy  # the reference
+    reference: Policy
     rollout: Policy
     policy: Policy  # the one that is trained
     pad: int
@@ -90,7 +90,7 @@ class Bench:
 
         `known`: log-probs of the same responses, by the policies' names; it is filled.
         """
-        trained = loading.own_copy(self.base)
+        trained = loading.own_copy(self.reference)
         trained.model.requires_grad_(True)
         # One micro-batch; the rate does not matter, since the learner is dropped after its step.
         config = TrainConfig(micro_batch=len(samples), max_grad_norm=None, warmup_steps=0)

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from experiments.anatomy.batches import (
     quality,
 )
 from experiments.anatomy.gradients import Bench, cosines, gram, group_pushes, weight_shares
-from experiments.anatomy.objectives import Objective, objectives
+from experiments.anatomy.objectives import Objective, objectives, reference_ages
 from experiments.build import Parts
 from experiments.rollout.initial_values import InitialValues
 from experiments.run_dir.budget import Ledger
@@ -99,37 +99,45 @@ def measure_stage(
         say(f"{stage}: {step} steps, pass@1 {solved:.3f}, distinct of 5 {distinct:.3f}")
         for age, policy in (("fresh", rollout), ("stale", later)):
             bench = Bench(base, rollout, policy, parts.learner.pad, Ledger())
+            benches: dict[int | None, Bench] = {None: bench}
+            for ago in reference_ages():
+                moved = policy_at(max(0, policy.version - ago), folders)
+                benches[ago] = replace(bench, reference=moved)
             situation = f"{stage}, {age}"
-            found, tables[situation] = compare(situation, bench, batches, chosen, parts, options)
+            found, tables[situation] = compare(situation, benches, batches, chosen, parts, options)
             rows += found
         return Stage(stage, step, solved, distinct, rows, tables, str(records.info["commit"]))
 
 
 def compare(
     situation: str,
-    bench: Bench,
+    benches: Mapping[int | None, Bench],
     batches: Batches,
     chosen: Mapping[str, Objective],
     parts: Parts,
     options: Options,
 ) -> tuple[list[dict[str, Any]], Tensor]:
-    """Return the rows of one situation, and the cosines of all pairs, means over seeds."""
-    size, stale = options.group, bench.rollout is not bench.policy
+    """Return the rows of one situation, and the cosines of all pairs, means over seeds.
+
+    `benches`: by the age of a reference that has moved; None: with the base.
+    """
+    size, stale = options.group, benches[None].rollout is not benches[None].policy
     made = made_groups(batches.pool, size, options.made)
     known: dict[Any, dict[str, Tensor]] = defaultdict(dict)
     rows, gradients = [], []
     for done, (name, objective) in enumerate(chosen.items(), 1):
         algorithm, mixed = objective.make(), objective.data == "mixed"
-        max_lag = algorithm.needs.max_lag
+        moved, max_lag = objective.reference_age, algorithm.needs.max_lag
+        bench = benches[moved]
         row: dict[str, Any] = {"situation": situation, "objective": name, "data": objective.data}
         rows.append(row)
         if stale and max_lag is not None and max_lag < options.lag:
-            gradients += [torch.zeros(bench.base.model.num_parameters())] * options.seeds
+            gradients += [torch.zeros(bench.policy.model.num_parameters())] * options.seeds
             continue
         for seed in range(options.seeds):
             samples = objective.samples(batches.own[seed], batches.mixed[seed], size)
             values = initial_values(algorithm, parts)
-            found = bench.effect(algorithm, samples, size, values, known[mixed, seed])
+            found = bench.effect(algorithm, samples, size, values, known[mixed, seed, moved])
             gradients.append(found.gradient)
             row[f"norm {seed}"] = float(found.gradient.double().norm())
             for part, share in weight_shares(found.weights, samples).items():
@@ -137,7 +145,8 @@ def compare(
         if made and not stale:
             samples = objective.samples(made, made, size)
             values = initial_values(algorithm, parts)
-            row |= group_pushes(bench.effect(algorithm, samples, size, values, known["made"]), made)
+            found = bench.effect(algorithm, samples, size, values, known["made", moved])
+            row |= group_pushes(found, made)
         if done % 10 == 0 or done == len(chosen):
             say(f"{situation}: {done}/{len(chosen)} objectives")
     table = cosines(gram(gradients)).view(len(chosen), options.seeds, len(chosen), options.seeds)

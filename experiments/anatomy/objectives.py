@@ -24,6 +24,8 @@ class Objective:
     data: Literal["own", "mixed", "replayed"] = "own"
     low: float = 0.0  # rewards run from `low` to `high`
     high: float = 1.0
+    # steps from the reference to the policy, of a reference that moves; None: the base
+    reference_age: int | None = None
 
     def make(self) -> Algorithm:
         return algorithms.make(self.algo, self.high, **self.options)
@@ -36,6 +38,12 @@ class Objective:
                 chosen[row] = sample if row % size < size // 2 else replace(sample, replayed=row)
         scale = self.high - self.low
         return [replace(s, reward=self.low + scale * (s.reward or 0.0)) for s in chosen]
+
+
+def reference_ages() -> set[int]:
+    """Return the ages of the references that move."""
+    ages = (objective.reference_age for objective in objectives().values())
+    return {age for age in ages if age is not None}
 
 
 def objectives() -> dict[str, Objective]:
@@ -57,6 +65,8 @@ def objectives() -> dict[str, Objective]:
         found[f"spo r∈{{{low:g},{high:g}}}"] = Objective("spo", low=low, high=high)
     found["spo exponent=q"] = Objective("spo", {"exponent": "q"})
     found["spo exponent=q r∈{-1,1}"] = Objective("spo", {"exponent": "q"}, low=-1.0)
+    found["spo reference=now"] = Objective("spo", reference_age=0)
+    found["spo reference=10 steps ago"] = Objective("spo", reference_age=10)
     found["spo slope_width=0.01"] = Objective("spo", {"slope_width": 0.01})
     found["ppo critic=none"] = Objective("ppo", {"critic": "none"})
     for name in ("grpo", "ppo"):

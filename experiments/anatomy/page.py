@@ -11,6 +11,7 @@ import numpy as np
 
 from analysis.report.markdown import table
 from experiments.anatomy.figure import ABOVE, BELOW, draw
+from experiments.anatomy.objectives import objectives
 from experiments.anatomy.similarity import classes, least_cosines
 from experiments.studies.figures import save
 
@@ -44,7 +45,7 @@ objective has its default options unless its name says otherwise; `spo` alone is
 cross-entropy, β = 0.1, q0 = group.
 - Critics predict 0, as at the start of a run. So PPO is here REINFORCE with whitened rewards \
 and its KL, and DRO has nothing to compare a failure with. The average of `ppo_ewma` is the \
-rollout policy, so that it is PPO here. The reference is the base.
+rollout policy, so that it is PPO here. The reference is the base.{moved}
 - Offline programs fill the second half of each group for: {mixed}. The second half of each \
 group counts as replayed for: {replayed}. All others have the policy's responses alone.
 - Monte-Carlo values use 16 responses of the base for each problem.
@@ -67,6 +68,7 @@ def sections(found: Anatomy, options: Options, names: Sequence[str]) -> Iterator
     facts = {"commit": found.stages[0].commit, "minutes": found.minutes, "command": found.command}
     given = {data: _names(rows[rows["data"] == data]) for data in ("mixed", "replayed")}
     refused = _names(rows[rows["norm 0"].isna()])
+    given["moved"] = _moved_references(names)
     yield PREAMBLE.format(**vars(options), **facts, **given, name=page, refused=refused)
     yield table(["policy", "steps", "pass@1", "distinct of 5"], _policy_rows(found))
     yield _POLICIES.format(pool=options.pool)
@@ -108,6 +110,18 @@ _GROUPS = (
     "one batch, of the same problems, and hold no offline programs. `repo` has no gradient on "
     "them: the replayed half of a half-right group is rejected, and is compared with itself alone."
 )
+
+
+def _moved_references(names: Sequence[str]) -> str:
+    ages = {name: objectives()[name].reference_age for name in names}
+    moved = ", ".join(f"`{name}`" for name, age in ages.items() if age is not None)
+    if not moved:
+        return ""
+    return (
+        f" It moves (`train.reference_every`) for {moved}: right after a move it is the policy at "
+        "which the gradient is taken, later the policy so many steps before. It is never older "
+        "than the base: on fresh batches of the base this changes nothing."
+    )
 
 
 def _names(rows: pd.DataFrame) -> str:
@@ -180,13 +194,17 @@ _COMPARED = {
     "raft": (
         *("spo β=0.03", "spo", "spo β=0.3", "spo β=0.5", "spo β=1", "spo slope_width=0.01"),
         *("spo monte_carlo", "spo exponent=q", "spo r∈{-1,1}"),
+        *("spo reference=now", "spo reference=10 steps ago"),
     ),
     "rloo": (
         *("spo squared β=0.03", "spo squared β=0.1", "spo squared β=0.5", "spo squared β=1"),
         *("spo", "gvpo", "dr_grpo", "grpo", "ppo"),
     ),
     "grpo": ("grpo kl=0", "dapo", "dr_grpo", "gspo", "ppo", "spo"),
-    "spo": ("spo r∈{-1,0}", "spo r∈{-1,1}", "spo β=0.5", "spo half-online", "sft"),
+    "spo": (
+        *("spo r∈{-1,0}", "spo r∈{-1,1}", "spo β=0.5", "spo half-online"),
+        *("spo reference=now", "spo reference=10 steps ago", "sft"),
+    ),
     "ppo": ("ppo critic=none", "ppo kl=0", "vapo", "reinforce_pp"),
 }
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import algorithms
+from experiments.anatomy.batches import Options, policy_steps
 from experiments.anatomy.gradients import (
     Bench,
     cosines,
@@ -114,3 +115,29 @@ def test_pushes_on_groups_that_are_right_wrong_and_half_right(tiny, bench):
     assert grpo["all right, accepted"] == pytest.approx(0, abs=1e-3)
     assert grpo["half right, accepted"] > 0 > grpo["half right, rejected"]
     assert raft["all right, accepted"] > 0 == raft["all wrong, rejected"]
+
+
+def test_with_the_policy_itself_as_reference_spos_soft_value_is_that_of_the_start(tiny, bench):
+    """S = 0 right after the reference has moved, however far the policy is from the base."""
+    samples, moved = samples_from(tiny, REWARDS), copy.deepcopy(tiny)
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            parameter.mul_(1.05)
+    algorithm, policy = algorithms.make("spo", loss="squared", beta=1.0), Policy(moved)
+    far = replace(bench, rollout=policy, policy=policy)
+    at_base, at_itself = (
+        each.effect(algorithm, samples, GROUP) for each in (far, replace(far, reference=policy))
+    )
+    # The squared loss pulls a response up by its reward less the group's mean, and by S besides.
+    expected = torch.tensor(
+        [r - sum(REWARDS[i // GROUP * GROUP :][:GROUP]) / GROUP for i, r in enumerate(REWARDS)]
+    )
+    lengths = torch.tensor([float(len(sample.tokens)) for sample in samples])
+    scale = float(at_itself.pushes.abs().max() / (expected * lengths).abs().max())
+    torch.testing.assert_close(at_itself.pushes, scale * expected * lengths, atol=1e-5, rtol=1e-3)
+    assert (at_base.pushes - at_itself.pushes).abs().max() > 0.1 * at_itself.pushes.abs().max()
+
+
+def test_the_run_keeps_the_policies_and_their_references():
+    assert policy_steps(Options(half=10, collapsed=70, lag=10)) == [10, 20, 60, 70, 80]
+    assert policy_steps(Options(half=1, collapsed=20, lag=4)) == [1, 4, 5, 10, 14, 20, 24]
