@@ -82,7 +82,7 @@ def samples_of(name, model):
     return samples
 
 
-def updated(name, model, ranks=SINGLE_PROCESS, main=True):
+def updated(name, model, ranks=SINGLE_PROCESS, main=True, eps=1e-8):
     """Two updates → their metrics, the last gradients and the state, whole on the main rank."""
     algorithm, options, train = CASES.get(name, (name, {}, {}))
     samples = samples_of(name, model)
@@ -94,6 +94,8 @@ def updated(name, model, ranks=SINGLE_PROCESS, main=True):
     config = TrainConfig(warmup_steps=0, **train)
     made = make(algorithm, **options, learning_rate=1e-3)
     learner = Learner(policy, 0, made, config, 10, Ledger(), ranks=ranks)
+    for group in learner.optimiser.param_groups:
+        group["eps"] = eps
     values = Known() if main and made.needs.initial_value != "none" else None
     metrics = [learner.update(samples, GROUP, values) for _ in range(2)]
     held = [p.grad for group in learner.optimiser.param_groups for p in group["params"]]
@@ -108,10 +110,10 @@ def joined(rank, size, port, kind=Torchrun):
     return kind()
 
 
-def work(rank, size, port, names, model, folder):
+def work(rank, size, port, names, model, folder, eps=1e-8):
     ranks = joined(rank, size, port)
     for name in names:
-        found = updated(name, model, ranks, ranks.is_rank_zero)
+        found = updated(name, model, ranks, ranks.is_rank_zero, eps)
         norms = [None] * size
         torch.distributed.all_gather_object(norms, found[2].get("norms"))
         assert norms == [found[2].get("norms")] * size  # to the bit, else ranks would drift apart
@@ -256,16 +258,21 @@ def test_a_sync_that_one_rank_leaves_out_is_found(tiny, tmp_path):
     assert found["lying"] is True
 
 
+# A token that occurs only in a group whose rewards are equal has a gradient that is rounding: under
+# RLOO up to 7e-10, from its KL. AdamW's first step is rate · g/(|g| + eps). With AdamW's own eps,
+# 1e-8, that is 7 % of the rate, in a direction that depends on the order of additions.
+STEADY_EPS = 1e-4
+
+
 @pytest.mark.slow
 def test_every_algorithm_on_two_ranks(tiny, tmp_path):
-    given = (2, free_port(), algorithms.names(), tiny, tmp_path)
+    given = (2, free_port(), algorithms.names(), tiny, tmp_path, STEADY_EPS)
     mp.start_processes(work, given, nprocs=2, start_method="fork")
     wrong = []
     for name in algorithms.names():
         found = torch.load(f"{tmp_path}/{name}.pt", weights_only=False)[0]
-        # The second has AdamW's step before it, which makes much of a gradient that is next to 0.
-        for one, other, most in zip(found, updated(name, tiny)[0], (1e-5, 1e-3), strict=True):
-            if one != pytest.approx(other, abs=most, rel=most, nan_ok=True):
+        for one, other in zip(found, updated(name, tiny, eps=STEADY_EPS)[0], strict=True):
+            if one != pytest.approx(other, abs=1e-5, rel=1e-5, nan_ok=True):
                 wrong.append((name, one, other))
     assert not wrong, wrong
 
