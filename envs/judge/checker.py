@@ -1,24 +1,29 @@
 """Checkers: compare a program's output with the expected output.
 
 Both are split at whitespace, so line structure does not matter; the number of tokens must match.
-The problem's `checker` decides how two tokens may differ. Numbers are converted to doubles only if
+The problem's `checker` decides how two tokens may differ: a name, and options as in
+`floats absolute=1e-09 relative=0.0` or `text case=any`. Numbers are converted to doubles only if
 one of them is a float literal: integers of any size are compared exactly.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from envs.judge import returned_values
 from envs.judge.assertion import parse_condition
 from envs.judge.returned_values import ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE, shown
 
+TOKEN_CHECKERS = ("tokens", "text", "floats", "rounded", "case_insensitive")
 _LONGER_TIMES, _LONGER_BYTES = 64, 4096  # a longer returned value cannot be the expected one
 
 # Possessive quantifiers prevent backtracking: a hostile output may hold millions of digits.
 _INTEGER = re.compile(rb"[+-]?+[0-9]++")
+_PADDED_INTEGER = re.compile(rb"[+-]?+0[0-9]++")
 _NUMBER = re.compile(rb"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
 _FLOAT_WITH_POINT = re.compile(rb"[+-]?+(?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
 
@@ -27,11 +32,14 @@ def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
     """Return (whether `actual` is accepted, the difference if not).
 
     `tokens`: equal text, or two integers of equal value (007 is 7, at any size).
+    `text`: equal text only, for strings of digits (00101 is not 101).
     `floats`: like `tokens`; if either token is a float literal and both are numbers, an absolute or
-    relative error up to 1e-6 is accepted too. Where an integer literal is expected, the error must
-    also be below 1/2. So 1.0 and 0.9999999 match 1, and 123456700.0 does not match 123456789.
-    Beyond 2**53, where doubles cannot represent all integers, only the nearest double matches.
-    `case_insensitive`: like `tokens`, ignoring case.
+    relative error up to 1e-6 is accepted too, or up to the options `absolute` and `relative`.
+    Without these options, an error from an integer literal must also be below 1/2. So 1.0 and
+    0.9999999 match 1, and 123456700.0 does not match 123456789. Beyond 2**53, where doubles cannot
+    represent all integers, only the nearest double matches.
+    `rounded`: like `tokens`; two numbers also match if all their digits do (4.3 is 4.30).
+    `case_insensitive`: like `tokens`, ignoring case, as the option `case=any` does.
     `call`: a value in JSON, and what a function returned (`returned_values.json_equal`).
     `assert`: the condition of a data set's assert, and what a function returned (`assertion`).
 
@@ -43,11 +51,10 @@ def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
         return _check_call(expected_bytes, actual_bytes)
     if checker == "assert":
         return _check_assertion(expected, actual_bytes)
-    if checker not in ("tokens", "floats", "case_insensitive"):
-        raise ValueError(f"checker {checker!r} cannot compare outputs")
+    rule = token_rule(checker)
     if expected_bytes == actual_bytes:
         return True, ""
-    if checker == "case_insensitive":
+    if rule.any_case:
         expected_bytes, actual_bytes = expected_bytes.lower(), actual_bytes.lower()
     expected_tokens = expected_bytes.split()
     # maxsplit: never build more tokens than needed
@@ -59,9 +66,42 @@ def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
     if len(actual_tokens) > len(expected_tokens):
         return False, f"more than the {len(expected_tokens)} expected tokens"
     for number, (want, got) in enumerate(zip(expected_tokens, actual_tokens, strict=True), 1):
-        if want != got and not _same_number(want, got, floats=checker == "floats"):
+        if want != got and not _same_number(want, got, rule):
             return False, f"token {number}: expected {_short(want)}, found {_short(got)}"
     return True, ""
+
+
+@dataclass(frozen=True)
+class TokenRule:
+    """How two tokens may differ."""
+
+    numbers: str  # tokens, text, floats or rounded
+    any_case: bool = False
+    absolute: float = ABSOLUTE_TOLERANCE
+    relative: float = RELATIVE_TOLERANCE
+    stated: bool = False  # the problem states the tolerance
+
+
+@functools.lru_cache(maxsize=256)
+def token_rule(checker: str) -> TokenRule:
+    """Parse a checker of tokens. Raises ValueError for another one."""
+    name, *options = checker.split(" ")
+    values = dict(option.split("=", 1) for option in options if "=" in option)
+    try:
+        if name not in TOKEN_CHECKERS or len(values) < len(options):
+            raise ValueError
+        any_case = name == "case_insensitive" or "case" in values
+        if values.pop("case", "any") != "any":
+            raise ValueError
+        rule = TokenRule("tokens" if name == "case_insensitive" else name, any_case)
+        if not values:
+            return rule
+        absolute, relative = float(values.pop("absolute")), float(values.pop("relative"))
+        if name != "floats" or values or not (0 <= absolute < 1 and 0 <= relative < 1):
+            raise ValueError
+    except (KeyError, ValueError):
+        raise ValueError(f"checker {checker!r} cannot compare outputs") from None
+    return TokenRule(name, any_case, absolute, relative, stated=True)
 
 
 def comparable(checker: str, expected: str) -> bool:
@@ -90,6 +130,12 @@ def infer_checker(outputs: Iterable[str]) -> str:
     return "tokens"
 
 
+def has_integers(outputs: Iterable[str], *, padded: bool = False) -> bool:
+    """Return whether any expected token is an integer; `padded`: one with a leading zero."""
+    pattern = _PADDED_INTEGER if padded else _INTEGER
+    return any(any(map(pattern.fullmatch, _as_bytes(output).split())) for output in outputs)
+
+
 def _as_bytes(text: bytes | str) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
 
@@ -99,15 +145,19 @@ def _short(token: bytes) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
-def _same_number(expected: bytes, actual: bytes, *, floats: bool) -> bool:
+def _same_number(expected: bytes, actual: bytes, rule: TokenRule) -> bool:
+    if rule.numbers == "text":
+        return False
     if _INTEGER.fullmatch(expected) and _INTEGER.fullmatch(actual):
         return _normal_integer(expected) == _normal_integer(actual)
-    if not floats or not (_NUMBER.fullmatch(expected) and _NUMBER.fullmatch(actual)):
+    if rule.numbers == "tokens" or not (_NUMBER.fullmatch(expected) and _NUMBER.fullmatch(actual)):
         return False
+    if rule.numbers == "rounded":
+        return _normal_decimal(expected) == _normal_decimal(actual)
     want, got = float(expected), float(actual)
-    if _INTEGER.fullmatch(expected) and not abs(want - got) < 0.5:
+    if _INTEGER.fullmatch(expected) and not rule.stated and not abs(want - got) < 0.5:
         return False
-    return _close(want, got)
+    return _close(want, got, rule)
 
 
 def _normal_integer(token: bytes) -> bytes:
@@ -116,10 +166,19 @@ def _normal_integer(token: bytes) -> bytes:
     return b"-" + digits if token.startswith(b"-") and digits else digits
 
 
-def _close(expected: float, actual: float) -> bool:
+def _normal_decimal(token: bytes) -> bytes:
+    """Return a number without leading zeros and without zeros at the end of its decimals."""
+    whole, _, decimals = token.partition(b".")
+    digits = b"%s.%s" % (whole.lstrip(b"+-").lstrip(b"0"), decimals.rstrip(b"0"))
+    return b"-" + digits if token.startswith(b"-") and digits != b"." else digits
+
+
+def _close(expected: float, actual: float, rule: TokenRule) -> bool:
+    """Compare within the tolerance. Of zero, where none is relative, the error is absolute."""
     if not (math.isfinite(expected) and math.isfinite(actual)):
         return False
-    return abs(expected - actual) <= max(ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE * abs(expected))
+    allowed = max(rule.absolute, rule.relative * abs(expected))
+    return abs(expected - actual) <= (allowed if allowed or expected else rule.relative)
 
 
 def _check_call(expected: bytes, actual: bytes) -> tuple[bool, str]:

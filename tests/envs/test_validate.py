@@ -356,4 +356,6 @@ def test_the_float_and_case_rules_recover_what_an_exact_judge_rejects(tmp_path):
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     marked = [line for line in lines if line["needs_checker"]]
     recovered = [line for line in lines if line["verdict"] == "ACCEPTED"]
-    assert (len(lines), len(marked), len(recovered)) == (60, 41, 17)
+    rejected = [line["problem"] for line in lines if line not in marked + recovered]
+    # 00005's own program prints YES for Yes, and its statement does not allow that
+    assert (len(lines), len(marked), len(recovered)) == (60, 42, 17) and rejected == ["taco/00005"]

@@ -8,6 +8,7 @@ from envs.judge.checker import check, comparable, infer_checker
 from tests.growth import growth, repeated
 
 BIG = 2**53
+EVERY = ["tokens", "text", "floats", "rounded", "case_insensitive", "call"]
 
 RIGHT = [
     ("tokens", "1 2\n", "1 2"),
@@ -38,6 +39,17 @@ RIGHT = [
     ("floats", str(10**18 + 1), f"{10**18 + 1:.1f}"),
     ("case_insensitive", "Yes\nNO", "yES no"),
     ("case_insensitive", "5 A", "05 a"),
+    ("text", "00101 7", "00101\n7"),
+    ("text case=any", "Yes 01", "YES 01"),
+    ("floats absolute=1e-09 relative=0.0", "0.5", "0.5000000009"),
+    ("floats absolute=0.0 relative=1e-06", "0.0", "1e-9"),
+    ("floats absolute=0.0 relative=1e-06", "1000000.0", "1000000.9"),
+    ("floats absolute=0.01 relative=0.0", "3.00 -1", "3.009 -1"),
+    ("floats absolute=1e-06 relative=0.0", "5", "5.0000001"),
+    ("floats absolute=1e-06 relative=1e-06", "123456789", "123456700.0"),
+    ("rounded", "4.30 -0.00 12", "4.3 0 12"),
+    ("rounded", "3.00", "3"),
+    ("rounded", "3.00", "+03.0"),
 ]
 
 WRONG = [
@@ -74,6 +86,20 @@ WRONG = [
     ("floats", "1.5", "0x1.8p0"),
     ("case_insensitive", "Yes", "No"),
     ("case_insensitive", "1.5", "1.50"),
+    ("text", "00101", "101"),
+    ("text", "7", "+7"),
+    ("text", "Yes 01", "YES 01"),
+    ("text case=any", "Yes 01", "YES 1"),
+    ("floats absolute=1e-09 relative=0.0", "0.5", "0.500000002"),
+    ("floats absolute=1e-06 relative=0.0", "1000000.0", "1000000.1"),
+    ("floats absolute=0.0 relative=1e-09", "0.001", "0.001000001"),
+    ("floats absolute=1e-06 relative=1e-06", "123456789", "123456790"),
+    ("floats absolute=1e-06 relative=1e-06", "5", "six"),
+    ("rounded", "4.33", "4.3300009"),
+    ("rounded", "4.33", "4.34"),
+    ("rounded", "4.33", "-4.33"),
+    ("rounded", "4.33", "4.33e0"),
+    ("rounded", "1000000.50", "1000000.49"),
 ]
 
 CALLS_RIGHT = [
@@ -130,9 +156,16 @@ def test_wrong_return_value(case):
     assert why
 
 
-@pytest.mark.parametrize("name", ["needs_checker", "exact"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("needs_checker", "exact", "", "tokens absolute=1e-6 relative=0", "floats absolute=1e-6"),
+        *("floats absolute=2 relative=0", "floats absolute=nan relative=0", "text case=lower"),
+        *("floats absolute=x relative=0", "floats 1e-6", "floats  ", "text speed=1"),
+    ],
+)
 def test_a_checker_that_cannot_compare_is_an_error(name):
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(ValueError, match=f"checker {name!r} cannot"):
         check(name, "1", "1")
 
 
@@ -169,7 +202,7 @@ def test_a_hostile_output_costs_the_host_little():
     assert time.process_time() - started < 5
 
 
-@pytest.mark.parametrize("checker", ["tokens", "floats", "case_insensitive", "call"])
+@pytest.mark.parametrize("checker", EVERY)
 @pytest.mark.parametrize("start", ["", "-", "1.", ".", "1e", "1.0e+", "0", "[" * 900 + "1"])
 def test_a_number_that_is_none_after_a_million_digits_costs_the_host_little(checker, start):
     hostile = start.encode() + b"1" * 1_000_000 + b"x"
@@ -180,7 +213,7 @@ def test_a_number_that_is_none_after_a_million_digits_costs_the_host_little(chec
     assert time.process_time() - started < 2
 
 
-@pytest.mark.parametrize("checker", ["tokens", "floats", "case_insensitive", "call"])
+@pytest.mark.parametrize("checker", EVERY)
 @pytest.mark.parametrize("unit", ["1", "-", "1.", "1e", "e", " ", "1 ", "[", "[1,", '"', "\\"])
 def test_an_output_costs_in_proportion_to_its_length(checker, unit):
     for expected in ("15", "1.5", "[{}1]"):
@@ -197,6 +230,8 @@ def test_an_output_costs_in_proportion_to_its_length(checker, unit):
         ("tokens", "7 ", "07 "),
         ("floats", "7.5 ", "7.50 "),
         ("floats", "7 ", "7.0 "),
+        ("floats absolute=1e-06 relative=0.0", "7 ", "7.0000001 "),
+        ("rounded", "7.5 ", "07.50 "),
         ("case_insensitive", "a 7 ", "A +7 "),
         ("call", "7.5,", "7.50,"),
         ("call", "[7],", "[ 7 ],"),
