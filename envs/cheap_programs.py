@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envs.judge.assertion import literal_text, parse_condition
-from envs.judge.checker import check
+from envs.judge.checker import TOKEN_CHECKERS, check
 from envs.judge.extract import MAX_PROGRAM_CHARS
 from envs.problem import Problem, Test
 from envs.sandbox.inside.values import decode, encode
@@ -28,7 +28,7 @@ CHEAP_PROGRAMS = (
     "empty",
     *("0", "1", "-1", "YES", "NO"),
 )
-COMPARING_CHECKERS = ("tokens", "floats", "case_insensitive", "call", "assert")
+COMPARING_CHECKERS = (*TOKEN_CHECKERS, "call", "assert")
 _PRINTED = {name: name for name in CHEAP_PROGRAMS[5:]} | {"empty": ""}
 _RETURNED = {"empty": None, "0": 0, "1": 1, "-1": -1, "YES": True, "NO": False}
 _SHORT_CHARS = 100  # of an output whose tokens are counted first
@@ -58,7 +58,7 @@ def passed_counts(problem: Problem, shown: Sequence[Test]) -> list[int | None] |
 
     None instead of the list for a problem that no comparison of outputs can decide.
     """
-    if problem.checker not in COMPARING_CHECKERS:
+    if problem.checker.split(" ")[0] not in COMPARING_CHECKERS:  # options follow the name
         return None
     counts = {program.name: _passed(problem, program) for program in cheap_programs(problem, shown)}
     return [counts.get(name) for name in CHEAP_PROGRAMS]

@@ -34,6 +34,10 @@ CASES = {
     "one output": problem([("1\n", "No\n"), ("2\n", "No\n")]),
     "either case": problem([("1\n", "no\n"), ("2\n", "No\n")], "case_insensitive"),
     "floats": problem([("1\n", "0.0\n"), ("2\n", "0.0000001\n")], "floats"),
+    "a stated tolerance": problem(
+        [("1\n", "0.0\n"), ("2\n", "0.009\n")], "floats absolute=0.01 relative=0.0"
+    ),
+    "digits": problem([("1\n", "00\n"), ("2\n", "0\n")], "text"),
     "echo": problem([("1 2\n", "1 2\n"), ("3 4\n", "3\n4\n")]),
     "minus one": problem([("1\n", "-1\n"), ("2\n", "-01\n")]),
     "words": problem([("é\r\n", "ü\n"), ("'\n", '"""\\\n')], statement='For é ü, for \' """\\ .'),
@@ -66,6 +70,8 @@ EARNED = {
     "one output": {"first output"},
     "either case": {"first output", "NO"},
     "floats": {"first output", "0"},
+    "a stated tolerance": {"first output", "0"},
+    "digits": set(),
     "echo": {"echo of the input"},
     "minus one": {"first output", "-1"},
     "words": {"samples table"},
