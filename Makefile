@@ -11,6 +11,7 @@ STUDY ?= mini
 RUN ?=
 RUNS ?= outputs
 OUT ?= reports/latest
+size ?= 1m
 
 export OMP_NUM_THREADS ?= 1
 
@@ -92,8 +93,8 @@ lint: $(READY) ## ruff (rules and format), mypy (types), import-linter (which ro
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 
-nano: $(READY) ## rebuild the bundled model from nothing
-	$(PY) -m experiments.nano out=assets/nano seed=0
+nano: $(READY) ## rebuild the bundled model from nothing (size=5m: the larger one, for task=mini_long)
+	$(PY) -m experiments.nano size=$(size) out=assets/nano$(if $(filter-out 1m,$(size)),_$(size)) seed=0
 
 sandbox-image: $(READY) ## the sandbox's Docker image, from this environment's own Python and numpy
 	$(PY) -m envs.sandbox.build_image

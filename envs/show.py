@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(highlight=False)
     try:
         config, options = parse_task_arguments(Options, sys.argv[1:] if argv is None else argv)
-        if config.name != "mini":  # mini generates any number of problems; others have so many
+        # MiniContests generates any number of problems; others have so many
+        if not (config.make or "").startswith("envs.tasks.mini."):
             sizes: dict[str, Any] = {f"{split}_problems": _ALL for split in SPLITS}
             config = replace(config, **sizes)
         task = open_task(replace(config, decontaminate=False))

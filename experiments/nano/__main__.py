@@ -1,39 +1,54 @@
-"""Rebuild the nano model: `python -m experiments.nano out=assets/nano seed=0`."""
+"""Rebuild a bundled model, by its size; the same command resumes after any interruption.
+
+python -m experiments.nano size=1m out=assets/nano seed=0
+python -m experiments.nano size=5m out=assets/nano_5m seed=0
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Literal
 
 from envs.config_parsing import parse_arguments
+from experiments.nano.recipes import RECIPES, Recipe
 
 
 def main(arguments: list[str]) -> int:
-    """Train in a temporary folder, then move the files to `out`; returns the exit status."""
-    from experiments.nano.pretrain import Recipe, pretrain
+    """Train, then move the files to `out`; returns the exit status."""
+    size = dict(argument.partition("=")[::2] for argument in arguments).get("size", "1m")
+    schema = RECIPES.get(size, Recipe)  # of an unknown size the parser complains
 
     @dataclass(frozen=True, kw_only=True)
-    class Arguments(Recipe):
+    class Arguments(schema):  # type: ignore[misc, valid-type]
         out: Path
+        size: Literal["1m", "5m"] = "1m"
 
     try:
-        recipe = parse_arguments(Arguments, arguments)
+        given = parse_arguments(Arguments, arguments)
+        _train(schema(**{key.name: getattr(given, key.name) for key in fields(schema)}), given.out)
     except ValueError as error:
         print(f"nano: {error}", file=sys.stderr)
         return 2
-    started, out = time.perf_counter(), recipe.out
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent) as folder:
-        pretrain(Path(folder), recipe)
-        for file in Path(folder).iterdir():
-            shutil.move(file, out / file.name)
-    print(f"nano: {out}, {time.perf_counter() - started:.0f} s")
     return 0
+
+
+def _train(recipe: Recipe, out: Path) -> None:
+    """Train in a folder beside `out`, which an interrupted training leaves to be resumed."""
+    from experiments.nano.pretrain import pretrain
+
+    started = time.perf_counter()
+    folder = out.with_name(f"{out.name}.unfinished")
+    folder.mkdir(parents=True, exist_ok=True)
+    pretrain(folder, recipe)
+    out.mkdir(exist_ok=True)
+    for file in folder.iterdir():
+        file.replace(out / file.name)
+    folder.rmdir()
+    print(f"nano: {out}, {time.perf_counter() - started:.0f} s")
 
 
 if __name__ == "__main__":

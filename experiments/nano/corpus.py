@@ -8,42 +8,63 @@ is sometimes right on easy problems and hardly ever on hard ones.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from envs.tasks.mini import FAMILIES, task
+from envs.tasks.mini import MINI, MINI_LONG, ProblemSet, task
 from envs.tasks.mini.build import sample
-from envs.tasks.mini.composition import Draft, Part, draft, tier_of
+from envs.tasks.mini.composition import Draft, Part, draft
 from envs.tasks.mini.splits import compositions
 
-RIGHT = (0.65, 0.42, 0.18)  # probability that a part of level 0, 1, 2 is written correctly
-FIRST_MISTAKE = 0.9  # share of the wrong ones that make the part's most typical mistake
-TIER_WEIGHTS = {"easy": 0.3, "medium": 0.4, "hard": 0.3}
+
+@dataclass(frozen=True)
+class Noise:
+    """How often a corpus is wrong, and how hard its problems are."""
+
+    right: tuple[float, float, float]  # probability that a part of level 0, 1, 2 is right
+    first_mistake: float = 0.9  # share of the wrong ones that make the most typical mistake
+    tiers: Mapping[str, float] = field(
+        default_factory=lambda: {"easy": 0.3, "medium": 0.4, "hard": 0.3}
+    )
+
+    def mistakes(self, drawn: Draft, rng: random.Random) -> dict[int, int]:
+        """{slot: index of the part's mistake} of the slots that go wrong."""
+        wrong: dict[int, int] = {}
+        for slot, part in enumerate(drawn.parts):
+            if rng.random() >= self.right[part.level]:
+                wrong[slot] = 0 if rng.random() < self.first_mistake else 1
+        return wrong
 
 
-def mistakes(drawn: Draft, rng: random.Random) -> dict[int, int]:
-    """{slot: index of the part's mistake} of the slots that go wrong."""
-    wrong: dict[int, int] = {}
-    for slot, part in enumerate(drawn.parts):
-        if rng.random() >= RIGHT[part.level]:
-            wrong[slot] = 0 if rng.random() < FIRST_MISTAKE else 1
-    return wrong
+# A program of the longer problems has twice the parts, so each is right more often.
+NOISE = {MINI: Noise((0.65, 0.42, 0.18)), MINI_LONG: Noise((0.8, 0.62, 0.42))}
 
 
-def examples(seed: int) -> Iterator[tuple[str, str]]:
-    """Endless (prompt, program) pairs of the train split's compositions."""
-    rng = random.Random(f"nano/{seed}")
-    cells: dict[tuple[str, str], list[tuple[Part, ...]]] = {
-        (family.name, tier): [] for family in FAMILIES for tier in TIER_WEIGHTS
-    }
-    for family in FAMILIES:
-        for parts in compositions(family, "train"):
-            cells[family.name, tier_of(parts)].append(parts)
-    tiers, weights = list(TIER_WEIGHTS), list(TIER_WEIGHTS.values())
-    while True:
-        family = rng.choice(FAMILIES)
-        tier = rng.choices(tiers, weights)[0]
-        drawn = draft(rng, family, rng.choice(cells[family.name, tier]))
-        shown = sample(drawn, rng, drawn.program(rng))
-        if shown is not None:
-            text = task.render(drawn.statement, (shown,))
-            yield text, drawn.program(rng, mistakes(drawn, rng))
+class Corpus(Iterator[tuple[str, str]]):
+    """Endless (prompt, program) pairs of the train split's compositions.
+
+    The state of `rng` is the position in them.
+    """
+
+    def __init__(self, problem_set: ProblemSet, seed: int) -> None:
+        name = "nano" if problem_set is MINI else f"nano/{problem_set.name}"
+        self.rng = random.Random(f"{name}/{seed}")
+        self.families = problem_set.families
+        self.noise = NOISE[problem_set]
+        self._cells: dict[tuple[str, str], list[tuple[Part, ...]]] = {
+            (family.name, tier): [] for family in self.families for tier in self.noise.tiers
+        }
+        for family in self.families:
+            for parts in compositions(problem_set, family, "train"):
+                self._cells[family.name, family.tier(parts)].append(parts)
+
+    def __next__(self) -> tuple[str, str]:
+        rng, tiers = self.rng, self.noise.tiers
+        while True:
+            family = rng.choice(self.families)
+            tier = rng.choices(list(tiers), list(tiers.values()))[0]
+            drawn = draft(rng, family, rng.choice(self._cells[family.name, tier]))
+            shown = sample(drawn, rng, drawn.program(rng))
+            if shown is not None:
+                text = task.render(drawn.statement, (shown,))
+                return text, drawn.program(rng, self.noise.mistakes(drawn, rng))

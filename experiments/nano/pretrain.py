@@ -1,4 +1,4 @@
-"""Pretraining of the nano model from scratch, on one core, in a few minutes.
+"""Pretraining of the nano models from scratch, on one core.
 
 The next-token loss is on programs only: statements are given, never generated.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,50 +15,60 @@ import torch
 from rich.progress import Progress, TextColumn, TimeRemainingColumn
 from torch.nn import functional
 
-from experiments.nano.corpus import examples
+from envs.tasks.mini import PROBLEM_SETS
+from experiments.nano.checkpoint import Checkpoint
+from experiments.nano.corpus import Corpus
+from experiments.nano.recipes import Recipe
 from experiments.nano.tokenizer import train_tokenizer
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-
-@dataclass(frozen=True)
-class Recipe:
-    """All settings of the model and its training. The defaults make the bundled model."""
-
-    seed: int = 0
-    steps: int = 2600
-    batch_size: int = 16
-    learning_rate: float = 3e-3
-    warmup: int = 60
-    weight_decay: float = 0.05
-    hidden_size: int = 128
-    intermediate_size: int = 384
-    layers: int = 3
-    heads: int = 4
-    tokenizer_texts: int = 8000
+ROOT = Path(__file__).resolve().parents[2]
+CHECKPOINT = "training.pt"
+_PAIRS = 512  # sorted by length at once; a checkpoint after each
 
 
 def pretrain(out: Path, recipe: Recipe) -> None:
-    """Train tokenizer and model, and write both to the folder `out` in transformers' format."""
+    """Train tokenizer and model, and write both to the folder `out` in transformers' format.
+
+    A call that was interrupted resumes from the checkpoint in `out`, and ends with the same bits.
+    Raises ValueError if the checkpoint is of another recipe.
+    """
     torch.manual_seed(recipe.seed)
     torch.set_num_threads(1)
-    stream = examples(recipe.seed)
-    first = list(islice(stream, recipe.tokenizer_texts))
-    tokenizer = train_tokenizer("\n".join(pair) for pair in first)
+    corpus = Corpus(PROBLEM_SETS[recipe.task], recipe.seed)
+    tokenizer = _tokenizer(recipe, corpus)
     model = new_model(recipe, tokenizer)
+    optimizer = _optimizer(model, recipe)
+    checkpoint = Checkpoint(out / CHECKPOINT, recipe, corpus, model, optimizer)
+    _train(checkpoint, tokenizer)
+    model.eval()
+    model.to(getattr(torch, recipe.saved_dtype)).save_pretrained(out)  # type: ignore[arg-type]
+    tokenizer.save_pretrained(out)
+    checkpoint.file.unlink()
+
+
+def _train(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Do the recipe's remaining steps."""
+    recipe, model, optimizer = checkpoint.recipe, checkpoint.model, checkpoint.optimizer
+    start = checkpoint.load()
     progress = Progress(
         *Progress.get_default_columns()[:-1],
         TimeRemainingColumn(),
         TextColumn("loss {task.fields[loss]:.3f}"),
     )
-    optimizer = _optimizer(model, recipe)
     pending: list[tuple[torch.Tensor, torch.Tensor]] = []
+    loss = torch.tensor(float("nan"))
     with progress:
-        bar = progress.add_task("pretraining", total=recipe.steps, loss=float("nan"))
-        for step in range(recipe.steps):
+        bar = progress.add_task("pretraining", total=recipe.steps, completed=start, loss=math.nan)
+        for step in range(start, recipe.steps):
             if not pending:
-                pending = batches(list(islice(stream, 512)), tokenizer, recipe.batch_size)
+                checkpoint.save(step)
+                if not progress.console.is_terminal:
+                    progress.console.print(f"step {step} of {recipe.steps}, loss {loss:.3f}")
+                pairs = list(islice(checkpoint.corpus, _PAIRS))
+                pending = batches(pairs, tokenizer, recipe.batch_size)
             for group in optimizer.param_groups:
                 group["lr"] = _learning_rate(step, recipe)
             loss = program_loss(model, *pending.pop())
@@ -68,9 +77,6 @@ def pretrain(out: Path, recipe: Recipe) -> None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             progress.update(bar, advance=1, loss=loss.item())
-    model.eval()
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
 
 
 def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
@@ -142,6 +148,17 @@ def batches(
             mask[row, len(prompt) : end] = True
         batches.append((tokens, mask))
     return [batches[index] for index in torch.randperm(len(batches))]
+
+
+def _tokenizer(recipe: Recipe, corpus: Corpus) -> PreTrainedTokenizerBase:
+    """The tokenizer of another model, or one trained on the first texts of the corpus."""
+    from transformers import AutoTokenizer
+
+    if recipe.tokenizer:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(ROOT / recipe.tokenizer)
+        return tokenizer
+    first = list(islice(corpus, recipe.tokenizer_texts))
+    return train_tokenizer("\n".join(pair) for pair in first)
 
 
 def _optimizer(model: LlamaForCausalLM, recipe: Recipe) -> torch.optim.AdamW:

@@ -1,21 +1,28 @@
-"""The nano model: its corpus, its tokenizer, a short pretraining, and the bundled files."""
+"""The nano models: corpora, tokenizer, a short pretraining, and the bundled files."""
 
 from __future__ import annotations
 
+import hashlib
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from envs.tasks.mini import FAMILIES, task
+from envs.tasks.mini import MINI, MINI_LONG, ProblemSet, task
 from envs.tasks.mini.composition import Draft, draft
-from experiments.nano.corpus import RIGHT, examples, mistakes
+from envs.tasks.mini.splits import compositions
+from experiments.nano.corpus import NOISE, Corpus
+from experiments.nano.recipes import RECIPES
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = ROOT / "assets" / "nano"
+CORPUS_SHA256 = (
+    "734ba702af8b1cc61eb4c4c7264e8a2a1fab6d3eb4a48e0dae1daf351d5e55ec"  # of the first 200 pairs
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,38 +35,62 @@ def bundled():
     )
 
 
-def _drafts(level: int) -> list[Draft]:
+every_set = pytest.mark.parametrize("problem_set", [MINI, MINI_LONG], ids=lambda each: each.name)
+
+
+def _drafts(problem_set: ProblemSet, level: int) -> list[Draft]:
     rng = random.Random(level)
     return [
         draft(rng, family, parts)
-        for family in FAMILIES
-        for parts in task.compositions(family, "train")
+        for family in problem_set.families
+        for parts in compositions(problem_set, family, "tune")
         if any(part.level == level for part in parts)
     ]
 
 
-def test_corpus_is_deterministic_and_keeps_off_the_other_splits():
-    pairs = list(islice(examples(0), 400))
-    assert pairs == list(islice(examples(0), 400))
-    assert pairs != list(islice(examples(1), 400))
-    held_out = {p.statement for split in ("tune", "choose", "test") for p in task.load(split)}
+@every_set
+def test_corpus_is_deterministic_and_keeps_off_the_other_splits(problem_set: ProblemSet):
+    pairs = list(islice(Corpus(problem_set, 0), 400))
+    assert pairs == list(islice(Corpus(problem_set, 0), 400))
+    assert pairs != list(islice(Corpus(problem_set, 1), 400))
+    held_out = {
+        p.statement
+        for split in ("tune", "choose", "test")
+        for p in task.load(split, 42, name=problem_set.name)
+    }
     assert not held_out & {prompt.split("\nin:\n")[0] for prompt, _ in pairs}
 
 
+def test_corpus_of_the_first_model_is_unchanged():
+    """The bundled model was made from it; another one would be another model."""
+    pairs = repr(list(islice(Corpus(MINI, 0), 200)))
+    assert hashlib.sha256(pairs.encode()).hexdigest() == CORPUS_SHA256
+
+
+@every_set
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_noise_grows_with_rarity_at_the_stated_rates(level: int):
-    rng = random.Random(0)
+def test_noise_grows_with_rarity_at_the_stated_rates(problem_set: ProblemSet, level: int):
+    rng, noise = random.Random(0), NOISE[problem_set]
     right = total = 0
-    for drawn in _drafts(level):
-        wrong = mistakes(drawn, rng)
+    for drawn in _drafts(problem_set, level):
+        wrong = noise.mistakes(drawn, rng)
         for slot, part in enumerate(drawn.parts):
             if part.level == level:
                 total += 1
                 right += slot not in wrong
     # Four standard deviations of a share of `total` draws.
-    margin = 4 * (RIGHT[level] * (1 - RIGHT[level]) / total) ** 0.5
-    assert total > 1000
-    assert abs(right / total - RIGHT[level]) < margin
+    margin = 4 * (noise.right[level] * (1 - noise.right[level]) / total) ** 0.5
+    assert total > 500
+    assert abs(right / total - noise.right[level]) < margin
+
+
+@pytest.mark.parametrize(("size", "millions"), [("1m", (0.7, 0.8)), ("5m", (4.5, 6.0))])
+def test_a_recipe_has_the_size_of_its_name(bundled, size: str, millions: tuple[float, float]):
+    from experiments.nano.pretrain import new_model
+
+    tokenizer, _ = bundled
+    model = new_model(RECIPES[size](), tokenizer)
+    assert millions[0] < model.num_parameters() / 1e6 < millions[1]
 
 
 def test_bundled_folder_is_small_and_a_llama_under_three_million_parameters(bundled):
@@ -102,14 +133,27 @@ def test_prompts_and_programs_are_short(bundled):
             assert len(tokenizer(program, add_special_tokens=False)["input_ids"]) < 64
 
 
+def test_longer_programs_have_60_to_150_tokens(bundled):
+    tokenizer, _ = bundled
+    problems = [p for split in task.SPLITS for p in task.load(split, 42, name="mini_long")]
+    programs = [program for p in problems for program in p.solutions]
+    lengths = [len(ids) for ids in tokenizer(programs, add_special_tokens=False)["input_ids"]]
+    assert 60 <= min(lengths) <= max(lengths) <= 150
+    prompts = [task.prompt(p) for p in problems]
+    assert max(len(ids) for ids in tokenizer(prompts)["input_ids"]) <= 128
+
+
 def test_short_pretraining_learns_and_repeats_itself(tmp_path: Path):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from experiments.nano.pretrain import Recipe, batches, pretrain, program_loss
+    from experiments.nano.pretrain import batches, pretrain, program_loss
 
-    recipe = Recipe(steps=30, batch_size=4, warmup=5, layers=1, hidden_size=32, tokenizer_texts=200)
+    recipe = RECIPES["1m"](
+        steps=30, batch_size=4, warmup=5, layers=1, hidden_size=32, tokenizer_texts=200
+    )
     for name in ("a", "b"):
+        (tmp_path / name).mkdir()
         pretrain(tmp_path / name, recipe)
     first, second = (
         AutoModelForCausalLM.from_pretrained(tmp_path / name).state_dict() for name in ("a", "b")
@@ -117,14 +161,50 @@ def test_short_pretraining_learns_and_repeats_itself(tmp_path: Path):
     assert all(torch.equal(first[key], second[key]) for key in first)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "a")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "a")
-    held_out = batches(list(islice(examples(7), 32)), tokenizer, 8)
+    held_out = batches(list(islice(Corpus(MINI, 7), 32)), tokenizer, 8)
     with torch.no_grad():
         loss = sum(program_loss(model, *batch).item() for batch in held_out) / len(held_out)
     assert loss < 0.9 * torch.log(torch.tensor(len(tokenizer))).item()
 
 
+def test_an_interrupted_pretraining_resumes_to_the_same_bits(tmp_path: Path, monkeypatch):
+    from experiments.nano import pretrain
+
+    monkeypatch.setattr(pretrain, "_PAIRS", 16)
+    recipe = RECIPES["5m"](steps=9, batch_size=4, warmup=2, layers=1, hidden_size=40)
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    pretrain.pretrain(tmp_path / "whole", recipe)
+
+    def stopped_at_step_6(step, recipe):
+        if step == 6:
+            raise KeyboardInterrupt
+        return rate(step, recipe)
+
+    rate = pretrain._learning_rate
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(pretrain, "_learning_rate", stopped_at_step_6)
+        pretrain.pretrain(tmp_path / "parts", recipe)
+    with pytest.raises(ValueError, match="another recipe"):
+        pretrain.pretrain(tmp_path / "parts", replace(recipe, seed=1))
+    pretrain.pretrain(tmp_path / "parts", recipe)
+    whole, parts = (
+        {f.name: f.read_bytes() for f in (tmp_path / n).iterdir()} for n in ("whole", "parts")
+    )
+    assert whole == parts
+    assert "model.safetensors" in whole
+    assert pretrain.CHECKPOINT not in whole
+
+
 def test_command_names_what_it_cannot_use(tmp_path: Path):
-    for arguments, named in ((["steps=3"], "out"), ([f"out={tmp_path}", "step=3"], "step=3")):
+    out = f"out={tmp_path}/model"
+    for arguments, named in (
+        (["steps=3"], "out"),
+        ([out, "step=3"], "step=3"),
+        ([out, "size=7m"], "size='7m'; choose one of 1m, 5m"),
+        ([out, "size="], "size=: it must not be empty"),
+        ([out, "size=5m", "task=taco"], "task='taco'; choose one of mini, mini_long"),
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "experiments.nano", *arguments],
             cwd=ROOT,
@@ -134,3 +214,15 @@ def test_command_names_what_it_cannot_use(tmp_path: Path):
         assert done.returncode == 2
         assert named in done.stderr
         assert "Traceback" not in done.stderr
+        assert not list(tmp_path.iterdir())
+
+
+def test_make_nano_takes_a_size():
+    for given, expected in (
+        ([], "size=1m out=assets/nano seed=0"),
+        (["size=5m"], "size=5m out=assets/nano_5m seed=0"),
+    ):
+        shown = subprocess.run(
+            ["make", "--dry-run", "nano", *given], cwd=ROOT, capture_output=True, text=True
+        ).stdout
+        assert f"-m experiments.nano {expected}\n" in shown

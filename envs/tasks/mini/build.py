@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType
 
 from envs.problem import Problem, Test
-from envs.tasks.mini.composition import Draft, tier_of
+from envs.tasks.mini.composition import Draft
 
 TIME_LIMIT_S = 1.0  # right programs take milliseconds; this is the cost of an endless loop
 _SOLUTIONS = 6
@@ -121,7 +121,7 @@ def build(draft: Draft, rng: random.Random) -> Problem | None:
         samples=(shown,),
         tests=tests,
         time_limit_s=TIME_LIMIT_S,
-        difficulty=tier_of(draft.parts),
+        difficulty=draft.family.tier(draft.parts),
         tags=(draft.family.name,),
         source="mini",
         solutions=solutions,

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
-_TIERS = ("easy", "easy", "medium", "medium")  # by the sum of the parts' levels; above: hard
-
 READ_INTS = (
     "map(int,input().split())",
     "[int(w) for w in input().split()]",
@@ -75,6 +73,14 @@ class Family:
     stdin: Callable[[random.Random, int, Sequence[int]], str]  # (rng, size, values to hit often)
     sample_size: int = 4
     sizes: tuple[int, ...] = (1, 2, 3, 5, 7, 9, 12, 20)  # of the hidden tests
+    # sums of the parts' levels from which a problem is medium, and hard
+    medium: int = 2
+    hard: int = 4
+
+    def tier(self, parts: tuple[Part, ...]) -> str:
+        """Return easy, medium or hard: rare parts make a problem hard."""
+        level = sum(part.level for part in parts)
+        return "easy" if level < self.medium else "medium" if level < self.hard else "hard"
 
 
 def usable_forms(
@@ -101,12 +107,6 @@ def word(rng: random.Random, size: int) -> str:
     """Draw `size` letters and digits with many repetitions, so that counting matters."""
     pool = rng.choices(ascii_letters + "aeiouAEmmz" + "0123456789" * 2, k=max(2, size * 2 // 3))
     return "".join(rng.choice(pool) for _ in range(size))
-
-
-def tier_of(parts: tuple[Part, ...]) -> str:
-    """Return easy, medium or hard: rare parts make a problem hard."""
-    level = sum(part.level for part in parts)
-    return _TIERS[level] if level < len(_TIERS) else "hard"
 
 
 @dataclass(frozen=True)

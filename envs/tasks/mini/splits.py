@@ -1,8 +1,8 @@
 """The splits of MiniContests: which compositions are in train, tune, choose and test.
 
 A hash decides. Rolls 0 to 69 are train, 70 to 79 tune, 80 to 89 choose, 90 to 99 test. An earlier
-version drew its test problems from rolls 80 to 99, and defaults were chosen on them. Every
-composition of that draw is in choose, so none of them is in test.
+version drew the test problems of `task=mini` from rolls 80 to 99, and defaults were chosen on them.
+Every composition of that draw is in choose, so none of them is in test.
 """
 
 from __future__ import annotations
@@ -10,17 +10,31 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 
-from envs.tasks.mini.composition import Family, Part, tier_of
+from envs.tasks.mini.composition import Family, Part
 
 Composition = tuple[Part, ...]
 
+SPLITS = ("train", "tune", "choose", "test")
 TIERS = ("easy", "medium", "hard")
-# The streams of random numbers. Three keep the names of earlier versions, and so their problems.
-STREAMS = {"train": "train", "tune": "validation", "choose": "test", "test": "test-2"}
-# compositions that the earlier 120 test problems used of a family and tier, at most
-_DRAWN_BEFORE = 10
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemSet:
+    """The families of a task, and what its splits are drawn by."""
+
+    name: str  # of the task
+    families: tuple[Family, ...]
+    streams: Mapping[str, str]  # split → the name of its stream of random numbers
+    # compositions of each family and tier that an earlier test split used, at most
+    drawn_before: int = 0
+
+    def stream(self, split: str, seed: int, *cell: str) -> random.Random:
+        """Return the random numbers of a split, or of one of its cells (family and tier)."""
+        return random.Random("/".join((self.name, self.streams[split], str(seed), *cell)))
 
 
 def roll(family: Family, composition: Composition) -> int:
@@ -30,13 +44,15 @@ def roll(family: Family, composition: Composition) -> int:
 
 
 @cache
-def compositions(family: Family, split: str) -> tuple[Composition, ...]:
+def compositions(problem_set: ProblemSet, family: Family, split: str) -> tuple[Composition, ...]:
     """Return all compositions of a family in a split, in a fixed order."""
     if split == "train":
         return _with_rolls(family, 0, 70)
     if split == "tune":
         return _with_rolls(family, 70, 80)
-    drawn = {composition for tier in TIERS for composition in _drawn_before(family, tier)}
+    drawn = {
+        composition for tier in TIERS for composition in _drawn_before(problem_set, family, tier)
+    }
     return tuple(
         composition
         for composition in _with_rolls(family, 80, 100)
@@ -44,33 +60,30 @@ def compositions(family: Family, split: str) -> tuple[Composition, ...]:
     )
 
 
-def shuffled(family: Family, tier: str, split: str, rng: random.Random) -> list[Composition]:
+def shuffled(
+    problem_set: ProblemSet, family: Family, tier: str, split: str, rng: random.Random
+) -> list[Composition]:
     """Return a split's compositions of a family and tier in random order.
 
     Choose keeps the order of the earlier test split, of which it is a part.
     """
     if split != "choose":
-        return _shuffle(compositions(family, split), tier, rng)
-    kept = set(compositions(family, split))
-    earlier = _shuffle(_with_rolls(family, 80, 100), tier, rng)
+        return _shuffle(compositions(problem_set, family, split), family, tier, rng)
+    kept = set(compositions(problem_set, family, split))
+    earlier = _shuffle(_with_rolls(family, 80, 100), family, tier, rng)
     return [composition for composition in earlier if composition in kept]
 
 
-def stream(split: str, seed: int, *cell: str) -> random.Random:
-    """Return the random numbers of a split, or of one of its cells (family and tier)."""
-    return random.Random("/".join(("mini", STREAMS[split], str(seed), *cell)))
-
-
-def _drawn_before(family: Family, tier: str) -> list[Composition]:
+def _drawn_before(problem_set: ProblemSet, family: Family, tier: str) -> list[Composition]:
     """Return the compositions that the earlier test split may have drawn from a cell."""
-    rng = stream("choose", 0, family.name, tier)
-    return _shuffle(_with_rolls(family, 80, 100), tier, rng)[:_DRAWN_BEFORE]
+    rng = problem_set.stream("choose", 0, family.name, tier)
+    return _shuffle(_with_rolls(family, 80, 100), family, tier, rng)[: problem_set.drawn_before]
 
 
 def _shuffle(
-    candidates: tuple[Composition, ...], tier: str, rng: random.Random
+    candidates: tuple[Composition, ...], family: Family, tier: str, rng: random.Random
 ) -> list[Composition]:
-    cell = [composition for composition in candidates if tier_of(composition) == tier]
+    cell = [composition for composition in candidates if family.tier(composition) == tier]
     rng.shuffle(cell)
     return cell
 

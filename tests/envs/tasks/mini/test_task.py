@@ -12,16 +12,24 @@ import pytest
 
 from envs.judge.extract import extract_program
 from envs.problem import Problem
-from envs.tasks.mini import FAMILIES, task
+from envs.tasks.mini import FAMILIES, MINI, MINI_LONG, PROBLEM_SETS, task
 from envs.tasks.mini.build import passes, run_own
 from envs.tasks.mini.composition import draft
 from envs.tasks.mini.splits import TIERS, compositions
 
 SHA256 = {
-    "train": "e3119c3c5bb6308fe83762fc09a3ff4354aeda2ebc7f7ac270f9c302c6b7c389",
-    "tune": "a0f6111cf8969e68b24d601b2a15944d6b29e20ac3b6ce40fab93cf1fa772be6",
-    "choose": "ef7b560666b72c72018dd61b374762967ba78b6e3c149980aaaa9f42b2c75cc3",
-    "test": "bd59ee2b1ba938473791836216278c5cd21abf22c714be4c308947492b6437ef",
+    "mini": {
+        "train": "e3119c3c5bb6308fe83762fc09a3ff4354aeda2ebc7f7ac270f9c302c6b7c389",
+        "tune": "a0f6111cf8969e68b24d601b2a15944d6b29e20ac3b6ce40fab93cf1fa772be6",
+        "choose": "ef7b560666b72c72018dd61b374762967ba78b6e3c149980aaaa9f42b2c75cc3",
+        "test": "bd59ee2b1ba938473791836216278c5cd21abf22c714be4c308947492b6437ef",
+    },
+    "mini_long": {
+        "train": "2bbe87eaf963b0a9e0e0ac55bf0f993ea15ec910c2817695bb9fa1c1cd5c7c73",
+        "tune": "f6443725cf86049938b68c09b58ec29d027e467f3db43c44c3c75f797351c2e5",
+        "choose": "1ab87be14e6aa7d305a570ca42e5d3aba4c53a77290ffbe11b24e5e34c09ac85",
+        "test": "0325eb16365fa4d0efeec72ad69c1da734031c2883fe436915f87f4ef616828a",
+    },
 }
 # of the splits of the version with three of them, which called choose's problems test
 EARLIER_SHA256 = {
@@ -30,19 +38,27 @@ EARLIER_SHA256 = {
 }
 
 
+# of the loads here; a longer problem takes longer to build, so fewer are loaded
+SIZES = {"mini": task.SPLITS, "mini_long": {"train": 63, "tune": 60, "choose": 63, "test": 63}}
+
+every_set = pytest.mark.parametrize("name", list(PROBLEM_SETS))
+
+
 @lru_cache
-def _load(split: str) -> tuple[Problem, ...]:
-    return tuple(task.load(split))
+def _load(split: str, name: str = "mini") -> tuple[Problem, ...]:
+    size = None if name == "mini" else SIZES[name][split]  # None: the default
+    return tuple(task.load(split, size, name=name))
 
 
-def _every_split() -> list[Problem]:
-    return [problem for split in task.SPLITS for problem in _load(split)]
+def _every_split(name: str) -> list[Problem]:
+    return [problem for split in task.SPLITS for problem in _load(split, name)]
 
 
-def test_default_sizes_names_and_unique_statements():
-    for split, size in task.SPLITS.items():
-        problems = _load(split)
-        assert [p.name for p in problems] == [f"mini/{split}/{i:04d}" for i in range(size)]
+@every_set
+def test_names_and_unique_statements(name: str):
+    for split, size in SIZES[name].items():
+        problems = _load(split, name)
+        assert [p.name for p in problems] == [f"{name}/{split}/{i:04d}" for i in range(size)]
         assert len({p.statement for p in problems}) == size
 
 
@@ -55,8 +71,9 @@ def _renamed(split: str, earlier: str) -> tuple[Problem, ...]:
     return tuple(replace(p, name=name) for p, name in zip(_load(split), names, strict=True))
 
 
-def test_the_same_bytes_everywhere():
-    assert {split: _sha256(_load(split)) for split in task.SPLITS} == SHA256
+@every_set
+def test_the_same_bytes_everywhere(name: str):
+    assert {split: _sha256(_load(split, name)) for split in task.SPLITS} == SHA256[name]
 
 
 def test_tune_is_the_earlier_validation_split_and_choose_the_earlier_test_split():
@@ -76,12 +93,13 @@ def test_every_composition_of_the_earlier_test_problems_is_in_choose(monkeypatch
     assert tuple(task.load("choose")) == _load("choose")
     assert len(set(drawn)) >= 120
     for family, composition in drawn:
-        assert composition in compositions(family, "choose")
-        assert composition not in compositions(family, "test")
+        assert composition in compositions(MINI, family, "choose")
+        assert composition not in compositions(MINI, family, "test")
 
 
-def test_an_offline_program_is_what_the_judge_will_extract():
-    for problem in _every_split():
+@every_set
+def test_an_offline_program_is_what_the_judge_will_extract(name: str):
+    for problem in _every_split(name):
         for program in problem.solutions + problem.incorrect_solutions:
             assert extract_program(task.response(program)) == program
 
@@ -91,12 +109,13 @@ def test_seed_and_size_decide():
     assert task.load("train", 30, seed=1) != task.load("train", 30, seed=2)
 
 
-def test_families_and_tiers_are_spread_evenly():
+@every_set
+def test_families_and_tiers_are_spread_evenly(name: str):
     for split in ("train", "tune", "choose"):
-        tiers = Counter(p.difficulty for p in _load(split))
-        families = Counter(p.tags[0] for p in _load(split))
-        assert max(tiers.values()) - min(tiers.values()) <= len(FAMILIES)
-        assert set(families) == {family.name for family in FAMILIES}
+        tiers = Counter(p.difficulty for p in _load(split, name))
+        families = Counter(p.tags[0] for p in _load(split, name))
+        assert max(tiers.values()) - min(tiers.values()) <= len(families)
+        assert set(families) == {family.name for family in PROBLEM_SETS[name].families}
         assert max(families.values()) - min(families.values()) <= len(TIERS)
 
 
@@ -108,9 +127,10 @@ def test_test_has_every_family_and_tier_but_easy_grids():
     assert min(cells.values()) >= 4
 
 
-def test_no_composition_is_in_two_splits_and_every_part_is_in_train():
-    for family in FAMILIES:
-        sides = {split: compositions(family, split) for split in task.SPLITS}
+@every_set
+def test_no_composition_is_in_two_splits_and_every_part_is_in_train(name: str):
+    for family in PROBLEM_SETS[name].families:
+        sides = {split: compositions(PROBLEM_SETS[name], family, split) for split in task.SPLITS}
         keys = [tuple(part.name for part in parts) for side in sides.values() for parts in side]
         assert len(keys) == len(set(keys))
         for slot, (_, parts) in enumerate(family.slots):
@@ -119,31 +139,49 @@ def test_no_composition_is_in_two_splits_and_every_part_is_in_train():
             }
 
 
-def test_no_statement_is_in_two_splits():
-    larger = [p.statement for p in task.load("train", 300, seed=5)]
-    held_out = [p.statement for split in ("tune", "choose", "test") for p in _load(split)]
+@every_set
+def test_no_statement_is_in_two_splits(name: str):
+    larger = [p.statement for p in task.load("train", SIZES[name]["train"], seed=5, name=name)]
+    held_out = [p.statement for split in ("tune", "choose", "test") for p in _load(split, name)]
     assert len(set(held_out)) == len(held_out)
-    assert not set(held_out) & {*larger, *(p.statement for p in _load("train"))}
+    assert not set(held_out) & {*larger, *(p.statement for p in _load("train", name))}
 
 
-def test_right_programs_pass_and_wrong_ones_fail():
-    for problem in _every_split():
+@every_set
+def test_right_programs_pass_and_wrong_ones_fail(name: str):
+    for problem in _every_split(name):
         tests = problem.samples + problem.tests
         assert all(passes(program, tests) for program in problem.solutions), problem.name
         assert not any(passes(program, problem.tests) for program in problem.incorrect_solutions)
 
 
-def test_solutions_differ_in_structure_and_wrong_ones_abound():
-    for problem in _every_split():
+@every_set
+def test_solutions_differ_in_structure_and_wrong_ones_abound(name: str):
+    for problem in _every_split(name):
         assert len({ast.dump(ast.parse(program)) for program in problem.solutions}) >= 4
         assert len(problem.incorrect_solutions) >= 3
         assert 6 <= len(problem.tests) <= 10
 
 
-def test_no_constant_answer_passes_half_of_the_tests():
-    for problem in _every_split():
+@every_set
+def test_no_constant_answer_passes_half_of_the_tests(name: str):
+    for problem in _every_split(name):
         answers = Counter(tuple(test.output.split()) for test in problem.tests)
         assert max(answers.values()) * 2 <= len(problem.tests)
+
+
+def test_longer_programs_have_five_parts_or_more_loops_and_conditions():
+    """Loops are over inputs, so that every program, right or wrong, ends."""
+    for family in MINI_LONG.families:
+        assert len(family.slots) >= 5
+    for problem in _every_split("mini_long"):
+        for program in problem.solutions + problem.incorrect_solutions:
+            nodes = list(ast.walk(ast.parse(program)))
+            loops = sum(isinstance(node, ast.For | ast.comprehension) for node in nodes)
+            conditions = sum(isinstance(node, ast.If) for node in nodes)
+            assert loops >= 1
+            assert loops + conditions >= 3
+            assert not any(isinstance(node, ast.While) for node in nodes)
 
 
 def test_prompt_shows_statement_and_sample_and_no_hidden_test():

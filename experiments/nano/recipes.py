@@ -1,0 +1,46 @@
+"""The settings of the bundled models and their training, by size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """All settings of a model and its training. The defaults make assets/nano."""
+
+    seed: int = 0
+    task: Literal["mini", "mini_long"] = "mini"
+    steps: int = 2600
+    batch_size: int = 16
+    learning_rate: float = 3e-3
+    warmup: int = 60
+    weight_decay: float = 0.05
+    hidden_size: int = 128
+    intermediate_size: int = 384
+    layers: int = 3
+    heads: int = 4
+    tokenizer: str = ""  # folder of a model whose tokenizer is taken; empty: train one
+    tokenizer_texts: int = 8000  # pairs that a tokenizer is trained on
+    saved_dtype: Literal["float32", "float16"] = "float32"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe5M(Recipe):
+    """The defaults make assets/nano_5m. Its tokenizer is nano's, so their tokens compare."""
+
+    task: Literal["mini", "mini_long"] = "mini_long"
+    steps: int = 4400
+    batch_size: int = 8
+    learning_rate: float = 1.2e-3
+    warmup: int = 150
+    hidden_size: int = 320
+    intermediate_size: int = 960
+    layers: int = 4
+    heads: int = 5
+    tokenizer: str = "assets/nano"
+    saved_dtype: Literal["float32", "float16"] = "float16"
+
+
+RECIPES = {"1m": Recipe, "5m": Recipe5M}
