@@ -44,7 +44,7 @@ def pretrain(out: Path, recipe: Recipe) -> None:
     checkpoint = Checkpoint(out / CHECKPOINT, recipe, corpus, model, optimizer)
     _train(checkpoint, tokenizer)
     model.eval()
-    model.to(getattr(torch, recipe.saved_dtype)).save_pretrained(out)  # type: ignore[arg-type]
+    model.to(getattr(torch, recipe.saved_dtype)).save_pretrained(out)
     tokenizer.save_pretrained(out)
     checkpoint.file.unlink()
 
