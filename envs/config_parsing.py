@@ -7,6 +7,7 @@ only in the dataclass annotations. Pydantic checks values against them.
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import math
 import typing
@@ -47,9 +48,15 @@ def parse_values(schema: type[T], values: Mapping[str, Any], prefix: str = "") -
     """
     _require_known(schema, values, prefix)
     try:
-        return TypeAdapter(schema).validate_json(json.dumps(values), strict=True)
+        return _adapter(schema).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise ValueError(_message(error.errors()[0], prefix)) from error
+
+
+@functools.cache
+def _adapter(schema: type[Any]) -> TypeAdapter[Any]:
+    """Build pydantic's checker once for each class: a sweep parses many configurations."""
+    return TypeAdapter(schema)
 
 
 def parse_arguments(schema: type[T], argv: Sequence[str], other_keys: Sequence[str] = ()) -> T:
@@ -68,7 +75,7 @@ def parse_arguments(schema: type[T], argv: Sequence[str], other_keys: Sequence[s
                 f"{argument!r}: write key=value, with a key of {', '.join([*other_keys, *keys])}"
             )
     try:
-        options = TypeAdapter(schema).validate_strings(values)
+        options = _adapter(schema).validate_strings(values)
     except ValidationError as error:
         raise ValueError(_message(error.errors()[0], "")) from error
     for key in keys:
