@@ -66,10 +66,11 @@ report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT
 compare: $(READY) ## paired difference of two groups of runs (A='outputs/x/spo-*' B='outputs/x/ppo-*')
 	$(PY) -m analysis.compare a='$(A)' b='$(B)' $(ARGS)
 
-test: $(READY) ## the tests, under ten minutes; the Docker half where an engine answers
-	$(PY) -m pytest -q -m "not slow and not vllm" -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+test: $(READY) ## the fast tests, every kind of fault once; Docker's part where an engine answers
+	$(PY) -m pytest -q -m "not slow and not vllm" -n auto --maxprocesses 4 --dist loadfile \
+		--no-loadscope-reorder $(ARGS)
 
-test-slow: $(READY) ## the rest: whole data sets, thousands of programs, an engine killed in mid-run
+test-slow: $(READY) ## the rest: each attack on each sandbox, whole data sets, more cases of a kind
 	$(PY) -m pytest -q -m "slow and not vllm" $(ARGS)
 
 # Where the CPU build cannot be had (no network, no wheel for this machine) there is nothing to test.

@@ -7,8 +7,32 @@ import signal
 import pytest
 
 
-def pytest_configure():
+def pytest_collectstart():
     gc.disable()  # imports and collected tests stay: there is next to no garbage among them
+
+
+# Begun first, so that none is left alone at the end: few tests, each of many seconds.
+LONG_FILES = (
+    "config/test_resume.py",
+    "experiments/test_trainer.py",
+    "tests/test_sweeps.py",
+    "distributed/test_torchrun.py",
+    "experiments/test_frozen.py",
+    "experiments/test_shared_verdict_cache.py",
+    "policy/test_loading.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Files in the order in which workers take them; those not named keep theirs."""
+
+    def place(item):
+        path = item.path.as_posix()
+        return next(
+            (i for i, file in enumerate(LONG_FILES) if path.endswith(file)), len(LONG_FILES)
+        )
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish():

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.experiments.compose import config
 from tests.experiments.config.test_resume import in_child, kill_after
+from tests.selection import all_but_slow
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
@@ -81,7 +82,17 @@ def finished(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("case", CASES)
+# Slow: each differs from a fast one in a loss or a share that tests of the learner and of rollouts
+# hold; the fast ones are also what the tests below compare with.
+VARIANTS = (
+    "spo-online-value",
+    "spo-group",
+    "ppo-shared-fraction",
+    "grpo-corrected-without-reference",
+)
+
+
+@pytest.mark.parametrize("case", all_but_slow(CASES, slow=VARIANTS))
 def test_every_algorithm_runs_and_leaves_a_whole_run_folder(case, finished):
     folder = finished(case)
     info = json.loads((folder / "run.json").read_text())

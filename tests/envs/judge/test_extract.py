@@ -14,6 +14,7 @@ from envs.judge.extract import (
     extract_program,
 )
 from tests.growth import growth, repeated
+from tests.selection import all_but_slow
 
 P = "print(int(input()) + 1)"
 Q = "print(0)"
@@ -153,8 +154,11 @@ def test_a_hostile_response_costs_the_host_little(name):
     assert time.process_time() - started < 1.5
 
 
+# Slow: other fences go through the same passes as the labelled one.
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("start", ["", "```", "```python\n", "~~~"])
+@pytest.mark.parametrize(
+    "start", all_but_slow(["", "```", "```python\n", "~~~"], slow=["```", "~~~"])
+)
 def test_a_hostile_response_costs_in_proportion_to_its_length(name, start):
     for end in ("", "`x", "\n```"):
         assert growth(extract_program, repeated(HOSTILE[name], start, end), 400_000) < 3

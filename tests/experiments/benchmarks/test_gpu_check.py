@@ -10,6 +10,8 @@ from experiments.benchmarks.gpu_check import Options, main, make_bench
 from experiments.benchmarks.workload import step_of
 
 
+# Slow: all parts at once. Below, single parts are done, fail, are made smaller and left out.
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_every_part_is_done_or_says_why_not(tmp_path, monkeypatch):
     sizes = {size: gpu_check.SIZES[size] for size in ("0.5B", "8B")}  # 1.5B is of the first's kind

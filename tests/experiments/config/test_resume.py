@@ -21,6 +21,7 @@ from experiments.rollout.generation import JudgingThread
 from experiments.rollout.rollouts import Rollouts
 from experiments.run_dir.records import Records
 from tests.experiments.compose import config as config_of
+from tests.selection import all_but_slow
 
 SMALL = [
     "steps=6",
@@ -136,7 +137,11 @@ INTERRUPTS = {
 }
 
 
-@pytest.mark.parametrize("moment", INTERRUPTS)
+# Slow: at the ends of a step and of an evaluation nothing is half done, unlike in the others.
+BETWEEN = ("before a step", "before an evaluation")
+
+
+@pytest.mark.parametrize("moment", all_but_slow(INTERRUPTS, slow=BETWEEN))
 def test_ctrl_c_anywhere_costs_nothing(moment, undisturbed, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         interrupt_at(patched, *INTERRUPTS[moment])
@@ -201,8 +206,9 @@ def killed_often(root, kills, steps, seconds, case, *overrides):
 @pytest.mark.parametrize(
     "case",  # grpo is interrupted below and above
     [
-        "ppo-stale",
-        "spo-half-online-replay",
+        "spo-half-online-replay",  # it has most to restore
+        # Interrupted above, between two moves of its reference.
+        pytest.param("ppo-stale", marks=pytest.mark.slow),
         # It replays as the other does, and test_past_policies.py has the weights that it keeps.
         pytest.param("remix", marks=pytest.mark.slow),
     ],
