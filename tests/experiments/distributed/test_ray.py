@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -17,10 +18,11 @@ from experiments.distributed.single_process import SINGLE_PROCESS
 from experiments.rollout.rollouts import Rollouts
 from tests.experiments.compose import config as config_of
 
-ray = pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
-
 # Ray's own processes take ten seconds of a core to start, and an engine's libraries as many.
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs pip install -e '.[ray]'"),
+]
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 600  # of any wait, on a machine however busy
@@ -128,6 +130,8 @@ def test_a_run_on_actors_is_that_of_one_process_to_the_bit(
 def test_actors_that_die_are_replaced_and_nothing_counts_twice(
     tmp_path, cluster, in_one_process, monkeypatch
 ):
+    import ray
+
     in_one_process(*HALF_ONLINE)  # before anything is killed
     victims = {2: cluster._engines, 3: cluster._judges, 4: cluster._engines}
     before = [crew.replaced for crew in (cluster._engines, cluster._judges)]

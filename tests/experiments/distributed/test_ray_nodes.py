@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,11 @@ from tests.experiments.distributed.test_ray import (
     wait_for,
 )
 
-ray = pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
-
 # Each of Ray's nodes takes ten seconds of a core to start.
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs pip install -e '.[ray]'"),
+]
 
 
 def start(*arguments):
@@ -40,6 +42,8 @@ def start(*arguments):
 @pytest.fixture
 def nodes(monkeypatch):
     """(address of the cluster, its second node's process)"""
+    import ray
+
     from experiments.distributed.ray_cluster import Connection
 
     with socket.socket() as free:
@@ -59,6 +63,8 @@ def nodes(monkeypatch):
 
 
 def test_a_judge_that_dies_and_one_that_dies_with_its_node_change_nothing(tmp_path, nodes):
+    import ray
+
     from experiments.distributed.ray_cluster import Ray
 
     address, second = nodes

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -11,10 +12,10 @@ import pytest
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.replay import sample_log
 
-pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.vllm,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs pip install -e '.[ray]'"),
     pytest.mark.skipif(
         vllm_version() != VLLM_RELEASE, reason=f"vLLM {VLLM_RELEASE} is not installed"
     ),

@@ -4,15 +4,15 @@ import json
 import struct
 from pathlib import Path
 
-import wandb
-from wandb.proto import wandb_internal_pb2
-
 BLOCK, HEAD = 32768, 7  # bytes of a block, and of the file's and of each piece's head
 FULL, FIRST, LAST = 1, 2, 4
 
 
 def records(file: Path) -> list:
     """Every record, in order, once W&B's own process has written them all and ended."""
+    import wandb
+    from wandb.proto import wandb_internal_pb2
+
     wandb.teardown()
     data = file.read_bytes()
     assert data[:4] == b":W&B"
