@@ -1,4 +1,7 @@
-"""Every attack, on every sandbox that this machine has, as one-shot and from a runner.
+"""Every attack, as one-shot and from a runner.
+
+In the fast tests each attack meets one sandbox of this machine: they take turns. Slow tests hold
+it against all of them.
 
 After each: both verdicts are ones that are right, an innocent program and a wrong one are judged as
 they should be, no process, file, memory or container is left, and the host's canaries (a file, a
@@ -13,6 +16,8 @@ import secrets as randomness
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -27,6 +32,7 @@ from tests.envs.attacks import escapes, network, resources, secrets, tricks
 from tests.envs.attacks.base import HELD, Attack, probe
 from tests.envs.attacks.host import Canary, Traces, descendants, resident_mb
 from tests.envs.paths import PATHS, OnPath
+from tests.envs.turns import OneOpen, sandbox_in_turn, turns_and_pairs
 
 GROUPS = {
     "resources": resources,
@@ -45,11 +51,7 @@ CONFIG = JudgeConfig(
 )
 MEMORY_LIMIT_MB = 128
 
-SANDBOXES = [
-    "embedded-namespaces",
-    "embedded-landlock",
-    pytest.param("docker", marks=pytest.mark.docker),
-]
+SANDBOXES = ["embedded-namespaces", "embedded-landlock", "docker"]
 # What the weaker form is known to let through: it hides no names and attributes of files.
 KNOWN_OPEN = {
     ("embedded-landlock", "secrets: list the host's folders"),
@@ -79,6 +81,8 @@ TIME_ALONE = {
     "resources: regular expression that explodes",
     "resources: wait forever on a lock",
 }
+# What the weaker form lets through is attacked under the stronger one, which has the first turn.
+TURNS_AND_PAIRS = turns_and_pairs(ATTACKS, SANDBOXES, first={name for _, name in KNOWN_OPEN})
 # Calls that change nothing, but tell what a hostile one would reach.
 GATE = probe(
     """
@@ -108,27 +112,56 @@ def canary():
     canary.close()
 
 
-@pytest.fixture(scope="module", params=SANDBOXES)
-def sandbox(request, canary):
-    with open_one(request.param) as sandbox:
+@pytest.fixture
+def kind(request) -> str:
+    """The name of the attacked sandbox."""
+    return sandbox_in_turn(request.param, SANDBOXES, lacking)
+
+
+@pytest.fixture(scope="module")
+def opened(canary) -> Iterator[OneOpen]:
+    with OneOpen(lambda name: attacked(name, canary)) as opened:
+        yield opened
+
+
+@contextmanager
+def attacked(name: str, canary: Canary) -> Iterator[tuple[Sandbox, Traces, float]]:
+    """A sandbox that holds, the host's traces, and the resident memory of all that this process
+    has started."""
+    with open_one(name) as sandbox:
         judge = Judge(sandbox, CONFIG)
         judge_innocents(judge)
         # Nothing hostile runs before this holds: the programs would otherwise hit the host.
         (gate,) = judge.judge([Submission(problem_for(GATE, canary), as_response(GATE.program))])
         assert gate.verdict is Verdict.ACCEPTED, f"this sandbox does not hold: {gate.detail}"
+        yield sandbox, at_rest(canary, name == "docker"), resident_mb(descendants())
+
+
+@pytest.fixture(
+    scope="module",
+    params=[*SANDBOXES[:2], pytest.param("docker", marks=pytest.mark.docker)],
+)
+def sandbox(request, canary) -> Iterator[Sandbox]:
+    """Every sandbox of this machine, for the tests of other files."""
+    with attacked(request.param, canary) as (sandbox, *_):
         yield sandbox
+
+
+@functools.cache
+def lacking(name: str) -> str | None:
+    """Return why this machine does not have the sandbox called `name`; None if it has."""
+    if name == "docker":
+        return unavailable()
+    return form_unavailable(name.removeprefix("embedded-"))
 
 
 def open_one(name: str) -> Sandbox:
     """One worker of the sandbox called `name`; skips where the machine has none."""
+    if reason := lacking(name):
+        pytest.skip(f"attacks on the {name} sandbox left out: {reason}")
     if name == "docker":
-        if reason := unavailable():
-            pytest.skip(f"attacks on the Docker sandbox left out: {reason}")
         return open_sandbox(SandboxConfig(kind="docker", workers=1))
-    form = name.removeprefix("embedded-")
-    if reason := form_unavailable(form):
-        pytest.skip(f"attacks on the embedded sandbox, form {form}, left out: {reason}")
-    return EmbeddedSandbox(workers=1, form=form)
+    return EmbeddedSandbox(workers=1, form=name.removeprefix("embedded-"))
 
 
 def problem_for(attack: Attack, canary: Canary) -> Problem:
@@ -196,24 +229,19 @@ def at_rest(canary: Canary, docker: bool) -> Traces:
         time.sleep(0.02)
 
 
-@pytest.fixture(scope="module")
-def before(sandbox, canary) -> tuple[Traces, float]:
-    """The host's traces and the resident memory of all that this process has started."""
-    return at_rest(canary, sandbox.name == "docker"), resident_mb(descendants())
-
-
-@pytest.mark.parametrize("name", ATTACKS)
-def test_attack(name, sandbox, canary, before, request):
+@pytest.mark.parametrize(("name", "kind"), TURNS_AND_PAIRS, indirect=["kind"])
+def test_attack(name, kind, opened, canary, request):
     attack = ATTACKS[name]
     expected = attack.verdicts
-    kind, docker = request.node.callspec.params["sandbox"], sandbox.name == "docker"
-    if kind == "embedded-landlock" and name in FORM_INDEPENDENT and have_namespaces():
+    docker = kind == "docker"
+    elsewhere = request.node.get_closest_marker("slow") and have_namespaces()
+    if kind == "embedded-landlock" and name in FORM_INDEPENDENT and elsewhere:
         pytest.skip("its limits do not depend on the form; attacked under namespaces")
-    if docker and name in TIME_ALONE and have_namespaces():
+    if docker and name in TIME_ALONE and elsewhere:
         pytest.skip("limits of time that other attacks on Docker meet; attacked under namespaces")
     if (kind, name) in KNOWN_OPEN:
         expected = {Verdict.WRONG_ANSWER}
-    traces_before, resident_before = before
+    sandbox, traces_before, resident_before = opened.at(kind)
     submission = Submission(problem_for(attack, canary), as_response(attack.program))
     judgements = {}
     for path in PATHS:

@@ -1,9 +1,11 @@
 """Honest programs: every sandbox of this machine accepts those that a plain python3 accepts.
 
-Each runs as one-shot, and from a runner.
+Each runs as one-shot, and from a runner. In the fast tests each meets one sandbox of this machine:
+they take turns. Slow tests run it on all of them.
 """
 
 import ast
+import functools
 import io
 import json
 import subprocess
@@ -22,7 +24,9 @@ from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.honest.base import Honest
 from tests.envs.honest.programs import PROGRAMS
 from tests.envs.paths import PATHS, OnPath
+from tests.envs.turns import OneOpen, sandbox_in_turn, turns_and_pairs
 
+SANDBOXES = ["namespaces", "landlock", "docker"]
 LIMITS = Limits(cpu_s=5.0, wall_s=20.0, memory_mb=256, output_mb=4)
 CALLER = """
 import json, main, sys
@@ -36,6 +40,7 @@ sys.exit(result != expected)
 """
 
 
+@functools.cache
 def lacking(name: str) -> str | None:
     """Why this machine does not have a sandbox; None if it has."""
     return unavailable() if name == "docker" else form_unavailable(name)
@@ -48,16 +53,19 @@ def open_one(name: str) -> Sandbox:
     return EmbeddedSandbox(workers=1, form=name)
 
 
-@pytest.fixture(
-    scope="module",
-    params=["namespaces", "landlock", pytest.param("docker", marks=pytest.mark.docker)],
-)
-def sandbox(request) -> Iterator[Sandbox]:
-    """One worker of each sandbox that this machine has."""
-    if reason := lacking(request.param):
-        pytest.skip(f"no {request.param}: {reason}")
-    with open_one(request.param) as opened:
+@pytest.fixture(scope="module")
+def opened() -> Iterator[OneOpen]:
+    with OneOpen(open_one) as opened:
         yield opened
+
+
+@pytest.fixture
+def sandbox(request, opened) -> Sandbox:
+    """One worker of the sandbox that a test asks for, or whose turn it is."""
+    name = sandbox_in_turn(request.param, SANDBOXES, lacking)
+    if reason := lacking(name):
+        pytest.skip(f"no {name}: {reason}")
+    return opened.at(name)
 
 
 def encoded(program: str) -> bytes:
@@ -98,7 +106,9 @@ def test_plain_python_accepts_it(name, tmp_path):
         assert done.stdout.decode() == honest.output
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "sandbox"), turns_and_pairs(PROGRAMS, SANDBOXES), indirect=["sandbox"]
+)
 def test_every_sandbox_accepts_it(name, sandbox):
     numpy_or_skip(name)
     honest = PROGRAMS[name]
@@ -148,7 +158,7 @@ for name in "scipy", "pandas", "pip", "_pytest", "setuptools", "torch":
 @pytest.mark.docker
 def test_a_program_finds_the_same_on_every_sandbox():
     """Interpreter, packages, environment, limits and devices are equal, however it runs."""
-    names = [name for name in ("namespaces", "landlock", "docker") if not lacking(name)]
+    names = [name for name in SANDBOXES if not lacking(name)]
     if len(names) < 2:
         pytest.skip("this machine has one sandbox at most")
     descriptions = []
