@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -140,9 +141,12 @@ def test_no_network_says_how_to_do_without(without_name_server):
     assert_says_how_to_do_without_network(*without_name_server["some/name"])
 
 
-def test_offline_says_how_to_do_without(tmp_path):
-    answers = load(tmp_path, "some/name", HF_HUB_OFFLINE="1")
-    assert_says_how_to_do_without_network(*answers["some/name"])
+def test_offline_says_how_to_do_without(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    begin = time.monotonic()
+    with pytest.raises(UserError) as raised:
+        loading.load(ModelConfig(path="some/name"))
+    assert_says_how_to_do_without_network(str(raised.value), time.monotonic() - begin)
 
 
 def test_what_was_fetched_before_is_used_without_network(without_name_server):
