@@ -17,6 +17,7 @@ from envs.tasks.mini.composition import Draft, draft
 from envs.tasks.mini.splits import compositions
 from experiments.nano.corpus import NOISE, Corpus
 from experiments.nano.recipes import RECIPES
+from tests.experiments.compose import config
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = ROOT / "assets" / "nano"
@@ -215,6 +216,13 @@ def test_command_names_what_it_cannot_use(tmp_path: Path):
         assert named in done.stderr
         assert "Traceback" not in done.stderr
         assert not list(tmp_path.iterdir())
+
+
+def test_the_longer_task_takes_its_model_and_longer_responses():
+    chosen = config("task=mini_long")
+    assert (chosen.model.name, chosen.model.path) == ("nano_5m", "assets/nano_5m")
+    assert chosen.task.max_response_tokens == 160
+    assert config("task=mini_long", "model=nano").model.path == "assets/nano"
 
 
 def test_make_nano_takes_a_size():
