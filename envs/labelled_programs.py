@@ -49,9 +49,9 @@ def labelled_programs(
             for index, program in enumerate(programs[:first]):
                 yield LabelledProgram(problem, kind, index, program, *about)
         if cheap and problem.tests:
-            for program in cheap_programs(problem, shown_tests(problem)):
-                number = CHEAP_PROGRAMS.index(program.name)
-                yield LabelledProgram(problem, CHEAP, number, program.source, *about)
+            for made in cheap_programs(problem, shown_tests(problem)):
+                number = CHEAP_PROGRAMS.index(made.name)
+                yield LabelledProgram(problem, CHEAP, number, made.source, *about)
 
 
 def count_programs(problems: Sequence[Problem], first: int | None) -> int:

@@ -53,7 +53,8 @@ class Quality:
     def count_cheap(self, name: str, judgement: Judgement) -> None:
         """Count one of CHEAP_PROGRAMS."""
         if judgement.verdict is Verdict.ACCEPTED:
-            self.earned_by = ", ".join(filter(None, [self.earned_by, name]))
+            accepted = {name, *self.earned_by.split(", ")}
+            self.earned_by = ", ".join(name for name in CHEAP_PROGRAMS if name in accepted)
         self.infra_errors += judgement.verdict is Verdict.INFRA_ERROR
 
     @property

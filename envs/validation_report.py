@@ -74,7 +74,11 @@ def show(
             console.print(line + _MARKED * needs_checker, soft_wrap=True)
     if report.tried:
         console.print(_cheap_table(report))
-        lines = [f"{name}: {', '.join(programs)}" for (_, name), programs in report.earned.items()]
+        lines = [
+            f"{problem}: {', '.join(name for name in CHEAP_PROGRAMS if name in accepted)}"
+            + _MARKED * needs_checker
+            for (needs_checker, problem), accepted in sorted(report.earned.items())
+        ]
         _list("problems that accept a cheap program", lines, console)
     for reason, count in sorted(skipped.items()):
         console.print(f"rows skipped, {reason}: {count}")
