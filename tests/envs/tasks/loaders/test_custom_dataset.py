@@ -88,6 +88,7 @@ ROWS = [
     for i in range(20)
 ]
 GIVEN = [f"task.fields.{key}={column}" for key, column in BASE.items()]
+GIVEN.append("task.min_hidden_tests=0")  # the rows have one test each
 
 
 def test_a_file_as_a_task(tmp_path):
