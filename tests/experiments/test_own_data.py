@@ -30,6 +30,7 @@ defaults:
 name: fours
 rows: {module}.problem
 path: {path}
+min_hidden_tests: 0  # each problem has one test
 """
 
 
@@ -105,7 +106,7 @@ def test_the_guides_two_examples_read_the_same_problems(tmp_path, monkeypatch):
     problems = {}
     for name, text in {"mapped": mapping, "loaded": before + after}.items():
         (tmp_path / "conf" / "task" / f"{name}.yaml").write_text(text)
-        task = open_task(task_cli.task_config([f"task={name}"]))
+        task = open_task(task_cli.task_config([f"task={name}", "++task.min_hidden_tests=0"]))
         entries = (problem for split in task.splits().values() for problem in split)
         problems[name] = {(p.name.partition("/")[2], p.statement, p.hash) for p in entries}
     assert problems["mapped"] == problems["loaded"] and len(problems["mapped"]) == 6
