@@ -12,6 +12,9 @@ Programs that solve nothing (envs/cheap_programs.py) are run too, and the proble
 one are listed; cheap=false leaves them out. The judge's error rates are kept in the cache folder,
 where a run with the same judge and problems finds them.
 
+Signs that an unmarked problem has several right answers are listed with their evidence
+(envs/several_answers.py).
+
 Disagreements are listed and leave the exit status 0: data sets hold wrongly labelled programs.
 
 Problems marked `needs_checker` are compared too, and reported apart: for them equal output proves

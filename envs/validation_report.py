@@ -12,6 +12,7 @@ from envs.cheap_programs import CHEAP_PROGRAMS
 from envs.judge_errors import ErrorRates
 from envs.labelled_programs import CHEAP, KINDS, LabelledProgram
 from envs.problem import Judgement, Verdict
+from envs.several_answers import AnswerEvidence
 
 _MAX_LISTED = 40  # exceptions, and problems that accept cheap programs
 _MARKED = " (problem needs a checker)"
@@ -27,6 +28,8 @@ class Report:
     # names of the problems that cheap programs were run on, by needs_checker
     tried: dict[bool, set[str]] = field(default_factory=lambda: defaultdict(set))
     cheap_infra_errors: int = 0
+    # problem without a checker program or mark → signs of several answers
+    answers: dict[str, AnswerEvidence] = field(default_factory=lambda: defaultdict(AnswerEvidence))
     exceptions: list[str] = field(default_factory=list)  # verdicts against label or expectation
 
     def add(self, labelled: LabelledProgram, judgement: Judgement) -> None:
@@ -42,7 +45,10 @@ class Report:
             )
         else:
             self.verdicts[labelled.kind, labelled.needs_checker, judgement.verdict] += 1
-            agrees = labelled.needs_checker or accepted == (labelled.kind == "solution")
+            right = labelled.kind == "solution"
+            agrees = labelled.needs_checker or accepted == right
+            if not labelled.needs_checker:
+                self.answers[labelled.problem.name].add(labelled.problem, right, judgement)
         if judgement.verdict is Verdict.INFRA_ERROR or not agrees:
             self.exceptions.append(f"{name}: {judgement.verdict} {reason}")
 
@@ -80,6 +86,10 @@ def show(
             for (needs_checker, problem), accepted in sorted(report.earned.items())
         ]
         _list("problems that accept a cheap program", lines, console)
+    evidence = {name: answers.line() for name, answers in sorted(report.answers.items())}
+    _list(
+        "several answers?", [f"{name}: {line}" for name, line in evidence.items() if line], console
+    )
     for reason, count in sorted(skipped.items()):
         console.print(f"rows skipped, {reason}: {count}")
     _list("not as the data set says", report.exceptions, console)
