@@ -311,6 +311,11 @@ def test_error_rates_are_printed_and_kept_for_runs(rows, tmp_path, capsys):
     right = "rejects 33.3 % [6.1, 79.2] of 3 right programs"
     assert f"the judge {right} and accepts 50.0 % [9.5, 90.5] of 2 wrong programs\n" in printed
     assert "rejects 100.0 % [20.7, 100.0] of 1 right programs (problem needs a checker)" in printed
+    assert "several answers?: 1\n" in printed
+    assert (
+        "  code_contests/increment: 1 of 2 right programs answer otherwise; "
+        "e.g. test 1: token 1: expected '6', found '2'\n"
+    ) in printed
     version = json.loads((tmp_path / "out.jsonl").read_text().partition("\n")[0])["judge"]
     keep_all = "task.min_hidden_tests=0"
     task = open_task(task_config(["task=code_contests", f"task.path={path}", keep_all]))
