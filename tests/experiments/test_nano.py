@@ -21,9 +21,9 @@ from tests.experiments.compose import config
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = ROOT / "assets" / "nano"
-CORPUS_SHA256 = (
-    "734ba702af8b1cc61eb4c4c7264e8a2a1fab6d3eb4a48e0dae1daf351d5e55ec"  # of the first 200 pairs
-)
+BUNDLED_5M = ROOT / "assets" / "nano_5m"
+# of the first 200 pairs
+CORPUS_SHA256 = "734ba702af8b1cc61eb4c4c7264e8a2a1fab6d3eb4a48e0dae1daf351d5e55ec"
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,24 @@ def test_bundled_folder_is_small_and_a_llama_under_three_million_parameters(bund
     assert sum(file.stat().st_size for file in BUNDLED.iterdir()) <= 6_000_000
     assert model.config.model_type == "llama"
     assert model.num_parameters() <= 3_000_000
+
+
+@pytest.mark.skipif(not BUNDLED_5M.exists(), reason="make nano size=5m has not been run")
+def test_the_larger_model_is_half_precision_on_disk_and_float32_in_a_run():
+    import torch
+    from safetensors.torch import load_file
+    from transformers import AutoTokenizer
+
+    from experiments.policy.loading import load
+
+    assert sum(file.stat().st_size for file in BUNDLED_5M.iterdir()) <= 25_000_000
+    policy, tokenizer = load(config("task=mini_long").model)
+    loaded = policy.model.state_dict()
+    for name, stored in load_file(BUNDLED_5M / "model.safetensors").items():
+        assert stored.dtype == torch.float16
+        assert loaded[name].dtype == torch.float32
+        assert torch.equal(loaded[name], stored.float())
+    assert tokenizer.get_vocab() == AutoTokenizer.from_pretrained(BUNDLED).get_vocab()
 
 
 def test_tokenizer_round_trips_and_splits_digits(bundled):
