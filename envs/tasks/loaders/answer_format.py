@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 MAX_STATEMENT_CHARS = 100_000
 MAX_TOLERANCE = 0.1
+_MANY_DECIMALS = 4
 
 _MINUS = str.maketrans(dict.fromkeys("−–—‒‐‑﹣－", "-") | dict.fromkeys("×·⋅∙", "*") | {"＾": "^"})
 _SUPERSCRIPT = re.compile("10[ ]?([⁻⁰¹²³⁴-⁹]{2,4})")
@@ -29,7 +30,10 @@ _SMALL_NUMBER = re.compile(
     r"|(?<![\w.^])(?P<mantissa>\d{1,3}(?:\.\d{1,3})?)e\s?-\s?(?P<exponent>\d{1,2})(?!\d)"
     r"|(?<![\w.^])(?P<decimal>0?\.\d{1,15})(?![\w.]?\d)"
 )
-_ERROR = re.compile(r"\berrors?\b|\baccura|\bprecis|\btoleran|\bnoggrannhet|\b(?:fel|felet)\b")
+_ERROR = re.compile(  # also |a - b|, as in "correct if |a - b| / max(1, |b|) <= 10^-6"
+    r"\berrors?\b|\baccura|\bprecis|\btoleran|\bnoggrannhet|\b(?:fel|felet)\b"
+    r"|\|\s?\w{1,6}\s?-\s?\w{1,6}\s?\|"
+)
 _DISTANCE = re.compile(
     r"\bdiffer|\bdeviat|\bwithin\b|\boff by\b|\baway from\b|\bcorrect (?:up )?to\b|\binom\b"
 )
@@ -171,21 +175,33 @@ def allows_any_case(statement: str) -> bool:
     return False
 
 
+def most_decimals(outputs: Iterable[str]) -> int:
+    """Return the most decimals that a float among the expected outputs has."""
+    parts = (token.partition(".")[2] for output in outputs for token in output.split())
+    return max((len(decimals) for decimals in parts if decimals.isdigit()), default=0)
+
+
 def printed_decimals(outputs: Iterable[str]) -> int | None:
-    """Return how many decimals every float among the expected outputs has; None if they differ."""
-    counts = set()
-    for output in outputs:
-        for token in output.split():
-            _, point, decimals = token.partition(".")
-            if point and decimals.isdigit():
-                counts.add(len(decimals))
-    return counts.pop() if len(counts) == 1 else None
+    """Return to how many decimals all floats among the expected outputs were rounded, or None.
+
+    All have that number of decimals: four or more, or one of them ends in a zero (3.00, but not
+    3.0), since fewer may be the whole value.
+    """
+    parts = [token.partition(".") for output in outputs for token in output.split()]
+    decimals = {text for _, point, text in parts if point and text.isdigit()}
+    counts = set(map(len, decimals))
+    if len(counts) != 1:
+        return None
+    (count,) = counts
+    cut = count >= _MANY_DECIMALS or (count > 1 and any(text.endswith("0") for text in decimals))
+    return count if cut else None
 
 
 def _plain(statement: str) -> str:
     """Return the statement in lower case, without LaTeX's marks and typographic signs."""
     text = statement[:MAX_STATEMENT_CHARS].translate(_MINUS).lower()
     text = _SUPERSCRIPT.sub(lambda found: f"10^{found[1].translate(_FROM_SUPERSCRIPT)}", text)
+    text = text.replace("&minus;", "-")
     return _LATEX.sub(lambda found: "*" if found[0] in _TIMES else "", text)
 
 

@@ -17,12 +17,12 @@ from envs.tasks.loaders.answer_format import (
     MAX_STATEMENT_CHARS,
     allows_any_case,
     asks_for_digits,
+    most_decimals,
     printed_decimals,
     rounded_decimals,
     stated_tolerance,
 )
 
-_MIN_PRINTED_DECIMALS = 4
 _CHECKED_CHARS = 100_000  # of an output
 _SAME = r"[^.\n]"  # within a sentence
 _PRINT = r"(?:print|output|return|report|construct|display|give|provide|show|printing|outputting)"
@@ -189,8 +189,7 @@ def comparing_checker(statement: str, tests: Sequence[Test]) -> str:
         return f"floats absolute={absolute!r} relative={tolerance.relative!r}"
     if floats:
         decimals = rounded_decimals(statement)
-        rounded = decimals is not None and decimals >= (printed_decimals(outputs) or 0)
-        return "rounded" if rounded else "floats"
+        return "floats" if decimals is None or decimals < most_decimals(outputs) else "rounded"
     letters = any(char.isalpha() for output in outputs for char in output[:1000])
     any_case = letters and allows_any_case(statement)
     padded = has_integers(outputs, padded=True)
@@ -200,10 +199,9 @@ def comparing_checker(statement: str, tests: Sequence[Test]) -> str:
 
 
 def _rounding_error(outputs: Sequence[str]) -> float:
-    """Return the error of expected outputs that are all printed with the same number of decimals.
+    """Return how far rounded expected outputs can be off the answer.
 
-    A right answer can differ by it, whatever tolerance the statement allows. Fewer than
-    _MIN_PRINTED_DECIMALS decimals may be the whole value.
+    A right answer can differ by it, whatever tolerance the statement allows.
     """
-    decimals = printed_decimals(outputs) or 0
-    return 0.5 * 10.0**-decimals if decimals >= _MIN_PRINTED_DECIMALS else 0.0
+    decimals = printed_decimals(outputs)
+    return 0.0 if decimals is None else 0.5 * 10.0**-decimals

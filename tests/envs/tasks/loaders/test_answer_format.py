@@ -6,6 +6,7 @@ from envs.tasks.loaders.answer_format import (
     Tolerance,
     allows_any_case,
     asks_for_digits,
+    most_decimals,
     printed_decimals,
     rounded_decimals,
     stated_tolerance,
@@ -63,6 +64,10 @@ TOLERANCES = [
     ("Output is accepted with a tolerance of 1E-7.", EITHER(1e-7)),
     ("Any answer within 1e-5 of the\ncorrect value is accepted.", ABSOLUTE(1e-5)),
     ("Your answer may have error up to $$$10^{-4}$$$.", EITHER(1e-4)),
+    (
+        "correct if \\frac{|a - b|}{\\max(1, |b|)} \\le 10^{-4}, where b is the jury's.",
+        EITHER(1e-4),
+    ),
     ("must be correct up to 10<sup>-6</sup>.", ABSOLUTE(1e-6)),
 ]
 NO_TOLERANCES = [
@@ -135,8 +140,10 @@ def test_what_is_a_number_is_no_string_of_digits(statement):
 
 
 def test_decimals_of_expected_outputs():
-    assert printed_decimals(["1.25 2.50\n", "YES 3\n"]) == 2
-    assert printed_decimals(["1.25", "2.5"]) is None and printed_decimals(["1", "..."]) is None
+    assert printed_decimals(["1.25 2.50\n", "YES 3\n"]) == 2 and printed_decimals(["0.3333"]) == 4
+    for whole in (["1.25", "2.5"], ["1", "..."], ["1.25 2.75"], ["3.0 4.5"], ["3.0"]):
+        assert printed_decimals(whole) is None
+    assert most_decimals(["1.25 2.5\n", "YES 3\n"]) == 2 and most_decimals(["1 ..."]) == 0
 
 
 @pytest.mark.parametrize(
@@ -153,6 +160,7 @@ def test_decimals_of_expected_outputs():
             " ",
             "\\cdot",
             "e-1 ",
+            "|a - b| ",
         ),
         *("rounded 2 ", "string ", "letter ", "either upper ", "case ", "leading ", "absolute 0.1"),
     ],

@@ -148,6 +148,8 @@ CHECKERS = [
     # expected values that are printed with five decimals can be off by half a unit of the last one
     ("Print the area. Relative error of the answer up to 1e-9.", "0.33333", "floats 5e-06 1e-09"),
     ("Print the area. Absolute error of the answer up to 1e-9.", "0.5", "floats 1e-09 0.0"),
+    ("Print the area. Absolute error of the answer up to 1e-9.", "0.75", "floats 1e-09 0.0"),
+    ("Print the area. Absolute error of the answer up to 1e-9.", "0.50", "floats 0.005 0.0"),
     ("Print the area rounded to 2 decimal places.", "0.50", "rounded"),
     ("Print the area rounded to 2 decimal places.", "0.333", "floats"),
     (
