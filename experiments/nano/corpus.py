@@ -37,7 +37,7 @@ class Noise:
 
 
 # A program of the longer problems has twice the parts, so each is right more often.
-NOISE = {MINI: Noise((0.65, 0.42, 0.18)), MINI_LONG: Noise((0.8, 0.62, 0.42))}
+NOISE = {MINI: Noise((0.65, 0.42, 0.18)), MINI_LONG: Noise((0.8, 0.6, 0.4))}
 
 
 class Corpus(Iterator[tuple[str, str]]):

@@ -31,7 +31,7 @@ class Recipe5M(Recipe):
     """The defaults make assets/nano_5m. Its tokenizer is nano's, so their tokens compare."""
 
     task: Literal["mini", "mini_long"] = "mini_long"
-    steps: int = 4400
+    steps: int = 4000
     batch_size: int = 8
     learning_rate: float = 1.2e-3
     warmup: int = 150
