@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Literal
 
 # Names of checkers; options may follow (`envs/judge/checker.py`).
 CHECKERS = (
@@ -41,6 +42,18 @@ class Test:
     output: str
 
 
+@dataclass(frozen=True, slots=True)
+class CheckerProgram:
+    """A program that decides whether an output is right, for a problem with several answers.
+
+    `python`: run as `checker.py INPUT EXPECTED OUTPUT`; the last token that it prints is 1 for an
+    accepted output. `testlib`: C++ on testlib.h, whose exit code is the decision.
+    """
+
+    language: Literal["python", "testlib"]
+    source: str
+
+
 @dataclass(frozen=True)
 class Problem:
     """A contest problem. The judge runs `tests`; the prompt shows `samples`."""
@@ -59,8 +72,11 @@ class Problem:
     difficulty: str = ""
     tags: tuple[str, ...] = ()
     source: str = ""
+    rating: int | None = None  # of its contest, like those of Codeforces: higher is harder
+    date: str = ""  # of its contest, YYYY-MM-DD; "" if unknown
     solutions: tuple[str, ...] = ()  # correct programs
     incorrect_solutions: tuple[str, ...] = ()
+    checker_program: CheckerProgram | None = None  # as the data set gives it
 
     @cached_property
     def hash(self) -> str:
@@ -68,6 +84,8 @@ class Problem:
         digest = hashlib.sha256()
         judged = (self.checker, self.fn_name, self.time_limit_s, self.memory_limit_mb)
         digest.update(repr(judged).encode())
+        if self.checker_program:
+            digest.update(repr(self.checker_program).encode())
         for test in self.tests:
             digest.update(repr((test.input, test.output)).encode())
         return digest.hexdigest()[:16]

@@ -59,10 +59,12 @@ def show(problem: Problem, task: Task, console: Console) -> None:
     """Print one problem."""
     facts = {
         "problem": problem.name,
-        "checker": problem.checker,
+        "checker": _checker(problem),
         "time limit": _limit(problem.time_limit_s, "s"),
         "memory": _limit(problem.memory_limit_mb, "MiB"),
         "difficulty": problem.difficulty,
+        "rating": str(problem.rating or ""),
+        "contest": problem.date,
         "tags": ", ".join(problem.tags),
         "source": problem.source,
         "programs": f"{len(problem.solutions)} right, {len(problem.incorrect_solutions)} wrong",
@@ -79,6 +81,11 @@ def show(problem: Problem, task: Task, console: Console) -> None:
     console.print(table)
     for program in problem.solutions[:1]:
         console.print(Panel(Text(program.strip()), title="a right program"))
+
+
+def _checker(problem: Problem) -> str:
+    program = problem.checker_program
+    return problem.checker + (f" (a program: {program.language})" if program else "")
 
 
 def _limit(value: float | None, unit: str) -> str:

@@ -9,12 +9,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from envs.hidden_tests import measure_strength
-from envs.problem import Problem, Test
+from envs.problem import CheckerProgram, Problem, Test
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TEXTS = ("name", "statement", "checker", "fn_name", "starter_code", "difficulty", "source")
+_TEXTS = ("name", "statement", "checker", "fn_name", "starter_code", "difficulty", "source", "date")
+_INTEGERS = ("memory_limit_mb", "generated_tests", "rating")
 _LISTS = ("tags", "solutions", "incorrect_solutions")
 _TESTS = ("samples", "tests")
 
@@ -33,8 +34,8 @@ def schema() -> pa.Schema:
             *((name, pa.list_(pa.string())) for name in _LISTS),
             *((name, pa.list_(test)) for name in _TESTS),
             ("time_limit_s", pa.float64()),
-            ("memory_limit_mb", pa.int64()),
-            ("generated_tests", pa.int64()),
+            *((name, pa.int64()) for name in _INTEGERS),
+            ("checker_program", pa.struct([("language", pa.string()), ("source", pa.string())])),
             ("hash", pa.string()),  # Problem.hash: over everything that a verdict depends on
             ("digest", pa.string()),  # over everything but the name
             ("statement_hash", pa.string()),
@@ -61,10 +62,11 @@ def to_problem(batch: pa.RecordBatch, row: int, name: str, judged: bool = True) 
         batch = batch.drop_columns(["tests", "solutions", "incorrect_solutions"])
     (stored,) = batch.slice(row, 1).to_pylist()
     stored = {"tests": (), "solutions": (), "incorrect_solutions": ()} | stored
-    scalars = (*_TEXTS, "time_limit_s", "memory_limit_mb", "generated_tests")
-    values = {key: stored[key] for key in scalars}
+    values = {key: stored[key] for key in (*_TEXTS, *_INTEGERS, "time_limit_s")}
     values |= {key: tuple(stored[key]) for key in _LISTS}
     values |= {key: tuple(Test(**test) for test in stored[key]) for key in _TESTS}
+    if stored["checker_program"]:
+        values["checker_program"] = CheckerProgram(**stored["checker_program"])
     problem = Problem(**values | {"name": name})
     vars(problem)["hash"] = stored["hash"]  # fills the cached property
     return problem
@@ -83,15 +85,15 @@ def content_digest(problem: Problem) -> str:
 
 
 def _row(problem: Problem, left_out: str | None) -> dict[str, Any]:
-    row = {key: getattr(problem, key) for key in (*_TEXTS, *_LISTS)}
+    scalars = (*_TEXTS, *_INTEGERS, "time_limit_s")
+    row: dict[str, Any] = {key: getattr(problem, key) for key in (*scalars, *_LISTS)}
     row |= {
         key: [{"input": test.input, "output": test.output} for test in getattr(problem, key)]
         for key in _TESTS
     }
+    checker = problem.checker_program
     return row | {
-        "time_limit_s": problem.time_limit_s,
-        "memory_limit_mb": problem.memory_limit_mb,
-        "generated_tests": problem.generated_tests,
+        "checker_program": checker and {"language": checker.language, "source": checker.source},
         "hash": problem.hash,
         "digest": content_digest(problem),
         "statement_hash": statement_hash(problem.statement),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from envs.import_by_name import code_digest, load_function
 from envs.judge.checker import comparable
@@ -22,8 +22,9 @@ from envs.problem import Problem
 from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders import custom_dataset, field_parsers
 from envs.tasks.loaders.field_parsers import Row, SkipRow
+from envs.tasks.storage.json_array import array_items, starts_array
 
-_ARROW_ROWS = 16  # read at once: the rows of whole contests hold megabytes each
+ARROW_ROWS = 16  # read at once: the rows of whole contests hold megabytes each
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,11 @@ def read_rows(path: Path, first: int = 0) -> Iterator[Row | None]:
     Raises ValueError for an unknown suffix or a broken file, OSError if it cannot be read.
     """
     if path.suffix in (".jsonl", ".json"):
-        with path.open(encoding="utf-8", errors="surrogateescape") as lines:
-            yield from map(_parse_line, itertools.islice(filter(str.strip, lines), first, None))
+        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+            try:
+                yield from read_json(file, first)
+            except ValueError as error:
+                raise ValueError(f"{path}: not a whole {path.suffix} file: {error}") from error
     elif path.suffix in (".parquet", ".arrow"):
         try:
             for batch in _arrow_batches(path):
@@ -81,12 +85,21 @@ def read_rows(path: Path, first: int = 0) -> Iterator[Row | None]:
         raise ValueError(f"{path}: neither .jsonl nor .parquet nor .arrow")
 
 
+def read_json(file: TextIO, first: int) -> Iterator[Row | None]:
+    """Yield the rows of JSON lines, or of one JSON array; None for what is not JSON.
+
+    Raises ValueError for an array that is not closed.
+    """
+    texts = array_items(file) if starts_array(file) else filter(str.strip, file)
+    yield from map(_parse_line, itertools.islice(texts, first, None))
+
+
 def _arrow_batches(path: Path) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet
 
     if path.suffix == ".parquet":
-        yield from pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=_ARROW_ROWS)
+        yield from pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=ARROW_ROWS)
         return
     with pa.memory_map(str(path)) as mapped:
         try:
@@ -95,8 +108,8 @@ def _arrow_batches(path: Path) -> Iterator[Any]:
             file = pa.ipc.open_file(mapped)
             batches = (file.get_batch(i) for i in range(file.num_record_batches))
         for batch in batches:
-            for start in range(0, batch.num_rows, _ARROW_ROWS):
-                yield batch.slice(start, _ARROW_ROWS)
+            for start in range(0, batch.num_rows, ARROW_ROWS):
+                yield batch.slice(start, ARROW_ROWS)
 
 
 def convert_rows(
@@ -147,7 +160,8 @@ def _check(problem: Problem) -> Problem:
     """Return a problem whose types, texts and limits are sound; else raise SkipRow."""
     tests = (*problem.samples, *problem.tests)
     texts = [problem.statement, problem.starter_code, problem.difficulty, problem.source]
-    texts += [problem.name, problem.fn_name or "", *problem.tags]
+    texts += [problem.name, problem.fn_name or "", problem.date, *problem.tags]
+    texts += [problem.checker_program.source] if problem.checker_program else []
     texts += [*problem.solutions, *problem.incorrect_solutions]
     texts += [text for test in tests for text in (test.input, test.output)]
     if not all(isinstance(text, str) for text in texts):
@@ -164,6 +178,8 @@ def _check(problem: Problem) -> Problem:
     limits = (problem.time_limit_s, problem.memory_limit_mb)
     if not all(limit is None or 0 < limit < 1e9 for limit in limits):
         raise SkipRow("a limit is not a positive number")
+    if problem.rating is not None and not 0 <= problem.rating < 1e9:
+        raise SkipRow("a rating is not a positive number")
     return problem
 
 

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from envs.cache_folder import cache_root, replace_file
 from envs.hub_errors import explain_hub_error
 from envs.tasks.config import FilesConfig
 from envs.tasks.loaders.field_parsers import Row
-from envs.tasks.storage.rows import Converter, read_rows
+from envs.tasks.storage.rows import ARROW_ROWS, Converter, read_json, read_rows
 
 _FOLDER_PATTERNS = {"train": "train*", "validation": "valid*", "test": "test*"}
 _BUILDERS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json", ".json": "json"}
@@ -34,7 +35,7 @@ class Source:
     stem: str  # distinguishes the sources of a task in problem names
     identity: str  # changes whenever a row may differ
     read: Callable[[int], Iterator[Row | None]]  # rows from a number on; None: a broken row
-    rows: int | None = None  # number of rows, if known
+    rows: Callable[[], int | None] = lambda: None  # counts them, if that is cheap
 
 
 def find_sources(
@@ -77,8 +78,24 @@ def _file_source(converter: Converter, file: Path) -> Source:
     if file.suffix not in _BUILDERS:
         raise ValueError(f"{file}: not a file of rows; it must end in {', '.join(_BUILDERS)}")
     digest, lines = _content(file)
-    rows = lines if file.suffix in (".jsonl", ".json") else None
-    return Source(converter, str(file), file.stem, digest, partial(read_rows, file), rows)
+    rows = {".jsonl": lambda: lines, ".parquet": partial(_local_parquet_rows, file)}
+    return Source(
+        converter,
+        str(file),
+        file.stem,
+        digest,
+        partial(read_rows, file),
+        rows.get(file.suffix, lambda: None),
+    )
+
+
+def _local_parquet_rows(file: Path) -> int | None:
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.read_metadata(file).num_rows
+    except (ValueError, OSError):  # reading the rows says it
+        return None
 
 
 def _content(file: Path) -> tuple[str, int]:
@@ -111,7 +128,7 @@ def _remote_sources(
     if base.startswith("hf://") and not _PINNED.fullmatch(base):
         raise ValueError(
             f"{key}={path}: name the commit, hf://datasets/ID@COMMIT with its 40 hex digits; what "
-            "a branch holds may change between two runs"
+            f"a branch holds may change between two runs{_newest_commit(base)}"
         )
     if not layout:
         files = key.replace("path", "files")
@@ -124,25 +141,28 @@ def _remote_sources(
     }
 
 
+def _newest_commit(base: str) -> str:
+    """Return the end of a message that names a data set's newest commit; "" without the hub."""
+    import huggingface_hub
+
+    name = base.removeprefix("hf://datasets/").partition("@")[0]
+    try:
+        commit = huggingface_hub.HfApi().dataset_info(name, timeout=10).sha
+    except Exception:  # the hub's dozens of types: offline, unknown, gated
+        return ""
+    return f". The newest one now is hf://datasets/{name}@{commit}"
+
+
 def _remote_source(converter: Converter, split: str, base: str, pattern: str, key: str) -> Source:
     url = f"{base}/{pattern}"
-    builder = _BUILDERS.get(Path(pattern).suffix)
-    if builder is None:
+    if Path(pattern).suffix not in _BUILDERS:
         kinds = ", ".join(_BUILDERS)
         files = key.replace("path", "files")
         raise ValueError(f"{files}.{split}={pattern}: it must end in {kinds}")
 
-    def read(first: int) -> Iterator[Row]:
-        import datasets
-        import huggingface_hub
-
-        datasets.disable_progress_bars()
+    def read(first: int) -> Iterator[Row | None]:
         try:
-            if match := _PINNED.match(base):
-                # first, since `datasets` reports a data set without read access only as empty
-                huggingface_hub.HfApi().dataset_info(match["name"], revision=match["commit"])
-            stream = datasets.load_dataset(builder, data_files=url, split="train", streaming=True)
-            yield from stream.skip(first)
+            yield from _stream(base, url, first)
         except Exception as error:
             # `datasets` raises dozens of types
             message = explain_hub_error(error, key, base, "dataset")
@@ -150,12 +170,84 @@ def _remote_source(converter: Converter, split: str, base: str, pattern: str, ke
 
     identity = url
     if url.startswith("file://"):
-        local = Path(url.removeprefix("file://"))
-        contents = [
-            (file.name, _content(file)[0]) for file in sorted(local.parent.glob(local.name))
-        ]
+        local = Path(base.removeprefix("file://"))
+        contents = [(file.name, _content(file)[0]) for file in sorted(local.glob(pattern))]
         identity = repr(contents)
-    return Source(converter, url, split, identity, read)
+    return Source(converter, url, split, identity, read, partial(_count_rows, url))
+
+
+def _stream(base: str, url: str, first: int) -> Iterator[Row | None]:
+    """Yield the rows of all files that match a URL, from number `first` on.
+
+    Each file is a stream of its own, because the files of one split may have different columns,
+    and because a resumed conversion need not read whole Parquet files again.
+    """
+    import datasets
+    import huggingface_hub
+
+    datasets.disable_progress_bars()
+    if match := _PINNED.match(base):
+        # first, since the hub reports a data set without read access only as empty
+        huggingface_hub.HfApi().dataset_info(match["name"], revision=match["commit"])
+    system, files = remote_files(url)
+    for file in files:
+        if first and file.endswith(".parquet") and (rows := _parquet_rows(system, file)) <= first:
+            first -= rows
+            continue
+        rows = 0
+        for row in _stream_file(system, file):
+            if rows >= first:
+                yield row
+            rows += 1
+        first = max(0, first - rows)
+
+
+def _stream_file(system: Any, file: str) -> Iterator[Row | None]:
+    import datasets
+
+    kind = Path(file).suffix
+    if kind == ".json":  # may be one array, which `datasets` would read into memory
+        with system.open(file, "r", encoding="utf-8", errors="surrogateescape") as text:
+            yield from read_json(text, 0)
+        return
+    options = {"batch_size": ARROW_ROWS} if kind == ".parquet" else {}
+    yield from datasets.load_dataset(
+        _BUILDERS[kind],
+        data_files=system.unstrip_protocol(file),
+        split="train",
+        streaming=True,
+        **options,
+    )
+
+
+def remote_files(url: str) -> tuple[Any, list[str]]:
+    """Return (file system, the files that match a URL). Raises FileNotFoundError if none does."""
+    import fsspec
+
+    system, path = fsspec.core.url_to_fs(url)
+    files = sorted(system.glob(path))
+    if not files:
+        raise FileNotFoundError(url)
+    return system, files
+
+
+def _count_rows(url: str) -> int | None:
+    """Return how many rows a URL's Parquet files have, for the progress bar; None if unknown."""
+    if not url.endswith(".parquet"):
+        return None
+    try:
+        system, files = remote_files(url)
+        return sum(_parquet_rows(system, file) for file in files)
+    except Exception:  # whatever it is, reading the rows says it with its cure
+        return None
+
+
+def _parquet_rows(system: Any, file: str) -> int:
+    """Return a Parquet file's number of rows, which stands at its end."""
+    import pyarrow.parquet
+
+    with system.open(file, "rb") as content:
+        return pyarrow.parquet.ParquetFile(content).metadata.num_rows
 
 
 def _first_line(error: Exception) -> str:

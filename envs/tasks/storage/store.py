@@ -108,7 +108,7 @@ def prepare_store(source: Source, limits: SizeLimits, console: Console | None = 
 def _convert(source: Source, limits: SizeLimits, files: _PartFiles, progress: Progress) -> None:
     parts = files.load()
     first, number = _next_row(parts), len(parts)
-    bar = progress.add_task(source.label, total=source.rows, completed=first)
+    bar = progress.add_task(source.label, total=source.rows(), completed=first)
     if not first:
         source.converter.check(source.read(0), source.label)
     for part in _portions(convert_rows(source.converter, source.read(first), first)):
