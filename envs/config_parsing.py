@@ -83,6 +83,18 @@ def parse_arguments(schema: type[T], argv: Sequence[str], other_keys: Sequence[s
     return options
 
 
+def key_names(schema: type) -> dict[str, str]:
+    """Return field name → configuration key of a dataclass.
+
+    They differ where the key is a word of Python, such as `from`, and the field has it as alias.
+    """
+    names = {}
+    for name, hint in typing.get_type_hints(schema, include_extras=True).items():
+        aliases = [getattr(item, "alias", None) for item in getattr(hint, "__metadata__", ())]
+        names[name] = next(filter(None, aliases), name)
+    return names
+
+
 def did_you_mean(key: str, known: Sequence[str]) -> str:
     """Suggest known keys for an unknown one, as the beginning of a message; "" if none is close.
 
@@ -101,10 +113,13 @@ def did_you_mean(key: str, known: Sequence[str]) -> str:
 def _require_known(schema: type, values: Mapping[str, Any], prefix: str) -> None:
     """Reject what pydantic accepts: unknown keys, and infinite or NaN floats."""
     hints = typing.get_type_hints(schema)
+    keys = key_names(schema)
+    hints |= {key: hints[name] for name, key in keys.items()}
     for key, value in values.items():
         path = f"{prefix}.{key}" if prefix else key
         if key not in hints:
-            suggestion, listed = did_you_mean(key, list(hints)), ", ".join(hints)
+            known = list(keys.values())
+            suggestion, listed = did_you_mean(key, known), ", ".join(known)
             raise ValueError(f"unknown key {path!r}; {suggestion}keys here: {listed}")
         options = (hints[key], *typing.get_args(hints[key]))
         inner = next((option for option in options if is_dataclass(option)), None)

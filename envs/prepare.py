@@ -1,6 +1,6 @@
 """Convert a data set ahead of a run, so that the run starts at once.
 
-    python -m envs.prepare task=taco|code_contests|apps|paper [task.KEY=VALUE ...]
+    python -m envs.prepare task=NAME [task.KEY=VALUE ...]     a data set of conf/task/
 
 Takes run.py's task arguments. After an interruption the same command resumes.
 """
@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.cache_folder import cache_root
+from envs.problem import Problem
 from envs.problem_quality import cheap_earnings, earnings_line
 from envs.tasks import open_task
-from envs.tasks.selection import strengths
+from envs.tasks.selection import StoredProblems, strengths
 from envs.tasks.task import Task
 from envs.tasks.task_cli import task_config
 
@@ -40,15 +41,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         line := earnings_line(cheap_earnings(strengths(task.train)))
     ):
         console.print(line, soft_wrap=True)
+    if config.license:
+        console.print(f"licence: {config.license}", markup=False, soft_wrap=True)
+    if config.evaluation_only:
+        console.print(f"for evaluation only: {config.evaluation_only}", soft_wrap=True)
     console.print(f"{time.monotonic() - started:.1f} s; kept in {cache_root()}", soft_wrap=True)
     return 0
 
 
 def show(task: Task, console: Console) -> None:
-    """Print how many rows became problems of each split, and why others did not."""
-    table = Table("rows", "number", title=f"{task.rows_read} rows read")
+    """Print the problems and tests of each split, and why other rows gave no problem."""
+    table = Table("rows", "number", "tests", "MB", title=f"{task.rows_read} rows read")
     for split, problems in task.splits().items():
-        table.add_row(split, str(len(problems)))
+        table.add_row(split, str(len(problems)), *_test_sizes(problems))
     for reason, count in task.left_out.most_common():
         table.add_row(f"left out: {reason}", str(count))
     console.print(table)
@@ -60,6 +65,14 @@ def show(task: Task, console: Console) -> None:
         console.print(line, markup=False, soft_wrap=True)
     if len(task.decontaminated) > 20:
         console.print(f"… and {len(task.decontaminated) - 20} more pairs")
+
+
+def _test_sizes(problems: Sequence[Problem]) -> tuple[str, str]:
+    """Return the number and the size of a split's tests, if they are stored."""
+    if not isinstance(problems, StoredProblems):
+        return "", ""
+    count, size = problems.count_tests()
+    return str(count), f"{size / 1e6:.1f}"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
                             [cheap=false] [out=FILE.jsonl] [quality=FILE.parquet|FILE.csv]
 
 Takes run.py's task arguments, but by default keeps all tests of a problem, and reads all splits of
-task.path whole. task.filter and task.quality apply. With `out`, the same command resumes where it
+task.path whole. The keys that choose problems apply. With `out`, the same command resumes where it
 was interrupted. `quality` writes a table for task.quality.
 
 Programs that solve nothing (envs/cheap_programs.py) are run too, and the problems that accept
@@ -56,6 +56,7 @@ from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
+from envs.tasks.row_selection import RowSelection
 from envs.tasks.selection import Filter, StoredProblems, load_entries, strengths
 from envs.tasks.storage.rows import load_converter
 from envs.tasks.storage.sources import find_sources
@@ -208,10 +209,14 @@ def _stores(config: TaskConfig) -> list[Store]:
 def _matching_problems(
     config: TaskConfig, stores: Sequence[Store], skipped: Counter[str]
 ) -> StoredProblems:
-    """Return the problems that task.filter and task.quality keep; count the others in `skipped`."""
-    matches = Filter(config.filter, config.quality)
+    """Return the problems that the task's keys keep; count the others in `skipped`."""
+    rows = RowSelection(config)
+    matches = Filter(config.filter, config.quality, rows)
     entries = []
-    for entry in load_entries(stores, alone=len(stores) == 1):
+    found = load_entries(stores, alone=len(stores) == 1)
+    rows.note(found)
+    rows.check()
+    for entry in found:
         if reason := matches.mismatch(entry):
             skipped[reason] += 1
         else:

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from envs.config_parsing import key_names
 from envs.tasks.config import TaskConfig
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -32,6 +33,11 @@ ROW_KEYS = (
     "test_path",
     "environment",
     "filter",
+    "difficulty",
+    "min_rating",
+    "max_rating",
+    "date_from",
+    "date_to",
     "quality",
     "min_hidden_tests",
     "max_tests",
@@ -47,6 +53,7 @@ def task_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
     The default of `name` is the file's name.
     """
     defaults = asdict(TaskConfig())
+    names = key_names(TaskConfig)
     for file in sorted((CONF / "task").glob("*.yaml")):
         text = file.read_text()
         keys: tuple[str, ...] = COMMON_KEYS
@@ -54,7 +61,7 @@ def task_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
             keys += ROW_KEYS
         if re.search(r"^rows: envs\.tasks\.loaders\.custom_dataset\.", text, re.MULTILINE):
             keys += OWN_ROW_KEYS
-        yield file.stem, {"name": file.stem} | {key: defaults[key] for key in keys}
+        yield file.stem, {"name": file.stem} | {names[key]: defaults[key] for key in keys}
 
 
 @cache

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from envs.reward import RewardConfig
+
+
+def _as_list(value: Any) -> Any:
+    """Return a single value as a list of its text, so that task.difficulty=EASY needs no brackets.
+
+    A number becomes a text: some data sets have numbers for difficulties.
+    """
+    if value is None:
+        return None
+    items = value if isinstance(value, list) else [value]
+    return [str(item) if isinstance(item, int) else item for item in items]
+
+
+def _iso_date(text: str) -> str:
+    try:
+        return datetime.date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ValueError("write a date as YYYY-MM-DD") from None
+
+
+IsoDate = Annotated[str, AfterValidator(_iso_date)]
 
 
 @dataclass
@@ -52,6 +75,8 @@ class FieldsConfig:
     difficulty: str | None = None
     tags: str | None = None
     source: str | None = None
+    rating: str | None = None  # a whole number, like those of Codeforces
+    date: str | None = None  # of the contest, a text that begins with YYYY-MM-DD
 
 
 @dataclass
@@ -60,6 +85,9 @@ class TaskConfig:
 
     Sizes of splits are upper limits: a smaller split is used whole.
     """
+
+    # `from` is a word of Python: its field has another name, which config.yaml of a run shows
+    __pydantic_config__ = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     name: str = "mini"  # of a file in conf/task/: the file's name
     make: str | None = None  # module.function, from this configuration to a Task
@@ -73,10 +101,19 @@ class TaskConfig:
     test_path: str | None = None
     test_rows: str | None = None
     test_files: FilesConfig | None = None
+    license: str | None = None  # of the data set, as its page states it
+    evaluation_only: str | None = None  # why no run may train on the rows; null: it may
     prompt: str | None = None  # your Jinja template, like those in conf/prompt/
     # module.Class of an envs.environment.Environment; null: programs, run in a sandbox
     environment: str | None = None
     filter: FilterConfig = field(default_factory=FilterConfig)
+    # Keep problems by what their row says; a row that does not say it is left out. Null: all.
+    difficulty: Annotated[list[str] | None, BeforeValidator(_as_list)] = None  # one of these
+    min_rating: NonNegativeInt | None = None
+    max_rating: NonNegativeInt | None = None
+    # the contest's first and last day, both included
+    date_from: Annotated[IsoDate | None, Field(alias="from")] = None
+    date_to: Annotated[IsoDate | None, Field(alias="to")] = None
     quality: str | None = None  # a table of `python -m envs.validate`: keep good problems
     train_problems: PositiveInt = 512
     tune_problems: PositiveInt = 60

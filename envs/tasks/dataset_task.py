@@ -23,6 +23,7 @@ from envs.judge.extract import as_response
 from envs.tasks.config import TaskConfig
 from envs.tasks.near_duplicates import similar_pairs
 from envs.tasks.prompts import DefaultPrompt
+from envs.tasks.row_selection import RowSelection
 from envs.tasks.selection import Entry, Filter, StoredProblems, load_entries
 from envs.tasks.storage.rows import load_converter
 from envs.tasks.storage.sources import Source, find_sources
@@ -54,12 +55,27 @@ class _Reader:
 
         A single file is divided. Tune and choose are halves of validation, or else cut from train.
         """
+        if self.config.evaluation_only:
+            return self._test_only(sources)
         if "all" in sources:
             return self._divide(self.read(sources["all"], alone=True), FILE_SHARES, "train")
         splits = {split: self.read(files, alone=False) for split, files in sources.items()}
         if validation := splits.pop("validation"):
             return splits | self._divide(validation, VALIDATION_SHARES, "choose")
         return splits | self._divide(splits["train"], TRAIN_SHARES, "train")
+
+    def _test_only(self, sources: dict[str, list[Source]]) -> Splits:
+        """Return all rows as the test split. Raises ValueError for rows of other splits."""
+        for split in ("train", "validation"):
+            if sources.get(split):
+                raise ValueError(
+                    f"task={self.config.name} is for evaluation only "
+                    f"({self.config.evaluation_only}), but {sources[split][0].label} holds its "
+                    f"{split} split; give a single file, or a folder with test* files alone"
+                )
+        alone = "all" in sources
+        test = self.read(sources["all"] if alone else sources["test"], alone)
+        return {"train": [], "tune": [], "choose": [], "test": test}
 
     def _divide(self, entries: Sequence[Entry], shares: dict[str, float], rest: str) -> Splits:
         self.split_shares = shares | {rest: 1 - sum(shares.values())}
@@ -76,8 +92,10 @@ class _Reader:
 
 def open_dataset(config: TaskConfig) -> Task:
     """Open the task of a data set. Raises ValueError or OSError naming the wrong key."""
-    reader = _Reader(config, Filter(config.filter, config.quality))
+    rows = RowSelection(config)
+    reader = _Reader(config, Filter(config.filter, config.quality, rows))
     splits = _read_splits(config, reader)
+    rows.check()
     duplicates: list[dict[str, object]] = []
     if config.decontaminate:
         splits, duplicates = _decontaminate(splits)

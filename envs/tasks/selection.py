@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from envs.hidden_tests import Strength, measure_strength
 from envs.problem import Problem
 from envs.tasks.config import FilterConfig
+from envs.tasks.row_selection import RowSelection
 from envs.tasks.storage.arrow_schema import content_digest, to_problem
 from envs.tasks.storage.rows import unique_names
 from envs.tasks.storage.store import Store
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # of a stored problem, in the order of Entry's fields after `name`
-_COLUMNS = ("difficulty", "source", "tags", "hash", "digest", "statement_hash", "left_out")
+_COLUMNS = (
+    *("difficulty", "source", "tags", "hash", "digest", "statement_hash", "left_out"),
+    *("rating", "date"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Entry:
     digest: str
     statement_hash: str
     left_out: str | None
+    rating: int | None
+    date: str
 
     @property
     def split_position(self) -> float:
@@ -76,6 +82,20 @@ class StoredProblems(Sequence[Problem]):
         for entry in self.entries:
             yield to_problem(entry.batch, entry.row, entry.name, judged=False)
 
+    def count_tests(self) -> tuple[int, int]:
+        """Return (number of tests, bytes of their inputs and outputs), from lengths alone."""
+        import pyarrow.compute as pc
+
+        count = size = 0
+        for entry in self.entries:
+            tests = entry.batch.column("tests")
+            start, end = (tests.offsets[entry.row + i].as_py() for i in (0, 1))
+            count += end - start
+            for part in ("input", "output"):
+                texts = tests.values.field(part).slice(start, end - start)
+                size += pc.sum(pc.binary_length(texts)).as_py() or 0
+        return count, size
+
     @property
     def digest(self) -> str:
         """16 hex digits over all names and contents, in order."""
@@ -111,18 +131,21 @@ def load_entries(stores: Sequence[Store], alone: bool) -> list[Entry]:
             for row, (name, *values) in enumerate(zip(names, *columns, strict=True)):
                 rows.append((f"{name}{suffix}", (batch, row, *values)))
     return [
-        Entry(batch, row, name, difficulty, source, tuple(tags), *hashes)
-        for name, (_, (batch, row, difficulty, source, tags, *hashes)) in zip(
+        Entry(batch, row, name, difficulty, source, tuple(tags), *others)
+        for name, (_, (batch, row, difficulty, source, tags, *others)) in zip(
             unique_names(name for name, _ in rows), rows, strict=True
         )
     ]
 
 
 class Filter:
-    """Keeps problems that can be judged and that match task.filter and task.quality."""
+    """Keeps problems that can be judged and that match task.filter, task.quality and `rows`."""
 
-    def __init__(self, config: FilterConfig, quality: str | None) -> None:
+    def __init__(
+        self, config: FilterConfig, quality: str | None, rows: RowSelection | None = None
+    ) -> None:
         """Raises ValueError or OSError if the quality file cannot be used."""
+        self.rows = rows
         self.values = {
             field: {value.lower() for value in getattr(config, field)}
             for field in ("difficulty", "source", "tags")
@@ -131,6 +154,8 @@ class Filter:
 
     def keep(self, entries: Sequence[Entry], left_out: Counter[str]) -> list[Entry]:
         """Return the entries that pass; count the reasons for the others in `left_out`."""
+        if self.rows:
+            self.rows.note(entries)
         reasons = [self._reason(entry) for entry in entries]
         left_out.update(reason for reason in reasons if reason)
         return [entry for entry, reason in zip(entries, reasons, strict=True) if reason is None]
@@ -139,7 +164,7 @@ class Filter:
         return entry.left_out or self.mismatch(entry)
 
     def mismatch(self, entry: Entry) -> str | None:
-        """Return which of task.filter and task.quality an entry fails, or None."""
+        """Return which of the keys that choose problems an entry fails, or None."""
         for field, values in self.values.items():
             value = getattr(entry, field)
             texts = (value,) if isinstance(value, str) else value
@@ -147,7 +172,7 @@ class Filter:
                 return f"not of task.filter.{field}"
         if self.good is not None and entry.statement_hash not in self.good:
             return "not good by task.quality"
-        return None
+        return self.rows.mismatch(entry) if self.rows else None
 
 
 def _good_statements(file: str) -> set[str]:

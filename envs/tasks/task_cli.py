@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from envs.config_parsing import parse_arguments, parse_values
+from envs.config_parsing import key_names, parse_arguments, parse_values
 from envs.tasks.class_defaults import CONF, register_task_defaults
 from envs.tasks.config import TaskConfig
 
@@ -46,7 +45,7 @@ def task_config(overrides: Sequence[str]) -> TaskConfig:
         return parse_values(TaskConfig, values, "task")
     except (HydraException, OmegaConfBaseException) as error:
         if "Could not override" in str(error):
-            key, keys = str(error).split("'")[1], [field.name for field in fields(TaskConfig)]
+            key, keys = str(error).split("'")[1], list(key_names(TaskConfig).values())
             if key.removeprefix("task.") in keys:
                 raise ValueError(f"{key} means nothing to this task, see conf/task/") from error
             raise ValueError(f"unknown key {key!r}; keys of task: {', '.join(keys)}") from error

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def validate(config: RunConfig, needs: Needs) -> None:
     """Raise UserError, which names the key, the value and the cure."""
+    _check_task(config)
     _check_engine(config.engine)
     if config.runtime.name == "torchrun":
         _check_torchrun(config)
@@ -38,6 +39,15 @@ def validate(config: RunConfig, needs: Needs) -> None:
     _check_missing_logprobs(config, needs)
     check_replay(config)
     _check_lag(config, needs)
+
+
+def _check_task(c: RunConfig) -> None:
+    if c.task.evaluation_only and c.steps:
+        raise UserError(
+            f"task={c.task.name} with steps={c.steps}: it is for evaluation only "
+            f"({c.task.evaluation_only}); set steps=0 eval.split=test, or train on another task "
+            "and name this one's rows in task.test_path and task.test_rows"
+        )
 
 
 def accepts_missing_logprobs(config: RunConfig, needs: Needs) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envs.problem import Problem, Test
+from envs.tasks.loaders.contest_fields import rating
 from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row, plain_lines
 from envs.tasks.loaders.special_judge import checker_for
 
@@ -49,6 +50,7 @@ def problem(row: Row, name: str) -> Problem:
         difficulty=str(row.get("difficulty") or ""),
         tags=tuple(tag for tag in row.get("cf_tags") or () if tag),
         source=_source(source),
+        rating=rating(row.get("cf_rating")),
         solutions=_python_3(row.get("solutions")),
         incorrect_solutions=_python_3(row.get("incorrect_solutions")),
     )

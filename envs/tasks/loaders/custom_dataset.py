@@ -15,6 +15,7 @@ from typing import Any
 from envs.problem import Problem, Test
 from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders import field_parsers
+from envs.tasks.loaders.contest_fields import iso_date, rating
 from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row
 from envs.tasks.loaders.special_judge import checker_for
 
@@ -50,6 +51,8 @@ def problem(row: Row, name: str, fields: FieldsConfig) -> Problem:
         difficulty=str(values.get("difficulty") or ""),
         tags=field_parsers.tag_list(values.get("tags")),
         source=values.get("source") or "",
+        rating=rating(values.get("rating")),
+        date=iso_date(values.get("date")),
         solutions=tuple(_list(values.get("solutions")) or ()),
         incorrect_solutions=tuple(_list(values.get("incorrect_solutions")) or ()),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envs.problem import Problem
 from envs.tasks.loaders import field_parsers
+from envs.tasks.loaders.contest_fields import iso_date
 from envs.tasks.loaders.field_parsers import Row, SkipRow
 from envs.tasks.loaders.special_judge import checker_for
 
@@ -34,6 +35,7 @@ def problem(row: Row, name: str) -> Problem:
         difficulty=row.get("difficulty") or "",
         tags=field_parsers.tag_list(row.get("tags")),
         source=row.get("source") or "",
+        date=iso_date(row.get("date")),
         solutions=field_parsers.programs(row.get("solutions"), "solutions"),
         incorrect_solutions=field_parsers.programs(
             row.get("incorrect_solutions"), "incorrect_solutions"
