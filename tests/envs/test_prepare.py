@@ -3,6 +3,7 @@
 import json
 
 from envs.prepare import main
+from tests.envs.tasks.contest_rows import codeforces
 from tests.envs.tasks.dataset_rows import code_contests_row, taco_row, write
 
 
@@ -15,6 +16,24 @@ def test_it_says_where_every_row_went(tmp_path, capsys):
     assert "left out: input_output is empty" in printed
     assert "code_contests/P3 of " in printed
     assert "left out: taco/00000@taco of test has the same statement (similarity 1.0" in printed
+
+
+def test_it_says_licence_sizes_and_what_a_checker_leaves_out(tmp_path, capsys):
+    rows = [codeforces(i, rating=800 + i) for i in range(20)]
+    rows += [codeforces(20, generated_checker="print(1)"), codeforces(21, official_tests=[])]
+    file = write(tmp_path / "rows.jsonl", rows)
+    assert main(["task=codeforces", f"task.path={file}", "task.max_rating=809"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for said in (
+        "22 rows read",
+        "rows │ number │ tests │ MB",
+        "left out: has a checker program, which is not run yet │ 1",
+        "left out: no tests but the statement's samples │ 1",
+        "left out: not of task.max_rating │ 10",
+        "licence: CC-BY-4.0",
+    ):
+        assert said in printed.replace("┃", "│")
+    assert main(["task=livecodebench", f"task.path={tmp_path}/none.jsonl"]) == 2
 
 
 def test_mistakes_are_one_line(tmp_path, capsys):

@@ -10,6 +10,7 @@ from envs.problem import CHECKERS, Problem
 from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.storage.arrow_schema import to_batch, to_problem
 from envs.tasks.storage.rows import convert_rows
+from tests.envs.tasks.contest_rows import packed
 from tests.envs.tasks.dataset_rows import converter_of
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -114,6 +115,57 @@ MBPP_ROW = st.fixed_dictionaries(
         "challenge_test_list": or_anything(st.lists(ASSERT, max_size=2)),
     },
 )
+ITEM = row({"input": TEXT, "output": TEXT, "testtype": st.sampled_from(["stdin", "functional"])})
+ITEMS = st.lists(ITEM, max_size=3)
+FUNCTION = row({"func_name": TEXT})
+DEEPCODER_ROW = row(
+    {
+        "problem": TEXT,
+        "tests": dumped(ITEMS | st.fixed_dictionaries({"inputs": TESTS, "outputs": TESTS})),
+        "solutions": st.lists(TEXT | st.just("```\nprint(1)\n```"), max_size=2),
+        "starter_code": st.sampled_from(["", "def f(a):", "# none"]),
+        "metadata": FUNCTION | dumped(FUNCTION),
+    }
+)
+CODEFORCES_ROW = row(
+    {
+        "id": TEXT,
+        "contest_start": NUMBERS,
+        "time_limit": NUMBERS,
+        "memory_limit": NUMBERS,
+        "description": TEXT,
+        "note": TEXT,
+        "examples": ITEMS,
+        "official_tests": ITEMS,
+        "rating": NUMBERS,
+        "tags": st.lists(LEAF, max_size=2),
+        "generated_checker": TEXT,
+    }
+)
+LIVECODEBENCH_ROW = row(
+    {
+        "question_content": TEXT,
+        "question_id": LEAF,
+        "contest_date": TEXT,
+        "starter_code": st.sampled_from(["", "class S:\n def g(self): 0"]),
+        "public_test_cases": dumped(ITEMS),
+        "private_test_cases": dumped(ITEMS) | ITEMS.map(repr).map(packed) | ANY.map(packed),
+        "metadata": dumped(FUNCTION),
+    }
+)
+PROGRAMS = st.lists(row({"code": TEXT, "language": st.sampled_from(["py3", "cpp"])}), max_size=2)
+CODECONTESTS_PLUS_ROW = row(
+    {
+        "id": LEAF,
+        "description": TEXT,
+        "time_limit": NUMBERS,
+        "memory_limit": NUMBERS,
+        "checker": TEXT,
+        "test_cases": ITEMS,
+        "correct_submissions": PROGRAMS,
+        "incorrect_submissions": PROGRAMS,
+    }
+)
 
 
 def check(schema, rows):
@@ -156,3 +208,33 @@ def test_rows_of_humaneval(rows):
 @given(st.lists(or_anything(MBPP_ROW), max_size=4))
 def test_rows_of_mbpp(rows):
     check("mbpp", rows)
+
+
+@SOME
+@given(st.lists(or_anything(DEEPCODER_ROW), max_size=4))
+def test_rows_of_deepcoder(rows):
+    check("deepcoder", rows)
+
+
+@SOME
+@given(st.lists(or_anything(CODEFORCES_ROW), max_size=4))
+def test_rows_of_codeforces(rows):
+    check("codeforces", rows)
+
+
+@SOME
+@given(st.lists(or_anything(LIVECODEBENCH_ROW), max_size=4))
+def test_rows_of_livecodebench(rows):
+    check("livecodebench", rows)
+
+
+@SOME
+@given(st.lists(or_anything(CODECONTESTS_PLUS_ROW), max_size=4))
+def test_rows_of_codecontests_plus(rows):
+    check("codecontests_plus", rows)
+
+
+@SOME
+@given(st.lists(or_anything(TACO_ROW), max_size=4))
+def test_rows_of_taco_verified(rows):
+    check("taco_verified", rows)
