@@ -40,12 +40,13 @@ class RowSelection:
     def __init__(self, config: TaskConfig) -> None:
         """Raises ValueError if no value can lie between two bounds."""
         c = config
-        for low, high, names in (
-            (c.min_rating, c.max_rating, ("min_rating", "max_rating")),
-            (c.date_from, c.date_to, ("from", "to")),
-        ):
+        bounds: tuple[tuple[Any, Any, str, str], ...] = (
+            (c.min_rating, c.max_rating, "min_rating", "max_rating"),
+            (c.date_from, c.date_to, "from", "to"),
+        )
+        for low, high, low_key, high_key in bounds:
             if low is not None and high is not None and low > high:
-                keys = f"task.{names[0]}={low} with task.{names[1]}={high}"
+                keys = f"task.{low_key}={low} with task.{high_key}={high}"
                 raise ValueError(f"{keys}: nothing lies between; swap the two")
         wanted = {text.lower() for text in c.difficulty or ()}
         rules = (

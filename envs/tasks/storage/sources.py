@@ -78,22 +78,19 @@ def _file_source(converter: Converter, file: Path) -> Source:
     if file.suffix not in _BUILDERS:
         raise ValueError(f"{file}: not a file of rows; it must end in {', '.join(_BUILDERS)}")
     digest, lines = _content(file)
-    rows = {".jsonl": lambda: lines, ".parquet": partial(_local_parquet_rows, file)}
+    read = partial(read_rows, file)
     return Source(
-        converter,
-        str(file),
-        file.stem,
-        digest,
-        partial(read_rows, file),
-        rows.get(file.suffix, lambda: None),
+        converter, str(file), file.stem, digest, read, partial(_count_local_rows, file, lines)
     )
 
 
-def _local_parquet_rows(file: Path) -> int | None:
+def _count_local_rows(file: Path, lines: int) -> int | None:
     import pyarrow.parquet
 
+    if file.suffix == ".jsonl":
+        return lines
     try:
-        return pyarrow.parquet.read_metadata(file).num_rows
+        return pyarrow.parquet.read_metadata(file).num_rows if file.suffix == ".parquet" else None
     except (ValueError, OSError):  # reading the rows says it
         return None
 

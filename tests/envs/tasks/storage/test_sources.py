@@ -6,6 +6,7 @@ import pytest
 
 from envs.tasks import open_task
 from envs.tasks.storage.sources import find_sources
+from tests.envs.tasks import contest_rows
 from tests.envs.tasks.dataset_rows import (
     code_contests_row,
     config,
@@ -17,6 +18,7 @@ from tests.envs.tasks.dataset_rows import (
 )
 
 TACO = converter_of("taco")
+DEEPCODER = converter_of("deepcoder")
 LAYOUT = config("taco", None).files
 AT_THE_HUB = "hf://datasets/BAAI/TACO@" + "0" * 40
 
@@ -91,6 +93,56 @@ def test_a_stream_that_breaks_is_said_in_a_line(hub):
     with pytest.raises(ValueError) as error:
         open_task(config("taco", f"file://{hub}/taco"))
     assert f"task.path=file://{hub}/taco" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_files_of_one_split_may_have_other_columns_and_a_resumed_stream_passes_over_them(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    tables = {
+        "taco/train-00000-of-00001": [contest_rows.deepcoder_taco(i) for i in range(3)],
+        "primeintellect/train-00000-of-00001": [
+            contest_rows.deepcoder_primeintellect(i) for i in range(3, 7)
+        ],
+        "lcbv5/test-00000-of-00001": [contest_rows.deepcoder_lcb(7, starter_code="x = 1")],
+    }
+    for name, rows in tables.items():
+        (tmp_path / name).parent.mkdir()
+        pandas.DataFrame(rows).to_parquet(tmp_path / f"{name}.parquet")
+    layout = config("deepcoder", None).files
+    found = find_sources(DEEPCODER, f"file://{tmp_path}", "task.path", layout)
+    (train,) = found["train"]
+    rows = list(train.read(0))
+    assert len(rows) == train.rows() == 7 and "starter_code" not in rows[0]
+    for first in (2, 4, 5, 7):
+        assert list(train.read(first)) == rows[first:]
+    on_disk = find_sources(DEEPCODER, str(tmp_path), "task.path", layout)
+    assert [source.rows() for source in on_disk["train"]] == [4, 3]
+    assert len(on_disk["test"]) == 1
+
+
+def test_a_json_array_is_streamed(tmp_path):
+    rows = [contest_rows.taco_verified(i) for i in range(3)]
+    (tmp_path / "taco_verified.json").write_text(json.dumps(rows))
+    layout = config("taco_verified", None).files
+    for path in (f"file://{tmp_path}", str(tmp_path)):
+        ((source, *_), *_) = find_sources(TACO, path, "task.path", layout).values()
+        assert list(source.read(0)) == rows and list(source.read(2)) == rows[2:]
+        assert source.rows() is None
+
+
+def test_a_hub_name_without_a_commit_names_the_newest_one(monkeypatch):
+    from types import SimpleNamespace
+
+    import huggingface_hub
+
+    def dataset_info(api, name, timeout):
+        assert name == "BAAI/TACO" and timeout
+        return SimpleNamespace(sha="1" * 40)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
+    for path in ("hf://datasets/BAAI/TACO", "hf://datasets/BAAI/TACO@main"):
+        with pytest.raises(ValueError) as error:
+            find_sources(TACO, path, "task.path", LAYOUT)
+        assert str(error.value).endswith("now is hf://datasets/BAAI/TACO@" + "1" * 40)
 
 
 def test_a_hub_name_without_a_commit_is_refused():
