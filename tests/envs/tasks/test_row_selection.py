@@ -154,8 +154,8 @@ def test_a_release_is_a_set_of_files(tmp_path):
         write(tmp_path / f"{name}.jsonl", [livecodebench(number)])
     for name, count in (("livecodebench", 6), ("livecodebench_v5", 5)):
         task = open_task(config(name, str(tmp_path)))
-        names = {problem.name.split("/")[1] for problem in task.test}
-        assert len(names) == count and ("abc5_a" in names) == (count == 6)
+        names = {problem.name.partition("@")[0] for problem in task.test}
+        assert len(names) == count and ("livecodebench/abc5_a" in names) == (count == 6)
         url = f"file://{tmp_path}/{config(name, None).files.test}"
         assert len(remote_files(url)[1]) == count
 
