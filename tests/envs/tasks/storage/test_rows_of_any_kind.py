@@ -149,7 +149,7 @@ LIVECODEBENCH_ROW = row(
         "contest_date": TEXT,
         "starter_code": st.sampled_from(["", "class S:\n def g(self): 0"]),
         "public_test_cases": dumped(ITEMS),
-        "private_test_cases": dumped(ITEMS) | ITEMS.map(repr).map(packed) | ANY.map(packed),
+        "private_test_cases": dumped(ITEMS) | dumped(ITEMS).map(packed) | ANY.map(packed),
         "metadata": dumped(FUNCTION),
     }
 )
