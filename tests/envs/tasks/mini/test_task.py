@@ -62,8 +62,16 @@ def test_names_and_unique_statements(name: str):
         assert len({p.statement for p in problems}) == size
 
 
+# Fields of `Problem` that are younger than the digests here. MiniContests sets none of them.
+LATER = (", rating=None, date=''", ", checker_program=None")
+
+
 def _sha256(problems: tuple[Problem, ...]) -> str:
-    return hashlib.sha256(repr(problems).encode()).hexdigest()
+    text = repr(problems)
+    for unset in LATER:
+        assert text.count(unset) == len(problems)
+        text = text.replace(unset, "")
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _renamed(split: str, earlier: str) -> tuple[Problem, ...]:
