@@ -149,6 +149,6 @@ def earnings_line(earnings: Mapping[str, Any]) -> str:
     if not earnings["earned_by_any"]:
         return ""
     ordered = sorted(earnings["earned"].items(), key=lambda item: -item[1])
-    programs = ", ".join(f"{name} {count}" for name, count in ordered if count)
+    programs = ", ".join(f"{name}: {count}" for name, count in ordered if count)
     share = f"{earnings['earned_by_any']} of {earnings['compared']}"
     return f"programs that solve nothing earn the reward of {share} training problems ({programs})"

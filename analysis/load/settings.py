@@ -117,7 +117,7 @@ def _earned(earnings: dict[str, Any]) -> str:
     if not earnings["earned_by_any"]:
         return f"none of {compared}"
     counts = sorted(earnings["earned"].items(), key=lambda item: -item[1])
-    programs = ", ".join(f"{name} {count:,}" for name, count in counts if count)
+    programs = ", ".join(f"{name}: {count:,}" for name, count in counts if count)
     return f"{earnings['earned_by_any']:,} ({programs}) of {compared}"
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 HUB_TIMEOUT_S = 10
+BUILT_HERE = {"assets/nano": "make nano", "assets/nano_5m": "make nano size=5m"}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -54,7 +55,9 @@ def locate(path: str) -> str:
             )
     if path.count("/") == 1 and not path.startswith((".", "/", "~", "assets")):
         return path
-    raise UserError(f"model.path={path}: no such folder; give a saved model's folder or a hub id")
+    made_by = BUILT_HERE.get(path)
+    cure = f"build it with `{made_by}`" if made_by else "give a saved model's folder or a hub id"
+    raise UserError(f"model.path={path}: no such folder; {cure}")
 
 
 def read_config(config: ModelConfig) -> PreTrainedConfig:

@@ -68,7 +68,7 @@ NOTHING = {"problems": 120, "measured_problems": 0, "false_rejects": None, "fals
         (
             {"cheap_programs": {"train": EARNINGS, "eval": EARNINGS | {"earned_by_any": 0}}},
             "reward",
-            "programs that solve nothing earn it on 3 (first output 2, samples table 1) of 500 "
+            "programs that solve nothing earn it on 3 (first output: 2, samples table: 1) of 500 "
             "training problems and on none of 500 evaluation problems",
         ),
         (

@@ -63,6 +63,6 @@ def test_stored_and_generated_problems_are_counted_alike(tmp_path):
     assert earnings["mean_share"]["samples table"] == pytest.approx(1 / 6, abs=1e-4)
     assert earnings_line(earnings) == (
         f"programs that solve nothing earn the reward of {count} of {count} training problems "
-        f"(echo of the input {count})"
+        f"(echo of the input: {count})"
     )
     assert earnings_line(cheap_earnings([])) == ""
