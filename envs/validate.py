@@ -152,7 +152,7 @@ def validate(
 def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Console) -> Report:
     """Load, judge, write and show. Raises OSError, ValueError and SandboxError."""
     skipped: Counter[str] = Counter()
-    problems = _problems(task, skipped)
+    problems = load_problems(task, skipped)
     own = count_programs(problems, options.first)
     cheap = count_cheap(strengths(problems)) if options.cheap else 0
     qualities = ProblemQualities()
@@ -186,7 +186,7 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
     return report
 
 
-def _problems(config: TaskConfig, skipped: Counter[str]) -> Sequence[Problem]:
+def load_problems(config: TaskConfig, skipped: Counter[str]) -> Sequence[Problem]:
     """Return all problems of all splits; count the rows without one, by reason, in `skipped`."""
     if config.rows is None:
         splits = open_task(config).splits().values()

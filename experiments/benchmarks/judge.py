@@ -1,9 +1,9 @@
 """`make bench-judge`: CPU and wall time of judging a program, on every backend.
 
-The workloads are those of training. `against=COMMIT` measures this checkout and that commit in
-turn, with the same bytes to judge. It supports commits with this layout of `envs`, from which
-`judge_probe.py` imports. For Docker, CPU time is that of the whole machine, so nothing
-else may run on it.
+The workloads are those of training, or with `task=NAME path=PATH` a data set's own programs
+(`judge_rows.py`). `against=COMMIT` measures this checkout and that commit in turn, with the same
+bytes to judge. It supports commits with this layout of `envs`, from which `judge_probe.py`
+imports. For Docker, CPU time is that of the whole machine, so nothing else may run on it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -25,12 +25,24 @@ from typing import Any
 from pydantic import PositiveInt
 
 from experiments.benchmarks import common
-from experiments.benchmarks.common import ROOT, Row, Values, alternate, compare
+from experiments.benchmarks.common import (
+    ROOT,
+    Row,
+    Values,
+    alternate,
+    compare,
+    in_new_process,
+    row,
+)
+from experiments.benchmarks.judge_made import workloads
+from experiments.benchmarks.judge_probe import ACCEPTED, REJECTED, Workload
+from experiments.benchmarks.judge_rows import RowWorkload, for_probe, load_rows, measure
 from experiments.errors import UserError
 from experiments.studies.cli import choose
 
 BACKENDS = ("namespaces", "landlock", "docker")
 WARM_UPS = 2  # rounds after which a judge can tell programs that will pass
+NEW_PROCESSES, VERL = "a new process for each test", "verl's judge"
 GOALS_MS = {"wrong, 5 tests": "≤ 4.5", "right, 1 test": "≤ 4"}  # CPU time per program
 
 
@@ -39,89 +51,34 @@ class Options(common.Options):
     rounds: PositiveInt = 3
     against: str | None = None  # a commit
     backends: str | None = None  # of BACKENDS, separated by commas
+    task: str | None = None  # with path: a data set's own programs
+    path: Path | None = None
+    programs: PositiveInt = 200  # of the data set, at most
+    verl: Path | None = None  # a folder with verl's judge, for path
 
 
 def main(options: Options) -> None:
     """Measure and write `judge.json`."""
     rows: list[Row] = []
     backends, folders = choose("backends", options.backends, BACKENDS), {"now": ROOT}
+    if (options.task is None) != (options.path is None):
+        raise UserError("task=NAME and path=PATH are given together")
+    if options.verl and not options.path:
+        raise UserError("verl=FOLDER needs a data set: task=NAME path=PATH")
     with contextlib.ExitStack() as stack:
         if options.against:
             folders["before"] = stack.enter_context(checkout(options.against))
-        for backend in backends:
-            rows += measure_backend(options.rounds, folders, backend)
+        if options.task and options.path:
+            workload = load_rows(options.task, options.path, options.programs)
+            rows += measure_rows(options.rounds, folders, backends, workload, options.verl)
+        else:
+            for backend in backends:
+                rows += measure_backend(options.rounds, folders, backend)
     if not rows:
         raise UserError("this machine has none of these backends; see make doctor")
-    common.finish("judge", rows, options.out, against=options.against or "nothing")
-
-
-READS = (
-    "n = int(input())\nvalues = list(map(int, input().split()))\n",
-    "import sys\nn, *values = map(int, sys.stdin.read().split())\n",
-    "input()\nvalues = [int(word) for word in input().split()]\n",
-)
-CRASH_EVERY = 4  # wrong programs
-
-
-@dataclass(frozen=True)
-class Workload:
-    """Problems as (input, output) pairs, and (problem, program, right) for each response."""
-
-    name: str
-    problems: list[list[tuple[str, str]]]
-    responses: list[tuple[int, str, bool]]
-
-
-def workloads() -> list[Workload]:
-    """Plain data, made once, so that all checkouts judge the same bytes."""
-    rising = [1 + index % 10 for index in range(32)]  # tests of each problem
-    return [
-        _workload("training", rising, group=8, right_share=0.1),  # early in a run
-        _workload("most pass", rising[:16], group=8, right_share=0.8),  # late in a run
-        _workload("right, 1 test", [1] * 16, group=6, right_share=1.0),
-        _workload("right, 5 tests", [5] * 16, group=3, right_share=1.0),
-        _workload("right, 40 tests", [40] * 16, group=1, right_share=1.0),
-        _workload("wrong, 5 tests", [5] * 16, group=6, right_share=0.0),
-        _workload("right, 20 large", [20] * 16, group=1, right_share=1.0, values=1000),
-    ]
-
-
-def _workload(
-    name: str, tests: Sequence[int], group: int, right_share: float, values: int | None = None
-) -> Workload:
-    """`group` short programs for each problem, no two of them alike. `values`: of each test."""
-    rng, problems, responses = random.Random(name), [], []
-    for index, count in enumerate(tests):
-        problem = _FilteredSum(rng)
-        problems.append([problem.test(rng, values or rng.randrange(3, 12)) for _ in range(count)])
-        for _ in range(group):
-            right = rng.random() < right_share
-            responses.append((index, problem.program(rng, right), right))
-    return Workload(name, problems, responses)
-
-
-class _FilteredSum:
-    """A problem: map the values with a given remainder, then sum them."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.divisor, self.remainder = rng.randrange(2, 6), rng.randrange(2)
-        self.factor, self.shift = rng.randrange(1, 9), rng.randrange(100)
-
-    def test(self, rng: random.Random, count: int) -> tuple[str, str]:
-        values = [rng.randrange(100) for _ in range(count)] + [self.remainder]
-        counted = [value for value in values if value % self.divisor == self.remainder]
-        total = sum(self.factor * value + self.shift for value in counted)
-        return f"{len(values)}\n{' '.join(map(str, values))}\n", f"{total}\n"
-
-    def program(self, rng: random.Random, right: bool) -> str:
-        """A unique program. Wrong ones print one too many, or crash."""
-        name, crash = f"total_{rng.randrange(10**9)}", not right and rng.randrange(CRASH_EVERY) == 0
-        mapped = "v // (n - n)" if crash else f"{self.factor} * v + {self.shift}"
-        return (
-            f"{READS[0] if crash else rng.choice(READS)}{name} = {0 if right else 1}\n"
-            f"for v in values:\n    if v % {self.divisor} == {self.remainder}:\n"
-            f"        {name} += {mapped}\nprint({name})\n"
-        )
+    facts = {"task": options.task, "path": options.path and options.path.name}
+    given = {key: value for key, value in facts.items() if value}
+    common.finish("judge", rows, options.out, against=options.against or "nothing", **given)
 
 
 class ProbeProcess:
@@ -141,11 +98,7 @@ class ProbeProcess:
 
     def per_program(self, workload: str, number: int) -> dict[str, float]:
         """Milliseconds per program of one pass."""
-        cost = self.ask(workload)
-        return {
-            f"{measure} time per program": 1000 * cost[key] / cost["programs"]
-            for measure, key in (("CPU", "cpu_s"), ("wall", "wall_s"))
-        }
+        return per_program(self.ask(workload))
 
     def close(self) -> None:
         self._process.communicate()
@@ -158,6 +111,14 @@ class ProbeProcess:
         if line := self._process.stdout.readline():
             return json.loads(line)
         raise RuntimeError("the probe ended; its output above says why")
+
+
+def per_program(cost: dict[str, float]) -> dict[str, float]:
+    """Milliseconds per program of one pass."""
+    return {
+        f"{measure} time per program": 1000 * cost[key] / cost["programs"]
+        for measure, key in (("CPU", "cpu_s"), ("wall", "wall_s"))
+    }
 
 
 @contextlib.contextmanager
@@ -191,6 +152,52 @@ def measure_backend(rounds: int, folders: dict[str, Path], backend: str) -> list
         for workload in [each.name for each in made if probes]:
             cases = {name: partial(probe.per_program, workload) for name, probe in probes.items()}
             rows += summarise(backend, workload, alternate(cases, rounds, WARM_UPS))
+    return rows
+
+
+def measure_rows(
+    rounds: int,
+    folders: dict[str, Path],
+    backends: Sequence[str],
+    workload: RowWorkload,
+    verl: Path | None,
+) -> list[Row]:
+    """Rows of all ways to judge a data set's programs, relative to a new process for each test."""
+    cases: dict[str, Callable[[int], dict[str, float]]] = {
+        NEW_PROCESSES: lambda _: in_new_process(measure, workload, None)
+    }
+    if verl:
+        cases[VERL] = lambda _: in_new_process(measure, workload, verl)
+    with contextlib.ExitStack() as stack:
+        for name, folder in folders.items():
+            for backend in backends:
+                probe = ProbeProcess(folder, backend, [for_probe(workload)])
+                stack.callback(probe.close)
+                if probe.unavailable:
+                    print(f"{backend}, {name}: left out: {probe.unavailable}")
+                else:
+                    cases[f"{backend}, {name}"] = partial(_ask, probe, workload.name)
+        costs = alternate(cases, rounds, warm_ups=0)  # a data set is judged once
+    return rows_of_costs(costs, workload)
+
+
+def _ask(probe: ProbeProcess, workload: str, number: int) -> dict[str, float]:
+    return probe.ask(workload)
+
+
+def rows_of_costs(costs: Values, workload: RowWorkload) -> list[Row]:
+    """Rows of time per program, programs per second and core, and agreement with the labels."""
+    prefix = f"{workload.name}: "
+    times = {case: [per_program(cost) for cost in each] for case, each in costs.items()}
+    rows = compare(times, "ms", NEW_PROCESSES, prefix=prefix)
+    labels = Counter(right for *_, right in workload.responses)
+    for case, each in costs.items():
+        speeds = [cost["programs"] / cost["cpu_s"] for cost in each]
+        rows.append(row(prefix + case, "programs per second of a core", speeds, "/s"))
+        for agreement, count in ((ACCEPTED, labels[True]), (REJECTED, labels[False])):
+            if count:
+                found = [cost[agreement] for cost in each]
+                rows.append(row(prefix + case, f"{agreement}, of {count}", found))
     return rows
 
 

@@ -15,7 +15,8 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,18 @@ from envs.sandbox.base import Sandbox
 from envs.sandbox.docker import DockerSandbox, unavailable
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 
+ACCEPTED, REJECTED = "right programs accepted", "wrong programs rejected"
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Programs to judge, in plain data, so that all checkouts judge the same bytes."""
+
+    name: str
+    problems: list[dict[str, Any]]  # tests as (input, output) pairs, other fields of Problem
+    responses: list[tuple[int, str, bool]]  # problem, program, whether it is right
+    labels_hold: bool = True  # False: a data set calls the programs right or wrong
 
 
 def own_cpu_s() -> float:
@@ -54,41 +66,60 @@ class Probe:
     """One backend with all its workers. Each workload has a judge of its own, which stays warm."""
 
     def __init__(
-        self, sandbox: Sandbox, cpu_s: Callable[[], float], workloads: list[dict[str, Any]]
+        self, sandbox: Sandbox, cpu_s: Callable[[], float], workloads: Sequence[Workload]
     ) -> None:
         self._cpu_s, self._passes = cpu_s, 0
         self._workloads = {
-            workload["name"]: (Judge(sandbox), list(_problems(workload)), workload["responses"])
+            workload.name: (Judge(sandbox), list(_problems(workload)), workload)
             for workload in workloads
         }
 
     def measure(self, name: str) -> dict[str, float]:
-        """Cost of a pass. Raises RuntimeError for an unexpected verdict."""
-        judge, problems, responses = self._workloads[name]
+        """Cost of a pass.
+
+        A verdict other than the label raises RuntimeError if the labels are known to hold, and is
+        counted otherwise.
+        """
+        judge, problems, workload = self._workloads[name]
         self._passes += 1  # makes the programs new to the judge's cache
         submissions = [
             Submission(problems[index], f"{program}\n# {self._passes}")
-            for index, program, _ in responses
+            for index, program, _ in workload.responses
         ]
         cpu_s, start = self._cpu_s(), time.perf_counter()
         judgements = judge.judge(submissions)
         cost = {"wall_s": time.perf_counter() - start, "cpu_s": self._cpu_s() - cpu_s}
-        for judgement, (_, program, right) in zip(judgements, responses, strict=True):
-            if (judgement.verdict == "ACCEPTED") is not right:
+        accepted = [judgement.verdict == "ACCEPTED" for judgement in judgements]
+        for judgement, passed, (_, program, right) in zip(
+            judgements, accepted, workload.responses, strict=True
+        ):
+            if workload.labels_hold and passed is not right:
                 raise RuntimeError(f"{judgement.verdict}, {judgement.detail}: {program}")
         tests = sum(judgement.run for judgement in judgements)
-        return {"programs": len(submissions), "tests": tests, **cost}
+        shares = agreement(accepted, [right for *_, right in workload.responses])
+        return {"programs": len(submissions), "tests": tests, **cost, **shares}
 
 
-def _problems(workload: dict[str, Any]) -> Iterator[Problem]:
-    for number, pairs in enumerate(workload["problems"]):
-        tests = tuple(Test(*pair) for pair in pairs)
-        yield Problem(f"{workload['name']}/{number}", "", (), tests)
+def agreement(accepted: Sequence[bool], rights: Sequence[bool]) -> dict[str, float]:
+    """Numbers of right programs that were accepted, and of wrong ones that were rejected."""
+    pairs = list(zip(accepted, rights, strict=True))
+    return {
+        ACCEPTED: float(pairs.count((True, True))),
+        REJECTED: float(pairs.count((False, False))),
+    }
+
+
+def _problems(workload: Workload) -> Iterator[Problem]:
+    for number, problem in enumerate(workload.problems):
+        tests = tuple(Test(*pair) for pair in problem["tests"])
+        others = {key: value for key, value in problem.items() if key != "tests"}
+        yield Problem(f"{workload.name}/{number}", "", (), tests, **others)
 
 
 def main() -> None:
     """Measure until stdin ends."""
-    workloads, docker = json.loads(sys.stdin.readline()), sys.argv[1] == "docker"
+    docker = sys.argv[1] == "docker"
+    workloads = [Workload(**workload) for workload in json.loads(sys.stdin.readline())]
     if reason := unavailable() if docker else form_unavailable(sys.argv[1]):
         print(json.dumps({"unavailable": reason}), flush=True)
         return
