@@ -35,6 +35,7 @@ class JudgeStats:
     tests_run: int = 0  # up to each program's first failed test where judging stops there
     judged_again: int = 0  # near the time limit, out of wall time, or after an infrastructure error
     infra_errors: int = 0  # programs that stayed without a verdict
+    checker_faults: int = 0  # of infra_errors: a problem's own checker program failed
     cpu_s: float = 0.0
     programs_recalled: int = 0  # of programs_judged: answered from the verdict cache on disk
     recalled_s: float = 0.0  # wall time that judging these took when they were run

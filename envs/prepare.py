@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -18,7 +19,7 @@ from envs.cache_folder import cache_root
 from envs.problem import Problem
 from envs.problem_quality import cheap_earnings, earnings_line
 from envs.tasks import open_task
-from envs.tasks.selection import StoredProblems, strengths
+from envs.tasks.selection import StoredProblems, checker_languages, strengths
 from envs.tasks.task import Task
 from envs.tasks.task_cli import task_config
 
@@ -54,6 +55,11 @@ def show(task: Task, console: Console) -> None:
     table = Table("rows", "number", "tests", "MB", title=f"{task.rows_read} rows read")
     for split, problems in task.splits().items():
         table.add_row(split, str(len(problems)), *_test_sizes(problems))
+    programs = Counter(
+        language for problems in task.splits().values() for language in checker_languages(problems)
+    )
+    for language, count in sorted(programs.items()):
+        table.add_row(f"with a checker program ({language})", str(count))
     for reason, count in task.left_out.most_common():
         table.add_row(f"left out: {reason}", str(count))
     console.print(table)

@@ -11,7 +11,7 @@ from typing import Literal
 # Names of checkers; options may follow (`envs/judge/checker.py`).
 CHECKERS = (
     *("tokens", "text", "floats", "rounded", "case_insensitive", "call", "assert"),
-    "needs_checker",
+    *("program", "needs_checker"),
 )
 
 
@@ -47,7 +47,8 @@ class CheckerProgram:
     """A program that decides whether an output is right, for a problem with several answers.
 
     `python`: run as `checker.py INPUT EXPECTED OUTPUT`; the last token that it prints is 1 for an
-    accepted output. `testlib`: C++ on testlib.h, whose exit code is the decision.
+    accepted output. `testlib`: C++ on testlib.h, run as `checker INPUT OUTPUT EXPECTED`; its exit
+    status is the decision (`envs/judge/checker_program.py`).
     """
 
     language: Literal["python", "testlib"]
@@ -76,7 +77,7 @@ class Problem:
     date: str = ""  # of its contest, YYYY-MM-DD; "" if unknown
     solutions: tuple[str, ...] = ()  # correct programs
     incorrect_solutions: tuple[str, ...] = ()
-    checker_program: CheckerProgram | None = None  # as the data set gives it
+    checker_program: CheckerProgram | None = None  # for the checker `program`
 
     @cached_property
     def hash(self) -> str:

@@ -211,7 +211,7 @@ def _matching_problems(
 ) -> StoredProblems:
     """Return the problems that the task's keys keep; count the others in `skipped`."""
     rows = RowSelection(config)
-    matches = Filter(config.filter, config.quality, rows)
+    matches = Filter(config.filter, config.quality, rows, checkers=config.checkers)
     entries = []
     found = load_entries(stores, alone=len(stores) == 1)
     rows.note(found)

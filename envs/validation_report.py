@@ -47,7 +47,7 @@ class Report:
             self.verdicts[labelled.kind, labelled.needs_checker, judgement.verdict] += 1
             right = labelled.kind == "solution"
             agrees = labelled.needs_checker or accepted == right
-            if not labelled.needs_checker:
+            if not labelled.needs_checker and labelled.problem.checker_program is None:
                 self.answers[labelled.problem.name].add(labelled.problem, right, judgement)
         if judgement.verdict is Verdict.INFRA_ERROR or not agrees:
             self.exceptions.append(f"{name}: {judgement.verdict} {reason}")

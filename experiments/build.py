@@ -31,7 +31,7 @@ from experiments.rollout.batch_sources import BatchSource, open_batches
 from experiments.rollout.environments import Environments
 from experiments.rollout.generation import overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
-from experiments.rollout.problem_facts import problem_facts
+from experiments.rollout.problem_facts import checker_facts, problem_facts
 from experiments.rollout.prompts import Prompts, encode_prompts
 from experiments.rollout.reward_shaping import RewardShaping
 from experiments.rollout.rollouts import response_limit
@@ -108,6 +108,7 @@ def build(
         used = {"train": train_prompts.kept_problems} if config.steps else {}
         used["eval"] = eval_prompts.kept_problems
         facts = problem_facts(config, used, judge.version, environments.name)
+        facts |= checker_facts(config, used)
         records.describe(
             data_hash=task.data_hash,
             judge_version=judge.version,
@@ -180,6 +181,9 @@ def _problem_line(task: Task, train: int, evaluated: int, facts: dict[str, Any])
         text += f", of {task.rows_read} rows"
     if task.left_out:
         text += f"; left out: {_left_out(task)}"
+    if programs := facts.get("checker_programs"):
+        count = sum(sum(languages.values()) for languages in programs.values())
+        text += f"; {count} with a checker program"
     earnings = facts.get("cheap_programs", {}).get("train")
     if earnings and (line := earnings_line(earnings)):
         text += f"; {line}"

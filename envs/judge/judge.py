@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import math
 from collections.abc import AsyncIterator, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +22,16 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from envs.environment import JudgeStats, Submission
 from envs.judge.checker import comparable
+from envs.judge.checker_program import PROGRAM
+from envs.judge.checker_runs import CheckerRuns
 from envs.judge.rules_version import rules_version
 from envs.judge.session import JudgingSession, PendingProgram
+from envs.judge.testlib import testlib_digest
 from envs.judge.verdict_cache import CachedGrades, VerdictCache
 from envs.problem import Judgement, Problem, Verdict
 from envs.sandbox.base import Job, Limits, Sandbox
+
+log = logging.getLogger(__name__)
 
 Key = tuple[str, str]  # hashes of the problem and of the program
 CACHED_JUDGEMENTS = 100_000  # in memory; the oldest are dropped first
@@ -46,6 +52,13 @@ class JudgeConfig:
     default_memory_limit_mb: PositiveInt = 512  # if the problem names none
     min_memory_limit_mb: PositiveInt = 256  # the interpreter itself needs address space
     output_limit_mb: PositiveInt = 4  # of stdout; at least twice the expected output
+    # Checker programs that problems bring: CPU time and memory for one output
+    checker_time_limit_s: PositiveFloat = 10.0
+    checker_memory_limit_mb: PositiveInt = 512
+    # a problem whose checker failed on so many programs is left out: none gets a verdict any more
+    max_checker_faults: PositiveInt = 5
+    # testlib.h, or its folder, for checkers in C++; null: where headers are installed
+    testlib: str | None = None
 
 
 class Judge:
@@ -63,13 +76,16 @@ class Judge:
     ) -> None:
         self.sandbox, self.verdicts = sandbox, verdicts
         self.config = replace(config or JudgeConfig())
-        settings = repr((sorted(asdict(self.config).items()), sandbox.platform))
+        compiled_with = testlib_digest(self.config.testlib)
+        settings = repr((sorted(asdict(self.config).items()), sandbox.platform, compiled_with))
         self.version = f"{rules_version()}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
         self.stats = JudgeStats()
+        self.checkers = CheckerRuns(sandbox, self.config, self.stats)
         self._cache: dict[Key, Judgement] = {}
         self._failures: dict[str, list[int]] = {}  # problem hash → failures of each test
         self._judged: dict[str, int] = {}  # problem hash → programs judged
         self._judgeable: set[str] = set()  # hashes of problems that passed the check
+        self._checker_faults: dict[str, int] = {}  # problem hash → programs its checker failed on
 
     def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
         """Judge all, in order.
@@ -83,9 +99,14 @@ class Judge:
         return [judgements[index] for index in range(len(submissions))]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return cached judgements, failures of tests, and programs judged per problem."""
+        """Return cached judgements; failures of tests, programs judged, checker faults."""
         failures = {problem: list(counts) for problem, counts in self._failures.items()}
-        return {"cache": dict(self._cache), "failures": failures, "judged": dict(self._judged)}
+        return {
+            "cache": dict(self._cache),
+            "failures": failures,
+            "judged": dict(self._judged),
+            "checker_faults": dict(self._checker_faults),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the state by one of `state_dict`."""
@@ -94,6 +115,7 @@ class Judge:
         self._judged = dict(
             state.get("judged", {})
         )  # absent from old checkpoints; affects no verdict
+        self._checker_faults = dict(state.get("checker_faults", {}))
 
     async def stream(
         self, submissions: Sequence[Submission]
@@ -132,6 +154,7 @@ class Judge:
         """Raise ValueError for a problem that cannot be judged."""
         if problem.hash not in self._judgeable:
             _require_judgeable(problem)
+            self.checkers.require(problem)
             self._judgeable.add(problem.hash)
 
     def no_program(self, problem: Problem) -> Judgement:
@@ -145,6 +168,22 @@ class Judge:
             detail="no program in the response",
             problem_hash=problem.hash,
             judge_version=self.version,
+        )
+
+    def left_out(self, problem: Problem, program: str) -> Judgement | None:
+        """Return the judgement on a problem that is left out, since its checker failed too often.
+
+        None for any other problem.
+        """
+        faults = self._checker_faults.get(problem.hash, 0)
+        if faults < self.config.max_checker_faults:
+            return None
+        self.stats.infra_errors += 1
+        return replace(
+            self.no_program(problem),
+            verdict=Verdict.INFRA_ERROR,
+            program=program,
+            detail=f"left out: its checker failed on {faults} programs",
         )
 
     def plan(self, index: int, problem: Problem, program: str) -> PendingProgram:
@@ -198,12 +237,25 @@ class Judge:
             self.stats.recalled_s += program.wall_s
         if judgement.verdict is Verdict.INFRA_ERROR:
             self.stats.infra_errors += 1
+            if program.checker_fault:
+                self._count_checker_fault(problem, judgement.detail)
             return
         self._cache[key] = judgement
         self._judged[problem.hash] = self._judged.get(problem.hash, 0) + 1
         if program.failed_test is not None:
             failures = self._failures.setdefault(problem.hash, [0] * len(program.order))
             failures[program.failed_test] += 1
+
+    def _count_checker_fault(self, problem: Problem, detail: str) -> None:
+        self.stats.checker_faults += 1
+        faults = self._checker_faults.get(problem.hash, 0) + 1
+        self._checker_faults[problem.hash] = faults
+        if faults == self.config.max_checker_faults:
+            log.warning(
+                "problem %s is left out from now on: its checker failed on %d programs "
+                "(judge.max_checker_faults), at last: %s",
+                *(problem.name, faults, detail),
+            )
 
     def cached_grades(self, key: Key) -> CachedGrades | None:
         """Return the grades on disk of a program, from any judge of the same version."""
@@ -227,6 +279,8 @@ def _require_judgeable(problem: Problem) -> None:
         reason = "it has no tests"
     elif problem.checker == "needs_checker":
         reason = "it needs a checker of its own"
+    elif problem.checker == PROGRAM and problem.checker_program is None:
+        reason = "it has no checker program"
     elif not all(comparable(problem.checker, test.output) for test in problem.tests):
         wanted = "JSON" if problem.checker == "call" else "a condition on the result"
         reason = f"an expected value is not {wanted}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envs.environment import Submission
+from envs.judge.checker_program import PROGRAM
 from envs.judge.extract import extract_program
 from envs.judge.grading import Grade, Summary, grade, judgement, summarize
 from envs.judge.verdict_cache import CachedGrades
@@ -42,6 +43,7 @@ class PendingProgram:
     wall_s: float = 0.0  # of judging: an equal share of the wall time of its piece
     from_cache: bool = False  # not run: judged from grades on disk
     rerun: bool = False  # its first run was doubtful, so its grades are not cached on disk
+    checker_fault: bool = False  # the problem's checker program failed on it
 
     @property
     def result(self) -> Judgement:
@@ -122,6 +124,9 @@ class JudgingSession:
             judge.stats.without_program += 1
             answered.append((index, judge.no_program(problem)))
             return
+        if left_out := judge.left_out(problem, program):
+            answered.append((index, left_out))
+            return
         key = (problem.hash, hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest())
         judged = judge.cached_judgement(key)
         if judged is not None:
@@ -161,16 +166,24 @@ class JudgingSession:
         return True
 
     def _execute(self, programs: list[PendingProgram]) -> Iterator[tuple[int, list[Execution]]]:
+        """Run programs, at last those of problems with a checker program."""
         early_stop = self._judge.config.early_stop
+        checked = {n: one for n, one in enumerate(programs) if one.problem.checker == PROGRAM}
+        compared = [number for number in range(len(programs)) if number not in checked]
 
-        def keep_going(number: int, position: int, execution: Execution) -> bool:
+        def keep_going(index: int, position: int, execution: Execution) -> bool:
+            number = compared[index]
             if execution.outcome in (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR):
                 return False
             passed = _graded(programs[number], position, execution).verdict is Verdict.ACCEPTED
             return passed or not early_stop
 
-        if programs:
-            yield from self._judge.sandbox.run([pending.job for pending in programs], keep_going)
+        if compared:
+            jobs = [programs[number].job for number in compared]
+            for index, executions in self._judge.sandbox.run(jobs, keep_going):
+                yield compared[index], executions
+        if checked:
+            yield from self._judge.checkers.run(checked)
 
     def _conclude(self, pending: PendingProgram, executions: list[Execution]) -> Summary:
         """Grade a program's executions and set its judgement."""

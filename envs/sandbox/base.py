@@ -44,7 +44,8 @@ class Job:
     """One program and the inputs to run it on, in this order, each in a fresh process."""
 
     program: str
-    inputs: tuple[str, ...]  # stdin; with `fn_name`, the argument list as `inside/values.py` has it
+    # stdin, as a text or its bytes; with `fn_name`, the argument list as `inside/values.py` has it
+    inputs: tuple[str | bytes, ...]
     limits: Limits = Limits()
     fn_name: str | None = None  # stdout is then what the function returned, as `inside/values.py`
     promising: bool = False  # likely to run on more than its first input; changes only costs

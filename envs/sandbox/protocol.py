@@ -97,9 +97,11 @@ def encode_one_shot(job: Job) -> bytes:
     return encode_program(job, ONE_SHOT) + encode_input(job.inputs[0])
 
 
-def encode_input(text: str) -> bytes:
+def encode_input(content: str | bytes) -> bytes:
     """Return the INPUT frame of one test."""
-    return encode(INPUT, text.encode("utf-8", "surrogatepass"))
+    if isinstance(content, str):
+        content = content.encode("utf-8", "surrogatepass")
+    return encode(INPUT, content)
 
 
 def execution(frame: Frame) -> Execution:

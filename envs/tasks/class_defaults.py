@@ -38,6 +38,7 @@ ROW_KEYS = (
     "max_rating",
     "date_from",
     "date_to",
+    "checkers",
     "quality",
     "min_hidden_tests",
     "max_tests",

@@ -114,6 +114,8 @@ class TaskConfig:
     # the contest's first and last day, both included
     date_from: Annotated[IsoDate | None, Field(alias="from")] = None
     date_to: Annotated[IsoDate | None, Field(alias="to")] = None
+    # keep problems whose outputs are decided by a checker program, which the data set brings
+    checkers: bool = True
     quality: str | None = None  # a table of `python -m envs.validate`: keep good problems
     train_problems: PositiveInt = 512
     tune_problems: PositiveInt = 60

@@ -93,7 +93,8 @@ class _Reader:
 def open_dataset(config: TaskConfig) -> Task:
     """Open the task of a data set. Raises ValueError or OSError naming the wrong key."""
     rows = RowSelection(config)
-    reader = _Reader(config, Filter(config.filter, config.quality, rows))
+    problem_filter = Filter(config.filter, config.quality, rows, checkers=config.checkers)
+    reader = _Reader(config, problem_filter)
     splits = _read_splits(config, reader)
     rows.check()
     duplicates: list[dict[str, object]] = []

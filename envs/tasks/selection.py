@@ -54,6 +54,12 @@ class Entry:
         return self.batch.column("statement")[self.row].as_py()
 
     @property
+    def checker_language(self) -> str | None:
+        """The language of the problem's checker program, if it has one."""
+        program = self.batch.column("checker_program")[self.row].as_py()
+        return program and program["language"]
+
+    @property
     def strength(self) -> Strength:
         return Strength(**self.batch.column("strength")[self.row].as_py())
 
@@ -110,6 +116,17 @@ def strengths(problems: Sequence[Problem]) -> list[Strength]:
     return [measure_strength(problem) for problem in problems]
 
 
+def checker_languages(problems: Sequence[Problem]) -> list[str]:
+    """Return the languages of the problems' checker programs, one for each problem with one."""
+    found: list[str | None]
+    if isinstance(problems, StoredProblems):
+        found = [entry.checker_language for entry in problems.entries]
+    else:
+        programs = [problem.checker_program for problem in problems]
+        found = [program.language if program else None for program in programs]
+    return [language for language in found if language]
+
+
 def content_digests(problems: Sequence[Problem]) -> list[str]:
     """Return 16 hex digits for each problem, over everything but its name."""
     if isinstance(problems, StoredProblems):
@@ -139,13 +156,18 @@ def load_entries(stores: Sequence[Store], alone: bool) -> list[Entry]:
 
 
 class Filter:
-    """Keeps problems that can be judged and that match task.filter, task.quality and `rows`."""
+    """Keeps problems that can be judged, and that match the keys of the task that choose some."""
 
     def __init__(
-        self, config: FilterConfig, quality: str | None, rows: RowSelection | None = None
+        self,
+        config: FilterConfig,
+        quality: str | None,
+        rows: RowSelection | None = None,
+        *,
+        checkers: bool = True,
     ) -> None:
         """Raises ValueError or OSError if the quality file cannot be used."""
-        self.rows = rows
+        self.rows, self.checkers = rows, checkers
         self.values = {
             field: {value.lower() for value in getattr(config, field)}
             for field in ("difficulty", "source", "tags")
@@ -165,6 +187,8 @@ class Filter:
 
     def mismatch(self, entry: Entry) -> str | None:
         """Return which of the keys that choose problems an entry fails, or None."""
+        if not self.checkers and entry.checker_language:
+            return "has a checker program (task.checkers=false)"
         for field, values in self.values.items():
             value = getattr(entry, field)
             texts = (value,) if isinstance(value, str) else value

@@ -7,18 +7,21 @@ rates are those that `python -m envs.validate` found on the same problems with t
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from envs.judge.judge import JudgeConfig
+from envs.judge.testlib import CompilerMissing, find_toolchain
 from envs.judge_errors import known_rates
 from envs.problem import Problem
 from envs.problem_quality import cheap_earnings
 from envs.tasks.config import FieldsConfig, TaskConfig
-from envs.tasks.selection import content_digests, strengths
+from envs.tasks.selection import checker_languages, content_digests, strengths
 from envs.tasks.task import SPLITS
 from experiments.config.schema import RunConfig
+from experiments.errors import UserError
 
 
 def problem_facts(
@@ -38,6 +41,22 @@ def problem_facts(
         errors["command"] = validation_command(config, sandbox)
     earnings = {use: cheap_earnings(strengths(some)) for use, some in problems.items()}
     return {"cheap_programs": earnings, "judge_errors": errors}
+
+
+def checker_facts(
+    config: RunConfig, problems: Mapping[str, Sequence[Problem]]
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Return the checker programs of the problems by use and language; nothing without one.
+
+    Raises UserError if some of them cannot be compiled here.
+    """
+    counts = {use: dict(Counter(checker_languages(some))) for use, some in problems.items()}
+    if any("testlib" in languages for languages in counts.values()):
+        try:
+            find_toolchain(config.judge.testlib).require()
+        except CompilerMissing as error:
+            raise UserError(str(error)) from error
+    return {"checker_programs": counts} if any(counts.values()) else {}
 
 
 def validation_command(config: RunConfig, sandbox: str) -> str:

@@ -27,12 +27,16 @@ def test_it_says_licence_sizes_and_what_a_checker_leaves_out(tmp_path, capsys):
     for said in (
         "22 rows read",
         "rows │ number │ tests │ MB",
-        "left out: has a checker program, which is not run yet │ 1",
+        "with a checker program (python) │ 1",
         "left out: no tests but the statement's samples │ 1",
         "left out: not of task.max_rating │ 10",
         "licence: CC-BY-4.0",
     ):
         assert said in printed.replace("┃", "│")
+    assert main(["task=codeforces", f"task.path={file}", "task.checkers=false"]) == 0
+    printed = capsys.readouterr().out.replace("┃", "│")
+    said = "left out: has a checker program (task.checkers=false) │ 1"
+    assert said in " ".join(printed.split()) and "with a checker" not in printed
     assert main(["task=livecodebench", f"task.path={tmp_path}/none.jsonl"]) == 2
 
 

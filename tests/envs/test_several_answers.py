@@ -7,6 +7,7 @@ from envs.problem import Judgement, Problem, Test, Verdict
 from envs.several_answers import AnswerEvidence
 
 EXPECTED = "3\n1 2 3\n"
+AGAIN = "3\n2 3 1\n"
 REORDERED, OTHER_COUNT, LONGER = "3\n3 2 1\n", "2\n1 2 3\n", "3\n1 2 3 4\n"
 RIGHT, WRONG = True, False
 
@@ -28,6 +29,11 @@ def evidence(programs, expected=EXPECTED):
     [
         ([(RIGHT, EXPECTED)] * 3 + [(WRONG, OTHER_COUNT)], []),
         ([(RIGHT, EXPECTED), (RIGHT, REORDERED)], ["1 of 2 right programs answer otherwise"]),
+        (
+            [(RIGHT, REORDERED), (RIGHT, AGAIN)],
+            ["all 2 right programs answer otherwise, and differ"],
+        ),
+        ([(RIGHT, REORDERED)] * 2, []),  # they agree: the expected output is in doubt
         ([(RIGHT, OTHER_COUNT)], []),  # one that is rejected is only an exception
         ([(WRONG, REORDERED)] * 2, []),
         (

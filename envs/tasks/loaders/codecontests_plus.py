@@ -40,7 +40,7 @@ def problem(row: Row, name: str) -> Problem:
         statement=statement,
         samples=(),  # statements include them
         tests=tests,
-        checker="needs_checker" if checker else checker_for(statement, tests, None),
+        checker="program" if checker else checker_for(statement, tests, None),
         generated_tests=len(tests),
         time_limit_s=(row.get("time_limit") or 0) / 1000 or None,
         memory_limit_mb=row.get("memory_limit") or None,

@@ -46,7 +46,7 @@ def problem(row: Row, name: str) -> Problem:
         statement=statement,
         samples=samples,
         tests=samples + hidden,
-        checker="needs_checker" if checker else checker_for(statement, by_words, None),
+        checker="program" if checker else checker_for(statement, by_words, None),
         time_limit_s=limit or None,
         memory_limit_mb=math.ceil(memory) if memory else None,
         tags=tag_list(row.get("tags")),

@@ -43,8 +43,6 @@ def limit_tests(problem: Problem, limits: SizeLimits) -> Problem:
 def why_left_out(problem: Problem) -> str | None:
     """Return why a problem cannot be trained on, or None if it can."""
     if problem.checker == "needs_checker":
-        if problem.checker_program:
-            return "has a checker program, which is not run yet"
         return "needs a checker of its own"
     if not problem.statement.strip():
         return "no statement"

@@ -15,7 +15,7 @@ def test_columns():
     assert made.name == "codecontests_plus/4_A" and made.source == "Codeforces"
     assert (made.time_limit_s, made.memory_limit_mb) == (2.0, 256)
     assert (made.solutions, made.incorrect_solutions) == ((ADD,), (SUBTRACT,))
-    assert made.checker == "needs_checker" and len(made.tests) == made.generated_tests == 4
+    assert made.checker == "program" and len(made.tests) == made.generated_tests == 4
     assert made.checker_program == CheckerProgram("testlib", row()["checker"])
     assert problem(row(checker=None), "p").checker == "tokens"
 

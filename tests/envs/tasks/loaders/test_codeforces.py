@@ -26,7 +26,7 @@ OTHERS = (("5 7", 12), ("10 -4", 6), ("0 0", 0))
 
 def test_a_checker_is_carried_and_marks_the_problem():
     made = problem(codeforces(generated_checker="print(1)"), "p")
-    assert made.checker == "needs_checker"
+    assert made.checker == "program"
     assert made.checker_program == CheckerProgram("python", "print(1)")
     assert made.hash != problem(codeforces(generated_checker="print(0)"), "p").hash
 

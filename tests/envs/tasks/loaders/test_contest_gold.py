@@ -1,21 +1,31 @@
 """Rows of the newer data sets, from files to verdicts: right programs pass, wrong ones do not."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from envs.judge.extract import as_response
-from envs.judge.judge import Judge, Submission
+from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.labelled_programs import labelled_programs
 from envs.problem import Verdict
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks.storage.rows import load_problems
+from tests.envs.judge import checkers
 from tests.envs.tasks import contest_rows as made
 from tests.envs.tasks.dataset_rows import converter_of, write
 
 FUNCTIONS = (made.ADD_FUNCTION, made.ADD_METHOD)
 WRONG_FUNCTION = made.ADD_FUNCTION.replace("+", "-")
+PYTHON_CHECKER = checkers.python("print(int(sum(map(int, given)) == int(output[0])))").source
+TESTLIB_CHECKER = checkers.testlib(
+    """
+    int sum = inf.readInt() + inf.readInt();
+    if (ouf.readInt() != sum) quitf(_wa, "not %d", sum);
+    quitf(_ok, "ok");
+    """
+).source
 ROWS = {
     "deepcoder": [
         made.deepcoder_taco(0),
@@ -24,9 +34,12 @@ ROWS = {
         made.deepcoder_lcb(3),
         made.deepcoder_lcb(4, function=True),
     ],
-    "codeforces": [made.codeforces(5), made.codeforces(6, generated_checker="print(1)")],
+    "codeforces": [made.codeforces(5), made.codeforces(6, generated_checker=PYTHON_CHECKER)],
     "livecodebench": [made.livecodebench(7), made.livecodebench(8, function=True)],
-    "codecontests_plus": [made.codecontests_plus(9)],
+    "codecontests_plus": [
+        made.codecontests_plus(9, checker=None),
+        *([made.codecontests_plus(11, checker=TESTLIB_CHECKER)] if shutil.which("g++") else []),
+    ],
     "taco_verified": [made.taco_verified(10)],
 }
 
@@ -44,7 +57,8 @@ def problems(tmp_path_factory):
     return found
 
 
-def test_gold_is_accepted_and_near_misses_are_not(problems):
+def test_gold_is_accepted_and_near_misses_are_not(problems, tmp_path):
+    (tmp_path / "testlib.h").write_text(checkers.HEADER)
     expected, asked = [], []
     for problem in problems:
         # a marked problem is compared as `envs.validate` does
@@ -55,7 +69,7 @@ def test_gold_is_accepted_and_near_misses_are_not(problems):
             asked.append(Submission(first.problem, as_response(program)))
             expected.append(program != wrong)
     with open_sandbox(SandboxConfig(kind="embedded", workers=1)) as sandbox:
-        judgements = Judge(sandbox).judge(asked)
+        judgements = Judge(sandbox, JudgeConfig(testlib=str(tmp_path))).judge(asked)
     accepted = [judgement.verdict is Verdict.ACCEPTED for judgement in judgements]
     assert accepted == expected and len(expected) > 25
 
