@@ -65,10 +65,20 @@ def resume(arguments: list[str]) -> None:
                 f"already finished, {config.steps} steps; steps=N extends it\nrun folder: {folder}"
             )
         return
+    announce(config)
     try:
         finish(run_one(config, folder))
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+
+
+def announce(config: RunConfig) -> None:
+    """Say what begins; the imports that follow take seconds."""
+    from experiments.launch import is_rank_zero
+
+    if is_rank_zero():
+        chosen = f"algo={config.algo.name} task={config.task.name} model={config.model.name}"
+        print(f"{chosen} seed={config.seed} steps={config.steps}: loading", file=sys.stderr)
 
 
 def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> None:
@@ -131,6 +141,7 @@ def start(composed: DictConfig) -> None:
 
     job, config = HydraConfig.get(), parse(composed)
     if job.mode != RunMode.MULTIRUN:
+        announce(config)
         return finish(run_one(config))
     name, folder = f"job {job.job.num + 1}: ", Path(job.sweep.dir)
     print(f"{name}{' '.join(job.overrides.task)}", file=sys.stderr)
@@ -156,14 +167,16 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
         print(f"{label}not run again: {provenance(folder)}", file=sys.stderr)
         outcome: Outcome | None = finished_outcome(folder)
     else:
-        outcome = run_one(config, folder, label)
+        outcome = run_one(config, folder, label, in_sweep=True)
     assert outcome is not None, "a sweep has no worker ranks"
     record_outcome(sweep, number, outcome)
     print(f"{label}{outcome.status}: {outcome.error or outcome.folder}", file=sys.stderr)
     return outcome
 
 
-def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> Outcome | None:
+def run_one(
+    config: RunConfig, folder: Path | None = None, label: str = "", in_sweep: bool = False
+) -> Outcome | None:
     """Train, or resume in `folder`. A failure before there is a run folder is an outcome too."""
     import traceback
 
@@ -175,7 +188,7 @@ def run_one(config: RunConfig, folder: Path | None = None, label: str = "") -> O
         gc.freeze()
         gc.enable()
     try:
-        return train(config, folder, label)
+        return train(config, folder, label, in_sweep)
     except Exception as error:
         if not is_expected(error):
             traceback.print_exc()

@@ -35,6 +35,7 @@ from experiments.rollout.problem_facts import checker_facts, problem_facts
 from experiments.rollout.prompts import Prompts, encode_prompts
 from experiments.rollout.reward_shaping import RewardShaping
 from experiments.rollout.rollouts import response_limit
+from experiments.run_dir.activity import Activity
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.records import Records
 from experiments.runtime import Runtime
@@ -81,27 +82,35 @@ class Parts:
 
 @contextmanager
 def build(
-    config: RunConfig, records: Records, runtime: Runtime = SINGLE_PROCESS
+    config: RunConfig,
+    records: Records,
+    runtime: Runtime = SINGLE_PROCESS,
+    activity: Activity | None = None,
 ) -> Iterator[Parts]:
     """Build the parts and record their facts; the sandbox closes with the block.
 
-    Raises UserError.
+    `activity` shows what it does, and later the phases of the run. Raises UserError.
     """
+    activity = activity or Activity()
+    activity.begin("opening the task")
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
     check_lengths(loading.read_config(config.model), config)
     ranks = runtime.size if runtime.sharded else 0
     records.describe(memory=check_memory(config, algorithm.needs, ranks))
     task = _open_task(config)
+    activity.begin("loading the model")
     base, tokenizer = loading.load(config.model)
     weights = loading.fingerprint(base.model)
     fingerprint = loading.policy_fingerprint(base, tokenizer, weights)
     parameters = sum(parameter.numel() for parameter in base.model.parameters())
+    activity.begin("opening the sandbox and the engine")
     with runtime.environments(config) as local_environments:
-        ledger = Ledger()
+        ledger = Ledger(activity=activity)
         worker = build_worker_parts(config, base, tokenizer, local_environments, runtime, ledger)
         learner, environments = worker.learner, worker.environments
         assert environments is not None  # rank 0 judges
         judge, eval_judge = environments.make(), environments.make()
+        activity.begin("encoding the prompts")
         train_prompts = _prompts(task.train, "train", task, tokenizer, config)
         eval_split = getattr(task, config.eval.split)
         eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config)
@@ -137,6 +146,7 @@ def build(
             version=lambda: learner.policy.version,
         )
         log_samples = config.train.keep_samples
+        activity.begin("")
         yield Parts(
             learner=learner,
             weight_sync=worker.weight_sync,

@@ -49,20 +49,22 @@ def check_launch(config: RunConfig) -> None:
         )
 
 
-def train(config: RunConfig, folder: Path | None = None, label: str = "") -> Outcome | None:
+def train(
+    config: RunConfig, folder: Path | None = None, label: str = "", in_sweep: bool = False
+) -> Outcome | None:
     """Run a configuration, or resume the run in `folder`. Returns None on ranks other than 0."""
     check_launch(config)
     from experiments import trainer
 
     if config.runtime.name == "sync":
-        return trainer.train(config, folder, label)
+        return trainer.train(config, folder, label, in_sweep=in_sweep)
     if torchrun_ranks() > 1 or config.runtime.name == "torchrun":
         return _train_on_rank(config, folder, label)
     from experiments.distributed.ray_cluster import Ray
 
     runtime = Ray(config)
     try:
-        return trainer.train(config, folder, label, runtime)
+        return trainer.train(config, folder, label, runtime, in_sweep)
     finally:
         runtime.stop()
 

@@ -36,7 +36,9 @@ from experiments.evaluation.divergence import kl_to_base
 from experiments.evaluation.evaluate import evaluate, pass_at_each
 from experiments.policy import loading
 from experiments.replay import sample_log
+from experiments.rollout.learning_signs import FIRST_AFTER, LearningSigns
 from experiments.rollout.reward_shaping import sample_metrics
+from experiments.rollout.sample_text import sample_lines
 from experiments.run_dir import checkpoints
 from experiments.run_dir.atomic_files import final_name
 from experiments.run_dir.interrupts import defer_interrupts, raise_interrupts
@@ -66,11 +68,13 @@ def train(
     folder: Path | None = None,
     label: str = "",
     runtime: Runtime = SINGLE_PROCESS,
+    in_sweep: bool = False,
 ) -> Outcome:
     """Run a configuration, or resume the run in `folder`; return how it ended.
 
     Ctrl-C and errors end a run cleanly, with its rows, weights and status on disk. `label` begins
-    its lines of output, beside other runs'. `runtime`: how the run is distributed.
+    its lines of output, beside other runs'. `runtime`: how the run is distributed. `in_sweep`: no
+    samples are shown.
 
     Raises UserError, and OSError on a full disk, if no run folder can be made or resumed.
     """
@@ -86,7 +90,7 @@ def train(
     records = Records(config, folder, state.recorded, checkpoint["folder"] if checkpoint else None)
     sample_log.truncate(records.folder, state.step)
     try:
-        with build(config, records, runtime) as parts, display:
+        with display, build(config, records, runtime, display.activity) as parts:
             _describe(requested, config, device, parts, records, display)
             if checkpoint:
                 check_base(records.info, checkpoint["base"])
@@ -96,7 +100,8 @@ def train(
                 display.pass_at = checkpoint["pass_at"]
                 display.say(f"resuming after step {state.step} in {records.folder}")
             del checkpoint  # its tables are large
-            Trainer(config, parts, records, display, state).run()
+            show_every = 0 if in_sweep else config.eval.show
+            Trainer(config, parts, records, display, state, show_every).run()
         records.describe(pass_at=display.pass_at)
         records.finish("finished")
     except KeyboardInterrupt:
@@ -156,10 +161,14 @@ class Trainer:
         records: Records,
         display: Display,
         state: ResumeState,
+        show_every: int = 0,
     ) -> None:
+        """`show_every`: steps between the responses that are shown; 0: none."""
         self.config, self.parts, self.records = config, parts, records
         self.display, self.state = display, state
         self.learner, self.ledger = parts.learner, parts.ledger
+        self.show_every = show_every
+        self.signs, self.kl_to_base = LearningSigns(config), float("nan")
         self.loggers = open_loggers(
             config, records.folder, parts.settings, state.recorded, display.say
         )
@@ -193,16 +202,17 @@ class Trainer:
             begin = time.monotonic()
             row = self.train_step(step)
             self.measure(step, row, begin)
+            if self.signs.steps == FIRST_AFTER and step < steps:
+                self.display.say_all(self.signs.lines())
             if every and step % every == 0 and step < steps:
                 self.save(f"step-{step}")
+        self.display.say_all(self.signs.lines(self.kl_to_base))
         self.records.describe(**self.parts.rollouts.description)
 
     def train_step(self, step: int) -> Row:
         """Generate a batch, judge it and learn from it; return its metrics."""
         parts, generated_before = self.parts, self.ledger.counts.generated_tokens
         row: Row = {"step": step, "policy_lag": parts.weight_sync.begin(step)}
-        if parts.logprob_check.due(step, row["policy_lag"]):
-            row |= self.check_logprobs(step)
         if parts.initial_values:
             steps_left = self.config.steps - step + 1
             parts.initial_values.reference.prefetch(parts.rollouts.upcoming_prompts, steps_left)
@@ -211,6 +221,11 @@ class Trainer:
         parts.weight_sync.check(samples)
         if parts.sample_log:
             parts.sample_log.write(step, samples)
+        if parts.logprob_check.due(step, row["policy_lag"]):
+            row |= self.check_logprobs(step, samples)
+        self.signs.note(samples)
+        if self.show_every and (step == 1 or step % self.show_every == 0):
+            self.display.say_all(sample_lines(step, samples, parts.tokenizer))
         row |= sample_metrics(samples, self.learner.policy.version)
         row |= parts.rollouts.metrics()
         row["generated_tokens"] = self.ledger.counts.generated_tokens - generated_before
@@ -244,6 +259,7 @@ class Trainer:
             with self.ledger.phase("sync"):
                 self.parts.eval_engine.sync(self.learner.policy)
         row |= self.kl_metrics(step) if due else {"eval/kl_ref": float("nan")}
+        self.kl_to_base = row["eval/kl_ref"]
         self.parts.count_judging()
         row |= self.ledger.columns()
         self.records.step(row)
@@ -298,6 +314,7 @@ class Trainer:
                     parts.tokenizer,
                     advance,
                     temperature,
+                    self.ledger.activity,
                 )
                 self.ledger.charge_recalled("evaluate", parts.eval_judge.stats.recalled_s)
         end()
@@ -326,11 +343,12 @@ class Trainer:
         self.display.say(f"step {step}, with the trained weights: {check.summary(mismatch)}")
         return {"eval/kl_ref": kl} | mismatch.metrics()
 
-    def check_logprobs(self, step: int) -> dict[str, float]:
+    def check_logprobs(self, step: int, samples: list[Sample]) -> dict[str, float]:
         """Compare the rollout engine's log-probs with the learner's, print and return metrics."""
         check = self.parts.logprob_check
         with self.ledger.phase("sync"):
-            mismatch = check.check(step)
+            self.ledger.activity.begin("comparing log-probs of engine and learner")
+            mismatch = check.check(step, samples)
         self.display.say(f"step {step}: {check.summary(mismatch)}")
         return mismatch.metrics()
 

@@ -27,6 +27,7 @@ MAY_CHANGE = (
     "runtime.",
     "sandbox.",
     "eval.every",
+    "eval.show",
     "engine.batch_size",
     "model.threads",
     "model.checkpoint_activations",

@@ -91,7 +91,7 @@ class EngineConfig:
     memory_share: Annotated[float, Field(gt=0, lt=1)] = field(default=0.4, metadata=VLLM_ONLY)
     # steps between checks of the engine's log-probs against the learner's; 0: no checks
     logprob_check_every: NonNegativeInt = 10
-    logprob_check_samples: PositiveInt = 16  # fresh responses in a check
+    logprob_check_samples: PositiveInt = 16  # responses of the batch in a check
     # nats; null: 0.001 in float32, 0.02 in bfloat16
     logprob_check_bound: PositiveFloat | None = None
 
@@ -235,6 +235,8 @@ class EvalConfig:
     k: list[PositiveInt] = field(
         default_factory=lambda: [1, 5, 10]
     )  # k above `samples` are dropped
+    # steps between the sample responses that a single run prints with their verdicts; 0: none
+    show: NonNegativeInt = 20
     # fresh responses to each problem for the KL to the base model; 0: not measured
     kl_samples: NonNegativeInt = 4
 

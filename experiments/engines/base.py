@@ -44,6 +44,8 @@ class Engine(ABC):
 
     name: str
     policy: Policy
+    # Called while it generates, with the numbers of tokens drawn; for the display only.
+    on_tokens: Callable[[int], None] | None = None
 
     @property
     def version(self) -> int:

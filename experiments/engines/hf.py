@@ -248,7 +248,10 @@ class HFEngine(Engine):
             drawn.lengths[active.index[ended]] = step + 1
             live &= ~ended
             index = active.index
-            if self._compact(active, live):
+            responses, compacted = self._compact(active, live)
+            if self.on_tokens:
+                self.on_tokens(responses)
+            if compacted:
                 hand_out(self._completions(drawn, index[~live], batch, steps))
                 token, live = token[live], live[live]
             if not len(token) or step + 1 == steps:
@@ -289,14 +292,17 @@ class HFEngine(Engine):
         active.position = active.position + 1
         return output.logits[:, -1]
 
-    def _compact(self, active: ActiveSequences, live: Tensor) -> bool:
-        """Drop finished responses if they are enough to pay for moving the cache → whether."""
+    def _compact(self, active: ActiveSequences, live: Tensor) -> tuple[int, bool]:
+        """Drop finished responses if they are enough to pay for moving the cache.
+
+        Returns the number of unfinished responses, and whether others were dropped.
+        """
         used = live.new_zeros(len(active.position)).index_fill_(0, active.row_of[live], True)
         responses, rows = torch.stack([live.sum(), used.sum()]).tolist()
         if responses > COMPACT_BELOW * len(live) and rows > COMPACT_BELOW * len(used):
-            return False
+            return responses, False
         active.select(live, used)
-        return True
+        return responses, True
 
     def _completions(
         self, drawn: Drawn, index: Tensor, batch: list[Request], steps: int

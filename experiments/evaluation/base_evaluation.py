@@ -60,6 +60,7 @@ def evaluate_base(
         parts.tokenizer,
         progress,
         temperature,
+        parts.ledger.activity,
     )
     recalled_s = judge.stats.recalled_s
     parts.ledger.charge("evaluate", recalled_s)

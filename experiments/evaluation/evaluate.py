@@ -17,6 +17,7 @@ from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.rollout.generation import Responder, overlaps
 from experiments.rollout.rollouts import response_limit
+from experiments.run_dir.activity import Activity
 from experiments.sample import Origin, PromptedProblem
 from experiments.seeds import seed_for
 
@@ -33,12 +34,13 @@ def evaluate(
     tokenizer: PreTrainedTokenizerBase,
     progress: Callable[[int], None] | None = None,
     temperature: float | None = None,
+    activity: Activity | None = None,
 ) -> list[dict[str, Any]]:
     """Return the rows of evals.parquet: `eval.samples` responses to each prompt.
 
     `temperature`: one of `eval.further_temperatures`, whose random streams are its own; None:
     `eval.temperature`. A sample with an infrastructure error keeps its INFRA_ERROR row; metrics
-    leave it out.
+    leave it out. `activity` shows how far it is.
     """
     n = config.eval.samples
     prompts = list(prompts)  # read from their store once
@@ -49,7 +51,9 @@ def evaluate(
         [seed_for(config.seed, *purpose, step, row, i) for i in range(n)]
         for row in range(len(prompts))
     ]
-    responder = Responder(engine, judge, tokenizer, config.task.reward, overlaps(config))
+    responder = Responder(
+        engine, judge, tokenizer, config.task.reward, overlaps(config), activity=activity
+    )
     origin = Origin("policy", step=step)
     completions, samples = responder.respond(prompts, seeds, sampling, origin, progress)
     return [

@@ -2,8 +2,8 @@
 
 A stale weight, a temperature that was not applied or a wrong log-prob ends no run: the ratio is off
 and training gets worse. So, when both must hold the same weights (at the start, and right after a
-sync), the engine generates a few responses and the learner scores them too. In exact arithmetic the
-log-probs would be equal; what remains is rounding, far below the bound.
+sync), the learner scores a few responses of the batch, before it learns from them. In exact
+arithmetic the log-probs would be equal; what remains is rounding, far below the bound.
 
 Where the reference is kept, it scores them as well. Once training has moved the weights, an engine
 that still samples from the base (a sync left out, an adapter ignored) is nearer to the base than to
@@ -24,7 +24,7 @@ from experiments.engines.base import Engine, Sampling
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
 from experiments.rollout.rollouts import response_limit
-from experiments.sample import PromptedProblem
+from experiments.sample import PromptedProblem, Sample
 from experiments.seeds import seed_for, stream
 
 NEARER = 2  # times nearer to the base than rounding alone explains
@@ -106,26 +106,43 @@ class LogprobCheck:
         """Restore the step of the last check."""
         self._last = state["last"]
 
-    def check(self, step: int) -> Mismatch:
-        """Generate responses, score them and compare."""
+    def check(self, step: int, samples: Sequence[Sample] = ()) -> Mismatch:
+        """Score responses with the learner, and compare.
+
+        `samples`: the batch of `step`, which the learner has not learned from. If the engine
+        generated none of them, as with offline programs alone, it generates some now.
+        """
         self._last = step
-        prompts = stream(self.seed, "mismatch", step).choices(self.prompts, k=self.samples)
-        seeds = [[seed_for(self.seed, "mismatch", step, i)] for i in range(self.samples)]
-        groups = self.engine.generate([prompt.tokens for prompt in prompts], seeds, self.sampling)
-        completions = [completion for group in groups for completion in group]
+        version = self.learner.policy.version
+        own = [sample for sample in samples if sample.fresh and sample.origin.version == version]
+        own = own[:: max(1, len(own) // self.samples)][: self.samples]  # of all groups
+        if own:
+            prompts = [sample.prompt for sample in own]
+            responses: list[tuple[Sequence[int], Sequence[float]]]
+            responses = [(sample.tokens, sample.logps or ()) for sample in own]
+        else:
+            prompts, responses = self._generate(step)
         tokens = Tokens.pack(
             [prompt.tokens for prompt in prompts],
-            range(self.samples),
-            [completion.tokens for completion in completions],
+            range(len(prompts)),
+            [tokens for tokens, _ in responses],
             self.learner.pad,
             self.learner.model.device,
         )
-        engine_logps = [logp for completion in completions for logp in completion.logps]
+        engine_logps = [logp for _, logps in responses for logp in logps]
         learner_logps = self.learner.logp(tokens)[tokens.mask].cpu()
         base_logps = None
         if self.learner.reference is not None:
             base_logps = self.learner.ref_logp(tokens)[tokens.mask].cpu()
         return mismatch(torch.tensor(engine_logps), learner_logps, self.bound, base_logps)
+
+    def _generate(
+        self, step: int
+    ) -> tuple[list[PromptedProblem], list[tuple[Sequence[int], Sequence[float]]]]:
+        prompts = stream(self.seed, "mismatch", step).choices(self.prompts, k=self.samples)
+        seeds = [[seed_for(self.seed, "mismatch", step, i)] for i in range(self.samples)]
+        groups = self.engine.generate([prompt.tokens for prompt in prompts], seeds, self.sampling)
+        return prompts, [(one.tokens, one.logps) for group in groups for one in group]
 
     def summary(self, mismatch: Mismatch) -> str:
         """Return a line for the log, a warning if the mismatch is beyond rounding."""

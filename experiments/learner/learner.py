@@ -127,6 +127,7 @@ class Learner:
         metrics |= group_metrics(batch)
         steps: list[dict[str, float]] = []
         kept_rows = 0
+        self.ledger.activity.expect(len(samples) * self.config.epochs, "responses")
         with defer_interrupts():
             if not self.algorithm.needs.policy:
                 batch = self.algorithm.prepare(batch)
@@ -296,4 +297,5 @@ class Learner:
             metrics["loss"] = loss.detach()
             for name, value in metrics.items():
                 totals[name] += value.detach() if counts else 0
+            self.ledger.activity.advance(len(rows) * self.ranks.size)
         return totals

@@ -24,6 +24,7 @@ from envs.sandbox.pool import default_workers
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.policy.loading import pick_device
+from experiments.run_dir.activity import Activity
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.interrupts import defer_interrupts
 from experiments.sample import (
@@ -57,6 +58,7 @@ class Responder:
     reward: RewardConfig
     overlap: bool
     ledger: Ledger | None = None  # times the generate and judge phases; None: the caller does
+    activity: Activity | None = None  # shows how far it is
 
     def respond(
         self,
@@ -74,23 +76,32 @@ class Responder:
         if not owners:
             return [], []
         tokens = [prompt.tokens for prompt in prompts]
+        activity = self.activity or Activity()  # one that nobody shows
+
+        def count(responses: Sequence[FinishedResponse]) -> None:
+            activity.advance(len(responses))
+            if progress:
+                progress(len(responses))
+
+        self.engine.on_tokens = activity.draw
         if not (self.overlap and isinstance(self.judge, IncrementalEnvironment)):
-            on_finished = (lambda responses: progress(len(responses))) if progress else None
             with self._phase("generate"):
-                groups = self.engine.generate(tokens, seeds, sampling, on_finished)
+                activity.expect(len(owners), "responses")
+                groups = self.engine.generate(tokens, seeds, sampling, count)
             completions = [completion for group in groups for completion in group]
             with self._phase("judge"):
+                activity.expect(len(owners), "responses")
                 return completions, judge_completions(
                     owners, completions, self.judge, self.tokenizer, self.reward, origin
                 )
-        with JudgingThread(self.judge, self.tokenizer, owners, seeds) as thread:
+        with JudgingThread(self.judge, self.tokenizer, owners, seeds, activity) as thread:
 
             def judge_finished(responses: Sequence[FinishedResponse]) -> None:
                 thread.submit(responses)
-                if progress:
-                    progress(len(responses))
+                count(responses)
 
             with self._phase("generate"):
+                activity.expect(len(owners), "responses")
                 groups = self.engine.generate(tokens, seeds, sampling, judge_finished)
             completions = [completion for group in groups for completion in group]
             with self.ledger.waiting("judge") if self.ledger else nullcontext():
@@ -116,7 +127,9 @@ class JudgingThread:
         tokenizer: PreTrainedTokenizerBase,
         owners: Sequence[PromptedProblem],
         seeds: Sequence[Sequence[int]],
+        activity: Activity,
     ) -> None:
+        self._activity = activity  # shows the number of judged responses
         self.busy_s = 0.0  # wall time with something to judge
         self._judge, self._tokenizer, self._owners = judge, tokenizer, owners
         self._first_index = [0, *accumulate(map(len, seeds))]  # of each prompt's responses
@@ -180,6 +193,7 @@ class JudgingThread:
                         for (index, _), text in zip(batch, texts, strict=True)
                     ]
                     self._judged.update(session.judge(submissions))
+                    self._activity.judged = len(self._judged)
                     self.busy_s += time.monotonic() - begin
                 if not self._stopped:
                     begin = time.monotonic()

@@ -202,6 +202,7 @@ class Rollouts:
             reward=self.config.task.reward,
             overlap=overlaps(self.config),
             ledger=self.ledger,
+            activity=self.ledger.activity,
         )
         origin = Origin("policy", self.run, step)
         completions, samples = responder.respond(prompts, seeds, self.sampling, origin)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from experiments.run_dir.activity import VERBS, Activity
 from experiments.run_dir.machine import PeakMemory
 
 PHASES = ("generate", "judge", "reference", "train", "sync", "evaluate")
@@ -49,6 +50,7 @@ class Ledger:
     # by phase: seconds of judging recalled from the verdict cache of other runs
     recalled: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
+    activity: Activity = field(default_factory=Activity)  # shows the present phase
     _open: list[str] = field(default_factory=list)
 
     @contextmanager
@@ -57,7 +59,8 @@ class Ledger:
         begin = time.monotonic()
         self._open.append(name)
         try:
-            yield
+            with self.activity.phase(VERBS[name]):
+                yield
         finally:
             self._open.pop()
             spent = time.monotonic() - begin

@@ -1,66 +1,95 @@
-"""The display of a running run: progress bars on a terminal, occasional lines elsewhere."""
+"""The display of a running run on stderr: bars and the present activity.
+
+On a terminal the activity is a line below the bars that changes as it goes. Elsewhere, e.g. in a
+log file, a line comes every LINE_EVERY_S seconds, also within a long step.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.text import Text
 
-LINE_EVERY_S = 15.0  # between lines without a terminal
+from experiments.run_dir.activity import Activity, duration
+
+LINE_EVERY_S = 30.0  # between lines without a terminal
+CHECK_EVERY_S = 1.0
+RATE_STEPS = 20  # last steps from which the time left is estimated
+
+
+class Bars(Progress):
+    """Bars, and below them a line that is rendered anew at each refresh."""
+
+    def __init__(self, line: Callable[[], str], console: Console, enabled: bool) -> None:
+        self._line = line
+        super().__init__(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            disable=not enabled,
+        )
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        yield Text(self._line(), no_wrap=True, overflow="ellipsis")
 
 
 class Display:
-    """Training and evaluation progress on stderr."""
+    """Training and evaluation progress of a run."""
 
     def __init__(self, steps: int, label: str = "") -> None:
         """`label`: begins each line where other runs write too; there are no bars then."""
-        self.label = label
+        self.label, self.steps, self.activity = label, steps, Activity()
+        self.pass_at: dict[int, float] = {}  # k → pass@k of the last evaluation
+        self._note = ""  # of the last step
+        self._seconds: list[float] = []  # of the last steps
+        self._done = 0  # steps
+        self._last_line = time.monotonic()
+        self._stopped = threading.Event()
         self.console = Console(
             stderr=True, highlight=False, force_terminal=False if label else None
         )
-        self.bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=self.console,
-            disable=not self.console.is_terminal,
-        )
+        self.bars = Bars(self._line, self.console, self.console.is_terminal)
         self.training = self.bars.add_task("training", total=steps, note="", visible=steps > 0)
-        self.steps = steps
-        self.pass_at: dict[int, float] = {}  # k → pass@k of the last evaluation
-        self._last_line = time.monotonic()
-        self._begun: tuple[float, int] | None = None  # when, and after which step
+        self._thread = threading.Thread(target=self._write_lines, name="display", daemon=True)
 
     def __enter__(self) -> Display:
         self.bars.start()
+        if self.bars.disable:
+            self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._stopped.set()
+        self.activity.begin("")
         self.bars.stop()
 
     def say(self, text: str) -> None:
         """Print a line."""
         self.console.print(f"{self.label}{text}", soft_wrap=True, markup=False)
 
+    def say_all(self, lines: Iterable[str]) -> None:
+        """Print lines."""
+        for line in lines:
+            self.say(line)
+
     def step(self, step: int, row: dict[str, Any], seconds: float) -> None:
         """Show a training step that took `seconds`."""
         rate = row["generated_tokens"] / max(seconds, 1e-9)
-        k, score = next(iter(self.pass_at.items()))
-        note = f"reward {row['reward_mean']:.3f}  pass@{k} {score:.3f}  {rate:,.0f} tokens/s"
-        self.bars.update(self.training, completed=step, note=note)
-        now = time.monotonic()
-        self._begun = self._begun or (now - seconds, step - 1)
-        if self.bars.disable and (now - self._last_line > LINE_EVERY_S or step == self.steps):
-            begin, first = self._begun
-            left = (now - begin) / (step - first) * (self.steps - step)
-            self.say(f"step {step}/{self.steps}  {note}  {left:,.0f} s left")
-            self._last_line = now
+        self._note = f"reward {row['reward_mean']:.3f}  {{score}}  {rate:,.0f} tokens/s"
+        self._seconds = [*self._seconds, seconds][-RATE_STEPS:]
+        self._done = step
+        self._update()
+        if step == self.steps and self.bars.disable:
+            self._write_line(self._step_line())
 
     def evaluated(
         self,
@@ -75,6 +104,7 @@ class Display:
         """
         if temperature is None:
             self.pass_at = pass_at
+            self._update()
         scores = "  ".join(f"pass@{k} {score:.3f}" for k, score in pass_at.items())
         source = f" (cached in {cache_file})" if cache_file else ""
         self.say(f"{_evaluation(step, temperature)}: {scores}{source}")
@@ -83,8 +113,41 @@ class Display:
         self, step: int, total: int, temperature: float | None = None
     ) -> tuple[Callable[[int], None], Callable[[], None]]:
         """Add a bar for an evaluation; return how to advance it, and how to remove it."""
-        bar = self.bars.add_task(_evaluation(step, temperature), total=total, note="")
+        bar: TaskID = self.bars.add_task(_evaluation(step, temperature), total=total, note="")
         return lambda count: self.bars.advance(bar, count), lambda: self.bars.remove_task(bar)
+
+    def _update(self) -> None:
+        self.bars.update(self.training, completed=self._done, note=self._full_note())
+
+    def _full_note(self) -> str:
+        k, score = next(iter(self.pass_at.items()), (1, float("nan")))
+        return self._note.replace("{score}", f"pass@{k} {score:.3f}")
+
+    def _left(self) -> str:
+        """The time that the remaining steps will take; evaluations are not counted."""
+        remaining = self.steps - self._done
+        if not self._seconds or not remaining:
+            return ""
+        mean = sum(self._seconds) / len(self._seconds)
+        return f"{duration(mean * remaining)} left"
+
+    def _line(self) -> str:
+        """The activity and the time left."""
+        return " · ".join(part for part in (self.activity.text(), self._left()) if part)
+
+    def _step_line(self) -> str:
+        parts = [f"step {self._done}/{self.steps}", self._full_note(), self._line()]
+        return "  ".join(part for part in parts if part)
+
+    def _write_line(self, text: str) -> None:
+        self.say(text)
+        self._last_line = time.monotonic()
+
+    def _write_lines(self) -> None:
+        """Write a line whenever none came for LINE_EVERY_S seconds."""
+        while not self._stopped.wait(CHECK_EVERY_S):
+            if time.monotonic() - self._last_line >= LINE_EVERY_S:
+                self._write_line(self._step_line())
 
 
 def _evaluation(step: int, temperature: float | None) -> str:

@@ -1,8 +1,17 @@
-"""What people are told stands there as it is."""
+"""The display says what a run does at any moment, and every line stands as it is."""
 
 import io
+import time
 
+import pytest
+from rich.console import Console
+
+from experiments.run_dir import progress
+from experiments.run_dir.activity import Activity, duration
+from experiments.run_dir.budget import Ledger
 from experiments.run_dir.progress import Display
+
+ROW = {"generated_tokens": 640, "reward_mean": 0.25}
 
 
 def test_brackets_are_text():
@@ -11,3 +20,88 @@ def test_brackets_are_text():
     line = "RuntimeError: [/__w/pytorch/pair.cc:553] [bold]peer[/bold] has gone"
     display.say(line)
     assert told.getvalue() == f"job 1: {line}\n"
+
+
+def test_an_activity_counts_what_is_written_judged_and_drawn():
+    activity = Activity()
+    assert activity.text() == ""
+    activity.begin("writing")
+    activity.expect(64, "responses")
+    activity.advance(37)
+    activity.draw(4210)
+    activity.judged = 12
+    activity.since -= 100
+    assert activity.text() == "writing 37/64 responses, 4,210 tokens, 42/s · judged 12"
+    activity.advance(100)
+    assert "64/64" in activity.text()
+
+
+def test_the_ledgers_phases_are_the_activity_and_the_outer_one_comes_back():
+    ledger = Ledger()
+    with ledger.phase("train"):
+        with ledger.phase("reference"):
+            assert ledger.activity.text() == "scoring with the reference"
+        assert ledger.activity.text() == "learning"
+    assert ledger.activity.text() == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0 s"), (99, "99 s"), (100, "2 min"), (5940, "99 min"), (7500, "2 h 5 min")],
+)
+def test_a_duration_has_the_unit_that_fits(seconds, text):
+    assert duration(seconds) == text
+
+
+def terminal(monkeypatch, width):
+    """A display on a terminal of this width, and what it wrote."""
+    display, told = Display(40), io.StringIO()
+    console = Console(file=told, force_terminal=True, width=width, highlight=False)
+    display.console = console
+    display.bars = progress.Bars(display._line, console, enabled=True)
+    display.training = display.bars.add_task("training", total=40, note="")
+    return display, console
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_terminal_shows_bar_activity_and_time_left_in_whole_lines(monkeypatch, width):
+    display, console = terminal(monkeypatch, width)
+    display.evaluated(0, {1: 0.058, 10: 0.242}, None)
+    display.step(3, ROW, seconds=20.0)
+    display.activity.begin("writing")
+    display.activity.expect(64, "responses")
+    display.activity.draw(100)
+    with console.capture() as capture:
+        for part in display.bars.get_renderables():
+            console.print(part)
+    lines = capture.get().rstrip("\n").split("\n")
+    assert "3/40" in lines[0]
+    assert lines[-1].startswith("writing 0/64 responses, 100 tokens")
+    assert lines[-1].rstrip().endswith("12 min left")
+    assert len(lines) == 2 if width == 140 else len(lines) <= 3
+
+
+def test_the_last_bar_has_the_last_evaluations_score(monkeypatch):
+    display, _ = terminal(monkeypatch, 140)
+    display.evaluated(0, {1: 0.058}, None)
+    display.step(40, ROW, seconds=1.0)
+    display.evaluated(40, {1: 0.414}, None)
+    [task] = display.bars.tasks
+    assert "pass@1 0.414" in task.fields["note"]
+    display.evaluated(40, {1: 0.3}, None, temperature=1.0)  # a further one has a line of its own
+    assert "pass@1 0.414" in task.fields["note"]
+
+
+def test_a_log_has_a_line_while_a_step_lasts(monkeypatch):
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.2)
+    monkeypatch.setattr(progress, "CHECK_EVERY_S", 0.02)
+    display, told = Display(40), io.StringIO()
+    display.console.file = told
+    with display:
+        display.activity.begin("writing")
+        display.activity.expect(64, "responses")
+        deadline = time.monotonic() + 20
+        while not told.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert "step 0/40  writing 0/64 responses" in told.getvalue()
+    assert not display._thread.is_alive() or display._stopped.is_set()

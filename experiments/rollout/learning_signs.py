@@ -1,0 +1,92 @@
+"""Signs that a run can learn nothing, or hardly: one line each, with the key to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.config.schema import RunConfig
+from experiments.sample import Sample
+
+FIRST_AFTER = 2  # steps
+TRUNCATED_SHARE = 0.1  # of the responses; above, it is said
+PROGRAMLESS_SHARE = 0.5
+STILL_NATS = 1e-4  # of KL to the base in a whole response; below, the policy has not moved
+
+
+@dataclass
+class LearningSigns:
+    """Counts of a run's fresh responses, since its start or since it was resumed."""
+
+    config: RunConfig
+    steps: int = 0
+    responses: int = 0
+    truncated: int = 0
+    programless: int = 0
+    accepted: int = 0
+    groups: int = 0
+    mixed_groups: int = 0  # with different rewards
+    low: float = float("inf")  # the least reward
+    high: float = float("-inf")
+
+    def note(self, samples: Sequence[Sample]) -> None:
+        """Count a batch; offline and replayed programs say nothing of the policy."""
+        self.steps += 1
+        groups: dict[str, set[float]] = {}
+        for sample in samples:
+            if not sample.fresh or sample.reward is None:
+                continue
+            self.responses += 1
+            self.truncated += sample.truncated
+            self.programless += not sample.judgement.program
+            self.accepted += sample.accepted
+            self.low, self.high = min(self.low, sample.reward), max(self.high, sample.reward)
+            groups.setdefault(sample.prompt.problem.name, set()).add(sample.reward)
+        self.groups += len(groups)
+        self.mixed_groups += sum(len(rewards) > 1 for rewards in groups.values())
+
+    def lines(self, kl_to_base: float = float("nan")) -> list[str]:
+        """Return what to tell the user. `kl_to_base`: of the trained policy; NaN: not measured."""
+        found = [self._rewards(), self._truncated(), self._programless()] if self.responses else []
+        if self.steps and 0 <= kl_to_base < STILL_NATS:
+            rate = self.config.algo.learning_rate
+            found.append(
+                f"the KL to the base is {kl_to_base:.1g} nats a response: the policy hardly moved; "
+                f"raise algo.learning_rate={rate:g} or steps={self.config.steps}"
+            )
+        return [f"NOTE: {line}" for line in found if line]
+
+    def _rewards(self) -> str:
+        train, so_far = self.config.train, f"in {self.steps} steps"
+        if self.mixed_groups:
+            return ""
+        if self.low == self.high and self.accepted == self.responses:
+            return f"every response was accepted {so_far}: use harder problems"
+        if self.accepted:
+            return (
+                f"no problem's responses had different rewards {so_far}: objectives that compare "
+                f"them have no gradient; raise train.group_size={train.group_size}"
+            )
+        if self.low != self.high or train.offline_share or train.replay_share:
+            return ""
+        return (
+            f"no response was accepted {so_far}: there is no reward to learn from; use easier "
+            "problems (task.difficulty), mix in the data set's programs (train.offline_share), "
+            "or begin with supervised training (algo=sft train.offline_share=1)"
+        )
+
+    def _truncated(self) -> str:
+        share = self.truncated / self.responses
+        if share <= TRUNCATED_SHARE:
+            return ""
+        limit = self.config.task.max_response_tokens
+        return f"{share:.0%} of the responses were cut off; raise task.max_response_tokens={limit}"
+
+    def _programless(self) -> str:
+        share = self.programless / self.responses
+        if share <= PROGRAMLESS_SHARE or self.config.task.environment:
+            return ""
+        return (
+            f"{share:.0%} of the responses have no program; show the model how to answer "
+            "(task.few_shot, task.prompt), or use a model that follows instructions"
+        )

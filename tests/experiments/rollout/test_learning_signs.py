@@ -1,0 +1,83 @@
+"""What a run cannot learn from is said, with the key to change; a sound batch says nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from algorithms.grpo import GRPO
+from envs.problem import Judgement, Problem, Verdict
+from experiments.config.schema import RunConfig
+from experiments.rollout.learning_signs import LearningSigns
+from experiments.sample import Origin, PromptedProblem, Sample
+
+PROBLEMS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (1,)) for i in range(2)]
+
+
+def sample(problem, accepted, truncated=False, program="print(1)", **changes):
+    verdict = Verdict.ACCEPTED if accepted else Verdict.WRONG_ANSWER
+    judgement = Judgement(verdict, int(accepted), 1, 1, program)
+    made = Sample(
+        prompt=PROBLEMS[problem],
+        tokens=(2, 3),
+        logps=(-1.0, -1.0),
+        judgement=judgement,
+        reward=float(accepted),
+        truncated=truncated,
+        origin=Origin("policy", "run", 1, 0),
+    )
+    return replace(made, **changes)
+
+
+def lines(batch, kl=float("nan"), **changes):
+    config = RunConfig(GRPO.Config())
+    for key, value in changes.items():
+        group, name = key.split("__")
+        setattr(getattr(config, group), name, value)
+    signs = LearningSigns(config)
+    signs.note(batch)
+    signs.note(batch)
+    return signs.lines(kl)
+
+
+MIXED = [sample(0, True), sample(0, False), sample(1, False), sample(1, False)]
+
+
+def test_a_batch_with_different_rewards_says_nothing():
+    assert lines(MIXED, kl=0.2) == []
+
+
+@pytest.mark.parametrize(
+    ("batch", "said", "key"),
+    [
+        ([sample(0, False), sample(0, False)], "no response was accepted", "train.offline_share"),
+        ([sample(0, True), sample(0, True)], "every response was accepted", "harder"),
+        (
+            [sample(0, True), sample(0, True), sample(1, False), sample(1, False)],
+            "no problem's responses had different rewards",
+            "train.group_size=8",
+        ),
+        ([*MIXED, sample(0, False, truncated=True)], "20% of the responses were cut off", "tokens"),
+        (
+            [replace(s, judgement=replace(s.judgement, program="")) for s in MIXED],
+            "100%",
+            "few_shot",
+        ),
+    ],
+    ids=["no reward", "all accepted", "no spread", "cut off", "no program"],
+)
+def test_each_sign_is_one_line_with_its_key(batch, said, key):
+    [line] = lines(batch)
+    assert said in line and key in line and line.startswith("NOTE: ")
+
+
+def test_a_policy_that_did_not_move_is_said_at_the_end():
+    [line] = lines(MIXED, kl=0.0)
+    assert "algo.learning_rate" in line
+
+
+def test_offline_programs_alone_say_nothing():
+    assert lines([replace(s, logps=None) for s in MIXED[2:]]) == []
+
+
+def test_failures_beside_the_data_sets_programs_are_no_sign():
+    assert lines([sample(0, False), sample(0, False)], train__offline_share=0.5) == []
