@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs.cache_folder import cache_root
-from envs.judge.native_program import FILES_SOURCE
+from envs.judge.native_program import FILES_SOURCE, WRAPPED
 from envs.sandbox.pool import default_workers
 
 HEADER = "testlib.h"
@@ -36,7 +36,7 @@ _COMPILERS = ("g++", "clang++")
 # a process that has its own program (`native_program.py`).
 _FLAGS = (
     *("-std=c++17", "-O1", "-w", "-s", "-fPIE", "-static-pie"),
-    *("-Wl,--wrap=fopen", "-Wl,--wrap=fopen64"),
+    *(f"-Wl,--wrap={name}" for name in WRAPPED),
 )
 _CPU_S, _WALL_S = 60, 180.0  # a checker takes some 3 s
 _MEMORY_KB, _FILE_BLOCKS = 4 << 20, 1 << 17  # of 512 bytes

@@ -1,7 +1,8 @@
 """The interface of a sandbox: jobs (a program and its inputs) in, executions out.
 
-A sandbox knows no problem and no expected output, so no program can find one in it. Verdicts are
-decided outside, by `envs.judge.judge`. Backends: `docker.py`, `embedded.py`.
+A sandbox knows no problem, and no program can find an expected output in it: only a job that runs a
+checker program has one, in its own input. Verdicts are decided outside, by `envs.judge`.
+Backends: `docker.py`, `embedded.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A container takes some 400 ms to start and a test in it 2 ms. Hence the fork server inside and the
 pool outside, which both backends share. This module reads and writes a worker in a container;
-`docker_client.py` says how it is confined. Expected outputs stay on this side.
+`docker_client.py` says how it is confined.
 """
 
 from __future__ import annotations

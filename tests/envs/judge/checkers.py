@@ -41,8 +41,9 @@ struct InStream {
         std::string token = readToken();
         char *end;
         long long value = strtoll(token.c_str(), &end, 10);
-        if (*end || value < low || value > high)
-            quitf(malformed, "not in range: %s", token.c_str());
+        if (*end) quitf(malformed, "no number: %s", token.c_str());
+        if (value < low || value > high)
+            quitf(malformed == _pe ? _wa : malformed, "not in range: %s", token.c_str());
         return value;
     }
     int readInt(int low = -2147483647, int high = 2147483647) { return (int) readLong(low, high); }

@@ -149,10 +149,45 @@ def test_a_header_that_does_not_compile_is_no_checkers_fault(tmp_path, cache):
         find_toolchain(str(tmp_path)).require()
 
 
+READS_BY_STREAMS = """
+#include <fstream>
+#include <iostream>
+#include <sstream>
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        std::ifstream file(argv[i]), again(argv[i]), missing("missing.txt");
+        if (!file || missing) return 9;
+        std::stringstream all;
+        all << file.rdbuf();
+        std::string word;
+        again >> word;
+        again.clear();
+        again.seekg(0, std::ios::end);
+        std::cout << all.str().size() << ' ' << again.tellg() << ' ' << word << std::endl;
+        again.seekg(1);
+        std::getline(again, word);
+        std::cout << word << std::endl;
+    }
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.slow  # large headers
+def test_a_checker_may_read_its_files_by_streams(header):
+    executable = find_toolchain(str(header)).compile(READS_BY_STREAMS)
+    done = run(executable, [b"12 3\n4\n", b"abc" * 100_000 + b" d", b"5"])
+    sizes = ["7 7 12", "2 3", f"300002 300002 {'abc' * 100_000}", f"bc{'abc' * 99_999} d", "1 1 5"]
+    assert done.stdout.decode().splitlines() == [*sizes, ""], done.stderr
+    assert done.returncode == 0
+
+
 @needs_compiler
 @pytest.mark.slow  # ten thousand lines of headers
 @pytest.mark.skipif(REAL is None, reason="needs testlib.h; SPO_BENCH_TESTLIB names its place")
-def test_the_real_testlib_agrees_with_the_small_one():
-    executable = find_toolchain(str(REAL)).compile(SPLIT.testlib.source)
-    for output, status in ((b"2 3\n", 0), (b"2 4", 1), (b"2", 2), (b"0 5", 2), (b"2 3 4", 2)):
-        assert run(executable, [b"5\n", output, b"1 4\n"]).returncode == status
+def test_the_real_testlib_agrees_with_the_small_one(header):
+    outputs = {b"2 3\n": 0, b"2 4": 1, b"2": 2, b"0 5": 1, b"x": 2, b"2 3 4": 2}
+    for place in (REAL, header):
+        executable = find_toolchain(str(place)).compile(SPLIT.testlib.source)
+        found = {out: run(executable, [b"5\n", out, b"1 4\n"]).returncode for out in outputs}
+        assert found == outputs, place
