@@ -25,7 +25,8 @@ class Submission:
 class JudgeStats:
     """Counters since the environment was made.
 
-    Only `cpu_s`, `judged_again`, `programs_recalled` and `recalled_s` depend on the machine.
+    Only `cpu_s`, `judged_again`, `by_wall_time`, `programs_recalled` and `recalled_s` depend on the
+    machine.
     """
 
     submissions: int = 0
@@ -34,6 +35,7 @@ class JudgeStats:
     programs_cached: int = 0  # judged before, or equal to another program of the same call
     tests_run: int = 0  # up to each program's first failed test where judging stops there
     judged_again: int = 0  # near the time limit, out of wall time, or after an infrastructure error
+    by_wall_time: int = 0  # programs whose verdict wall time decided: these are not remembered
     infra_errors: int = 0  # programs that stayed without a verdict
     checker_faults: int = 0  # of infra_errors: a problem's own checker program failed
     cpu_s: float = 0.0

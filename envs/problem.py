@@ -105,3 +105,4 @@ class Judgement:
     detail: str = ""  # e.g. the tail of stderr, or the first difference
     problem_hash: str = ""
     judge_version: str = ""
+    by_wall_time: bool = False  # another run may end otherwise, so nobody remembers it

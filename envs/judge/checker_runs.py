@@ -113,7 +113,12 @@ class CheckerRuns:
     def _run_programs(self, runs: list[_Run]) -> None:
         """Run programs on their next tests."""
         jobs = [
-            replace(run.pending.job, inputs=run.next_inputs, promising=run.promising)
+            replace(
+                run.pending.job,
+                inputs=run.next_inputs,
+                promising=run.promising,
+                again=run.pending.rerun,
+            )
             for run in runs
         ]
         begun = [len(run.executions) for run in runs]
@@ -231,17 +236,16 @@ class _Run:
         if execution.outcome in _NO_VERDICT:
             self.failed = True
             return False
-        if execution.outcome is not Outcome.FINISHED:
-            self.failed |= self.early_stop
-            return not self.early_stop
         output, execution.stdout = execution.stdout, b""
         expected = self.pending.problem.tests[self.pending.order[position]].output
         # Graded as if the output were right; the checker may still reject it.
         graded = grade("text", "", self.pending.limit_s, execution)
-        self.pending.grades[position] = graded
-        if output.strip() != expected.encode("utf-8", "surrogatepass").strip():
+        graded = self.pending.keep(position, graded, execution)
+        finished = execution.outcome is Outcome.FINISHED
+        if finished and output.strip() != expected.encode("utf-8", "surrogatepass").strip():
             self.unchecked[position] = output
-        self.failed |= self.early_stop and graded.verdict is not Verdict.ACCEPTED
+        wrong = graded.verdict is not Verdict.ACCEPTED
+        self.failed |= bool(graded.ended) or (self.early_stop and wrong)
         return not self.failed and sum(map(len, self.unchecked.values())) < HELD_BYTES
 
     def decide(self, position: int, decision: Decision) -> bool:
@@ -253,7 +257,7 @@ class _Run:
         if decision.finding is Finding.ACCEPTED:
             return True
         if decision.finding is Finding.REJECTED:
-            self.pending.grades[position] = Grade(Verdict.WRONG_ANSWER, decision.reason)
+            self.pending.grades[position] = rejected(self.pending.grades[position], decision)
             self.stopped_at = position if self.early_stop else None
         else:
             self.pending.grades[position] = Grade(
@@ -280,6 +284,14 @@ class _Run:
         behind = self.executions[self.stopped_at + 1 :]
         del self.executions[self.stopped_at + 1 :]
         return sum(execution.cpu_s for execution in behind)
+
+
+def rejected(before: Grade, decision: Decision) -> Grade:
+    """Return the grade of a rejected output; what wall time decided before stays in force."""
+    doubtful = before.doubtful and before.by_wall_time
+    return replace(
+        before, verdict=Verdict.WRONG_ANSWER, detail=decision.reason, doubtful=doubtful
+    )
 
 
 def checker_of(problem: Problem) -> CheckerProgram:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from envs.judge.checker import check
 from envs.problem import Judgement, Problem, Verdict
@@ -11,8 +11,9 @@ from envs.sandbox.base import Execution, Outcome
 
 MAX_DETAIL_CHARS = 500
 
-# A program stopped by the wall limit after less than this share of its CPU limit was waiting by
-# itself and was not starved by other processes: another run would end the same way.
+# Where the sandbox cannot account for a program's wall time: one stopped by the wall limit after
+# less than this share of its CPU limit was waiting by itself and was not starved by other
+# processes. Another run would end the same way.
 _STARVED_SHARE = 0.1
 
 
@@ -22,7 +23,9 @@ class Grade:
 
     verdict: Verdict
     detail: str = ""
-    doubtful: bool = False  # a run alone on the machine may give another grade
+    doubtful: bool = False  # a run on a quieter machine may give another grade
+    by_wall_time: bool = False  # decided by wall time
+    ended: str = ""  # no further test is run: the program's budget is used up, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +38,51 @@ class Summary:
     detail: str
     failed_position: int | None  # of the first failed test, in running order
     doubtful: bool
+    by_wall_time: bool = False
 
 
 def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> Grade:
     """Grade one execution. `limit_s` is CPU time; the sandbox adds a margin to it.
 
-    Doubtful are: a right answer within that margin, running out of wall time while computing,
-    getting no core, and a failure of the infrastructure. A wrong answer is never doubtful.
+    Doubtful are: a right answer within that margin, running out of wall time while computing unless
+    all of that time is accounted for, an end that nobody watched, getting no core, and a failure of
+    the infrastructure. Any other wrong answer is not doubtful.
     """
     if execution.outcome is Outcome.INFRA_ERROR:
         return Grade(Verdict.INFRA_ERROR, execution.stderr, doubtful=True)
-    detail = f"{execution.cpu_s:.2f} s CPU, {execution.wall_s:.2f} s wall"
+    detail = _times(execution)
     if execution.outcome is Outcome.STARVED:
         return Grade(Verdict.INFRA_ERROR, f"{detail}: no core was free", doubtful=True)
     if execution.outcome is Outcome.TIME_LIMIT:
         starved = limit_s * _STARVED_SHARE <= execution.cpu_s <= limit_s
-        return Grade(Verdict.TIME_LIMIT, f"{detail} (limit {limit_s:g} s CPU)", doubtful=starved)
+        return Grade(
+            Verdict.TIME_LIMIT,
+            f"{detail} (limit {limit_s:g} s CPU)",
+            doubtful=starved and not execution.accounted,
+            by_wall_time=execution.wall_s > 0 and execution.cpu_s <= limit_s,
+        )
+    return replace(_grade_end(checker, expected, limit_s, execution), by_wall_time=execution.late)
+
+
+def _grade_end(checker: str, expected: str, limit_s: float, execution: Execution) -> Grade:
+    """Grade an execution that ended before a time limit."""
+    late = execution.late
     if execution.outcome is not Outcome.FINISHED:
-        return Grade(Verdict(execution.outcome.value), execution.stderr)
+        return Grade(Verdict(execution.outcome.value), execution.stderr, doubtful=late)
     right, difference = check(checker, expected, execution.stdout)
     if not right:
-        return Grade(Verdict.WRONG_ANSWER, difference)
+        return Grade(Verdict.WRONG_ANSWER, difference, doubtful=late)
     if execution.cpu_s > limit_s:
         detail = f"{execution.cpu_s:.2f} s CPU (limit {limit_s:g} s)"
         return Grade(Verdict.TIME_LIMIT, detail, doubtful=True)
-    return Grade(Verdict.ACCEPTED)
+    return Grade(Verdict.ACCEPTED, doubtful=late)
+
+
+def _times(execution: Execution) -> str:
+    text = f"{execution.cpu_s:.2f} s CPU, {execution.wall_s:.2f} s wall"
+    if execution.lost_s < 0.01:
+        return text
+    return f"{text}, {execution.lost_s:.2f} s of it stopped or without a core"
 
 
 def summarize(grades: Sequence[Grade], total: int, *, early_stop: bool) -> Summary:
@@ -70,11 +93,14 @@ def summarize(grades: Sequence[Grade], total: int, *, early_stop: bool) -> Summa
     """
     passed = run = 0
     failed: tuple[int, Grade] | None = None
-    doubtful = False
+    doubtful = by_wall_time = False
+    ended = ""
     for position, grade in enumerate(grades):
         run += grade.verdict not in (Verdict.SYNTAX_ERROR, Verdict.INFRA_ERROR)
         passed += grade.verdict is Verdict.ACCEPTED
         doubtful = doubtful or grade.doubtful
+        by_wall_time = by_wall_time or grade.by_wall_time
+        ended = ended or grade.ended
         infra_error = grade.verdict is Verdict.INFRA_ERROR
         if grade.verdict is not Verdict.ACCEPTED and (failed is None or infra_error):
             failed = (position, grade)
@@ -84,10 +110,11 @@ def summarize(grades: Sequence[Grade], total: int, *, early_stop: bool) -> Summa
         failed = (len(grades), Grade(Verdict.INFRA_ERROR, "the sandbox left tests out"))
         doubtful = True
     if failed is None:
-        return Summary(Verdict.ACCEPTED, passed, run, "", None, doubtful)
+        return Summary(Verdict.ACCEPTED, passed, run, "", None, doubtful, by_wall_time)
     position, first = failed
     failed_position = None if first.verdict is Verdict.INFRA_ERROR else position
-    return Summary(first.verdict, passed, run, first.detail, failed_position, doubtful)
+    detail = "; ".join(filter(None, (first.detail, ended)))
+    return Summary(first.verdict, passed, run, detail, failed_position, doubtful, by_wall_time)
 
 
 def judgement(problem: Problem, program: str, summary: Summary, test: int | None) -> Judgement:
@@ -103,4 +130,5 @@ def judgement(problem: Problem, program: str, summary: Summary, test: int | None
         program=program,
         detail=detail if len(detail) <= MAX_DETAIL_CHARS else "…" + detail[-MAX_DETAIL_CHARS:],
         problem_hash=problem.hash,
+        by_wall_time=summary.by_wall_time,
     )

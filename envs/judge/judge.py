@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from envs.environment import JudgeStats, Submission
+from envs.judge.budget import Budget
 from envs.judge.checker import comparable
 from envs.judge.checker_program import PROGRAM
 from envs.judge.checker_runs import CheckerRuns
@@ -49,6 +50,9 @@ class JudgeConfig:
     # a right answer that exceeds the limit by at most this share is run once more
     time_margin: NonNegativeFloat = 0.2
     wall_factor: PositiveFloat = 3.0  # wall limit as a multiple of the CPU limit
+    # budget of all tests together, as a multiple of one test's limits: of wall time in which the
+    # program waits by itself, and of CPU time of tests that end at a time limit
+    budget_factor: PositiveFloat = 3.0
     default_memory_limit_mb: PositiveInt = 512  # if the problem names none
     min_memory_limit_mb: PositiveInt = 256  # the interpreter itself needs address space
     output_limit_mb: PositiveInt = 4  # of stdout; at least twice the expected output
@@ -92,8 +96,8 @@ class Judge:
 
         Raises ValueError for a problem that cannot be judged (no tests, `needs_checker`, or an
         expected value of a call that is not JSON), and SandboxError if the sandbox fails for good.
-        A program on which the infrastructure failed twice gets INFRA_ERROR, which is not cached
-        and has no reward.
+        A program on which the infrastructure failed twice gets INFRA_ERROR, which has no reward.
+        It is not cached, nor is a verdict that wall time decided.
         """
         judgements = dict(self.iter_judgements(submissions))
         return [judgements[index] for index in range(len(submissions))]
@@ -110,7 +114,8 @@ class Judge:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the state by one of `state_dict`."""
-        self._cache = dict(state["cache"])
+        cache = state["cache"].items()
+        self._cache = {key: found for key, found in cache if found.judge_version == self.version}
         self._failures = {problem: list(counts) for problem, counts in state["failures"].items()}
         self._judged = dict(
             state.get("judged", {})
@@ -196,7 +201,9 @@ class Judge:
         inputs = tuple(problem.tests[test].input for test in order)
         promising = len(order) > 1 and self._is_promising(problem, order[0])
         job = Job(program, inputs, limits, problem.fn_name, promising)
-        return PendingProgram(problem, program, order, limit_s, job, [index])
+        share = self.config.budget_factor
+        budget = Budget(cpu_s=share * limit_s, idle_s=share * limits.wall_s)
+        return PendingProgram(problem, program, order, limit_s, job, [index], budget)
 
     def _is_promising(self, problem: Problem, first: int) -> bool:
         """Return whether a program will likely pass the test that runs first.
@@ -240,7 +247,9 @@ class Judge:
             if program.checker_fault:
                 self._count_checker_fault(problem, judgement.detail)
             return
-        self._cache[key] = judgement
+        self.stats.by_wall_time += judgement.by_wall_time
+        if not judgement.by_wall_time:
+            self._cache[key] = judgement
         self._judged[problem.hash] = self._judged.get(problem.hash, 0) + 1
         if program.failed_test is not None:
             failures = self._failures.setdefault(problem.hash, [0] * len(program.order))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envs.environment import Submission
+from envs.judge.budget import Budget
 from envs.judge.checker_program import PROGRAM
 from envs.judge.extract import extract_program
 from envs.judge.grading import Grade, Summary, grade, judgement, summarize
@@ -35,6 +36,7 @@ class PendingProgram:
     limit_s: float  # of CPU time, for the verdict
     job: Job
     waiting: list[int]  # numbers of the submissions
+    budget: Budget
     cpu_s: float = 0.0
     grades: dict[int, Grade] = field(default_factory=dict)  # by position in `order`
     judgement: Judgement | None = None
@@ -52,6 +54,13 @@ class PendingProgram:
             raise RuntimeError(f"a program for {self.problem.name} has no judgement yet")
         return self.judgement
 
+    def keep(self, position: int, found: Grade, execution: Execution) -> Grade:
+        """Keep the grade of a test, which says so if the budget is used up; return it."""
+        if execution.outcome not in (Outcome.INFRA_ERROR, Outcome.STARVED):
+            found = self.budget.charge(found, execution.cpu_s, execution.idle_s)
+        self.grades[position] = found
+        return found
+
     def answers(self) -> list[tuple[int, Judgement]]:
         """Return the judgement under the number of each waiting submission."""
         return [(index, self.result) for index in self.waiting]
@@ -68,29 +77,22 @@ class JudgingSession:
     def judge(
         self, submissions: Iterable[tuple[int, Submission]]
     ) -> Iterator[tuple[int, Judgement]]:
-        """Yield (index, judgement) as programs end; doubtful programs wait for `finish`."""
+        """Yield (index, judgement) as programs end; some doubtful ones may wait for `finish`."""
         answered: list[tuple[int, Judgement]] = []
         to_run: list[PendingProgram] = []
         for index, submission in submissions:
             self._admit(index, submission, to_run, answered)
         yield from answered
-        begin = time.monotonic()
-        for number, executions in self._execute(to_run):
-            pending = to_run[number]
-            if self._conclude(pending, executions).doubtful:
-                self._doubtful.append(pending)
-                pending.judgement, pending.rerun = None, True
-            else:
-                yield from pending.answers()
+        begin = ended = time.monotonic()
+        for pending in self._run(to_run):
+            ended = ended if pending.rerun else time.monotonic()
+            yield from pending.answers()
         for pending in to_run:
-            pending.wall_s = (time.monotonic() - begin) / len(to_run)
+            pending.wall_s = (ended - begin) / len(to_run)
 
     def finish(self) -> Iterator[tuple[int, Judgement]]:
-        """Run doubtful programs once more, each alone in the sandbox. Nothing may follow."""
-        for pending in sorted(self._doubtful, key=_first_index):
-            self._judge.stats.judged_again += 1
-            for _, executions in self._execute([pending]):
-                self._conclude(pending, executions)
+        """Run programs once more that are still in doubt. Nothing may follow."""
+        for pending in self._run(sorted(self._doubtful, key=_first_index), again=True):
             yield from pending.answers()
 
     def close(self) -> None:
@@ -102,7 +104,7 @@ class JudgingSession:
             [
                 (key, CachedGrades(pending.reliable, pending.wall_s))
                 for key, pending in judged
-                if not pending.rerun and not pending.from_cache
+                if not (pending.rerun or pending.from_cache or pending.result.by_wall_time)
             ]
         )
         self._judge.evict()
@@ -153,37 +155,69 @@ class JudgingSession:
             graded for graded in cached.tests.values() if graded[0].verdict is Verdict.SYNTAX_ERROR
         ]
         graded_tests: list[tuple[Grade, float]] = syntax_errors[:1]
+        budget = pending.budget.fresh()
         for test in () if syntax_errors else pending.order:
             if test not in cached.tests:
                 return False
-            graded_tests.append(cached.tests[test])
-            failed = graded_tests[-1][0].verdict is not Verdict.ACCEPTED
-            if failed and self._judge.config.early_stop:
+            found, cpu_s = cached.tests[test]
+            found = budget.charge(found, cpu_s, idle_s=0.0)  # with more, it would not be stored
+            graded_tests.append((found, cpu_s))
+            failed = found.verdict is not Verdict.ACCEPTED
+            if found.ended or (failed and self._judge.config.early_stop):
                 break
         pending.cpu_s = sum(cpu_s for _, cpu_s in graded_tests)
         pending.wall_s, pending.from_cache = cached.wall_s, True
         self._set_judgement(pending, [grade for grade, _ in graded_tests])
         return True
 
-    def _execute(self, programs: list[PendingProgram]) -> Iterator[tuple[int, list[Execution]]]:
-        """Run programs, at last those of problems with a checker program."""
-        early_stop = self._judge.config.early_stop
-        checked = {n: one for n, one in enumerate(programs) if one.problem.checker == PROGRAM}
-        compared = [number for number in range(len(programs)) if number not in checked]
+    def _run(
+        self, programs: Sequence[PendingProgram], again: bool = False
+    ) -> Iterator[PendingProgram]:
+        """Run programs, at last those of problems with a checker program; yield them when judged.
 
-        def keep_going(index: int, position: int, execution: Execution) -> bool:
-            number = compared[index]
+        Those whose first run is in doubt run once more, on a share of the workers while others go
+        on, or in `finish`.
+        """
+        yield from self._run_compared(
+            [one for one in programs if one.problem.checker != PROGRAM], again
+        )
+        checked = {n: one for n, one in enumerate(programs) if one.problem.checker == PROGRAM}
+        for number, executions in self._judge.checkers.run(checked) if checked else ():
+            if self._is_judged(checked[number], executions):
+                yield checked[number]
+            else:
+                self._doubtful.append(checked[number])
+
+    def _run_compared(
+        self, programs: list[PendingProgram], again: bool
+    ) -> Iterator[PendingProgram]:
+        """Run programs whose outputs are compared with the expected ones."""
+        sandbox, early_stop = self._judge.sandbox, self._judge.config.early_stop
+        jobs = [replace(one.job, again=True) if again else one.job for one in programs]
+
+        def keep_going(number: int, position: int, execution: Execution) -> bool:
             if execution.outcome in (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR):
                 return False
-            passed = _graded(programs[number], position, execution).verdict is Verdict.ACCEPTED
-            return passed or not early_stop
+            found = _graded(programs[number], position, execution)
+            return not found.ended and (found.verdict is Verdict.ACCEPTED or not early_stop)
 
-        if compared:
-            jobs = [programs[number].job for number in compared]
-            for index, executions in self._judge.sandbox.run(jobs, keep_going):
-                yield compared[index], executions
-        if checked:
-            yield from self._judge.checkers.run(checked)
+        for number, executions in sandbox.run(jobs, keep_going) if jobs else ():
+            pending = programs[number]
+            if self._is_judged(pending, executions):
+                yield pending
+            elif sandbox.takes_more:
+                programs.append(pending)
+                jobs.append(replace(pending.job, again=True))
+            else:
+                self._doubtful.append(pending)
+
+    def _is_judged(self, pending: PendingProgram, executions: list[Execution]) -> bool:
+        """Conclude a run; return False if the program has to run once more."""
+        if not self._conclude(pending, executions).doubtful or pending.rerun:
+            return True
+        pending.judgement, pending.rerun = None, True
+        self._judge.stats.judged_again += 1
+        return False
 
     def _conclude(self, pending: PendingProgram, executions: list[Execution]) -> Summary:
         """Grade a program's executions and set its judgement."""
@@ -192,9 +226,10 @@ class JudgingSession:
         pending.reliable = {
             test: (grade, execution.cpu_s)
             for test, grade, execution in zip(pending.order, grades, executions, strict=False)
-            if not grade.doubtful
+            if not (grade.doubtful or grade.by_wall_time)
         }
         pending.grades.clear()
+        pending.budget = pending.budget.fresh()
         return self._set_judgement(pending, grades)
 
     def _set_judgement(self, pending: PendingProgram, grades: list[Grade]) -> Summary:
@@ -220,8 +255,7 @@ def _graded(pending: PendingProgram, position: int, execution: Execution) -> Gra
     """Grade an execution once and drop its output: many outputs would fill the memory."""
     if position not in pending.grades:
         expected = pending.problem.tests[pending.order[position]].output
-        pending.grades[position] = grade(
-            pending.problem.checker, expected, pending.limit_s, execution
-        )
+        found = grade(pending.problem.checker, expected, pending.limit_s, execution)
         execution.stdout = b""
+        return pending.keep(position, found, execution)
     return pending.grades[position]

@@ -90,6 +90,7 @@ class VerdictLog:
             "hash": problem.hash,
             "program": _digest(program),
             "judge": self.judge_version,
+            "by_wall_time": judgement.by_wall_time,
         }
         self._out.write(json.dumps(row).encode() + b"\n")
         self._out.flush()
@@ -97,7 +98,8 @@ class VerdictLog:
     def _load_line(self, line: bytes) -> None:
         try:
             row = json.loads(line)
-            if row["verdict"] != Verdict.INFRA_ERROR:  # these are judged again
+            certain = row["verdict"] != Verdict.INFRA_ERROR and not row.get("by_wall_time")
+            if certain:  # all others are judged again
                 self._rows[row["judge"], row["hash"], row["kind"], row["program"]] = row
         except (ValueError, KeyError, TypeError):
             raise ValueError(

@@ -30,8 +30,8 @@ class Outcome(StrEnum):
 class Limits:
     """Limits of each test. CPU time decides; wall time is a wider net for programs that sleep.
 
-    Time that a test spends waiting for a core does not count towards `wall_s`, where the kernel
-    reports it.
+    Time in which a test was stopped, or waited for a core, does not count towards `wall_s`
+    (`inside/wall_time.py`).
     """
 
     cpu_s: float = 2.0
@@ -50,6 +50,7 @@ class Job:
     limits: Limits = Limits()
     fn_name: str | None = None  # stdout is then what the function returned, as `inside/values.py`
     promising: bool = False  # likely to run on more than its first input; changes only costs
+    again: bool = False  # its first run was in doubt: at most half of the workers run such jobs
 
 
 @dataclass(slots=True)
@@ -65,6 +66,10 @@ class Execution:
     exit_code: int | None = None  # negative: ended by that signal
     cpu_s: float = 0.0
     wall_s: float = 0.0
+    lost_s: float = 0.0  # of `wall_s`: it had no core, or the worker stood still
+    idle_s: float = 0.0  # of `wall_s`: it certainly waited by itself; 0 where that is not known
+    accounted: bool = False  # whatever it lost, it was past its wall limit
+    late: bool = False  # it ended while the worker stood still, perhaps after its wall limit
 
 
 # (job index, test index, execution) -> whether to run the job's remaining inputs. Called after
@@ -82,6 +87,7 @@ class Sandbox(ABC):
     name: str  # "docker", "embedded"
     strength: str  # one line for the log and run.json: how programs are confined
     platform: str = ""  # a verdict may depend on it: the backend, Python's and numpy's version
+    takes_more = False  # whether `run` also runs jobs that are appended to its list meanwhile
 
     @abstractmethod
     def run(
@@ -89,6 +95,7 @@ class Sandbox(ABC):
     ) -> Iterator[tuple[int, list[Execution]]]:
         """Run all jobs on all workers; yield (job index, executions) as each job ends.
 
+        Where the sandbox `takes_more`, jobs that are appended to the list meanwhile run too.
         A program that does not compile has one execution that reports so, whatever its inputs.
         A stuck or dead worker is replaced and its job run again once. If that fails too, the job's
         last execution is an INFRA_ERROR. No job is lost, and none hangs.

@@ -43,6 +43,8 @@ def default_workers() -> int:
 class Pool(Sandbox):
     """A sandbox made of equal workers, each of which `factory` returns unstarted."""
 
+    takes_more = True
+
     def __init__(
         self, factory: Callable[[], WorkerHandle], workers: int, *, name: str, strength: str
     ) -> None:
@@ -55,6 +57,7 @@ class Pool(Sandbox):
         self._selector = selectors.DefaultSelector()
         self._connections: dict[WorkerConnection, int] = {}  # → its descriptor in the selector
         self._waiting: deque[Task] = deque()
+        self._again: deque[Task] = deque()  # in doubt: these run on a share of the workers
         self._ended: list[Task] = []
         self._closed = self._running = self._abandoned = False
 
@@ -66,13 +69,13 @@ class Pool(Sandbox):
         if self._running:
             raise SandboxError("this sandbox is running other jobs; wait for them, or open another")
         self.prepare_for(jobs)
-        tasks = sorted((Task(i, job) for i, job in enumerate(jobs)), key=Task.order)
-        self._waiting, self._ended, left = deque(tasks), [], len(tasks)
+        self._waiting, self._again, self._ended, left, admitted = deque(), deque(), [], 0, 0
         self._running, self._abandoned = True, False
         try:
-            while left:
+            while left or admitted < len(jobs):
                 if self._abandoned:
                     raise SandboxError("the job in this sandbox was abandoned")
+                left, admitted = left + self._admit(jobs, admitted), len(jobs)
                 self._start_workers(left)
                 self._assign()
                 self._exchange(keep_going)
@@ -84,6 +87,14 @@ class Pool(Sandbox):
             self._running = False
             for worker in [worker for worker in self._connections if worker.tasks]:
                 self._remove(worker)
+
+    def _admit(self, jobs: Sequence[Job], first: int) -> int:
+        """Have the jobs from number `first` on wait for a worker; return how many these are."""
+        tasks = [Task(index, jobs[index]) for index in range(first, len(jobs))]
+        self._again.extend(task for task in tasks if task.job.again)
+        if others := [task for task in tasks if not task.job.again]:
+            self._waiting = deque(sorted([*self._waiting, *others], key=Task.order))
+        return len(tasks)
 
     def abandon(self) -> None:
         """See Sandbox. The run ends after POLL_S at the latest."""
@@ -151,24 +162,44 @@ class Pool(Sandbox):
 
     def _requeue(self, task: Task) -> None:
         """Put a task back among those that wait, before its equals."""
+        if task.job.again:
+            self._again.appendleft(task)
+            return
         bisect.insort_left(self._waiting, task, key=Task.order)
 
     def _assign(self) -> None:
         """Give each idle worker a job and, while there are plenty, some more to queue."""
-        for queued in range(QUEUE_AHEAD + 1):
+        ahead = 0 if self._assign_again() else QUEUE_AHEAD  # else no worker would ever be idle
+        for queued in range(ahead + 1):
             for worker in list(self._connections):
                 if len(self._waiting) <= (len(self._connections) if queued else 0):
                     break
-                if not worker.accepts(self._waiting[0], queued):
-                    continue
-                if not worker.exhausted():
-                    task = self._waiting.popleft()
-                    self.one_shots += task.is_one_shot
-                    worker.begin(task)
-                elif worker.suspect or not worker.tasks:
-                    for task in worker.tasks:
-                        self._requeue(task)
-                    self._remove(worker)  # the next round starts another
+                if worker.accepts(self._waiting[0], queued):
+                    self._begin(worker, self._waiting)
+
+    def _assign_again(self) -> bool:
+        """Give jobs in doubt to idle workers: to half of all workers, and at least to one.
+
+        Return whether a job in doubt waits for a worker of this share.
+        """
+        share = max(1, self.workers // 2)
+        running = sum(worker.judges_again for worker in self._connections)
+        for worker in list(self._connections):
+            if self._again and running < share and worker.accepts(self._again[0], 0):
+                self._begin(worker, self._again)
+                running += worker.judges_again
+        return bool(self._again) and running < share
+
+    def _begin(self, worker: WorkerConnection, waiting: deque[Task]) -> None:
+        """Begin the first of the tasks that wait, or replace a worker that should be."""
+        if not worker.exhausted():
+            task = waiting.popleft()
+            self.one_shots += task.is_one_shot
+            worker.begin(task)
+        elif worker.suspect or not worker.tasks:
+            for task in worker.tasks:
+                self._requeue(task)
+            self._remove(worker)  # the next round starts another
 
     # ---- communication ----
 

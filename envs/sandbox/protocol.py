@@ -118,6 +118,11 @@ def execution(frame: Frame) -> Execution:
             exit_code=header["exit_code"],
             cpu_s=header["cpu_s"],
             wall_s=header["wall_s"],
+            # Absent from the result of a short test.
+            lost_s=header.get("lost_s", 0.0),
+            idle_s=header.get("idle_s", 0.0),
+            accounted=header.get("accounted", False),
+            late=header.get("late", False),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise ProtocolError(f"a malformed result: {error!r}") from error

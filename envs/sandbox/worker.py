@@ -59,7 +59,8 @@ class Task:
     @property
     def may_queue(self) -> bool:
         """Whether it may wait at a busy worker."""
-        return self.is_one_shot and len(self.job.inputs[0]) <= WINDOW_BYTES
+        small = self.is_one_shot and len(self.job.inputs[0]) <= WINDOW_BYTES
+        return small and not self.job.again
 
     def order(self) -> float:
         """Return a sort key that puts the longest jobs first, so that none of them ends alone."""
@@ -154,7 +155,12 @@ class WorkerConnection:
         """Return whether a task may begin, or wait behind at most `queued` others."""
         if not self.ready or self._task is not None or len(self._one_shots) > queued:
             return False
-        return not self._one_shots or task.may_queue
+        return not self._one_shots or (task.may_queue and not self.judges_again)
+
+    @property
+    def judges_again(self) -> bool:
+        """Whether it runs a job whose first run was in doubt."""
+        return any(task.job.again for task in self.tasks)
 
     @property
     def unsent(self) -> bool:

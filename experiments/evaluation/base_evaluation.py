@@ -64,7 +64,8 @@ def evaluate_base(
     )
     recalled_s = judge.stats.recalled_s
     parts.ledger.charge("evaluate", recalled_s)
-    if not any(row["verdict"] == Verdict.INFRA_ERROR for row in rows):
+    certain = not any(row["verdict"] == Verdict.INFRA_ERROR for row in rows)
+    if certain and not judge.stats.by_wall_time:
         _write(file, {"seconds": time.monotonic() - begin + recalled_s, "rows": rows})
     return rows, None
 

@@ -22,7 +22,10 @@ from experiments.sample import Sample
 
 
 class JudgementCache:
-    """Judge programs that are not cached; infrastructure errors are not cached."""
+    """Judge programs that are not cached.
+
+    Infrastructure errors and verdicts that wall time decided are not cached.
+    """
 
     def __init__(self, folder: Path, judge: Environment, ledger: Ledger) -> None:
         self.folder, self.judge, self.ledger = folder / judge.version, judge, ledger
@@ -66,7 +69,7 @@ def _write(file: Path, judgements: Mapping[str, Judgement]) -> None:
     stored = {
         key: asdict(judgement) | {"program": bool(judgement.program)}
         for key, judgement in judgements.items()
-        if judgement.verdict is not Verdict.INFRA_ERROR
+        if judgement.verdict is not Verdict.INFRA_ERROR and not judgement.by_wall_time
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     replace_file(file, json.dumps(stored))

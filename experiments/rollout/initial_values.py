@@ -146,8 +146,8 @@ class ReferenceRewards:
     def _add(self, key: str, prompt: PromptedProblem, responses: list[dict[str, Any]]) -> None:
         first = len(self._responses.get(key, ()))
         self._responses[key] = [*self._responses.get(key, ()), *responses]
-        if any(r["reward"] is None for r in self._responses[key]):
-            return  # infrastructure errors are not cached
+        if any(r["reward"] is None or r.get("by_wall_time") for r in self._responses[key]):
+            return  # another run may end otherwise
         record = {"prompt": key, "problem": prompt.problem.name, "first": first}
         with self.path.open("a") as file:  # a line cut by a crash spoils no other
             file.write("\n" + json.dumps(record | {"responses": responses}))
@@ -163,6 +163,7 @@ def _record(sample: Sample) -> dict[str, Any]:
         "program": digest if program else "",
         "tests": sample.judgement.run,
         "cpu_s": sample.judgement.cpu_s,
+        "by_wall_time": sample.judgement.by_wall_time,
     }
 
 

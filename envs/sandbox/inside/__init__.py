@@ -32,6 +32,7 @@ _MODULES = (
     "program",
     "test_process",
     "zygote",
+    "wall_time",
     "run_test",
     "server",
     "main",

@@ -21,9 +21,9 @@ from envs.sandbox.inside.framing import (
     HOLD_S,
     RESUME,
     STDERR_TAIL,
-    patience_s,
     report,
 )
+from envs.sandbox.inside.wall_time import LOOK_S, WallClock
 from envs.sandbox.inside.zygote import SWEEPER, TEST
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from envs.sandbox.inside.server import Server
 
 COMPILER_SIGNALS = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
-RUNNABLE_S = 0.01  # extension of a wall limit that a process reaches while it could run
 STARTUP_POLL_S = 0.05  # how soon to look again while the program has not begun
 STDERR_PAUSE_S = 0.002  # after a read of stderr; what comes meanwhile stays in its pipe
 STDERR_LIMIT_BYTES = 16 << 20  # beyond it a program does nothing but complain
@@ -112,7 +111,7 @@ def run_test(
     server.startup.reset()
     started = time.monotonic()
     pid = fork(TEST, [*program, stdin, stdout, stderr.writer])
-    limit_outcome = wait_within_limits(server, limits, pid, stderr)
+    limit_outcome, clock = wait_within_limits(server, limits, pid, stderr)
     status, cpu_s, peak_bytes = reap(server, fork, pid)
     ended = time.monotonic()
     stderr.drain()
@@ -132,6 +131,7 @@ def run_test(
             "exit_code": os.waitstatus_to_exitcode(status),
             "cpu_s": round(cpu_s, 6),
             "wall_s": round(ended - begun, 6),
+            **clock.report(cpu_s, killed=bool(limit_outcome)),
         }
         server.channel.send_result(result, stdout, min(size, limits["output_mb"] << 20))
     for file in (stdin, stdout):
@@ -140,22 +140,28 @@ def run_test(
     return outcome
 
 
-def wait_within_limits(server: Server, limits: dict[str, Any], pid: int, stderr: StderrTail) -> str:
-    """Wait for the test process to end; kill it at a limit, and return that limit's outcome.
+def wait_within_limits(
+    server: Server, limits: dict[str, Any], pid: int, stderr: StderrTail
+) -> tuple[str, WallClock]:
+    """Wait for the test process to end, and kill it at a limit.
 
-    Returns "" if it ended by itself. Wall time in which the process could have run, but had no
-    core, does not count; it is 0 where the kernel does not report it. A process that could run at
-    its limit gets a little longer. Either it has a core, and its CPU time will decide, or it waits
-    for one. What comes before the program itself, its compilation included, has limits of its own.
+    Return that limit's outcome, or "" if it ended by itself, and the clock of its wall time. What
+    comes before the program itself, its compilation included, has limits of its own.
     """
-    process = os.pidfd_open(pid)
+    clock = WallClock(server, os.pidfd_open(pid), limits["wall_s"])
     try:
-        outcome = _wait(server, limits, pid, process, stderr)
+        outcome = _wait(server, limits, pid, clock, stderr)
+        clock.stop()
         if outcome:
-            signal.pidfd_send_signal(process, signal.SIGKILL)
-        return outcome
+            signal.pidfd_send_signal(clock.process, signal.SIGKILL)
+        return outcome, clock
     finally:
-        os.close(process)
+        os.close(clock.process)
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU time of a process that was not reaped."""
+    return time.clock_gettime((~pid << 3) | 2)  # the kernel's number for its CPU clock
 
 
 def _poll_for(server: Server, process: int, stderr: StderrTail) -> select.poll:
@@ -167,39 +173,32 @@ def _poll_for(server: Server, process: int, stderr: StderrTail) -> select.poll:
 
 
 def _wait(
-    server: Server, limits: dict[str, Any], pid: int, process: int, stderr: StderrTail
+    server: Server, limits: dict[str, Any], pid: int, clock: WallClock, stderr: StderrTail
 ) -> str:
-    channel, poll = server.channel, _poll_for(server, process, stderr)
-    begun: float | None = None  # when the program began
-    cpu_limit, deadline = math.ceil(limits["cpu_s"]) + 1, math.inf
-    wall_end = given_up = math.inf
-    cpu_clock = (~pid << 3) | 2  # the kernel's number for the CPU clock of that process
+    channel, poll = server.channel, _poll_for(server, clock.process, stderr)
+    cpu_limit = math.ceil(limits["cpu_s"]) + 1
     ignoring_stderr = False  # just read: do not wake up for each of many lines
     while True:
-        now = time.monotonic()
-        if begun is None and server.startup.begun:
+        clock.wake()
+        if clock.begun is None and server.startup.begun:
             cpu_before, begun = server.startup.begun
             cpu_limit = limits["cpu_s"] + cpu_before
-            wall_end = deadline = begun + limits["wall_s"]
-            given_up = begun + patience_s(limits["wall_s"])
-        if begun is not None and now >= deadline:
-            waited, runnable = server.waits_for_core(process)
-            wall_end = begun + limits["wall_s"] + waited
-            deadline = min(max(wall_end, now + RUNNABLE_S) if runnable else wall_end, given_up)
-        left = deadline - now
+            clock.begin(begun)
+        left = clock.left_s()
         with contextlib.suppress(OSError):  # the process may have ended just now
-            left = min(left, cpu_limit - time.clock_gettime(cpu_clock))
+            left = min(left, cpu_limit - _cpu_s(pid))
         hold = HOLD_S if channel.held_bytes else left
         pause = min(left, STDERR_PAUSE_S if ignoring_stderr else hold)
-        pause = pause if begun is not None else min(pause, STARTUP_POLL_S)
+        pause = max(0.0, min(pause, STARTUP_POLL_S if clock.begun is None else LOOK_S))
         # Even where none is left: this process may itself have had no core, and be late.
         events = dict(poll.poll(pause * 1000 + 1 if pause > 0 else 0))
+        clock.wake(pause)
         if channel.source in events:
             os._exit(0)
-        if process in events:
+        if clock.process in events:
             return ""
         if left <= 0:
-            return "STARVED" if given_up <= now < wall_end else "TIME_LIMIT"
+            return "STARVED" if clock.starved() else "TIME_LIMIT"
         wrote_stderr = stderr.reader in events
         if wrote_stderr:
             stderr.drain()

@@ -71,6 +71,7 @@ class Server:
         self.channel = take_channel()
         # Opened now, since /proc may be out of sight later.
         self.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+        self.counts_waiting = self._counts_waiting()
         self.startup = StartupStatus()
         self.landlock: LandlockRuleset | None = None  # where user namespaces are refused
         # Only in a PID namespace of our own may all other processes be ended.
@@ -113,7 +114,7 @@ class Server:
         prepare_interpreter(self.config["packages"], self.config["environment"])
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        make_forks_cheaper(self._read_proc("self/maps"))
+        make_forks_cheaper(self.read_proc("self/maps"))
         self._zygote = self._start_zygote()
         self._program = self._unnamed_file()
         self.channel.send(READY, {"python": sys.version.split()[0]})
@@ -190,37 +191,22 @@ class Server:
 
     def address_space(self) -> int:
         """Return the calling process's size in bytes."""
-        return int(self._read_proc("self/statm").split()[0]) * resource.getpagesize()
+        return int(self.read_proc("self/statm").split()[0]) * resource.getpagesize()
 
-    def waits_for_core(self, process: int) -> tuple[float, bool]:
-        """Return (seconds that a process waited for a core, whether it could run now).
-
-        `process` is a pidfd. A process that could run now runs, or waits in addition to these
-        seconds. Of its living threads the one that waited longest counts: a sum would let threads
-        that block each other buy time. (0, False) where the kernel keeps no such statistics.
-        """
-        longest, runnable = 0, False
-        with contextlib.suppress(OSError):
-            fields = self._read_proc(f"self/fdinfo/{process}").split()
-            pid = int(fields[fields.index(b"Pid:") + 1])
-            tasks = os.open(f"{pid}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.proc)
-            try:
-                for task in os.listdir(tasks):
-                    state = self._read_proc(f"{pid}/task/{task}/stat").rpartition(b")")[2]
-                    runnable = runnable or state.split()[0] == b"R"
-                    waited_ns = self._read_proc(f"{pid}/task/{task}/schedstat").split()[1]
-                    longest = max(longest, int(waited_ns))
-            finally:
-                os.close(tasks)
-        return longest / 1e9, runnable
-
-    def _read_proc(self, path: str) -> bytes:
-        """Read a file of /proc."""
-        descriptor = os.open(path, os.O_RDONLY, dir_fd=self.proc)
+    def read_proc(self, path: str, folder: int | None = None) -> bytes:
+        """Read a file of /proc, or of an open folder in it."""
+        folder = self.proc if folder is None else folder
+        descriptor = os.open(path, os.O_RDONLY, dir_fd=folder)
         try:
             return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
         finally:
             os.close(descriptor)
+
+    def _counts_waiting(self) -> bool:
+        """Return whether the kernel counts how long a thread waits for a core."""
+        with contextlib.suppress(OSError):
+            return any(map(int, self.read_proc("self/schedstat").split()))
+        return False
 
     def prefer_as_oom_victim(self) -> None:
         """Have the kernel kill the calling process or its children first if memory runs out."""
