@@ -289,9 +289,7 @@ class _Run:
 def rejected(before: Grade, decision: Decision) -> Grade:
     """Return the grade of a rejected output; what wall time decided before stays in force."""
     doubtful = before.doubtful and before.by_wall_time
-    return replace(
-        before, verdict=Verdict.WRONG_ANSWER, detail=decision.reason, doubtful=doubtful
-    )
+    return replace(before, verdict=Verdict.WRONG_ANSWER, detail=decision.reason, doubtful=doubtful)
 
 
 def checker_of(problem: Problem) -> CheckerProgram:

@@ -111,7 +111,7 @@ def run_test(
     server.startup.reset()
     started = time.monotonic()
     pid = fork(TEST, [*program, stdin, stdout, stderr.writer])
-    limit_outcome, clock = wait_within_limits(server, limits, pid, stderr)
+    limit_outcome, clock = wait_within_limits(server, limits, pid, started, stderr)
     status, cpu_s, peak_bytes = reap(server, fork, pid)
     ended = time.monotonic()
     stderr.drain()
@@ -141,16 +141,18 @@ def run_test(
 
 
 def wait_within_limits(
-    server: Server, limits: dict[str, Any], pid: int, stderr: StderrTail
+    server: Server, limits: dict[str, Any], pid: int, started: float, stderr: StderrTail
 ) -> tuple[str, WallClock]:
     """Wait for the test process to end, and kill it at a limit.
 
     Return that limit's outcome, or "" if it ended by itself, and the clock of its wall time. What
     comes before the program itself, its compilation included, has limits of its own.
     """
-    clock = WallClock(server, os.pidfd_open(pid), limits["wall_s"])
+    clock = WallClock(server, os.pidfd_open(pid), limits["wall_s"], started)
     try:
         outcome = _wait(server, limits, pid, clock, stderr)
+        if clock.begun is None and server.startup.begun:  # it began and ended unseen
+            clock.begin(server.startup.begun[1])
         clock.stop()
         if outcome:
             signal.pidfd_send_signal(clock.process, signal.SIGKILL)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1  # how often a test is looked at; a shorter one never is
 STALL_S = 0.1  # later than this, this process did not merely wake up late
+CERTAIN_SHARE = 0.75  # of a wall limit, which is a wide net: whoever used it waited by itself
 RUNNABLE_S = 0.01  # extension of a wall limit that a process reaches while it could run
 
 
@@ -36,11 +37,11 @@ class WallClock:
     threads take turns may have waited for as long.
     """
 
-    def __init__(self, server: Server, process: int, limit_s: float) -> None:
-        """`process`: a pidfd of the test."""
+    def __init__(self, server: Server, process: int, limit_s: float, started: float) -> None:
+        """`process`: a pidfd of the test; `started`: when it was requested."""
         self.process, self.limit_s = process, limit_s
         self.begun: float | None = None  # when the program began
-        self.now = time.monotonic()
+        self.now = started
         self.stalled_s = 0.0  # this process stood still
         self.waited_s = 0.0  # for a core, at each look the thread that waited longest
         self.waited_by_all_s = 0.0  # the sum over all threads
@@ -102,7 +103,7 @@ class WallClock:
         return {
             "lost_s": round(min(elapsed, self.stalled_s + self.waited_s), 6),
             "idle_s": round(max(0.0, certain - cpu_s), 6) if known else 0.0,
-            "accounted": known and certain >= self.limit_s,
+            "accounted": known and certain >= CERTAIN_SHARE * self.limit_s,
             "late": late and not killed,
         }
 

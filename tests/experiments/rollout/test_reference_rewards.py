@@ -37,12 +37,15 @@ class Tokenizer:
 
 
 class Digits:
-    """3, 6, 9 are right. A program costs as many tests as it says; the judge fails on `broken`."""
+    """3, 6, 9 are right. A program costs as many tests as it says; the judge fails on `broken`.
+
+    Wall time decides on `slow`.
+    """
 
     version = "digits"
 
-    def __init__(self, broken=()):
-        self.broken = broken
+    def __init__(self, broken=(), slow=()):
+        self.broken, self.slow = broken, slow
 
     def judge(self, submissions):
         return [self._one(int(submission.response)) for submission in submissions]
@@ -51,18 +54,19 @@ class Digits:
         verdict = Verdict.ACCEPTED if digit in (3, 6, 9) else Verdict.WRONG_ANSWER
         if digit in self.broken:
             verdict = Verdict.INFRA_ERROR
-        return Judgement(verdict, 0, 9, digit, f"print({digit})" if digit else "", cpu_s=0.5)
+        program = f"print({digit})" if digit else ""
+        return Judgement(verdict, 0, 9, digit, program, 0.5, by_wall_time=digit in self.slow)
 
 
 PROMPTS = [PromptedProblem(Problem(f"p{i}", f"{i}", (), ()), (2, 3 + i)) for i in range(40)]
 
 
-def reference_rewards(folder, samples=8, seed=0, broken=(), policy="a"):
+def reference_rewards(folder, samples=8, seed=0, broken=(), policy="a", slow=()):
     return ReferenceRewards(
         folder,
         FakeEngine(),
         policy,
-        Digits(broken),
+        Digits(broken, slow),
         Tokenizer(),
         RewardConfig(),
         Sampling(8),
@@ -160,3 +164,13 @@ def test_nothing_is_drawn_beyond_the_last_batch(tmp_path, left):
     reference = reference_rewards(tmp_path)
     reference.prefetch(lambda batches: PROMPTS[: 2 * batches], left)
     assert reference.engine.calls == [[8] * 2 * left]
+
+
+def test_what_wall_time_decided_is_drawn_again_by_the_next_run(tmp_path):
+    slow = reference_rewards(tmp_path, slow=range(10))
+    first = slow.rewards_of(PROMPTS[:2])
+    slow.rewards_of(PROMPTS[:2])
+    assert slow.engine.calls == [[8, 8]]  # this run has it
+    later = reference_rewards(tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(first, later.rewards_of(PROMPTS[:2]), strict=True))
+    assert later.engine.calls == [[8, 8]]

@@ -1,0 +1,212 @@
+"""Processes of a sandbox that are stopped for longer than a wall limit: no verdict changes."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from envs.judge.judge import Judge, JudgeConfig, Submission
+from envs.problem import Problem, Test, Verdict
+from envs.sandbox.base import Job, Limits, Outcome, Sandbox
+from envs.sandbox.docker import unavailable
+from envs.sandbox.docker_client import connect
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
+from envs.sandbox.select import SandboxConfig, open_sandbox
+from tests.envs.processes import child_pids
+
+SANDBOXES = ("namespaces", "landlock", "docker")
+WALL_S = 0.75
+STOP_S = 1.5
+# A second thread shows from outside that the program has begun.
+NAP = (
+    "import threading, time\nthreading.Thread(target=time.sleep, args=({0},)).start()\n"
+    "time.sleep({0})\nprint('done')"
+)
+RIGHT, TOO_LONG = NAP.format(0.3), NAP.format(1.25)
+
+
+@pytest.fixture
+def sandbox(request) -> Iterator[Sandbox]:
+    """One worker."""
+    docker = request.param == "docker"
+    if reason := unavailable() if docker else form_unavailable(request.param):
+        pytest.skip(f"no {request.param}: {reason}")
+    config = SandboxConfig(kind="docker", workers=1)
+    with open_sandbox(config) if docker else EmbeddedSandbox(1, form=request.param) as opened:
+        list(opened.run([Job("pass", ("",))], lambda *_: True))
+        yield opened
+
+
+def on_sandboxes(*targets: str) -> list:
+    """Parameters (sandbox, target): each target on one sandbox in turn, slow on the others."""
+    turns = [(number % 3, target) for number, target in enumerate(targets)]
+    return [
+        pytest.param(
+            name,
+            target,
+            marks=[pytest.mark.docker] * (name == "docker")
+            # It waits, and what the server sees is the same everywhere.
+            + [pytest.mark.slow] * (number != turn),
+        )
+        for turn, target in turns
+        for number, name in enumerate(SANDBOXES)
+    ]
+
+
+def server_of(sandbox: Sandbox) -> int:
+    """The PID of the one worker's server, outside."""
+    [worker] = sandbox._connections
+    if sandbox.name == "docker":
+        return connect().api.inspect_container(worker.handle.container)["State"]["Pid"]
+    return child_pids(worker.handle.process.pid)[0]
+
+
+def running_test(server: int) -> int:
+    """The PID of a test whose program has begun, as its second thread shows."""
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline:
+        for pid in child_pids(server):
+            if len(list(Path(f"/proc/{pid}/task").glob("*"))) > 1:
+                return pid
+        time.sleep(0.005)
+    raise AssertionError("no test has begun")
+
+
+def below(pid: int) -> list[int]:
+    return [found for child in child_pids(pid) for found in (child, *below(child))]
+
+
+TARGETS: dict[str, Callable[[int], list[int]]] = {
+    "test": lambda server: [running_test(server)],
+    "server": lambda server: [server] * (running_test(server) > 0),
+    "zygote": lambda server: [min(child_pids(server))] * (running_test(server) > 0),
+    "all": lambda server: [server, *below(server)] * (running_test(server) > 0),
+}
+
+
+def send(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def stopping(sandbox: Sandbox, target: str, seconds: float) -> threading.Thread:
+    """Stop processes of the first test that begins, and continue them later."""
+
+    def stop() -> None:
+        pids = TARGETS[target](server)
+        send(pids, signal.SIGSTOP)
+        time.sleep(seconds)
+        send(pids, signal.SIGCONT)
+
+    server = server_of(sandbox)
+    thread = threading.Thread(target=stop)
+    thread.start()
+    return thread
+
+
+def judged(sandbox: Sandbox, program: str, target: str, seconds: float) -> Verdict:
+    problem = Problem("nap", "", (), (Test("", "done"),), time_limit_s=WALL_S / 3)
+    judge = Judge(sandbox, JudgeConfig(time_factor=1.0, time_margin=0.0))
+    thread = stopping(sandbox, target, seconds)
+    [judgement] = judge.judge([Submission(problem, program)])
+    thread.join()
+    assert sandbox.replaced == 0
+    return judgement.verdict
+
+
+@pytest.mark.parametrize(("sandbox", "target"), on_sandboxes(*TARGETS), indirect=["sandbox"])
+def test_a_program_in_time_is_accepted_whatever_is_stopped_meanwhile(sandbox, target):
+    assert judged(sandbox, RIGHT, target, STOP_S) is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "target"), on_sandboxes("all", "server", "test"), indirect=["sandbox"]
+)
+def test_one_that_sleeps_too_long_gains_nothing(sandbox, target):
+    """While the server is stopped, it prints the right answer too late, and nobody sees when."""
+    assert judged(sandbox, TOO_LONG, target, STOP_S) is Verdict.TIME_LIMIT
+
+
+@pytest.mark.slow  # it waits for ten seconds
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "sandbox", [*SANDBOXES[:2], pytest.param("docker", marks=pytest.mark.docker)], indirect=True
+)
+@pytest.mark.parametrize(
+    ("program", "verdict"), [(RIGHT, Verdict.ACCEPTED), (TOO_LONG, Verdict.TIME_LIMIT)]
+)
+def test_ten_seconds_change_no_verdict(sandbox, target, program, verdict):
+    assert judged(sandbox, program, target, 10.0) is verdict
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("sandbox", ["docker"], indirect=True)
+@pytest.mark.parametrize(
+    ("program", "verdict"), [(RIGHT, Verdict.ACCEPTED), (TOO_LONG, Verdict.TIME_LIMIT)]
+)
+def test_a_paused_container_changes_no_verdict(sandbox, program, verdict, monkeypatch):
+    api, container = connect().api, next(iter(sandbox._connections)).handle.container
+
+    def pause(pids: list[int], number: int) -> None:
+        (api.pause if number == signal.SIGSTOP else api.unpause)(container)
+
+    monkeypatch.setattr("tests.envs.sandbox.test_stalls.send", pause)
+    assert judged(sandbox, program, "server", STOP_S) is verdict
+
+
+@pytest.mark.parametrize("sandbox", ["namespaces"], indirect=True)
+def test_what_was_lost_is_told_and_nothing_else_is_judged_by_it(sandbox):
+    limits = Limits(cpu_s=1.0, wall_s=WALL_S)
+    thread = stopping(sandbox, "server", STOP_S)
+    [(_, [execution])] = sandbox.run([Job(NAP.format(60), ("",), limits)], lambda *_: True)
+    thread.join()
+    assert execution.outcome is Outcome.TIME_LIMIT and not execution.late
+    assert execution.lost_s > STOP_S - 0.5
+    assert execution.wall_s - execution.lost_s >= WALL_S - 0.01
+
+
+@pytest.mark.parametrize("sandbox", ["namespaces"], indirect=True)
+def test_a_test_that_is_stopped_again_and_again_ends_by_its_limit(sandbox):
+    """As one that stops itself would."""
+    ended, server = threading.Event(), server_of(sandbox)
+
+    def stop() -> None:
+        pid = running_test(server)
+        while not ended.wait(0.02):
+            send([pid], signal.SIGSTOP)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    limits = Limits(cpu_s=1.0, wall_s=WALL_S)
+    [(_, [execution])] = sandbox.run([Job(NAP.format(60), ("",), limits)], lambda *_: True)
+    ended.set()
+    thread.join()
+    assert execution.outcome is Outcome.TIME_LIMIT
+    assert sandbox.replaced == 0
+
+
+# In a PID namespace of its own a program cannot stop itself.
+STOPS_ITSELF = """
+import os, signal, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+while True:
+    try:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    except PermissionError:
+        pass
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("sandbox", ["landlock"], indirect=True)
+def test_a_program_that_stops_itself_is_at_its_limit(sandbox):
+    limits = Limits(cpu_s=5.0, wall_s=WALL_S)
+    [(_, [execution])] = sandbox.run([Job(STOPS_ITSELF, ("",), limits)], lambda *_: True)
+    assert execution.outcome is Outcome.TIME_LIMIT
+    assert sandbox.replaced == 0
