@@ -10,32 +10,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envs.environment import JudgeStats
+from envs.judge.checked_program import NO_VERDICT, CheckedProgram, checker_of
 from envs.judge.checker_program import (
     OUTPUT_LIMIT_MB,
     PROGRAM,
     Decision,
     Finding,
-    checker_input,
     decide,
     python_program,
 )
-from envs.judge.grading import Grade, grade
 from envs.judge.native_program import native_program
 from envs.judge.testlib import Toolchain, compile_all, find_toolchain
-from envs.problem import CheckerProgram, Problem, Verdict
-from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
+from envs.problem import CheckerProgram, Problem
+from envs.sandbox.base import Execution, Job, Limits, Sandbox
 
 if TYPE_CHECKING:
     from envs.judge.judge import JudgeConfig
     from envs.judge.session import PendingProgram
 
 PROGRAMS_AT_A_TIME = 32  # whose outputs are held at the same time
-HELD_BYTES = 8 << 20  # of a program's outputs, beyond which they are checked first
-_NO_VERDICT = (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR)
+KEPT_CHECKERS = 64  # ready to run: an executable takes a megabyte
+PROGRAMS_A_START = 16  # whose outputs are checked after one start of their checker
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,8 @@ class CheckerRuns:
         )
         self._testlib = config.testlib
         self._toolchain: Toolchain | None = None
-        self._programs: dict[CheckerProgram, str | Decision] = {}  # a Decision: it has none
+        self._programs: dict[CheckerProgram, str] = {}
+        self._broken: dict[CheckerProgram, Decision] = {}  # those that do not compile
         self._copes: dict[tuple[str, int], bool] = {}  # (problem, test) → with the expected output
 
     def require(self, problem: Problem) -> None:
@@ -72,12 +72,12 @@ class CheckerRuns:
 
     def run(self, programs: Mapping[int, PendingProgram]) -> Iterator[tuple[int, list[Execution]]]:
         """Yield (number, executions) as programs end; their grades are set by then."""
-        self._prepare(programs.values())
-        for pending in programs.values():
-            pending.checker_fault = False
-        runs = [_Run(number, pending, self.early_stop) for number, pending in programs.items()]
+        runs = [
+            CheckedProgram(number, pending, self.early_stop) for number, pending in programs.items()
+        ]
         for first in range(0, len(runs), PROGRAMS_AT_A_TIME):
             left = runs[first : first + PROGRAMS_AT_A_TIME]
+            self._prepare(left)
             while left:
                 self._run_programs([run for run in left if run.next_inputs])
                 self._run_checkers([run for run in left if run.unchecked])
@@ -89,28 +89,33 @@ class CheckerRuns:
 
     # ---- preparation ----
 
-    def _prepare(self, programs: Iterable[PendingProgram]) -> None:
+    def _prepare(self, runs: Iterable[CheckedProgram]) -> None:
         """Make the programs of all checkers that are new."""
-        found = dict.fromkeys(checker_of(pending.problem) for pending in programs)
+        found = dict.fromkeys(run.checker for run in runs)
         new = [checker for checker in found if checker not in self._programs]
-        sources = [checker.source for checker in new if checker.language == "testlib"]
+        if len(self._programs) + len(new) > KEPT_CHECKERS:
+            self._programs = {one: self._programs[one] for one in found if one in self._programs}
+        sources = [
+            checker.source
+            for checker in new
+            if checker.language == "testlib" and checker not in self._broken
+        ]
         if sources:
             log.info("compiling %d checkers, unless they are in the cache folder", len(sources))
         executables = compile_all(self.toolchain(), sources) if sources else {}
         for checker in new:
             if checker.language == "python":
                 self._programs[checker] = python_program(checker.source)
-                continue
-            executable = executables[checker.source]
-            self._programs[checker] = (
-                native_program(executable)
-                if isinstance(executable, bytes)
-                else Decision(Finding.FAULT, f"the checker does not compile: {executable}")
-            )
+            elif isinstance(executable := executables.get(checker.source), bytes):
+                self._programs[checker] = native_program(executable)
+            elif executable is not None:
+                self._broken[checker] = Decision(
+                    Finding.FAULT, f"the checker does not compile: {executable}"
+                )
 
     # ---- programs ----
 
-    def _run_programs(self, runs: list[_Run]) -> None:
+    def _run_programs(self, runs: list[CheckedProgram]) -> None:
         """Run programs on their next tests."""
         jobs = [
             replace(
@@ -129,170 +134,78 @@ class CheckerRuns:
         for index, executions in self.sandbox.run(jobs, keep_going) if jobs else ():
             runs[index].executions += executions
             # Not offered to `keep_going`: a program that does not compile, a worker that was lost.
-            runs[index].failed |= executions[-1].outcome in _NO_VERDICT
+            runs[index].failed |= executions[-1].outcome in NO_VERDICT
 
     # ---- checkers ----
 
-    def _run_checkers(self, runs: list[_Run]) -> None:
+    def _run_checkers(self, runs: list[CheckedProgram]) -> None:
         """Run checkers on the outputs that wait for them, up to one that ends the program's run."""
-        jobs, able = [], []
-        for run in runs:
-            program = self._programs[run.checker]
-            if isinstance(program, Decision):
-                run.decide(next(iter(run.unchecked)), program)
+        jobs, asked = [], []
+        for batch in _batches(runs):
+            first, _ = batch[0]
+            if decision := self._broken.get(first.checker):
+                for run, position in batch:
+                    if not run.ended:
+                        run.decide(position, decision)
                 continue
-            inputs = [self._input(run, *item) for item in run.unchecked.items()]
-            jobs.append(self._job(program, inputs))
-            able.append((run, list(run.unchecked)))
+            jobs.append(
+                self._job(
+                    self._programs[first.checker], [run.checker_input(at) for run, at in batch]
+                )
+            )
+            asked.append(batch)
 
-        def keep_going(index: int, position: int, execution: Execution) -> bool:
-            run, positions = able[index]
-            return run.decide(positions[position], decide(run.checker.language, execution))
+        def keep_going(index: int, number: int, execution: Execution) -> bool:
+            run, position = asked[index][number]
+            last_run, _ = asked[index][-1]
+            goes_on = run.decide(position, decide(run.checker.language, execution))
+            return goes_on or last_run is not run
 
         for index, executions in self.sandbox.run(jobs, keep_going) if jobs else ():
             self.stats.cpu_s += sum(execution.cpu_s for execution in executions)
-            run, positions = able[index]
-            position, last = positions[len(executions) - 1], executions[-1]
+            run, position = asked[index][len(executions) - 1]
             # Not offered to `keep_going`, as above.
             if position in run.unchecked and run.crashed is None:
-                run.decide(position, decide(run.checker.language, last))
+                run.decide(position, decide(run.checker.language, executions[-1]))
         self._try_expected_outputs([run for run in runs if run.crashed is not None])
 
-    def _try_expected_outputs(self, runs: list[_Run]) -> None:
+    def _try_expected_outputs(self, runs: list[CheckedProgram]) -> None:
         """Decide on outputs with which a checker ended with an error.
 
         Checkers written in Python often raise an exception at malformed outputs. If the checker
         copes with the expected output of the test, then the output is at fault, else the checker.
         """
-        jobs, asked = [], []
-        for run in runs:
-            test = run.test_of_crash
-            if (run.pending.problem.hash, test) not in self._copes:
-                program = self._programs[run.checker]
-                assert isinstance(program, str)
-                expected = run.pending.problem.tests[test].output
-                jobs.append(self._job(program, [self._input_of(run, test, expected.encode())]))
-                asked.append((run.pending.problem.hash, test))
-        for index, (execution,) in self.sandbox.run(jobs, lambda *_: True) if jobs else ():
+        new = {run.crash_key: run for run in runs if run.crash_key not in self._copes}
+        jobs = [
+            self._job(self._programs[run.checker], [run.expected_input()]) for run in new.values()
+        ]
+        keys = list(new)
+        for index, (execution, *_) in self.sandbox.run(jobs, lambda *_: True) if jobs else ():
             self.stats.cpu_s += execution.cpu_s
             finding = decide("python", execution).finding
             if finding is not Finding.UNKNOWN:
-                self._copes[asked[index]] = finding in (Finding.ACCEPTED, Finding.REJECTED)
+                self._copes[keys[index]] = finding in (Finding.ACCEPTED, Finding.REJECTED)
         for run in runs:
-            run.settle_crash(self._copes.get((run.pending.problem.hash, run.test_of_crash)))
+            run.settle_crash(self._copes.get(run.crash_key))
 
     def _job(self, program: str, inputs: list[bytes]) -> Job:
         return Job(program, tuple(inputs), self.limits, promising=len(inputs) > 1)
 
-    def _input(self, run: _Run, position: int, output: bytes) -> bytes:
-        return self._input_of(run, run.pending.order[position], output)
 
-    def _input_of(self, run: _Run, test: int, output: bytes) -> bytes:
-        return checker_input(run.checker.language, run.pending.problem.tests[test], output)
+def _batches(runs: list[CheckedProgram]) -> list[list[tuple[CheckedProgram, int]]]:
+    """Return (program, position) of waiting outputs, for one run of a checker each.
 
-
-@dataclass(eq=False)
-class _Run:
-    """One program: its executions, and its outputs that wait for the checker."""
-
-    number: int
-    pending: PendingProgram
-    early_stop: bool
-    executions: list[Execution] = field(default_factory=list)
-    unchecked: dict[int, bytes] = field(default_factory=dict)  # position → output
-    failed: bool = False  # no further test is needed
-    stopped_at: int | None = None  # position of the first failure, if judging ends there
-    crashed: tuple[int, str] | None = None  # the position where the checker crashed, and how
-
-    @property
-    def checker(self) -> CheckerProgram:
-        return checker_of(self.pending.problem)
-
-    @property
-    def promising(self) -> bool:
-        return self.pending.job.promising or bool(self.executions)
-
-    @property
-    def next_inputs(self) -> tuple[str | bytes, ...]:
-        """The inputs to run on next: the first alone, unless the program will likely pass it."""
-        if self.failed or self.unchecked or self.stopped_at is not None:
-            return ()
-        inputs, done = self.pending.job.inputs, len(self.executions)
-        one = self.early_stop and not self.promising
-        return inputs[done : done + 1] if one else inputs[done:]
-
-    @property
-    def ended(self) -> bool:
-        return self.stopped_at is not None or not (self.unchecked or self.next_inputs)
-
-    @property
-    def test_of_crash(self) -> int:
-        """The test whose output the checker crashed on."""
-        assert self.crashed is not None
-        return self.pending.order[self.crashed[0]]
-
-    def take(self, position: int, execution: Execution) -> bool:
-        """Grade an execution as far as that needs no checker; return whether to go on."""
-        if execution.outcome in _NO_VERDICT:
-            self.failed = True
-            return False
-        output, execution.stdout = execution.stdout, b""
-        expected = self.pending.problem.tests[self.pending.order[position]].output
-        # Graded as if the output were right; the checker may still reject it.
-        graded = grade("text", "", self.pending.limit_s, execution)
-        graded = self.pending.keep(position, graded, execution)
-        finished = execution.outcome is Outcome.FINISHED
-        if finished and output.strip() != expected.encode("utf-8", "surrogatepass").strip():
-            self.unchecked[position] = output
-        wrong = graded.verdict is not Verdict.ACCEPTED
-        self.failed |= bool(graded.ended) or (self.early_stop and wrong)
-        return not self.failed and sum(map(len, self.unchecked.values())) < HELD_BYTES
-
-    def decide(self, position: int, decision: Decision) -> bool:
-        """Take a decision on an output; return whether the checker should go on."""
-        if decision.finding is Finding.CRASHED:
-            self.crashed = (position, decision.reason)
-            return False
-        del self.unchecked[position]
-        if decision.finding is Finding.ACCEPTED:
-            return True
-        if decision.finding is Finding.REJECTED:
-            self.pending.grades[position] = rejected(self.pending.grades[position], decision)
-            self.stopped_at = position if self.early_stop else None
+    Starting a checker takes longer than running it. So programs that wait for a single decision
+    share a start.
+    """
+    single: dict[CheckerProgram, list[tuple[CheckedProgram, int]]] = {}
+    batches = []
+    for run in runs:
+        items = [(run, position) for position in run.unchecked]
+        if len(items) > 1:
+            batches.append(items)
         else:
-            self.pending.grades[position] = Grade(
-                Verdict.INFRA_ERROR, decision.reason, doubtful=True
-            )
-            self.pending.checker_fault = decision.finding is Finding.FAULT
-            self.stopped_at = position
-        return self.stopped_at is None
-
-    def settle_crash(self, copes: bool | None) -> None:
-        """Decide on the output with which the checker crashed.
-
-        `copes`: whether it does not crash with the expected one; None if the sandbox failed.
-        """
-        assert self.crashed is not None
-        (position, reason), self.crashed = self.crashed, None
-        finding = {True: Finding.REJECTED, False: Finding.FAULT, None: Finding.UNKNOWN}[copes]
-        self.decide(position, Decision(finding, reason))
-
-    def close(self) -> float:
-        """Drop executions behind the first failure; return their CPU seconds."""
-        if self.stopped_at is None:
-            return 0.0
-        behind = self.executions[self.stopped_at + 1 :]
-        del self.executions[self.stopped_at + 1 :]
-        return sum(execution.cpu_s for execution in behind)
-
-
-def rejected(before: Grade, decision: Decision) -> Grade:
-    """Return the grade of a rejected output; what wall time decided before stays in force."""
-    doubtful = before.doubtful and before.by_wall_time
-    return replace(before, verdict=Verdict.WRONG_ANSWER, detail=decision.reason, doubtful=doubtful)
-
-
-def checker_of(problem: Problem) -> CheckerProgram:
-    """Return the checker program of a problem that has one."""
-    assert problem.checker_program is not None
-    return problem.checker_program
+            single.setdefault(run.checker, []).extend(items)
+    for items in single.values():
+        batches += [items[i : i + PROGRAMS_A_START] for i in range(0, len(items), PROGRAMS_A_START)]
+    return batches

@@ -80,8 +80,9 @@ class Judge:
     ) -> None:
         self.sandbox, self.verdicts = sandbox, verdicts
         self.config = replace(config or JudgeConfig())
-        compiled_with = testlib_digest(self.config.testlib)
-        settings = repr((sorted(asdict(self.config).items()), sandbox.platform, compiled_with))
+        # the content of testlib.h counts, not its place
+        values = asdict(self.config) | {"testlib": testlib_digest(self.config.testlib)}
+        settings = repr((sorted(values.items()), sandbox.platform))
         self.version = f"{rules_version()}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
         self.stats = JudgeStats()
         self.checkers = CheckerRuns(sandbox, self.config, self.stats)

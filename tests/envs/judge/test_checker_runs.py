@@ -137,7 +137,7 @@ def test_programs_of_compared_and_checked_problems_are_judged_together(first_san
 
 
 def test_many_long_outputs_are_checked_in_pieces(first_sandbox, config, monkeypatch):
-    monkeypatch.setattr("envs.judge.checker_runs.HELD_BYTES", 100_000)
+    monkeypatch.setattr("envs.judge.checked_program.HELD_BYTES", 100_000)
     padded = "n = int(input())\nprint(' ' * 60_000, n - 2, 2)"
     judge = Judge(first_sandbox, config)
     checker_runs = []
@@ -149,6 +149,35 @@ def test_many_long_outputs_are_checked_in_pieces(first_sandbox, config, monkeypa
     )
     assert verdicts(judge, split_problem(SPLIT.python), padded) == [Verdict.ACCEPTED]
     assert checker_runs == [[1], [2], [1]]
+
+
+def test_programs_that_wait_for_one_decision_share_a_start(first_sandbox, config, monkeypatch):
+    monkeypatch.setattr("envs.judge.checker_runs.PROGRAMS_A_START", 3)
+    judge = Judge(first_sandbox, config)
+    started = []
+    job = judge.checkers._job
+    monkeypatch.setattr(judge.checkers, "_job", lambda *a: (started.append(len(a[1])), job(*a))[1])
+    other = split_problem(replace(SPLIT.python, source=SPLIT.python.source + "\n"))
+    programs = [f"n = int(input())\nprint(n - {i}, {i})" for i in (2, 3)]
+    programs += ["print('two')", "print(9, 1)", "print(8, 1)"]
+    submissions = [Submission(split_problem(SPLIT.python), text) for text in programs]
+    submissions += [Submission(other, text) for text in programs[::-1]]
+    found = [one.verdict for one in judge.judge(submissions)]
+    right = [Verdict.ACCEPTED] * 2
+    assert found == [*right, *[Verdict.WRONG_ANSWER] * 6, *right]
+    # first outputs; the expected ones of both problems, after 'two'; the right programs' others
+    assert started == [3, 2, 3, 2, 1, 1, 3, 3, 3, 3]
+
+
+def test_checkers_are_made_again_when_there_are_many(first_sandbox, config, monkeypatch):
+    monkeypatch.setattr("envs.judge.checker_runs.KEPT_CHECKERS", 2)
+    monkeypatch.setattr("envs.judge.checker_runs.PROGRAMS_AT_A_TIME", 1)
+    judge = Judge(first_sandbox, config)
+    sources = [SPLIT.python.source + "\n" * i for i in range(4)]
+    problems = [one_test(CheckerProgram("python", source)) for source in sources]
+    submissions = [Submission(one, SPLIT.right) for one in problems]
+    assert {one.verdict for one in judge.judge(submissions)} == {Verdict.ACCEPTED}
+    assert len(judge.checkers._programs) <= 2
 
 
 def test_verdicts_by_checkers_are_remembered_on_disk(first_sandbox, config, tmp_path):
@@ -198,6 +227,17 @@ def test_a_fault_of_a_python_checker_is_no_verdict(first_sandbox, config, fault)
         problem = one_test(CheckerProgram("python", PYTHON_FAULTS[fault]))
     assert verdicts(judge, problem, SPLIT.right) == [Verdict.INFRA_ERROR]
     assert (judge.stats.infra_errors, judge.stats.checker_faults) == (1, 1)
+
+
+@needs_compiler
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_a_checker_that_does_not_compile_is_a_fault(first_sandbox, config, early_stop):
+    judge = Judge(first_sandbox, replace(config, early_stop=early_stop))
+    submissions = [Submission(split_problem(testlib("nonsense")), SPLIT.right)] * 2
+    for judged in judge.judge(submissions):
+        assert judged.verdict is Verdict.INFRA_ERROR
+        assert judged.detail.startswith("the checker does not compile: checker.cpp:")
+    assert judge.stats.checker_faults == 1
 
 
 @needs_compiler

@@ -11,7 +11,9 @@ from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.selection import strengths
 from envs.validate import main
-from experiments.rollout.problem_facts import problem_facts, validation_command
+from experiments.errors import UserError
+from experiments.rollout.problem_facts import checker_facts, problem_facts, validation_command
+from tests.envs.tasks.contest_rows import codecontests_plus, codeforces
 from tests.envs.tasks.dataset_rows import taco_row, write
 from tests.experiments.compose import config
 
@@ -66,3 +68,21 @@ def test_stored_and_generated_problems_are_counted_alike(tmp_path):
         f"(echo of the input: {count})"
     )
     assert earnings_line(cheap_earnings([])) == ""
+
+
+def test_checker_programs_are_counted_and_those_that_cannot_run_are_refused(tmp_path):
+    found = {}
+    for name, rows in {
+        "codeforces": [codeforces(i, generated_checker="print(1)" * (i > 1)) for i in range(5)],
+        "codecontests_plus": [codecontests_plus(i) for i in range(3)],
+        "taco": [taco_row(0)],
+    }.items():
+        run = config(f"task={name}", f"task.path={write(tmp_path / f'{name}.jsonl', rows)}")
+        splits = open_task(run.task).splits().values()
+        found[name] = [problem for problems in splits for problem in problems]
+    assert checker_facts(run, {"train": found["taco"]}) == {}
+    facts = checker_facts(run, {"train": found["codeforces"], "eval": found["taco"]})
+    assert facts == {"checker_programs": {"train": {"python": 3}, "eval": {}}}
+    nowhere = config("task=codecontests_plus", "task.path=x", f"judge.testlib={tmp_path}")
+    with pytest.raises(UserError, match=r"compiler|judge\.testlib=.* holds no testlib\.h"):
+        checker_facts(nowhere, {"eval": found["codecontests_plus"]})
