@@ -77,6 +77,7 @@ class FieldsConfig:
     source: str | None = None
     rating: str | None = None  # a whole number, like those of Codeforces
     date: str | None = None  # of the contest, a text that begins with YYYY-MM-DD
+    checker: str | None = None  # the source of a checker program: Python, or C++ on testlib.h
 
 
 @dataclass

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from envs.problem import Problem, Test
+from envs.problem import CheckerProgram, Problem, Test
 from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders import field_parsers
 from envs.tasks.loaders.contest_fields import iso_date, rating
@@ -38,12 +38,15 @@ def problem(row: Row, name: str, fields: FieldsConfig) -> Problem:
     if values.get("sample_inputs"):
         samples = parse_tests(_list(values["sample_inputs"]), _list(values.get("sample_outputs")))
         tests = tuple(dict.fromkeys(samples + tests))
+    checker = _checker_program(values.get("checker"))
+    if checker and fn_name:
+        raise SkipRow("a checker program for a function")
     return Problem(
         name=named_by_row(name, values.get("name")),
         statement=values["statement"],
         samples=samples,
         tests=tests,
-        checker=checker_for(values["statement"], tests, fn_name),
+        checker="program" if checker else checker_for(values["statement"], tests, fn_name),
         fn_name=fn_name,
         starter_code=starter_code,
         time_limit_s=_number(time_limit) or field_parsers.seconds(time_limit),
@@ -55,7 +58,14 @@ def problem(row: Row, name: str, fields: FieldsConfig) -> Problem:
         date=iso_date(values.get("date")),
         solutions=tuple(_list(values.get("solutions")) or ()),
         incorrect_solutions=tuple(_list(values.get("incorrect_solutions")) or ()),
+        checker_program=checker,
     )
+
+
+def _checker_program(source: Any) -> CheckerProgram | None:
+    if not source:
+        return None
+    return CheckerProgram("testlib" if "testlib.h" in source else "python", source)
 
 
 def check_fields(fields: FieldsConfig) -> None:

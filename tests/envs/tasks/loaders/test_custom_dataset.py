@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.problem import Test
+from envs.problem import CheckerProgram, Test
 from envs.tasks import open_task
 from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders.custom_dataset import problem
@@ -46,6 +46,21 @@ def test_columns_go_where_the_mapping_says():
     assert found.solutions == ("print(1)",) and found.incorrect_solutions == ()
     assert (found.time_limit_s, found.memory_limit_mb) == (1.5, 1024)
     assert (found.difficulty, found.tags) == ("3", ("Math",))
+
+
+def test_a_row_may_bring_a_checker_program():
+    row = {"question": "Any two.", "ins": ["5"], "outs": ["1 4"], "check": "print(1)"}
+    found = of(row, checker="check")
+    assert (found.checker, found.checker_program) == (
+        "program",
+        CheckerProgram("python", "print(1)"),
+    )
+    source = '#include "testlib.h"'
+    found = of(row | {"check": source}, checker="check")
+    assert found.checker_program == CheckerProgram("testlib", source)
+    assert of(row | {"check": None}, checker="check").checker == "tokens"
+    with pytest.raises(SkipRow, match="a checker program for a function"):
+        of(row | {"f": "solve", "ins": ["[1]"], "outs": ["[1, 4]"]}, checker="check", fn_name="f")
 
 
 @pytest.mark.parametrize(
