@@ -14,10 +14,12 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from envs.cache_folder import cache_root
 from envs.problem import Problem
 from envs.problem_quality import cheap_earnings, earnings_line
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.tasks import open_task
 from envs.tasks.selection import StoredProblems, checker_languages, strengths
 from envs.tasks.task import Task
@@ -32,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = task_config(sys.argv[1:] if argv is None else argv)
         task = open_task(config)
     except (ValueError, OSError) as error:
-        print(f"prepare: {error}", file=sys.stderr)
+        print(f"prepare: {readable(str(error), MAX_ERROR_CHARS)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("prepare: interrupted; the same command resumes from here", file=sys.stderr)
@@ -61,14 +63,14 @@ def show(task: Task, console: Console) -> None:
     for language, count in sorted(programs.items()):
         table.add_row(f"with a checker program ({language})", str(count))
     for reason, count in task.left_out.most_common():
-        table.add_row(f"left out: {reason}", str(count))
+        table.add_row(Text(f"left out: {readable(reason, MAX_ERROR_CHARS)}"), str(count))
     console.print(table)
     for pair in task.decontaminated[:20]:
         line = (
             "{problem} of {split} left out: {other_problem} of {other_split} has the same "
             "statement (similarity {similarity}, containment {containment})".format_map(pair)
         )
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(readable(line), markup=False, soft_wrap=True)
     if len(task.decontaminated) > 20:
         console.print(f"… and {len(task.decontaminated) - 20} more pairs")
 

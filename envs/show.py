@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from envs.problem import Problem
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.tasks import open_task
 from envs.tasks.selection import StoredProblems
 from envs.tasks.task import SPLITS, Task
@@ -25,6 +26,7 @@ from envs.tasks.task_cli import parse_task_arguments
 
 _MAX_LISTED = 20  # names of a split, and tests of a problem
 _MAX_CHARS = 400  # of one input or output
+_MAX_TEXT_CHARS = 20_000  # of a prompt, and of a program
 _ALL = 10**9
 
 
@@ -50,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             _list(task, console)
     except (ValueError, OSError) as error:
-        print(f"show: {error}", file=sys.stderr)
+        print(f"show: {readable(str(error), MAX_ERROR_CHARS)}", file=sys.stderr)
         return 2
     return 0
 
@@ -72,15 +74,16 @@ def show(problem: Problem, task: Task, console: Console) -> None:
     }
     for name, value in facts.items():
         if value:
-            console.print(Text(f"{name:>12}  {value}"), soft_wrap=True)
-    console.print(Panel(Text(task.prompt(problem)), title="prompt"))
+            console.print(_text(f"{name:>12}  {value}", _MAX_CHARS), soft_wrap=True)
+    console.print(Panel(_text(task.prompt(problem)), title="prompt"))
     table = Table("test", "input", "expected output", title=f"{len(problem.tests)} tests")
     for number, test in enumerate(problem.tests[:_MAX_LISTED]):
         name = f"{number} sample" if test in problem.samples else str(number)
-        table.add_row(name, Text(_shorten(test.input)), Text(_shorten(test.output)))
+        texts = (_text(text.rstrip("\n"), _MAX_CHARS) for text in (test.input, test.output))
+        table.add_row(name, *texts)
     console.print(table)
     for program in problem.solutions[:1]:
-        console.print(Panel(Text(program.strip()), title="a right program"))
+        console.print(Panel(_text(program.strip()), title="a right program"))
 
 
 def _checker(problem: Problem) -> str:
@@ -118,14 +121,13 @@ def _list(task: Task, console: Console) -> None:
         console.print(f"{split}: {len(problems)} problems")
         for problem in problems[:_MAX_LISTED]:
             first = " ".join(problem.statement.split())[:70]
-            console.print(Text(f"  {problem.name}  {first}"), soft_wrap=True)
+            console.print(_text(f"  {problem.name}  {first}", _MAX_CHARS), soft_wrap=True)
     for reason, count in task.left_out.most_common():
-        console.print(Text(f"left out, {reason}: {count}"))
+        console.print(_text(f"left out, {reason}: {count}"))
 
 
-def _shorten(text: str) -> str:
-    text = text.rstrip("\n")
-    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}… ({len(text)} characters)"
+def _text(text: str, most: int = _MAX_TEXT_CHARS) -> Text:
+    return Text(readable(text, most))
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ from envs.labelled_programs import (
 )
 from envs.problem import Judgement, Problem
 from envs.problem_quality import SUFFIXES, ProblemQualities
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
@@ -235,7 +236,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         task, options, judge = parse(sys.argv[1:] if argv is None else argv)
         report = run(task, options, judge, console)
     except (OSError, ValueError, SandboxError) as error:
-        print(f"validate: {error}", file=sys.stderr)
+        print(f"validate: {readable(str(error), MAX_ERROR_CHARS)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("validate: interrupted; with the same out=FILE it resumes from here", file=sys.stderr)

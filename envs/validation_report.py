@@ -12,9 +12,11 @@ from envs.cheap_programs import CHEAP_PROGRAMS
 from envs.judge_errors import ErrorRates
 from envs.labelled_programs import CHEAP, KINDS, LabelledProgram
 from envs.problem import Judgement, Verdict
+from envs.readable import readable
 from envs.several_answers import AnswerEvidence
 
 _MAX_LISTED = 40  # exceptions, and problems that accept cheap programs
+_MAX_LINE_CHARS = 2000
 _MARKED = " (problem needs a checker)"
 
 
@@ -91,7 +93,7 @@ def show(
         "several answers?", [f"{name}: {line}" for name, line in evidence.items() if line], console
     )
     for reason, count in sorted(skipped.items()):
-        console.print(f"rows skipped, {reason}: {count}")
+        console.print(f"rows skipped, {readable(reason, _MAX_LINE_CHARS)}: {count}", markup=False)
     _list("not as the data set says", report.exceptions, console)
 
 
@@ -113,7 +115,8 @@ def _list(title: str, lines: list[str], console: Console) -> None:
     if lines:
         console.print(f"{title}: {len(lines)}")
     for line in lines[:_MAX_LISTED]:
-        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        shown = readable(line, _MAX_LINE_CHARS)
+        console.print(f"  {shown}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _verdict_table(report: Report) -> Table:

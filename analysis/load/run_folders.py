@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import glob
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -285,19 +284,3 @@ def _arms(folder: Path) -> dict[str, str]:
         return {Path(entry["run"]).name: str(entry["arm"]) for entry in entries if entry["run"]}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
-
-
-# Safe display of text from run folders: no character moves a cursor or reverses a line.
-
-
-# C0 and C1 controls except line feed and tab, line and paragraph separators, bidirectional and
-# invisible marks, and characters that no file (lone surrogates) or no XML can hold.
-UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    "\ud800-\udfff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
-)
-
-
-def readable(text: str) -> str:
-    """Return the text with each unsafe character as its code point: ⟨U+202E⟩."""
-    return UNSAFE.sub(lambda match: f"⟨U+{ord(match.group()):04X}⟩", text)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.load.run_folders import FILES, RunError, find_runs, readable
+from analysis.load.run_folders import FILES, RunError, find_runs
 from envs.config_parsing import parse_arguments
+from envs.readable import readable
 
 if TYPE_CHECKING:
     from analysis.report.experiment import Section

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from analysis.load.run_folders import readable
 from analysis.report import render
+from envs.readable import readable
 
 if TYPE_CHECKING:
     from analysis.report.experiment import Section

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.load.run_folders import readable
 from analysis.metrics.definitions import (
     DISTINCT,
     TITLES,
@@ -18,6 +17,7 @@ from analysis.metrics.definitions import (
 from analysis.report.headline import difference_matrix, headline_metrics
 from analysis.report.markdown import table as markdown_table
 from analysis.stats.tables import AREA, BUDGET_TITLES, PHASE_TITLES
+from envs.readable import readable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from envs.judge.checker import check
 from envs.problem import Judgement, Problem, Verdict
+from envs.readable import readable
 from envs.sandbox.base import Execution, Outcome
 
 MAX_DETAIL_CHARS = 500
@@ -122,13 +123,14 @@ def judgement(problem: Problem, program: str, summary: Summary, test: int | None
     detail = summary.detail.strip()
     if test is not None and summary.verdict is not Verdict.SYNTAX_ERROR:
         detail = f"test {test}: {detail}" if detail else f"test {test}"
+    detail = detail if len(detail) <= MAX_DETAIL_CHARS else "…" + detail[-MAX_DETAIL_CHARS:]
     return Judgement(
         verdict=summary.verdict,
         passed=summary.passed,
         total=len(problem.tests),
         run=summary.run,
         program=program,
-        detail=detail if len(detail) <= MAX_DETAIL_CHARS else "…" + detail[-MAX_DETAIL_CHARS:],
+        detail=readable(detail),
         problem_hash=problem.hash,
         by_wall_time=summary.by_wall_time,
     )

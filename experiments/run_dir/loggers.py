@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from omegaconf import OmegaConf
 
+from envs.readable import readable
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError, one_line
 
@@ -171,7 +172,7 @@ class TensorboardLogger:
         for row in [row for row in samples if row["sample"] == 0][:SHOWN_PROGRAMS]:
             result = f"{row['verdict']}, {row['passed']} of {row['total']} tests"
             text = f"{result}\n\n{_as_code(row['program'])}"
-            self.writer.add_text(f"eval/samples/{row['problem']}", text, step)
+            self.writer.add_text(readable(f"eval/samples/{row['problem']}"), text, step)
         self.writer.flush()
 
     def close(self, status: str) -> None:
@@ -180,5 +181,5 @@ class TensorboardLogger:
 
 
 def _as_code(text: str) -> str:
-    """Indent text, so that it is shown as it is."""
-    return "\n".join(f"    {line}" for line in text.splitlines())
+    """Indent text, so that it is shown as it is but for characters that act."""
+    return "\n".join(f"    {line}" for line in readable(text).splitlines())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from envs.readable import readable
 from experiments.config.schema import RunConfig
 from experiments.run_dir.budget import Counts
 
@@ -70,9 +71,8 @@ class WandbLogger:
         self, step: int, values: dict[str, float], samples: Sequence[dict[str, Any]]
     ) -> None:
         shown = [row for row in samples if row["sample"] < SHOWN_SAMPLES][:MAX_ROWS]
-        table = self.wandb.Table(
-            columns=list(COLUMNS), data=[[row[key] for key in COLUMNS] for row in shown]
-        )
+        data: list[Any] = [[_shown(row[key]) for key in COLUMNS] for row in shown]
+        table = self.wandb.Table(columns=list(COLUMNS), data=data)
         self.run.log({"step": step, **values, "eval/samples": table}, step=step)
 
     def close(self, status: str) -> None:
@@ -81,6 +81,10 @@ class WandbLogger:
         self.run.finish(exit_code=0 if status == "finished" else 1)
         if settings.mode == "offline":
             self.say(f"W&B logged offline (no key is set); upload: wandb sync {settings.sync_dir}")
+
+
+def _shown(value: Any) -> Any:
+    return readable(value) if isinstance(value, str) else value
 
 
 def group(algo: str, settings: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.load.run_folders import readable
 from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.report.page.svg import (
     HEIGHT,
@@ -26,6 +25,7 @@ from analysis.report.page.svg import (
     swatch_paths,
 )
 from analysis.report.render import Row, missing, records
+from envs.readable import readable
 
 MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
 MOST_POINTS = 120  # of a line; a longer one is thinned evenly

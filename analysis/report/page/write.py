@@ -14,7 +14,6 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup, escape
 
-from analysis.load.run_folders import readable
 from analysis.metrics import health
 from analysis.metrics.definitions import reported_metrics
 from analysis.report import latex, render
@@ -22,6 +21,7 @@ from analysis.report.experiment import Section
 from analysis.report.page.figures import figure_files
 from analysis.report.page.svg import swatch
 from analysis.stats import curves
+from envs.readable import readable
 
 FOLDER = Path(__file__).parent
 STYLES = ("figures", "style")  # the second has the figures' text larger on narrow screens
