@@ -17,7 +17,7 @@ from pathlib import Path
 from envs.sandbox.base import SandboxError
 from envs.sandbox.docker_client import connect
 from envs.sandbox.image import CAGE, REPOSITORY, image_tag
-from envs.sandbox.inside.confinement import STDIO, STREAM_LINKS
+from envs.sandbox.inside.confinement import FOLDER, STDIO, STREAM_LINKS
 from envs.sandbox.python_runtime import base_python, hidden_folders, modules, runtime_files
 
 
@@ -31,7 +31,8 @@ def copy_runtime(cage: Path) -> None:
         else:
             shutil.copyfile(source, copy)
             copy.chmod(0o755)
-    (cage / STDIO.lstrip("/")).mkdir()
+    for folder in (STDIO, FOLDER):
+        (cage / folder.lstrip("/")).mkdir()
     for link, target in STREAM_LINKS.items():
         path = cage / link.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -59,6 +59,7 @@ def worker_command() -> list[str]:
         "uid": uid,
         "gid": uid,
         "seccomp": child_filter().hex(),
+        "seccomp_files": child_filter(changing=True).hex(),
         "packages": PACKAGES_FOLDER,
         "environment": ENVIRONMENT,
     }

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from envs.readable import readable
 from envs.sandbox.base import Job
 from envs.sandbox.containers import Container, Launcher
 from envs.sandbox.docker_client import connect, reap_orphans, require_image, unavailable
@@ -142,7 +143,7 @@ class ContainerWorker(WorkerHandle):
 
     def cause_of_death(self) -> str:
         """Return the tail of the worker's stderr."""
-        return self._streams.stderr.decode("utf-8", "replace").strip()
+        return readable(self._streams.stderr.decode("utf-8", "replace").strip())
 
 
 class DockerSandbox(Pool):
@@ -160,7 +161,7 @@ class DockerSandbox(Pool):
         workers: int = 0,
         *,
         memory_mb: int = 2048,
-        pids: int = 256,
+        pids: int = 384,
         max_jobs: int = 1000,
         patience_s: float = 60.0,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from envs.sandbox.base import SandboxError
 from envs.sandbox.image import CAGE, image_tag
-from envs.sandbox.inside.confinement import STDIO, STDIO_OPTIONS
+from envs.sandbox.inside.confinement import FOLDER, FOLDER_OPTIONS, STDIO, STDIO_OPTIONS
 from envs.sandbox.inside.kernel import STACK_BYTES
 from envs.sandbox.python_runtime import DEVICES
 from envs.sandbox.seccomp import container_profile
@@ -169,9 +169,9 @@ def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:
     """Return how every worker container is confined, as arguments of `containers.create`.
 
     It keeps only the capabilities with which the worker changes its root, becomes another user and
-    kills that user's processes. The files of the standard streams are the only writable paths. The
-    IPC mode removes /dev/shm, and an empty folder covers that of the message queues, which every
-    container has.
+    kills that user's processes. The files of the standard streams, and a small folder for programs
+    that use files, are the only writable paths. The IPC mode removes /dev/shm, and an empty folder
+    covers that of the message queues, which every container has.
     """
     from docker.types import Ulimit
 
@@ -183,6 +183,7 @@ def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:
         "tmpfs": {
             "/dev/mqueue": "ro,size=4k,mode=555",
             CAGE + STDIO: f"rw,noexec,nosuid,nodev,noatime,{STDIO_OPTIONS}",
+            CAGE + FOLDER: f"rw,noexec,nosuid,nodev,noatime,mode=755,{FOLDER_OPTIONS}",
         },
         "devices": [f"{path}:{CAGE}{path}:rw" for path in DEVICES],
         "mem_limit": f"{memory_mb}m",

@@ -14,6 +14,7 @@ import socket
 import subprocess
 from typing import Any
 
+from envs.readable import readable
 from envs.sandbox import protocol
 from envs.sandbox.base import SandboxError
 from envs.sandbox.inside import FLAGS, source
@@ -119,7 +120,7 @@ class EmbeddedWorker(WorkerHandle):
         if self._log < 0:
             return ""
         text = os.pread(self._log, 1 << 16, 0).decode("utf-8", "replace").strip()
-        return text.rpartition("\n")[2]
+        return readable(text.rpartition("\n")[2])
 
 
 class EmbeddedSandbox(Pool):
@@ -143,7 +144,10 @@ class EmbeddedSandbox(Pool):
 def worker_config(form: str) -> dict[str, Any]:
     """Return the configuration for `inside/main.py`. Raises SandboxError on an unknown machine."""
     try:
-        seccomp = child_filter(platform.machine(), opening=OPENING[form])
+        seccomp, seccomp_files = (
+            child_filter(platform.machine(), opening=OPENING[form], changing=changing)
+            for changing in (False, True)
+        )
     except KeyError as error:
         raise SandboxError(f"no system-call filter for {platform.machine()}") from error
     devices = filter(os.path.exists, DEVICES)
@@ -154,6 +158,7 @@ def worker_config(form: str) -> dict[str, Any]:
         "worker": {
             "environment": ENVIRONMENT,
             "seccomp": seccomp.hex(),
+            "seccomp_files": seccomp_files.hex(),
             "packages": PACKAGES_FOLDER if form == "namespaces" else packages_folder(),
         },
     }

@@ -2,8 +2,9 @@
 
 It is an allowlist of the calls that a program needs to compute, to read its files, to start threads
 and to run an event loop. All others fail with EPERM: processes, exec, sockets (except a connected
-pair), signals to others, mounts, namespaces, ptrace, io_uring, System V IPC, keys, memfd_create.
-The host builds the filter; `inside/` only installs it.
+pair), signals to others, mounts, namespaces, ptrace, io_uring, System V IPC, keys, memfd_create. A
+program that has a folder of its own may change files there (`FILE_CALLS`). The host builds the
+filter; `inside/` only installs it.
 
 A container also has the engine's filter. `container_profile` is the same list, and the calls that
 the fork server needs beyond it.
@@ -17,6 +18,8 @@ import platform
 import struct
 from typing import Literal
 
+from envs.sandbox.inside.kernel import OWN_PID
+
 # System-call numbers, from the kernel's unistd headers. aarch64 never had the older calls.
 _ALLOWED = {
     "x86_64": (
@@ -26,6 +29,7 @@ _ALLOWED = {
         "readlinkat=267 getdents=78 getdents64=217 getcwd=79 chdir=80 ftruncate=77 fsync=74",
         "fdatasync=75 mmap=9 munmap=11 mremap=25 mprotect=10 madvise=28 brk=12 rt_sigaction=13",
         "rt_sigprocmask=14 rt_sigreturn=15 sigaltstack=131 pause=34 restart_syscall=219",
+        "rt_sigpending=127 rt_sigtimedwait=128",
         "futex=202 set_robust_list=273 rseq=334 set_tid_address=218 exit=60 exit_group=231",
         "sched_yield=24 arch_prctl=158 sched_getaffinity=204 getpid=39 getppid=110 gettid=186",
         "getuid=102 geteuid=107 getgid=104 getegid=108 umask=95 uname=63 sysinfo=99 getrusage=98",
@@ -41,6 +45,7 @@ _ALLOWED = {
         "faccessat2=439 readlinkat=78 getdents64=61 getcwd=17 chdir=49 ftruncate=46 fsync=82",
         "fdatasync=83 mmap=222 munmap=215 mremap=216 mprotect=226 madvise=233 brk=214",
         "rt_sigaction=134 rt_sigprocmask=135 rt_sigreturn=139 sigaltstack=132",
+        "rt_sigpending=136 rt_sigtimedwait=137",
         "restart_syscall=128 futex=98 set_robust_list=99 rseq=293 set_tid_address=96 exit=93",
         "exit_group=94 sched_yield=124 sched_getaffinity=123 getpid=172 getppid=173 gettid=178",
         "getuid=174 geteuid=175 getgid=176 getegid=177 uname=160 sysinfo=179 getrusage=165",
@@ -50,17 +55,25 @@ _ALLOWED = {
         "epoll_create1=20 epoll_ctl=21 epoll_pwait=22 eventfd2=19 getsockname=204 recvfrom=207",
     ),
 }
+# Calls that change files and folders, for programs that have a folder in which they may.
+FILE_CALLS = {
+    "x86_64": (
+        "mkdir=83 mkdirat=258 rmdir=84 unlink=87 unlinkat=263 rename=82 renameat=264",
+        "renameat2=316",
+    ),
+    "aarch64": ("mkdirat=34 unlinkat=35 renameat=38 renameat2=276",),
+}
 # Calls that are allowed with some arguments only: clone, clone3, prctl, prlimit64, ioctl, fcntl,
-# socketpair, sendto.
+# socketpair, sendto, kill, tgkill.
 _CHECKED = {
-    "x86_64": (56, 435, 157, 302, 16, 72, 53, 44),
-    "aarch64": (220, 435, 167, 261, 29, 25, 199, 206),
+    "x86_64": (56, 435, 157, 302, 16, 72, 53, 44, 62, 234),
+    "aarch64": (220, 435, 167, 261, 29, 25, 199, 206, 129, 131),
 }
 _CHECKED_NAMES = ("clone", "prctl", "prlimit64", "ioctl", "fcntl", "socketpair", "sendto")
 # The fork server starts, limits, watches and ends test processes, and changes its root.
 _SERVER_CALLS = (
-    "chroot execve fchmod kill pidfd_open pidfd_send_signal preadv preadv2 recvmsg sendmsg",
-    "setgroups setresgid setresuid setsid tgkill",
+    "chroot execve fchmod fchmodat kill pidfd_open pidfd_send_signal preadv preadv2 recvmsg",
+    "sendmsg setgroups setresgid setresuid setsid tgkill",
 )
 # A container runtime makes these calls between installing the filter and starting the server.
 _RUNTIME_CALLS = ("capget capset execveat fchdir fstatfs openat2 setgid setuid statfs",)
@@ -87,6 +100,7 @@ _PRCTLS = (15, 16)  # PR_SET_NAME, PR_GET_NAME
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS … FIOCLEX: never a device's
 _AF_UNIX, _SOCK_STREAM = 1, 1
 _SOCK_FLAGS = 0o2004000  # SOCK_CLOEXEC, SOCK_NONBLOCK
+_STOPS = (19, 22)  # SIGSTOP … SIGTTOU
 _FCNTLS = (0, 1, 2, 3, 4, 1030)  # F_DUPFD … F_SETFL, F_DUPFD_CLOEXEC
 
 
@@ -155,6 +169,24 @@ def _to_no_address(index: int) -> bytes:
     )
 
 
+def _to_itself(signal: int) -> bytes:
+    """Allow a signal to this process; argument `signal` has its number.
+
+    A process that stops itself would only wait for its limit of wall time.
+    """
+    return b"".join(
+        (
+            _argument(0),
+            _op(_JUMP_EQUAL, OWN_PID, 0, 4),
+            _argument(signal),
+            _op(_JUMP_GREATER_EQUAL, _STOPS[1] + 1, 1, 0),
+            _op(_JUMP_GREATER_EQUAL, _STOPS[0], 1, 0),
+            _op(_RETURN, _ALLOW),
+            _fail(errno.EPERM),
+        )
+    )
+
+
 def _search(rules: list[tuple[int, int]], bodies: list[bytes]) -> bytes:
     """Return a binary search by call number; `rules` are (first number, body index), ascending.
 
@@ -200,12 +232,14 @@ def _no_truncation(index: int) -> bytes:
 Opening = Literal["any", "no truncation", "read only"]
 
 
-def child_filter(machine: str | None = None, *, opening: Opening = "any") -> bytes:
+def child_filter(
+    machine: str | None = None, *, opening: Opening = "any", changing: bool = False
+) -> bytes:
     """Return the filter for a machine type (`platform.machine()`); 8 bytes per instruction.
 
     Where programs see the host's files, `opening` says how they may open them: "read only", or "no
-    truncation", which Landlock's first versions do not prevent. Raises KeyError for a machine whose
-    call numbers are not listed here.
+    truncation", which Landlock's first versions do not prevent. `changing` adds FILE_CALLS. Raises
+    KeyError for a machine whose call numbers are not listed here.
     """
     machine = machine or platform.machine()
     bodies = [
@@ -220,8 +254,11 @@ def child_filter(machine: str | None = None, *, opening: Opening = "any") -> byt
         _one_of(1, _FCNTLS, errno.EPERM),
         _pipe_like_pair(),
         _to_no_address(4),
+        _to_itself(1),
+        _to_itself(2),
     ]
-    body_of = {int(item.partition("=")[2]): 1 for item in " ".join(_ALLOWED[machine]).split()}
+    lines = _ALLOWED[machine] + (FILE_CALLS[machine] if changing else ())
+    body_of = {int(item.partition("=")[2]): 1 for item in " ".join(lines).split()}
     body_of |= {number: index for index, number in enumerate(_CHECKED[machine], start=2)}
     if opening != "any":
         check_flags = _read_only if opening == "read only" else _no_truncation
@@ -244,7 +281,8 @@ def child_filter(machine: str | None = None, *, opening: Opening = "any") -> byt
 
 def container_profile() -> str:
     """Return the workers' profile for the engine's API: JSON text, for every machine."""
-    programs = " ".join(line for lines in _ALLOWED.values() for line in lines).split()
+    calls = (*_ALLOWED.values(), *FILE_CALLS.values())
+    programs = " ".join(line for lines in calls for line in lines).split()
     names = {item.partition("=")[0] for item in programs} | set(_CHECKED_NAMES) - {"clone"}
     names |= set(" ".join(_SERVER_CALLS + _RUNTIME_CALLS).split())
     no_namespace = {"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}

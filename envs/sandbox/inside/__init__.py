@@ -27,6 +27,8 @@ _MODULES = (
     "kernel",
     "framing",
     "confinement",
+    "folder",
+    "emulation",
     "interpreter",
     "values",
     "program",

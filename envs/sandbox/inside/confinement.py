@@ -45,12 +45,24 @@ STDIO = "/stdio"
 STREAMS = ("stdin", "stdout")
 STDIO_OPTIONS = f"mode=755,nr_inodes={2 + len(STREAMS)}"
 STREAM_LINKS = {f"/dev/{name}": f"{STDIO}/{name}" for name in STREAMS}
-STREAM_LINKS |= {f"/dev/fd/{number}": f"{STDIO}/{name}" for number, name in enumerate(STREAMS)}
-STREAM_LINKS |= dict.fromkeys(("/dev/stderr", "/dev/fd/2"), os.devnull)  # it is a pipe, unnamed
+STREAM_LINKS |= {
+    f"{folder}/{number}": f"{STDIO}/{name}"
+    for folder in ("/dev/fd", "/proc/self/fd")
+    for number, name in enumerate(STREAMS)
+}
+# It is a pipe, unnamed.
+STREAM_LINKS |= dict.fromkeys(("/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"), os.devnull)
+# The folder of a program that uses files; elsewhere it is empty and read-only. What it holds is
+# memory that no limit on the process counts.
+FOLDER = "/work"
+FOLDER_FILES, FOLDER_MB = 256, 16
+FOLDER_OPTIONS = f"size={FOLDER_MB}m,nr_inodes={FOLDER_FILES}"
 
 # Landlock; its system calls have the same numbers on all machines.
 CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
+_CHANGE = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8  # remove folders and files, make them
+_MOVE = 1 << 13  # from one folder to another (ABI 2)
 _HANDLED_FS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _HANDLED_NET, _SCOPED = 0b11, 0b11  # TCP bind and connect (ABI 4); abstract sockets, signals (6)
 
@@ -126,6 +138,7 @@ def change_root(binds: list[list[str]], hidden: list[str]) -> None:
         os.close(source)
     for folder in hidden:
         _mount("sandbox", _STAGING + folder, "tmpfs", _RDONLY | _NOSUID | _NODEV, "size=4k")
+    os.mkdir(_STAGING + FOLDER)
     os.mkdir(_STAGING + STDIO)
     stdio_flags = _NOSUID | _NODEV | _NOEXEC | _NOATIME
     _mount("sandbox", _STAGING + STDIO, "tmpfs", stdio_flags, STDIO_OPTIONS)
@@ -143,6 +156,16 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "
     texts = [text.encode() if text else None for text in (source, target, kind, data)]
     result = libc.mount(*texts[:3], ctypes.c_ulong(flags), texts[3])
     check(result, f"mount {target}")
+
+
+def mount_folder() -> None:
+    """Cover FOLDER by a new one, in which every user may write. Raises OSError."""
+    _mount("sandbox", FOLDER, "tmpfs", _NOSUID | _NODEV | _NOEXEC, f"mode=777,{FOLDER_OPTIONS}")
+
+
+def unmount_folder() -> None:
+    """Drop what `mount_folder` has made, and all that it holds. Raises OSError."""
+    check(libc.umount2(FOLDER.encode(), _MNT_DETACH), "umount of a folder")
 
 
 def _bind(source: int, target: str) -> None:
@@ -175,10 +198,10 @@ def keep_few_capabilities() -> None:
 class LandlockRuleset:
     """The rights of a test process: read below some paths, and write to devices among them.
 
-    Raises OSError where the kernel has no Landlock.
+    In a `folder` it may do more. Raises OSError where the kernel has no Landlock.
     """
 
-    def __init__(self, readable: list[str]) -> None:
+    def __init__(self, readable: list[str], folder: str | None = None) -> None:
         abi = check(libc.syscall(CREATE_RULESET, None, 0, 1), "Landlock")
         handled = _HANDLED_FS[max(version for version in _HANDLED_FS if version <= abi)]
         fields = [handled, _HANDLED_NET if abi >= 4 else 0, _SCOPED if abi >= 6 else 0]
@@ -186,10 +209,14 @@ class LandlockRuleset:
         attributes = struct.pack(f"{len(fields)}Q", *fields)
         created = libc.syscall(CREATE_RULESET, attributes, len(attributes), 0)
         self._ruleset = check(created, "Landlock ruleset")
+        write = _WRITE_FILE | (_TRUNCATE if abi >= 3 else 0)
+        if folder is not None:
+            change = _CHANGE | (_MOVE if abi >= 2 else 0)
+            self._allow(folder, _READ_FILE | _READ_DIR | write | change)
         for path in readable:
             self._allow(path, _READ_FILE | (_READ_DIR if os.path.isdir(path) else 0))
             if stat.S_ISCHR(os.stat(path).st_mode):  # null and similar devices keep nothing
-                self._allow(path, _WRITE_FILE | (_TRUNCATE if abi >= 3 else 0))
+                self._allow(path, write)
 
     def _allow(self, path: str, rights: int) -> None:
         parent = os.open(path, os.O_PATH)

@@ -31,6 +31,7 @@ import sys
 from _io import _IOBase
 from importlib.machinery import ModuleSpec, PathFinder
 
+from envs.sandbox.inside.emulation import die_of_own_signals, remember_scheduling
 from envs.sandbox.inside.kernel import THREAD_STACK_BYTES
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
@@ -80,6 +81,8 @@ def prepare_interpreter(packages: str, environment: dict[str, str]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _thread.stack_size(THREAD_STACK_BYTES)
     open_streams()
+    die_of_own_signals()
+    remember_scheduling()
     compile("", "main.py", "exec")  # the first call makes the types of syntax trees
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Linux calls that Python's standard library lacks (3.11), through ctypes."""
+"""What Python's standard library lacks (3.11), through ctypes: calls of Linux, a stack's end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import functools
 import os
 import signal
 import struct
+import sys
+
+TYPE_CHECKING = False  # `typing` is not loaded inside
+if TYPE_CHECKING:
+    from types import CodeType
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -15,12 +20,16 @@ CLONE_PARENT, CLONE_CHILD_SETTID = 0x8000, 0x1000000
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
 STACK_BYTES = 256 << 20  # of the main thread: deep recursion through C needs it
-THREAD_STACK_BYTES = 16 << 20  # of a thread that requests no other size
+THREAD_STACK_BYTES = 8 << 20  # of a thread that requests no other size
+OWN_PID = 0x7FFF_FFFF  # in a filter: the process that installs it; no process has this number
 
 _READ_ONLY_MAPPINGS = {b"r--p": 1, b"r-xp": 5}  # permissions in /proc → protection in mmap(2)
 _PROT_WRITE = 2
 _LARGE_MAPPING_BYTES = 256 << 10
 _CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, own process
+# Offsets in the interpreter's structures of 3.11: of a thread's state the C frame, of that the
+# current Python frame, of that the code.
+_C_FRAME_OFFSET, _CURRENT_OFFSET, _CODE_OFFSET = 56, 8, 32
 
 libc = ctypes.CDLL(None, use_errno=True)
 _clone = ctypes.PyDLL(None, use_errno=True).syscall  # keeps the interpreter's lock
@@ -89,11 +98,21 @@ class SeccompFilter:
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
     def __init__(self, instructions: bytes) -> None:
-        self._program = self._Program(len(instructions) // 8, instructions)
+        self._instructions = ctypes.create_string_buffer(instructions, len(instructions) or 1)
+        place = ctypes.cast(self._instructions, ctypes.c_char_p)
+        self._program = self._Program(len(instructions) // 8, place)
         self._pointer = ctypes.byref(self._program)
+        own_pid = struct.pack("I", OWN_PID)
+        self._own_pid_places = [
+            offset
+            for offset in range(4, len(instructions), 8)
+            if instructions[offset : offset + 4] == own_pid
+        ]
 
     def install(self) -> None:
         """Confine this process irrevocably; without instructions, do nothing."""
+        for offset in self._own_pid_places:
+            struct.pack_into("I", self._instructions, offset, os.getpid())
         if self._program.length:
             result = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._pointer, 0, 0)
             check(result, "seccomp")
@@ -120,3 +139,29 @@ def make_forks_cheaper(maps: bytes) -> None:
             byte = ctypes.c_ubyte.from_address(start)
             byte.value = byte.value
             check(libc.mprotect(ctypes.c_void_p(start), size, protection), "mprotect")
+
+
+def current_frame(c_frame: int | None, code: CodeType) -> ctypes.c_void_p:
+    """Return the place that names the current Python frame, which runs `code`.
+
+    `c_frame` is `c_frame.value` as the caller sees it. While the place holds None, the next frame
+    has nothing below it, as a script's has. In other versions of Python nobody reads the place.
+    """
+    if c_frame is None:
+        return ctypes.c_void_p()
+    place = ctypes.c_void_p.from_address(c_frame + _CURRENT_OFFSET)
+    running = ctypes.c_void_p.from_address((place.value or 0) + _CODE_OFFSET).value
+    known = running in (id(code), id(current_frame.__code__))
+    return place if known else ctypes.c_void_p()
+
+
+def _c_frame() -> ctypes.c_void_p:
+    """Return the place that names the main thread's current C frame; None where it is unknown."""
+    if sys.version_info[:2] != (3, 11):
+        return ctypes.c_void_p()
+    get_state = ctypes.pythonapi.PyThreadState_Get
+    get_state.restype = ctypes.c_void_p
+    return ctypes.c_void_p.from_address(get_state() + _C_FRAME_OFFSET)
+
+
+c_frame = _c_frame()

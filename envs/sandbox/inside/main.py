@@ -10,6 +10,7 @@ The configuration is a JSON object on the command line:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -18,6 +19,7 @@ import stat
 import sys
 
 from envs.sandbox.inside.confinement import (
+    FOLDER,
     STDIO,
     LandlockRuleset,
     change_root,
@@ -26,6 +28,7 @@ from envs.sandbox.inside.confinement import (
     keep_few_capabilities,
     unused_user,
 )
+from envs.sandbox.inside.folder import LastingFolder, MountedFolder, remove_contents
 from envs.sandbox.inside.kernel import PR_SET_PDEATHSIG, prctl
 from envs.sandbox.inside.server import MAX_TASKS, Server
 
@@ -33,6 +36,7 @@ TYPE_CHECKING = False  # `typing` is not loaded inside
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+_MEMORY, _FOLDER_PREFIX = "/dev/shm", "spo-bench-"
 OTHER_TASKS = 512  # that a user may start beside the sandbox, where tasks count per user
 
 
@@ -58,6 +62,7 @@ def serve_in_container(config: dict[str, Any]) -> NoReturn:
     os.chroot(config["cage"])
     os.chdir("/")
     server.open_stdio(STDIO)
+    server.folder = LastingFolder(FOLDER, limited=True)
     server.serve()
 
 
@@ -72,6 +77,7 @@ def serve_in_namespaces(config: dict[str, Any]) -> NoReturn:
     server = Server(settings)  # before the host's /proc goes out of sight
     change_root(config["binds"], config["hidden"])
     server.open_stdio(STDIO)
+    server.folder = MountedFolder()
     keep_few_capabilities()
     server.serve()
 
@@ -80,9 +86,11 @@ def serve_under_landlock(config: dict[str, Any]) -> NoReturn:
     """Serve in the weaker form: Landlock, the filter and limits hold each test process."""
     readable = [outside for outside, _ in config["binds"]]
     settings = config["worker"] | test_identity(readable)
-    fork_guarded()
+    folder = make_folder(settings)
+    fork_guarded(folder)
     server = Server(settings)
-    server.landlock = LandlockRuleset(readable)
+    server.landlock = LandlockRuleset(readable), LandlockRuleset(readable, folder)
+    server.folder = LastingFolder(folder, limited=False) if folder else None
     server.serve()
 
 
@@ -105,11 +113,36 @@ def test_identity(readable: list[str]) -> dict[str, int]:
     return {"max_tasks": MAX_TASKS + OTHER_TASKS + tasks_of_this_user()}
 
 
-def fork_guarded() -> None:
+def make_folder(settings: dict[str, Any]) -> str | None:
+    """Make a folder in memory for programs that use files; None where there is no place for it.
+
+    It belongs to the user of test processes. Those whose guards were killed are removed.
+    """
+    with contextlib.suppress(OSError):
+        for name in os.listdir(_MEMORY):
+            owner = name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
+            if name.startswith(_FOLDER_PREFIX) and not os.path.exists(f"/proc/{owner}"):
+                remove_folder(f"{_MEMORY}/{name}")
+        path = f"{_MEMORY}/{_FOLDER_PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
+        os.mkdir(path, 0o700)
+        if "uid" in settings:
+            os.chown(path, settings["uid"], settings["gid"])
+        return path
+    return None
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder and all in it, if this user may."""
+    with contextlib.suppress(OSError):
+        remove_contents(path)
+        os.rmdir(path)
+
+
+def fork_guarded(folder: str | None = None) -> None:
     """Return in a child; this process stays behind as its guard.
 
-    The guard waits until the child ends or the host hangs up, and leaves nothing. If the guard is
-    killed itself, the child dies with it.
+    The guard waits until the child ends or the host hangs up, and leaves nothing, nor the `folder`.
+    If the guard is killed itself, the child dies with it.
     """
     pid = os.fork()
     if pid == 0:
@@ -121,6 +154,8 @@ def fork_guarded() -> None:
     poll.poll()
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
+    if folder is not None:
+        remove_folder(folder)
     os._exit(0 if status == 0 else 1)
 
 

@@ -20,6 +20,8 @@ import time
 import types
 import weakref
 
+from envs.sandbox.inside.emulation import STDOUT_NAMES, share_between_threads, share_stdout
+from envs.sandbox.inside.folder import PROGRAM_NAME
 from envs.sandbox.inside.framing import report
 from envs.sandbox.inside.interpreter import NOTICING
 from envs.sandbox.inside.kernel import STACK_BYTES, THREAD_STACK_BYTES
@@ -33,15 +35,15 @@ if TYPE_CHECKING:
 
 # Loaded if the program's text names them: once per program, not once per test.
 ON_DEMAND = (
-    *("array", "copy", "dataclasses", "datetime", "decimal", "fractions", "numpy", "queue"),
-    *("random", "statistics", "string", "threading", "traceback", "typing"),
+    *("array", "copy", "dataclasses", "datetime", "decimal", "fractions", "multiprocessing"),
+    *("numpy", "queue", "random", "statistics", "string", "threading", "traceback", "typing"),
 )
 _ON_DEMAND_NAME = re.compile(rf"\b(?:{'|'.join(ON_DEMAND)})\b")
 
 # Address space above the memory limit. It is larger for programs that start threads, whose stacks
 # are reserved whole but seldom used. The peak resident size decides on memory in use.
-ALLOWANCE_BYTES, THREADS_ALLOWANCE_BYTES = 64 << 20, 640 << 20
-MAX_FDS = 64
+ALLOWANCE_BYTES, THREADS_ALLOWANCE_BYTES = 64 << 20, 1024 << 20
+MAX_FDS = 256
 # Compiling a shorter text takes little of the allowance; after a longer one, the address space is
 # measured.
 SHORT_CHARS = 10_000
@@ -70,7 +72,8 @@ def program_header(limits: dict[str, Any], source: bytes) -> bytes:
     facts = {
         "source": text,
         "modules": tuple(name for name in ON_DEMAND if name in names),
-        "threads": "thread" in text.lower(),
+        "threads": "thread" in text.lower() or "multiprocessing" in names,
+        "names_stdout": any(name in text for name in STDOUT_NAMES),
         "may_notice": bool(NOTICING.search(text)),
         "names_ctypes": "ctypes" in text,
     }
@@ -98,6 +101,10 @@ def prepare_program(server: Server, file: int) -> Program | dict[str, Any]:
     for name in header["modules"]:
         with contextlib.suppress(ImportError):  # the program's own import will raise it
             __import__(name)
+    if "multiprocessing" in header["modules"]:
+        share_between_threads()
+    if header["names_stdout"]:
+        share_stdout()
     return Program(server, code, header)
 
 
@@ -162,6 +169,7 @@ class Program:
     def __init__(self, server: Server, code: types.CodeType, header: dict[str, Any]) -> None:
         self.server, self.code, self.header = server, code, header
         self.fn_name: str | None = header["fn_name"]
+        self.folder = server.folder.path if server.folder and header["uses_files"] else None
         self.may_notice, self.names_ctypes = header["may_notice"], header["names_ctypes"]
         self.names: dict[str, Any] | None = None  # of the program's module
         sys.argv, sys.orig_argv = ["main.py"], ["python3", "main.py"]
@@ -184,7 +192,7 @@ class Program:
         sys.modules["__main__"] = sys.modules[self.module_name] = module
         self.names, loader = module.__dict__, SourceLoader(self.header["source"])
         self.names |= {"__builtins__": builtins, "__annotations__": {}, "__loader__": loader}
-        self.names |= {"__file__": "main.py", "__cached__": None}
+        self.names |= {"__file__": f"{self.folder or ''}/{PROGRAM_NAME}", "__cached__": None}
         self.module_loader = weakref.ref(loader)  # alive as long as these names are
         if self.fn_name:
             exec(PRELUDE, self.names)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 COMPILER_SIGNALS = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 STARTUP_POLL_S = 0.05  # how soon to look again while the program has not begun
+FOLDER_POLL_S = 0.02  # how soon to look again into a folder whose size no mount limits
 STDERR_PAUSE_S = 0.002  # after a read of stderr; what comes meanwhile stays in its pipe
 STDERR_LIMIT_BYTES = 16 << 20  # beyond it a program does nothing but complain
 _TAIL_BYTES = 4 * STDERR_TAIL  # UTF-8 has at most 4 for a character
@@ -108,12 +109,14 @@ def run_test(
     stderr = StderrTail()
     server.channel.read_into(stdin, length)
     os.lseek(stdin, 0, os.SEEK_SET)
+    server.fill_folder()
     server.startup.reset()
     started = time.monotonic()
     pid = fork(TEST, [*program, stdin, stdout, stderr.writer])
     limit_outcome, clock = wait_within_limits(server, limits, pid, started, stderr)
     status, cpu_s, peak_bytes = reap(server, fork, pid)
     ended = time.monotonic()
+    server.clear_folder(fork)
     stderr.drain()
     refusal = refusal_report(server, status, limit_outcome, stderr.tail) if program else None
     if refusal is not None:
@@ -179,6 +182,7 @@ def _wait(
 ) -> str:
     channel, poll = server.channel, _poll_for(server, clock.process, stderr)
     cpu_limit = math.ceil(limits["cpu_s"]) + 1
+    folder = server.watched_folder()
     ignoring_stderr = False  # just read: do not wake up for each of many lines
     while True:
         clock.wake()
@@ -192,6 +196,7 @@ def _wait(
         hold = HOLD_S if channel.held_bytes else left
         pause = min(left, STDERR_PAUSE_S if ignoring_stderr else hold)
         pause = max(0.0, min(pause, STARTUP_POLL_S if clock.begun is None else LOOK_S))
+        pause = pause if folder is None else min(pause, FOLDER_POLL_S)
         # Even where none is left: this process may itself have had no core, and be late.
         events = dict(poll.poll(pause * 1000 + 1 if pause > 0 else 0))
         clock.wake(pause)
@@ -204,8 +209,9 @@ def _wait(
         wrote_stderr = stderr.reader in events
         if wrote_stderr:
             stderr.drain()
-            if stderr.size > STDERR_LIMIT_BYTES:
-                return "OUTPUT_LIMIT"
+        overfull = folder is not None and folder.is_overfull(pid)
+        if overfull or stderr.size > STDERR_LIMIT_BYTES:
+            return "OUTPUT_LIMIT"
         if ignoring_stderr != wrote_stderr:
             ignoring_stderr = wrote_stderr
             poll.modify(stderr.reader, 0 if ignoring_stderr else select.POLLIN)

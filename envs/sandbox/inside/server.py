@@ -16,6 +16,7 @@ import sys
 from functools import partial
 
 from envs.sandbox.inside.confinement import STREAMS, LandlockRuleset
+from envs.sandbox.inside.folder import USING_FILES, LastingFolder, MountedFolder
 from envs.sandbox.inside.framing import (
     COMPILED,
     INPUT,
@@ -36,9 +37,10 @@ from envs.sandbox.inside.kernel import (
     prctl,
 )
 from envs.sandbox.inside.program import program_header
-from envs.sandbox.inside.run_test import crash_report, run_test, run_tests
+from envs.sandbox.inside.run_test import Fork, crash_report, run_test, run_tests
 from envs.sandbox.inside.test_process import StartupStatus
 from envs.sandbox.inside.zygote import (
+    CLEANER,
     RUNNER,
     ForkClient,
     fork_from_zygote,
@@ -50,12 +52,15 @@ TYPE_CHECKING = False  # `typing` is not loaded inside
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-MAX_TASKS = 64
+    Folder = MountedFolder | LastingFolder
+
+MAX_TASKS = 256
 DEFAULTS: dict[str, Any] = {
     "uid": None,  # the user of test processes; None: the worker's own
     "gid": None,
     "pid_namespace": False,  # a fresh PID namespace per test (needs CAP_SYS_ADMIN)
     "seccomp": "",  # the BPF program, in hexadecimal, that each test process installs
+    "seccomp_files": "",  # the same for a program with a folder
     "packages": "",  # the folder that holds numpy
     "environment": {},  # environment variables of programs
     "max_tasks": MAX_TASKS,  # RLIMIT_NPROC of a test process; None: not set
@@ -73,10 +78,15 @@ class Server:
         self.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
         self.counts_waiting = self._counts_waiting()
         self.startup = StartupStatus()
-        self.landlock: LandlockRuleset | None = None  # where user namespaces are refused
+        # Where user namespaces are refused: rights of a program without a folder, and with one.
+        self.landlock: tuple[LandlockRuleset, LandlockRuleset] | None = None
+        self.folder: Folder | None = None  # for programs that use files
+        self._source: bytes | None = None  # of the current program, if it uses files
         # Only in a PID namespace of our own may all other processes be ended.
         self.owns_namespace = os.getpid() == 1
-        self.seccomp = SeccompFilter(bytes.fromhex(self.config["seccomp"]))
+        self.seccomp = tuple(
+            SeccompFilter(bytes.fromhex(self.config[key])) for key in ("seccomp", "seccomp_files")
+        )
         self._stdio: int | None = None
         self._oom_counter, self._oom_kills = -1, 0
         self.own_pids: set[int] = {os.getpid()}  # processes that belong to no test
@@ -145,6 +155,9 @@ class Server:
     def _store_program(self, length: int) -> dict[str, Any]:
         """Write a program's frame to the file for it; return its limits."""
         limits, source = split_body(self.channel.read(length))
+        uses_files = self.folder is not None and USING_FILES.search(source) is not None
+        self._source = source if uses_files else None
+        limits["uses_files"] = uses_files
         os.ftruncate(self._program, 0)
         os.lseek(self._program, 0, os.SEEK_SET)
         write_all(self._program, program_header(limits, source))
@@ -180,6 +193,20 @@ class Server:
         if report["outcome"] != "FINISHED":
             self.channel.send(COMPILED, report)
             self.channel.skip_to_end()
+
+    def fill_folder(self) -> None:
+        """Give the program a folder for one test, if it uses files."""
+        if self.folder is not None and self._source is not None:
+            self.folder.fill(self._source)
+
+    def clear_folder(self, fork: Fork) -> None:
+        """Remove what a test has left in its folder."""
+        if self.folder is not None and self._source is not None:
+            self.folder.clear(lambda: os.waitpid(fork(CLEANER, []), 0))
+
+    def watched_folder(self) -> Folder | None:
+        """Return the test's folder, if its size is for the server to limit."""
+        return self.folder if self._source is not None and self.landlock is not None else None
 
     def strays(self) -> set[int]:
         """Return the PIDs of processes that a test has left in the namespace."""

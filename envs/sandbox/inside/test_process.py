@@ -16,7 +16,14 @@ import time
 
 from envs.sandbox.inside.framing import write_all
 from envs.sandbox.inside.interpreter import print_uncaught, shut_down
-from envs.sandbox.inside.kernel import PR_SET_PDEATHSIG, capability_sets, prctl, set_capabilities
+from envs.sandbox.inside.kernel import (
+    PR_SET_PDEATHSIG,
+    c_frame,
+    capability_sets,
+    current_frame,
+    prctl,
+    set_capabilities,
+)
 from envs.sandbox.inside.program import Program, call_function
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
@@ -90,10 +97,16 @@ def become_program(program: Program, files: tuple[int, ...]) -> NoReturn:
 def run_program(program: Program, names: dict[str, Any] | None) -> int:
     """Run the program, and call its function if it has one to call; return the exit status."""
     assert names is not None
+    place = current_frame(c_frame.value, run_program.__code__)
+    frame = place.value
     try:
         count_recursion_from_here()
         arguments = sys.stdin.read() if program.fn_name else ""  # out of the reach of input()
-        exec(program.code, names)
+        place.value = None  # no caller is to be seen
+        try:
+            exec(program.code, names)
+        finally:
+            place.value = frame
         if program.fn_name:
             write_all(RESULT_FILE, call_function(names, program.fn_name, arguments))
         return 0
@@ -145,8 +158,10 @@ def give_up_rights(program: Program, files: tuple[int, ...]) -> None:
         os.dup2(stdout, RESULT_FILE)
     else:
         os.dup2(stdout, 1)
+    if program.folder:
+        os.chdir(program.folder)
     if server.landlock is not None:
-        server.landlock.install()
+        server.landlock[program.folder is not None].install()
     os.closerange(RESULT_FILE + 1 if program.fn_name else RESULT_FILE, 256)
     for limit, value in program.child_limits:
         resource.setrlimit(limit, (value, value))
@@ -156,7 +171,7 @@ def give_up_rights(program: Program, files: tuple[int, ...]) -> None:
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
     if os.getppid() not in server.own_pids | {0}:  # 0: outside of its PID namespace
         os._exit(1)
-    server.seccomp.install()
+    server.seccomp[program.folder is not None].install()
 
 
 def become_test_user(server: Server) -> None:

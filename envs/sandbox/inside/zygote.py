@@ -19,6 +19,7 @@ from _socket import socketpair as _socketpair
 from collections.abc import Callable
 from functools import partial
 
+from envs.sandbox.inside.folder import remove_contents
 from envs.sandbox.inside.framing import join_body, report, write_all
 from envs.sandbox.inside.kernel import PR_SET_PDEATHSIG, fork_sibling, prctl
 from envs.sandbox.inside.program import Program, prepare_program
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from envs.sandbox.inside.server import Server
 
-TEST, RUNNER, SWEEPER = b"T", b"R", b"S"
+TEST, RUNNER, SWEEPER, CLEANER = b"T", b"R", b"S", b"C"
 _PID_BYTES = _FILE_BYTES = 4
 _ANCILLARY_BYTES = CMSG_SPACE(4 * _FILE_BYTES)  # for the files of one request
 _COMPILED = join_body(report("FINISHED"))
@@ -105,7 +106,7 @@ def _spawn(server: Server, kind: bytes, run: Callable[..., None], *arguments: ob
 
 
 def fork_from_zygote(server: Server, end: socket, kind: bytes, files: tuple[int, ...]) -> int:
-    """Fork a one-shot test, a runner, or a sweeper that ends all that tests have left."""
+    """Fork a one-shot test, a runner, or what removes the traces of tests."""
     return _spawn(server, kind, _run_in_child_of_zygote, end, kind, files)
 
 
@@ -118,8 +119,17 @@ def _run_in_child_of_zygote(
     elif kind == RUNNER:
         end.close()
         serve_tests(server, *files)
-    elif kind == SWEEPER:
+    else:
+        remove_traces(server, kind)
+
+
+def remove_traces(server: Server, kind: bytes) -> None:
+    """End the processes that tests have left, or remove the files in their folder."""
+    if kind == SWEEPER:
         sweep(server)
+    elif kind == CLEANER and server.folder is not None:
+        become_test_user(server)
+        remove_contents(server.folder.path)
 
 
 def sweep(server: Server) -> None:
@@ -169,5 +179,5 @@ def _run_in_child_of_runner(
 ) -> None:
     if kind == TEST:
         become_program(program, streams)
-    elif kind == SWEEPER:
-        sweep(server)
+    else:
+        remove_traces(server, kind)

@@ -133,6 +133,63 @@ for pid in {1, 2, 3, os.getppid(), world["pid"]} - {0, os.getpid()}:
             pass
 """
     ),
+    "stop oneself": kernel_probe(
+        """
+me = os.getpid()
+for number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+    attempt(f"kill-{number}", os.kill, me, number)
+    attempt(f"raise-{number}", signal.raise_signal, number)
+    syscall(f"tgkill-{number}", (234, 131), me, me, number)
+"""
+    ),
+    "killed by oneself after the answer": ends(
+        """
+print("HELD", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+""",
+        "RUNTIME_ERROR",
+    ),
+    "signals to others by the calls that reach oneself": kernel_probe(
+        """
+me = os.getpid()
+for pid in {0, -1, -me, 1, 2, 3, os.getppid(), world["pid"], me + 1, me - 1} - {me}:
+    for number in (0, 9, 10, 18):
+        syscall(f"kill-{pid}-{number}", (62, 129), pid, number)
+        syscall(f"tgkill-{pid}-{number}", (234, 131), pid, pid, number)
+for pid in (me, world["pid"]):
+    syscall(f"tkill-{pid}", (200, 130), pid, 0)
+    syscall(f"queue-{pid}", (129, 138), pid, 0, BUFFER)
+    syscall(f"thread-queue-{pid}", (297, 240), pid, pid, 0, BUFFER)
+    syscall(f"pidfd-{pid}", (434, 434), pid, 0)
+"""
+    ),
+    "change files beside the own folder": probe(
+        """
+open  # a program that has a folder
+own = os.path.join(os.getcwd(), "own-" + world["nonce"])
+os.mkdir(own)
+library = os.path.dirname(os.__file__)
+folders = ["/", "/dev", "/etc", "/stdio", "/proc", "/tmp", "/var/tmp", "/dev/shm", library,
+           os.path.dirname(world["file"]), os.path.dirname(os.getcwd())]
+for folder in folders:
+    name = os.path.join(folder, "left-" + world["nonce"])
+    attempt(f"mkdir-{folder}", os.mkdir, name)
+    attempt(f"move-{folder}", os.rename, own, name)
+    attempt(f"make-{folder}", os.open, name, os.O_WRONLY | os.O_CREAT)
+    attempt(f"remove-{folder}", os.rmdir, folder)
+files = [os.__file__, world["file"], "/dev/stdin", "/dev/null", "/stdio/stdout", sys.executable]
+for name in files:
+    attempt(f"take-{name}", os.rename, name, own + "/taken")
+    attempt(f"unlink-{name}", os.unlink, name)
+    attempt(f"replace-{name}", os.replace, own, name)
+    attempt(f"link-{name}", os.link, name, own + "/link")
+    attempt(f"symlink-{name}", os.symlink, name, own + "/symlink")
+for kind in (0o10600, 0o20600, 0o60600):
+    attempt(f"node-{kind}", os.mknod, own + "/node", kind, os.makedev(1, 3))
+attempt("mode", os.chmod, own, 0o777)
+""",
+        tests=2,
+    ),
     "limit the worker": kernel_probe(
         """
 zero = (ctypes.c_ulong * 2)(0, 0)

@@ -167,6 +167,68 @@ if written > 32 << 20:
     leaks.append(f"{written >> 20}-MB")
 """
     ),
+    "own folder filled by files": ends(
+        """
+block, written = b"x" * (1 << 20), 0
+def fill(name):
+    global written
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT)
+    try:
+        while written < 1 << 30:
+            written += os.write(descriptor, block)
+    except OSError as error:
+        return error.errno == errno.ENOSPC
+    finally:
+        if name.startswith("unlinked"):
+            os.unlink(name)
+        else:
+            os.close(descriptor)
+for number in range(500):
+    if fill(f"linked-{number}") or fill(f"unlinked-{number}"):
+        break
+print("HELD" if written < 64 << 20 else f"BROKEN: {written >> 20} MB")
+""",
+        "ACCEPTED",
+        "OUTPUT_LIMIT",  # where the server looks from time to time
+        time_limit_s=10.0,
+    ),
+    "own folder filled by names": ends(
+        """
+count = 0
+try:
+    for count in range(1 << 17):
+        os.close(os.open(f"{count}-" + "x" * 200, os.O_WRONLY | os.O_CREAT))
+except OSError:
+    pass
+print("HELD" if count < 1000 else f"BROKEN: {count} files")
+""",
+        "ACCEPTED",
+        "OUTPUT_LIMIT",
+        time_limit_s=10.0,
+    ),
+    "kernel memory in pairs of sockets and in pipes": probe(
+        """
+import socket
+written = 0
+def fill(descriptor):
+    global written
+    os.set_blocking(descriptor, False)
+    try:
+        while True:
+            written += os.write(descriptor, bytes(1 << 16))
+    except BlockingIOError:
+        pass
+held = []
+try:
+    while True:
+        held.append(socket.socketpair())
+        fill(held[-1][0].fileno()), fill(held[-1][1].fileno())
+except OSError:
+    pass
+if written > 96 << 20:
+    leaks.append(f"{written >> 20}-MB")
+"""
+    ),
     "infinite loop": ends("while True: pass", "TIME_LIMIT"),
     "infinite loop in threads": ends(
         """

@@ -215,6 +215,34 @@ except OSError:
         hunt("memory", ctypes.string_at(start, end - start))
 """
     ),
+    "other tests in the own folder": _hunter(
+        """
+names = os.listdir()
+if names != ["main.py"]:
+    leaks.append(f"folder:{names}")
+if "".join(open("main.py").readlines()[-3:]).find("left behind") < 0:
+    leaks.append("another-program")
+secret = json.dumps(world).encode()
+for number in range(6):
+    with open(f"left-{number}", "wb") as file:
+        file.truncate(1 << 20)
+    with open(f"left-{number}", "r+b") as file:
+        hunt("file", file.read())
+        file.seek(0), file.write(secret * 99)
+deep = "."
+for number in range(200):
+    os.mkdir(deep := f"{deep}/{'d' * 12}") if number < 100 else None
+os.chdir(deep)
+open("inside", "wb").write(secret)
+os.umask(0o777)
+os.mkdir("closed")
+os.open("locked", os.O_WRONLY | os.O_CREAT, 0)
+os.rename("/".join([".."] * 100) + "/main.py", "taken")
+unnamed = open("unnamed", "wb")
+unnamed.write(secret * 99), unnamed.flush(), os.unlink("unnamed")
+# left behind
+"""
+    ),
     "expected output in messages and segments": _hunter(
         """
 for path in ("/proc/sysvipc/shm", "/proc/sysvipc/msg", "/proc/sysvipc/sem"):

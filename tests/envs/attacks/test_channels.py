@@ -122,3 +122,52 @@ def test_ids_of_processes_and_threads_say_nothing_where_each_test_has_its_own(sa
     # It takes a PID namespace for each test to hide them; see docs/reference/judging.md.
     counts_on = sandbox.name == "docker" or sandbox.form == "landlock"
     assert len(outputs) == (4 if counts_on else 1)
+
+
+FOLDER = """
+import os, sys
+found = []
+for path in ".", "main.py":
+    status = os.stat(path)
+    found += [status.st_mode, status.st_nlink, status.st_size, status.st_blocks]
+    found += [status.st_atime > START, status.st_mtime > START, os.path.getmtime(path) > 0]
+    found += [status.st_ino] * (FORM == "namespaces")
+for number in range(3):
+    with open(f"new-{number}", "w+b") as file:
+        file.truncate(1 << 16)
+        found += [os.stat(f"new-{number}").st_ino] * (FORM == "namespaces"), set(file.read())
+print(found, sorted(os.listdir()), len(open(__file__).read()))
+"""
+
+
+def test_the_folder_of_a_program_says_nothing_of_the_program_before(sandbox):
+    leave = (
+        "import os\nos.makedirs('a/b')\nos.umask(0o777)\nos.mkdir('closed')\nos.remove('main.py')\n"
+        "for number in range(99):\n"
+        "    with open(f'left-{number}', 'wb') as file: file.write(b'left' * 9000)\n"
+        "    if number % 2: os.remove(f'left-{number}')\n"
+    )
+    form = getattr(sandbox, "form", "docker")
+    execute(sandbox, "open  # a folder")  # in a worker that has started by now
+    look = f"START, FORM = {time.time()}, {form!r}\n{FOLDER}"
+    time.sleep(0.05)  # the kernel dates files by ticks of a few milliseconds
+    [before] = execute(sandbox, look)
+    assert before.outcome is Outcome.FINISHED, before.stderr
+    left = execute(sandbox, leave, "", "")
+    assert [one.outcome for one in left] == [Outcome.FINISHED] * 2, left[0].stderr
+    [after] = execute(sandbox, look)
+    assert after.stdout == before.stdout
+
+
+def test_a_program_without_use_for_a_folder_can_write_to_none(sandbox):
+    program = (
+        "import os, posix\nmake = getattr(posix, 'op' + 'en')\n"
+        "for folder in '', '/work/', '/dev/shm/', '/tmp/':\n"
+        "    try: print(make(folder + 'left', os.O_WRONLY | os.O_CREAT))\n"
+        "    except OSError: pass\n"
+        "    try: print(getattr(posix, 'mk' + 'dir')(folder + 'left'))\n"
+        "    except OSError: pass\n"
+        "print('held')"
+    )
+    [execution] = execute(sandbox, program)
+    assert execution.stdout == b"held\n"

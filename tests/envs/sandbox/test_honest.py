@@ -135,7 +135,7 @@ WHAT_IS_THERE = """
 import gc, locale, os, platform, resource, signal, sys, numpy
 print(f"python {platform.python_version()}, numpy {numpy.__version__}")
 print(sys.executable, sys.flags, sys.path, [type(finder) for finder in sys.meta_path])
-print(sorted(os.environ.items()), os.getcwd(), sys.argv, sys.stdin, sys.stdout, sys.stderr)
+print(sorted(os.environ.items()), os.listdir(), sys.argv, sys.stdin, sys.stdout, sys.stderr)
 print(sorted(sys.modules), gc.get_threshold())
 print(locale.getpreferredencoding(), hash("x"), signal.getsignal(signal.SIGINT), os.umask(0))
 for name in "AS", "STACK", "NOFILE", "FSIZE", "CPU", "CORE", "MEMLOCK":

@@ -51,15 +51,15 @@ def test_tag_follows_the_recipe_the_versions_and_the_interpreter(tmp_path, monke
 
 
 def test_nothing_is_allowed_that_only_other_programs_need():
-    """Neither a program nor what starts it uses a network, makes files or answers to others.
+    """Neither a program nor what starts it uses a network, makes links or answers to others.
 
-    The server hands files to the zygote by sendmsg and recvmsg, over a pair of theirs; programs are
-    refused these by their own filter (`test_seccomp.py`).
+    The server hands files to the zygote by sendmsg and recvmsg, over a pair of theirs, and changes
+    modes; programs are refused these by their own filter (`test_seccomp.py`).
     """
-    unneeded = """accept accept4 bind connect listen socket
-        getsockopt setsockopt rename renameat renameat2 mkdir mkdirat rmdir unlink unlinkat symlink
-        symlinkat truncate fallocate copy_file_range sendfile memfd_create vfork fork timerfd_create
-        timer_create utimensat chmod fchmodat flock sched_setscheduler personality setpgid"""
+    unneeded = """accept accept4 bind connect listen socket getsockopt setsockopt symlink symlinkat
+        link linkat mknod mknodat truncate fallocate copy_file_range sendfile memfd_create vfork
+        fork timerfd_create timer_create utimensat chmod flock sched_setscheduler sched_setaffinity
+        setpriority personality setpgid tkill rt_sigqueueinfo rt_tgsigqueueinfo"""
     assert not ALLOWED & set(unneeded.split())
 
 

@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from envs.sandbox.inside.kernel import OWN_PID
 from envs.sandbox.seccomp import child_filter
 
 ALLOW, KILL = "allow", "kill"
@@ -29,6 +30,9 @@ NUMBERS = {
         "prctl": 157,
         "mount": 165,
         "exit_group": 231,
+        "tgkill": 234,
+        "renameat2": 316,
+        "unlinkat": 263,
         "openat": 257,
         "unshare": 272,
         "prlimit64": 302,
@@ -43,6 +47,9 @@ NUMBERS = {
         "openat": 56,
         "read": 63,
         "exit_group": 94,
+        "tgkill": 131,
+        "renameat2": 276,
+        "unlinkat": 35,
         "unshare": 97,
         "ptrace": 117,
         "kill": 129,
@@ -144,6 +151,29 @@ def test_a_filter_without_truncation_lets_none_be_emptied_in_reading(machine):
         assert run(program, arch, number, 0, 0, flags) == ALLOW
     for flags in (0o1000, 0o1100, 0o2001000):
         assert run(program, arch, number, 0, 0, flags) == errno.EROFS
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_signals_reach_only_the_process_itself_and_do_not_stop_it(machine):
+    program, arch, number = child_filter(machine), ARCH[machine], NUMBERS[machine]
+    for signal in (0, 2, 9, 15, 18, 23, 64):
+        assert run(program, arch, number["kill"], OWN_PID, signal) == ALLOW
+        assert run(program, arch, number["tgkill"], OWN_PID, 7, signal) == ALLOW
+        for pid in (0, 1, OWN_PID - 1, (1 << 32) - 1, (1 << 32) - OWN_PID):
+            assert run(program, arch, number["kill"], pid, signal) == errno.EPERM
+            assert run(program, arch, number["tgkill"], pid, OWN_PID, signal) == errno.EPERM
+    for signal in (19, 20, 21, 22):
+        assert run(program, arch, number["kill"], OWN_PID, signal) == errno.EPERM
+        assert run(program, arch, number["tgkill"], OWN_PID, 7, signal) == errno.EPERM
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_only_a_program_with_a_folder_changes_files(machine):
+    arch, number = ARCH[machine], NUMBERS[machine]
+    for changing, answer in ((False, errno.EPERM), (True, ALLOW)):
+        program = child_filter(machine, changing=changing)
+        for name in ("renameat2", "unlinkat"):
+            assert run(program, arch, number[name]) == answer
 
 
 def test_other_tables_of_calls_are_out_of_reach():
