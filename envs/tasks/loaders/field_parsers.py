@@ -178,7 +178,7 @@ def _text(value: Any) -> str:
         return plain_lines(value)
     with integers_of_any_length():
         if isinstance(value, list):
-            return "".join(f"{_line(item)}\n" for item in value)
+            return plain_lines("".join(f"{_line(item)}\n" for item in value))
         return f"{value}\n"
 
 

@@ -374,7 +374,7 @@ def test_a_checker_finds_nothing_of_the_program_but_its_output(sandbox, config):
 
 
 def test_a_checker_has_no_more_rights_than_a_program(sandbox, config):
-    """It starts no process and no network, and writes no file."""
+    """It starts no process and no network, and writes no file beside its own folder."""
     source = """
 import os, socket
 def refused(action, *arguments):
@@ -384,6 +384,6 @@ def refused(action, *arguments):
         return True
 right = refused(os.fork) and refused(os.execv, "/bin/sh", ["sh"]) and refused(socket.socket)
 right = right and refused(open, sys.argv[3], "w") and refused(open, "/etc/passwd")
-print(int(right and refused(open, "new", "x")))
+print(int(right and refused(open, "/new", "x") and refused(open, os.__file__, "a")))
 """
     assert verdicts(Judge(sandbox, config), one_test(python(source)), SPLIT.right) == ["ACCEPTED"]

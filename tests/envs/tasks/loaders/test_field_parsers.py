@@ -12,6 +12,7 @@ from envs.tasks.loaders.field_parsers import (
     megabytes,
     programs,
     seconds,
+    stdin_tests,
     tag_list,
 )
 
@@ -79,3 +80,11 @@ def test_the_limit_on_digits_is_lifted_only_inside():
         assert sys.get_int_max_str_digits() == 0
         raise RuntimeError
     assert sys.get_int_max_str_digits() == before
+
+
+@pytest.mark.parametrize(
+    "lines", [["1 2", "a\rb"], ["1 2\r", "a\rb\r"], ["1 2\r\n", "a\rb\r\n"], "1 2\r\na\rb\r\n"]
+)
+def test_lines_end_alike_whatever_ended_them(lines):
+    [test] = stdin_tests([lines], [lines])
+    assert test.input == test.output == "1 2\na\rb\n"
