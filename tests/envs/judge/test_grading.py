@@ -36,6 +36,34 @@ def test_grade(outcome, stdout, cpu_s, verdict, doubtful):
 
 
 @pytest.mark.parametrize(
+    ("outcome", "fields", "verdict", "doubtful", "by_wall_time"),
+    [
+        ("TIME_LIMIT", {"cpu_s": 0.1}, "TIME_LIMIT", False, True),
+        ("TIME_LIMIT", {"cpu_s": 1.2}, "TIME_LIMIT", True, True),
+        ("TIME_LIMIT", {"cpu_s": 1.2, "accounted": True}, "TIME_LIMIT", False, True),
+        ("TIME_LIMIT", {"cpu_s": 2.4}, "TIME_LIMIT", False, False),
+        ("FINISHED", {"late": True}, "ACCEPTED", True, True),
+        ("FINISHED", {"late": True, "stdout": b"8"}, "WRONG_ANSWER", True, True),
+        ("FINISHED", {"stdout": b"8"}, "WRONG_ANSWER", False, False),
+        ("FINISHED", {"cpu_s": 2.1}, "TIME_LIMIT", True, False),
+        ("RUNTIME_ERROR", {"late": True}, "RUNTIME_ERROR", True, True),
+        ("STARVED", {}, "INFRA_ERROR", True, False),
+    ],
+)
+def test_what_wall_time_decides(outcome, fields, verdict, doubtful, by_wall_time):
+    execution = Execution(Outcome(outcome), **{"stdout": b"7", "wall_s": 9.0} | fields)
+    found = grade("tokens", "7", LIMIT_S, execution)
+    assert (found.verdict, found.doubtful) == (verdict, doubtful)
+    assert found.by_wall_time is by_wall_time
+
+
+def test_the_reason_says_what_was_lost():
+    execution = Execution(Outcome.TIME_LIMIT, cpu_s=0.5, wall_s=13.6, lost_s=10.0)
+    said = "0.50 s CPU, 13.60 s wall, 10.00 s of it stopped or without a core (limit 2 s CPU)"
+    assert grade("tokens", "7", LIMIT_S, execution).detail == said
+
+
+@pytest.mark.parametrize(
     ("grades", "early_stop", "expected"),
     [
         ([OK, OK, OK], True, ("ACCEPTED", 3, 3, None, False)),

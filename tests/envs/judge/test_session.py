@@ -35,8 +35,8 @@ class Starving(Sandbox):
 
     name = strength = "starving"
 
-    def __init__(self, inner):
-        self.inner, self.starved = inner, set()
+    def __init__(self, inner, takes_more):
+        self.inner, self.starved, self.takes_more = inner, set(), takes_more
 
     def run(self, jobs, keep_going):
         def asked(at, position, execution):
@@ -75,12 +75,15 @@ def told(judge, pieces):
 
 
 @pytest.mark.parametrize("size", [1, 4, 7])
-@pytest.mark.parametrize("starving", [False, True])
+@pytest.mark.parametrize("starving", [None, "judged again at the end", "judged again meanwhile"])
 def test_pieces_in_any_order_are_judged_as_one_call(sandbox, size, starving):
     made = submissions()
     mixed = random.Random(size).sample(made, len(made))
     pieces = [mixed[at : at + size] for at in range(0, len(mixed), size)]
-    opened = (lambda: Starving(sandbox)) if starving else (lambda: sandbox)
+
+    def opened():
+        return Starving(sandbox, starving.endswith("meanwhile")) if starving else sandbox
+
     whole = told(Judge(opened()), [made])
     assert told(Judge(opened()), pieces) == whole
     assert whole[-1]["judged_again"] == (5 if starving else 0)  # as many run test 3

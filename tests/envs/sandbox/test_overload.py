@@ -80,6 +80,27 @@ def test_a_program_that_gets_no_core_is_starved_not_slow(sandbox):
     assert execution.outcome is Outcome.STARVED
 
 
+# All threads hash at the same time, for some 2 ms without the interpreter's lock, and then sleep.
+BURSTS = """
+import hashlib, threading, time
+data = bytes(3 << 20)
+def burst():
+    while True:
+        time.sleep(0.3 - time.monotonic() % 0.3)
+        hashlib.sha256(data)
+for _ in range(40):
+    threading.Thread(target=burst).start()
+"""
+
+
+@one_form
+def test_threads_that_keep_each_other_waiting_gain_no_time_without_end(sandbox):
+    limits = {"cpu_s": 5.0, "wall_s": WALL_S}
+    execution = run(sandbox, BURSTS, **limits)
+    assert execution.outcome in (Outcome.TIME_LIMIT, Outcome.STARVED)
+    assert execution.wall_s < patience_s(WALL_S) + 2.0
+
+
 class Starving(Sandbox):
     """Starves a program a number of times, and then runs it well."""
 
