@@ -84,7 +84,7 @@ class JudgingSession:
             self._admit(index, submission, to_run, answered)
         yield from answered
         begin = ended = time.monotonic()
-        for pending in self._run(to_run):
+        for pending in self._execute(to_run):
             ended = ended if pending.rerun else time.monotonic()
             yield from pending.answers()
         for pending in to_run:
@@ -92,7 +92,7 @@ class JudgingSession:
 
     def finish(self) -> Iterator[tuple[int, Judgement]]:
         """Run programs once more that are still in doubt. Nothing may follow."""
-        for pending in self._run(sorted(self._doubtful, key=_first_index), again=True):
+        for pending in self._execute(sorted(self._doubtful, key=_first_index)):
             yield from pending.answers()
 
     def close(self) -> None:
@@ -170,17 +170,13 @@ class JudgingSession:
         self._set_judgement(pending, [grade for grade, _ in graded_tests])
         return True
 
-    def _run(
-        self, programs: Sequence[PendingProgram], again: bool = False
-    ) -> Iterator[PendingProgram]:
+    def _execute(self, programs: Sequence[PendingProgram]) -> Iterator[PendingProgram]:
         """Run programs, at last those of problems with a checker program; yield them when judged.
 
         Those whose first run is in doubt run once more, on a share of the workers while others go
         on, or in `finish`.
         """
-        yield from self._run_compared(
-            [one for one in programs if one.problem.checker != PROGRAM], again
-        )
+        yield from self._compare([one for one in programs if one.problem.checker != PROGRAM])
         checked = {n: one for n, one in enumerate(programs) if one.problem.checker == PROGRAM}
         for number, executions in self._judge.checkers.run(checked) if checked else ():
             if self._is_judged(checked[number], executions):
@@ -188,12 +184,10 @@ class JudgingSession:
             else:
                 self._doubtful.append(checked[number])
 
-    def _run_compared(
-        self, programs: list[PendingProgram], again: bool
-    ) -> Iterator[PendingProgram]:
+    def _compare(self, programs: list[PendingProgram]) -> Iterator[PendingProgram]:
         """Run programs whose outputs are compared with the expected ones."""
         sandbox, early_stop = self._judge.sandbox, self._judge.config.early_stop
-        jobs = [replace(one.job, again=True) if again else one.job for one in programs]
+        jobs = [replace(one.job, again=True) if one.rerun else one.job for one in programs]
 
         def keep_going(number: int, position: int, execution: Execution) -> bool:
             if execution.outcome in (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR):

@@ -7,6 +7,7 @@ import pytest
 from envs.environment import JudgeStats
 from envs.problem import Verdict
 from experiments.evaluation import base_evaluation
+from experiments.run_dir.budget import Ledger
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_an_evaluation_is_kept_unless_a_verdict_is_uncertain(
     judge = SimpleNamespace(stats=JudgeStats(by_wall_time=by_wall_time))
     parts = SimpleNamespace(
         environments=SimpleNamespace(make=lambda: judge),
-        ledger=SimpleNamespace(charge=lambda *_: None),
+        ledger=Ledger(),
         eval_prompts=[],
         eval_engine=None,
         tokenizer=None,
