@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from envs.problem import Test
+from envs.readable import readable
 from envs.sandbox.base import Execution, Outcome
 
 PROGRAM = "program"  # the checker of a problem that a checker program decides
@@ -126,5 +127,4 @@ def decide(language: str, execution: Execution) -> Decision:
 
 def _last_line(text: str) -> str:
     """Return the end of a message, which may quote a hostile output."""
-    line = text.strip().rpartition("\n")[2][:_MAX_REASON_CHARS]
-    return "".join(char if char.isprintable() else "?" for char in line)
+    return readable(text.strip().rpartition("\n")[2][:_MAX_REASON_CHARS])

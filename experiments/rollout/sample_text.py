@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envs.printable import printable
+from envs.readable import readable
 from experiments.sample import Sample
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def sample_lines(
     text = judgement.program
     if not text:
         text = str(tokenizer.decode(list(sample.tokens), skip_special_tokens=True))
-    lines = [printable(line[:MAX_WIDTH]) for line in text.split("\n")]
+    lines = [readable(line[:MAX_WIDTH]) for line in text.split("\n")]
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more lines"]
     head = f"step {step}, a response to {sample.prompt.problem.name}: {', '.join(facts)}"

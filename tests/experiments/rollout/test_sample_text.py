@@ -22,7 +22,7 @@ def test_a_long_or_hostile_program_is_cut_and_written_out():
     head, *lines = sample_lines(1, [long], None)
     assert head.endswith("cut off")
     assert len(lines) == MAX_LINES + 1 and lines[-1] == "    … 89 more lines"
-    assert lines[0].startswith("    \\x1b[2J") and len(lines[0]) <= MAX_WIDTH + 8
+    assert lines[0].startswith("    ⟨U+001B⟩[2J") and len(lines[0]) <= MAX_WIDTH + 12
 
 
 def test_without_a_program_the_text_is_shown_and_without_fresh_responses_nothing():
