@@ -75,7 +75,7 @@ class LastingFolder:
 
     def clear(self, remove: Callable[[], object]) -> None:
         """Empty the folder. `remove` calls `remove_contents` as the user who made the files."""
-        if set(os.listdir(self._folder)) - {PROGRAM_NAME}:
+        if os.listdir(self._folder) != [PROGRAM_NAME] or _is_folder(PROGRAM_NAME, self._folder):
             remove()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(PROGRAM_NAME, dir_fd=self._folder)
@@ -91,7 +91,10 @@ class LastingFolder:
         """
         if self._limited:
             return False
-        found = _sizes(self.path, 2 * FOLDER_FILES) | _nameless_sizes(pid, self._device)
+        try:
+            found = _sizes(self.path, 2 * FOLDER_FILES) | _nameless_sizes(pid, self._device)
+        except PermissionError:  # a folder hides what it holds
+            return True
         return len(found) > FOLDER_FILES or sum(found.values()) > FOLDER_MB << 20
 
 
@@ -133,9 +136,12 @@ def _is_folder(name: str, folder: int) -> bool:
 
 
 def _sizes(path: str, most: int) -> dict[int, int]:
-    """Return inode → bytes of at most `most` files and folders below a path."""
+    """Return inode → bytes of at most `most` files and folders below a path.
+
+    Raises PermissionError at a folder that this user may not list.
+    """
     found: dict[int, int] = {}
-    for folder, folders, files in os.walk(path):
+    for folder, folders, files in os.walk(path, onerror=_raise_if_hidden):
         for name in (*folders, *files):
             with contextlib.suppress(OSError):  # it has just been removed
                 status = os.lstat(os.path.join(folder, name))
@@ -143,6 +149,11 @@ def _sizes(path: str, most: int) -> dict[int, int]:
             if len(found) > most:
                 return found
     return found
+
+
+def _raise_if_hidden(error: OSError) -> None:
+    if isinstance(error, PermissionError):
+        raise error
 
 
 def _nameless_sizes(pid: int, device: int) -> dict[int, int]:

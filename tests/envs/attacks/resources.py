@@ -192,6 +192,47 @@ print("HELD" if written < 64 << 20 else f"BROKEN: {written >> 20} MB")
         "OUTPUT_LIMIT",  # where the server looks from time to time
         time_limit_s=10.0,
     ),
+    "own folder that is hard to empty": probe(
+        """
+home = os.getcwd()
+os.remove("main.py")
+os.makedirs("main.py/main.py/x")
+for name in (b"\\xff" * 200, "-rf", "new\\nline", "moved-1", "moved-2"):
+    os.mkdir(name)
+    open(os.path.join(os.fsencode(name), b"main.py"), "w").close()
+for number in range(100):
+    os.mkdir("deeper" * 30)
+    os.chdir("deeper" * 30)
+for mask in (0o777, 0o477, 0o377):
+    os.umask(mask)
+    os.mkdir(f"closed-{mask}")
+    os.mkdir(f"{home}/closed-{mask}")
+os.close(os.open("locked", os.O_WRONLY | os.O_CREAT, 0))
+""",
+        tests=3,
+    ),
+    "own folder with a folder in the program's place": probe(
+        'os.remove("main.py")\nos.makedirs("main.py/main.py")', tests=3
+    ),
+    "own folder that hides its files": ends(
+        """
+os.umask(0o477)
+os.mkdir("hidden")
+os.umask(0o22)
+os.chdir("hidden")
+written, block = 0, b"x" * (1 << 20)
+try:
+    for number in range(200):
+        with open(str(number), "wb", buffering=0) as file:
+            written += file.write(block)
+except OSError:
+    pass
+print("HELD" if written < 64 << 20 else f"BROKEN: {written >> 20} MB")
+""",
+        "ACCEPTED",
+        "OUTPUT_LIMIT",
+        time_limit_s=10.0,
+    ),
     "own folder filled by names": ends(
         """
 count = 0

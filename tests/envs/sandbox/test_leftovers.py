@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,49 @@ def test_a_program_being_compiled_ends_with_its_worker(form):
         while survivors := [pid for pid in begun if is_running(pid)]:
             assert time.monotonic() < deadline, survivors
             time.sleep(0.01)
+
+
+WRITE = """
+import os
+os.makedirs("a/b")
+open("a/b/left", "w").write("left")
+os.umask(0o777)
+os.mkdir("closed")
+import time
+time.sleep(float(input()))
+"""
+
+
+def own_folders(sandbox) -> list[Path]:
+    """The folders in memory that a sandbox's guards have made."""
+    guards = [worker.handle.process.pid for worker in sandbox._connections]
+    return [path for pid in guards for path in Path("/dev/shm").glob(f"spo-bench-{pid}-*")]
+
+
+def test_the_folder_of_programs_goes_with_its_worker_or_at_the_next_start():
+    if reason := form_unavailable("landlock"):
+        pytest.skip(f"this machine has no landlock: {reason}")
+    with EmbeddedSandbox(workers=1, form="landlock") as sandbox:
+        assert list(sandbox.run([Job(WRITE, ("0",))], lambda *_: True))
+        [folder] = own_folders(sandbox)
+        assert not list(folder.iterdir())
+    assert not folder.exists()
+    with EmbeddedSandbox(workers=1, form="landlock") as sandbox:
+        assert list(sandbox.run([Job("pass", ("",))], lambda *_: True))
+        [folder] = own_folders(sandbox)
+        [worker] = sandbox._connections
+        worker.begin(Task(0, Job(WRITE, ("600",), Limits(cpu_s=20, wall_s=600))))
+        worker.flush()
+        deadline = time.monotonic() + 60
+        while not (folder / "closed").exists():
+            assert time.monotonic() < deadline, "the program writes nothing"
+            time.sleep(0.01)
+        worker.handle.process.kill()
+        worker.handle.process.wait()
+        assert folder.exists()
+    with EmbeddedSandbox(workers=1, form="landlock") as sandbox:
+        assert list(sandbox.run([Job("pass", ("",))], lambda *_: True))
+        assert not folder.exists()
 
 
 STAY = """
