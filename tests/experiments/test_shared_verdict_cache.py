@@ -32,13 +32,9 @@ def tables(folder):
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_recalled_changes_no_bit_and_is_charged(tmp_path, monkeypatch, name):
     monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
-    executed, execute = [], JudgingSession._run
-
-    def counting(self, programs, again=False):
-        executed.extend(programs)
-        return execute(self, programs, again)
-
-    monkeypatch.setattr(JudgingSession, "_run", counting)
+    executed, execute = [], JudgingSession._execute
+    counting = lambda self, plans: (executed.extend(plans), execute(self, plans))[1]  # noqa: E731
+    monkeypatch.setattr(JudgingSession, "_execute", counting)
     cache = "sandbox.verdict_cache=true"
     folders = [
         run(tmp_path / "plain", *CASES[name], "sandbox.verdict_cache=false"),
