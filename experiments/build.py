@@ -76,6 +76,7 @@ class Parts:
         counts.judged_programs = sum(stats.programs_judged for stats in all_stats)
         counts.judged_tests = sum(stats.tests_run for stats in all_stats)
         counts.infra_errors = sum(stats.infra_errors for stats in all_stats)
+        counts.checker_faults = sum(stats.checker_faults for stats in all_stats)
         self.ledger.judge_cpu_s = sum(stats.cpu_s for stats in all_stats)
         self.ledger.charge_recalled("judge", self.judge.stats.recalled_s)
 

@@ -36,7 +36,8 @@ def _open_files_in_memory(names):
     open_plain, stat_plain = builtins.open, os.stat
 
     def find(path):
-        return files.get(os.fspath(path)) if isinstance(path, (str, os.PathLike)) else None
+        known = isinstance(path, (str, os.PathLike))
+        return files.get(os.path.basename(os.fspath(path))) if known else None
 
     def open(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, *others):
         content = find(file)
@@ -109,10 +110,9 @@ def decide(language: str, execution: Execution) -> Decision:
     if outcome is Outcome.FINISHED:
         if language == "testlib":
             return Decision(Finding.ACCEPTED)
-        accepted = execution.stdout.split()[-1:] == [b"1"]
-        return Decision(
-            Finding.ACCEPTED if accepted else Finding.REJECTED, "the checker rejects it"
-        )
+        if execution.stdout.split()[-1:] == [b"1"]:
+            return Decision(Finding.ACCEPTED)
+        return Decision(Finding.REJECTED, "the checker rejects it")
     if outcome is not Outcome.RUNTIME_ERROR:
         return Decision(Finding.FAULT, f"the checker ends with {outcome}")
     status = execution.exit_code

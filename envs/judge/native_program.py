@@ -189,6 +189,6 @@ os._exit(3)
 
 def native_program(executable: bytes) -> str:
     """Return a Python program that becomes this executable, with FILES as its arguments."""
-    image = base64.b64encode(zlib.compress(executable, 9))
+    image = base64.b64encode(zlib.compress(executable))
     arguments = [b"checker", *(name.encode() for name in FILES)]
     return f"IMAGE = {image!r}\n{_LOADER.format(arguments=arguments)}"

@@ -30,6 +30,7 @@ class Counts:
     judged_tests: int = 0
     offline_programs: int = 0  # of those judged: the data set's own
     infra_errors: int = 0
+    checker_faults: int = 0  # of those: a problem's own checker program failed
     reference_programs: int = 0  # of those judged: the reference's, for initial values
     replayed_programs: int = 0  # of those judged: replayed samples of other runs, at first use
     optimiser_steps: int = 0

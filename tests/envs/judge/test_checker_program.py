@@ -62,6 +62,8 @@ with io.open(expected, encoding="utf-8") as file:
     assert list(file) == ["1 4\\n", "\\u00e9\\n"]
 assert pathlib.Path(output).read_bytes() == open(output, "rb").read()
 assert os.path.exists(output) and os.path.isfile(output) and not os.path.exists("other.txt")
+assert os.path.samestat(os.stat(output), os.stat(os.path.abspath(output)))
+assert open(os.path.abspath(given)).read() == "5\\n"
 assert os.path.getsize(output) == len(open(output, "rb").read())
 assert sys.stdin.read() == "" and __name__ == "__main__"
 for mode in "wxa":
