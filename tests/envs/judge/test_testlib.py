@@ -113,7 +113,8 @@ def test_a_source_that_does_not_compile_is_named_in_one_line(header, cache):
         "template<int n, int m> struct B { static const int v = B<n - 1, m>::v + B<n, m - 1>::v;"
         "};\nint main() { return B<800, 800>::v; }",
         "#include <cstdio>\nchar a[8000000000L] = {1};\nint main() { return a[0]; }",
-        '#include "/dev/zero"\nint main() {}',
+        # slow: seconds of CPU
+        pytest.param('#include "/dev/zero"\nint main() {}', marks=pytest.mark.slow),
     ],
     ids=["templates", "huge executable", "endless include"],
 )
