@@ -48,6 +48,7 @@ def main() -> None:
 
 def resume(arguments: list[str]) -> None:
     """Resume the run in resume=FOLDER, with overrides of keys that may change."""
+    from experiments.config.preflight import check_before_start
     from experiments.config.resume import is_finished, resumed_config
     from experiments.errors import UserError
     from experiments.launch import is_rank_zero
@@ -57,6 +58,8 @@ def resume(arguments: list[str]) -> None:
     try:
         config = resumed_config(folder, [a for a in arguments if a not in folders])
         finished = is_finished(folder, config)
+        if not finished:
+            check_before_start([config])
     except UserError as error:
         fail(str(error))
     if finished:
@@ -104,6 +107,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
     Ends the process with one line at the first fault.
     """
     from experiments.config.composition import config_of, is_sweep, jobs_of
+    from experiments.config.preflight import check_before_start
     from experiments.errors import UserError
     from experiments.launch import check_launch, torchrun_ranks
 
@@ -117,6 +121,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
             raise UserError("torchrun with -m: start the jobs one by one, each with torchrun")
         for folder in {config.output_dir for config in configs}:
             Path(folder).mkdir(parents=True, exist_ok=True)
+        check_before_start(configs)
     except UserError as error:
         fail(str(error), MISUSED)
     except OSError as error:

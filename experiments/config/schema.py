@@ -7,6 +7,7 @@ heavy starts. Annotations give the allowed values; an algorithm's options are in
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, is_dataclass
 from typing import Annotated, Any, Literal
 
@@ -49,6 +50,15 @@ FolderName = Annotated[
     AfterValidator(_one_folder),
 ]
 
+
+def _device_name(name: str) -> str:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise ValueError("it must be auto, cpu, cuda or cuda:N")
+    return name
+
+
+DeviceName = Annotated[str, AfterValidator(_device_name)]
+
 # Fields that exist only under some choices of their group
 VLLM_ONLY = {"choices": ("auto", "vllm")}
 RAY_ONLY = {"choices": ("ray",)}
@@ -62,7 +72,8 @@ class ModelConfig:
     name: str = "nano"
     path: str = "assets/nano"  # a saved model's folder, absolute or in this repository, or a hub id
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"  # auto: bfloat16 on a GPU
-    device: str = "auto"  # auto | cpu | cuda | cuda:N
+    # auto: the first GPU if there is one; else cpu, cuda or cuda:N
+    device: DeviceName = "auto"
     chat_args: dict[str, Any] = field(default_factory=dict)  # for the model's chat template
     # lora: the weights are frozen, and low-rank matrices beside all linear layers are trained
     adapter: Literal["none", "lora"] = "none"

@@ -59,7 +59,7 @@ class Host:
             self.llm = self._start(config, policy.device)
 
     def _start(self, config: RunConfig, device: torch.device) -> Any:
-        from experiments.policy.loading import locate
+        from experiments.config.model_folder import locate
 
         check_vllm()
         from vllm import LLM

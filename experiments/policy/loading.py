@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from envs.hub_errors import explain_hub_error
+from experiments.config.model_folder import locate
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.policy.activation_checkpointing import checkpoint_activations
@@ -26,9 +27,7 @@ from experiments.policy.policy import Policy
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-ROOT = Path(__file__).resolve().parents[2]
 HUB_TIMEOUT_S = 10
-BUILT_HERE = {"assets/nano": "make nano", "assets/nano_5m": "make nano size=5m"}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -39,25 +38,6 @@ def pick_device(name: str) -> torch.device:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"model.device={name}: no GPU is visible here; use model.device=cpu")
     return torch.device(name)
-
-
-def locate(path: str) -> str:
-    """Return the model's folder, as given or in this repository, or a hub id unchanged.
-
-    Raises UserError.
-    """
-    for folder in (Path(path), ROOT / path):
-        if (folder / "config.json").is_file():
-            return str(folder)
-        if folder.is_dir():
-            raise UserError(
-                f"model.path={path}: no config.json in this folder; give a model's folder"
-            )
-    if path.count("/") == 1 and not path.startswith((".", "/", "~", "assets")):
-        return path
-    made_by = BUILT_HERE.get(path)
-    cure = f"build it with `{made_by}`" if made_by else "give a saved model's folder or a hub id"
-    raise UserError(f"model.path={path}: no such folder; {cure}")
 
 
 def read_config(config: ModelConfig) -> PreTrainedConfig:

@@ -127,6 +127,8 @@ def convert_rows(
             yield _check(converter.convert(row, f"{converter.prefix}/{number:05d}"))
         except SkipRow as reason:
             yield reason
+        except KeyError as error:
+            yield SkipRow(f"column {str(error.args[0])[:40]!r} is missing")
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
             # a column of an unexpected type: one row is not worth a crash
             yield SkipRow(f"a column cannot be read ({type(error).__name__})")

@@ -47,36 +47,49 @@ def find_sources(
     valid* and test*. `key` is the configuration key of `path`. Raises ValueError or OSError in one
     line.
     """
-    layout = {split: pattern for split, pattern in asdict(files).items() if pattern}
     if "://" in path:
-        return _remote_sources(converter, path, key, layout)
+        return _remote_sources(converter, path, key, _layout(files))
+    found = local_files(path, key, files)
+    return {
+        split: [_file_source(converter, file) for file in each] for split, each in found.items()
+    }
+
+
+def _layout(files: FilesConfig) -> dict[str, str]:
+    return {split: pattern for split, pattern in asdict(files).items() if pattern}
+
+
+def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]]:
+    """Return the files of each split; a single file is under "all". Raises as `find_sources`."""
+    layout = _layout(files)
     folder = Path(path).expanduser()
     if not folder.exists():
         place = "" if folder.is_absolute() else f"; looked for {folder.absolute()}"
         raise ValueError(f"{key}={path}: no such file or folder{place}")
     if folder.is_file():
-        return {"all": [_file_source(converter, folder)]}
+        if folder.suffix not in _BUILDERS:
+            kinds = ", ".join(_BUILDERS)
+            raise ValueError(f"{folder}: not a file of rows; it must end in {kinds}")
+        return {"all": [folder]}
     if any(True for pattern in layout.values() for _ in folder.glob(pattern)):
         matches = {split: folder.glob(pattern) for split, pattern in layout.items()}
     else:
         matches = {split: folder.rglob(pattern) for split, pattern in _FOLDER_PATTERNS.items()}
-    sources = {
+    found = {
         split: [
-            _file_source(converter, file)
+            file
             for file in sorted(matches.get(split, ()))
             if file.is_file() and file.suffix in _BUILDERS
         ]
         for split in _FOLDER_PATTERNS
     }
-    if not any(sources.values()):
+    if not any(found.values()):
         kinds = ", ".join(_BUILDERS)
         raise ValueError(f"{key}={path}: no train*, valid* or test* file of kind {kinds} in it")
-    return sources
+    return found
 
 
 def _file_source(converter: Converter, file: Path) -> Source:
-    if file.suffix not in _BUILDERS:
-        raise ValueError(f"{file}: not a file of rows; it must end in {', '.join(_BUILDERS)}")
     digest, lines = _content(file)
     read = partial(read_rows, file)
     return Source(

@@ -14,6 +14,8 @@ from typing import ClassVar
 
 import pytest
 
+from experiments.config import model_folder
+from experiments.config.model_folder import locate
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy import loading
@@ -209,12 +211,12 @@ def test_broken_weights_are_one_line(tmp_path):
 
 
 def test_a_bundled_model_that_was_not_built_names_its_command(monkeypatch, tmp_path):
-    monkeypatch.setattr(loading, "ROOT", tmp_path)
+    monkeypatch.setattr(model_folder, "ROOT", tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"assets/nano_5m: .*build it with `make nano size=5m`"):
-        loading.locate("assets/nano_5m")
+        locate("assets/nano_5m")
     with pytest.raises(UserError, match="assets/other: no such folder; give a saved model's"):
-        loading.locate("assets/other")
+        locate("assets/other")
 
 
 def test_a_folder_without_config_is_one_line(tmp_path):

@@ -1,0 +1,67 @@
+"""Look at the first rows of a local data set, so that a wrong file or column costs no minutes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from envs.problem import Problem
+from envs.tasks.config import TaskConfig
+from envs.tasks.loaders.field_parsers import Row
+from envs.tasks.storage.rows import Converter, convert_rows, load_converter, read_rows
+from envs.tasks.storage.sources import local_files
+
+FIRST_ROWS = 20
+SHOWN_FAULTS = 3
+MAX_COLUMN_CHARS = 300
+
+
+def check_first_rows(config: TaskConfig) -> None:
+    """Raise ValueError if a local path is missing, or none of its first rows gives a problem.
+
+    The message has the rows' numbers. Paths on the hub and generated tasks pass.
+    """
+    if config.rows is None:
+        return
+    wanted = [("task.path", config.path, config.rows, config.files)]
+    if config.test_path is not None:
+        test_files = config.test_files or config.files
+        test_rows = config.test_rows or config.rows
+        wanted.append(("task.test_path", config.test_path, test_rows, test_files))
+    for key, path, rows, files in wanted:
+        if path is None or "://" in path:
+            continue
+        converter = load_converter(rows, config.fields, key.replace("path", "rows"))
+        for found in local_files(path, key, files).values():
+            for file in found[:1]:
+                _check_file(converter, file, f"{key}={path}")
+
+
+def _check_file(converter: Converter, file: Path, given: str) -> None:
+    numbered = list(itertools.islice(_numbered_rows(file), FIRST_ROWS))
+    if not numbered:
+        raise ValueError(f"{given}: {file.name} has no row")
+    converter.check([row for _, row in numbered], str(file))
+    found = list(convert_rows(converter, (row for _, row in numbered)))
+    if any(isinstance(item, Problem) for item in found):
+        return
+    faults = [f"{place}: {item}" for (place, _), item in zip(numbered, found, strict=True)]
+    row = next((row for _, row in numbered if isinstance(row, dict)), {})
+    columns = f"; its columns are {', '.join(map(str, row))[:MAX_COLUMN_CHARS]}" * bool(row)
+    more = f"; {len(faults) - SHOWN_FAULTS} more like these" * (len(faults) > SHOWN_FAULTS)
+    raise ValueError(
+        f"{given}: none of the first {len(faults)} rows of {file.name} gives a problem: "
+        f"{'; '.join(faults[:SHOWN_FAULTS])}{more}{columns}"
+    )
+
+
+def _numbered_rows(file: Path) -> Iterator[tuple[str, Row | None]]:
+    """Yield ("line 3", row): lines as an editor counts them, rows elsewhere."""
+    rows = read_rows(file)
+    if file.suffix != ".jsonl":
+        yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+        return
+    with file.open(encoding="utf-8", errors="surrogateescape") as lines:
+        numbers = (number for number, line in enumerate(lines, 1) if line.strip())
+        yield from ((f"line {number}", row) for number, row in zip(numbers, rows, strict=False))

@@ -1,0 +1,119 @@
+"""What a run lacks is one line before torch is imported."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from algorithms.spo import SPO
+from envs.tasks.config import TaskConfig
+from experiments.config import preflight
+from experiments.config.preflight import check_before_start
+from experiments.config.schema import ModelConfig, RunConfig, RuntimeConfig, SandboxConfig
+from experiments.errors import UserError
+
+NANO = Path("assets/nano")
+
+
+def config(tmp_path, **parts):
+    return replace(RunConfig(SPO.Config(), task=TaskConfig(), output_dir=str(tmp_path)), **parts)
+
+
+def model(path):
+    return ModelConfig(path=str(path))
+
+
+def broken_copy(tmp_path, removed=(), **changed):
+    folder = tmp_path / "model"
+    shutil.copytree(NANO, folder)
+    for pattern in removed:
+        for file in folder.glob(pattern):
+            file.unlink()
+    for name, text in changed.items():
+        (folder / name.replace("_json", ".json")).write_text(text)
+    return folder
+
+
+def test_a_sound_configuration_passes(tmp_path):
+    check_before_start([config(tmp_path), config(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ({"config_json": "{"}, "config.json cannot be used"),
+        ({"config_json": "{}"}, "names no model_type"),
+        ({"removed": ["*.safetensors"]}, "no weights"),
+        ({"removed": ["tokenizer*"]}, "no tokenizer"),
+    ],
+)
+def test_a_folder_that_holds_no_model_is_one_line(tmp_path, broken, said):
+    with pytest.raises(UserError, match=said) as raised:
+        check_before_start([config(tmp_path, model=model(broken_copy(tmp_path, **broken)))])
+    assert str(raised.value).startswith("model.path=") and "\n" not in str(raised.value)
+
+
+def test_a_gpu_that_is_not_there_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "GPU_DEVICES", (str(tmp_path / "none"),))
+    with pytest.raises(UserError, match=r"model\.device=cuda: no GPU"):
+        check_before_start([config(tmp_path, model=ModelConfig(device="cuda"))])
+    (tmp_path / "none").touch()
+    check_before_start([config(tmp_path, model=ModelConfig(device="cuda"))])
+
+
+def test_an_engine_that_does_not_answer_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(UserError, match=r"none\.sock"):
+        check_before_start([config(tmp_path, sandbox=SandboxConfig(kind="docker"))])
+
+
+def test_checkpoints_that_would_not_fit_are_said(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10_000_000))
+    with pytest.raises(UserError, match=r"0\.0 GB are free, and 3 checkpoints"):
+        check_before_start([config(tmp_path)])
+    check_before_start([config(tmp_path, steps=0)])  # writes none
+
+
+def test_a_hub_that_cannot_be_reached_is_said_unless_the_model_was_downloaded(
+    tmp_path, monkeypatch
+):
+    for key in ("HTTPS_PROXY", "https_proxy", "HF_ENDPOINT", "HF_HUB_CACHE"):
+        monkeypatch.delenv(key, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    named = config(tmp_path, model=model("some/model"))
+    with pytest.raises(UserError, match=r"model\.path=some/model: the hub cannot be reached"):
+        check_before_start([named])
+    snapshot = tmp_path / "hub" / "models--some--model" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps({}))
+    check_before_start([named])
+
+
+def test_a_ray_address_without_a_cluster_is_said(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(UserError, match=f"runtime.address={address}: nothing answers"):
+            check_before_start([config(tmp_path, runtime=RuntimeConfig("ray", address=address))])
+        free.listen()
+        check_before_start([config(tmp_path, runtime=RuntimeConfig("ray", address=address))])
+
+
+def test_nothing_heavy_is_imported(tmp_path):
+    code = (
+        "import sys; sys.argv = ['run.py', 'task=taco', 'task.path=none'];"
+        "import run\n"
+        "try: run.main()\n"
+        "except SystemExit as end:\n"
+        "    print(end.code, sorted({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "2 []\n", done
+    assert "no such file or folder" in done.stderr
