@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from envs.judge.budget import Budget
+from envs.judge.checker_program import PROGRAM
 from envs.judge.grading import Grade
 from envs.judge.judge import Judge, JudgeConfig, Submission
-from envs.problem import Problem, Test, Verdict
+from envs.problem import CheckerProgram, Problem, Test, Verdict
 from envs.sandbox.base import Execution, Outcome, Sandbox
 
 LIMIT_S = 2.0
@@ -39,10 +40,18 @@ class Scripted(Sandbox):
         pass
 
 
-def judged(execution, tests=200, **config):
+def judged(execution, tests=200, checker="tokens", **config):
     sandbox = Scripted(execution)
     judge = Judge(sandbox, JudgeConfig(**CONFIG | config))
-    problem = Problem("p", "", (), (Test("", "7"),) * tests, time_limit_s=LIMIT_S)
+    problem = Problem(
+        "p",
+        "",
+        (),
+        (Test("", "7"),) * tests,
+        checker,
+        time_limit_s=LIMIT_S,
+        checker_program=CheckerProgram("python", "print(1)"),
+    )
     [judgement] = judge.judge([Submission(problem, "print(7)")])
     return judgement, sandbox.ran
 
@@ -71,10 +80,12 @@ def test_a_right_program_with_many_slow_tests_is_accepted():
     assert (judgement.verdict, judgement.passed, ran) == (Verdict.ACCEPTED, 200, 200)
 
 
+# A checker program is not asked about the expected output.
+@pytest.mark.parametrize("checker", ["tokens", PROGRAM])
 @pytest.mark.parametrize("early_stop", [True, False])
-def test_a_program_that_sleeps_in_each_test_is_ended_by_its_budget(early_stop):
+def test_a_program_that_sleeps_in_each_test_is_ended_by_its_budget(early_stop, checker):
     napping = Execution(Outcome.FINISHED, b"7", wall_s=5.0, idle_s=5.0)  # wall limit 6 s
-    judgement, ran = judged(lambda _: replace(napping), early_stop=early_stop)
+    judgement, ran = judged(lambda _: replace(napping), checker=checker, early_stop=early_stop)
     assert (judgement.verdict, judgement.passed, judgement.run, ran) == ("TIME_LIMIT", 3, 4, 4)
     assert judgement.detail == "test 3: waited 20.0 s in all (budget 18 s)"
     assert judgement.by_wall_time
@@ -87,14 +98,15 @@ def test_the_budget_is_a_setting():
     assert ran == 13
 
 
+@pytest.mark.parametrize("checker", ["tokens", PROGRAM])
 @pytest.mark.parametrize(("passed_first", "ran"), [(0, 3), (5, 8)])
-def test_judging_all_tests_ends_with_the_time_outs_that_a_budget_allows(passed_first, ran):
+def test_judging_all_tests_ends_with_the_time_outs_that_a_budget_allows(passed_first, ran, checker):
     def execution(position):
         if position < passed_first:
             return Execution(Outcome.FINISHED, b"7", cpu_s=1.9)
         return Execution(Outcome.TIME_LIMIT, cpu_s=2.1, wall_s=2.2)
 
-    judgement, run = judged(execution, early_stop=False)
+    judgement, run = judged(execution, checker=checker, early_stop=False)
     assert (judgement.verdict, judgement.passed, run) == ("TIME_LIMIT", passed_first, ran)
     assert judgement.detail.endswith("; time-outs took 6.3 s CPU (budget 6 s)")
     assert not judgement.by_wall_time
