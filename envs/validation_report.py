@@ -42,9 +42,9 @@ class Report:
         if labelled.kind == CHEAP:
             agrees = self._add_cheap(labelled, judgement)
             name = f"{labelled.problem.name} {CHEAP_PROGRAMS[labelled.index]!r}"
-            reason = (
-                f"{reason} (computed from its outputs: {'REJECTED' if accepted else 'ACCEPTED'})"
-            )
+            if labelled.strength.cheap_passed is not None:
+                computed = "REJECTED" if accepted else "ACCEPTED"
+                reason = f"{reason} (computed from its outputs: {computed})"
         else:
             self.verdicts[labelled.kind, labelled.needs_checker, judgement.verdict] += 1
             right = labelled.kind == "solution"
