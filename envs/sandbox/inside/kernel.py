@@ -109,10 +109,13 @@ class SeccompFilter:
             if instructions[offset : offset + 4] == own_pid
         ]
 
-    def install(self) -> None:
-        """Confine this process irrevocably; without instructions, do nothing."""
+    def allow_own_signals(self) -> None:
+        """Have the filter, once installed, allow signals to this process."""
         for offset in self._own_pid_places:
             struct.pack_into("I", self._instructions, offset, os.getpid())
+
+    def install(self) -> None:
+        """Confine this process irrevocably; without instructions, do nothing."""
         if self._program.length:
             result = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._pointer, 0, 0)
             check(result, "seccomp")

@@ -40,6 +40,11 @@ ON_DEMAND = (
 )
 _ON_DEMAND_NAME = re.compile(rf"\b(?:{'|'.join(ON_DEMAND)})\b")
 
+# One of these occurs in a program that signals itself, or that looks at its frames. For others
+# nothing is prepared: each page that a test process touches for that would be copied.
+_SIGNALLING = re.compile(r"kill|signal|ctypes")
+_SEEING_FRAMES = re.compile(r"frame|inspect|traceback|f_back|stack")
+
 # Address space above the memory limit. It is larger for programs that start threads, whose stacks
 # are reserved whole but seldom used. The peak resident size decides on memory in use.
 ALLOWANCE_BYTES, THREADS_ALLOWANCE_BYTES = 64 << 20, 1024 << 20
@@ -73,6 +78,8 @@ def program_header(limits: dict[str, Any], source: bytes) -> bytes:
         "source": text,
         "modules": tuple(name for name in ON_DEMAND if name in names),
         "threads": "thread" in text.lower() or "multiprocessing" in names,
+        "signals": bool(_SIGNALLING.search(text)),
+        "sees_frames": bool(_SEEING_FRAMES.search(text)),
         "names_stdout": any(name in text for name in STDOUT_NAMES),
         "may_notice": bool(NOTICING.search(text)),
         "names_ctypes": "ctypes" in text,
@@ -170,6 +177,7 @@ class Program:
         self.server, self.code, self.header = server, code, header
         self.fn_name: str | None = header["fn_name"]
         self.folder = server.folder.path if server.folder and header["uses_files"] else None
+        self.signals, self.sees_frames = header["signals"], header["sees_frames"]
         self.may_notice, self.names_ctypes = header["may_notice"], header["names_ctypes"]
         self.names: dict[str, Any] | None = None  # of the program's module
         sys.argv, sys.orig_argv = ["main.py"], ["python3", "main.py"]

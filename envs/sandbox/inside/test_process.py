@@ -97,16 +97,18 @@ def become_program(program: Program, files: tuple[int, ...]) -> NoReturn:
 def run_program(program: Program, names: dict[str, Any] | None) -> int:
     """Run the program, and call its function if it has one to call; return the exit status."""
     assert names is not None
-    place = current_frame(c_frame.value, run_program.__code__)
-    frame = place.value
     try:
         count_recursion_from_here()
         arguments = sys.stdin.read() if program.fn_name else ""  # out of the reach of input()
-        place.value = None  # no caller is to be seen
-        try:
+        if not program.sees_frames:
             exec(program.code, names)
-        finally:
-            place.value = frame
+        else:
+            place = current_frame(c_frame.value, run_program.__code__)
+            frame, place.value = place.value, None  # no caller is to be seen
+            try:
+                exec(program.code, names)
+            finally:
+                place.value = frame
         if program.fn_name:
             write_all(RESULT_FILE, call_function(names, program.fn_name, arguments))
         return 0
@@ -171,7 +173,10 @@ def give_up_rights(program: Program, files: tuple[int, ...]) -> None:
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
     if os.getppid() not in server.own_pids | {0}:  # 0: outside of its PID namespace
         os._exit(1)
-    server.seccomp[program.folder is not None].install()
+    seccomp = server.seccomp[program.folder is not None]
+    if program.signals:
+        seccomp.allow_own_signals()
+    seccomp.install()
 
 
 def become_test_user(server: Server) -> None:
