@@ -174,7 +174,7 @@ class JudgingSession:
         """Run programs, at last those of problems with a checker program; yield them when judged.
 
         Those whose first run is in doubt run once more, on a share of the workers while others go
-        on, or in `finish`.
+        on. Those that got no core wait for `finish`, when the machine is less busy.
         """
         yield from self._compare([one for one in programs if one.problem.checker != PROGRAM])
         checked = {n: one for n, one in enumerate(programs) if one.problem.checker == PROGRAM}
@@ -199,7 +199,7 @@ class JudgingSession:
             pending = programs[number]
             if self._is_judged(pending, executions):
                 yield pending
-            elif sandbox.takes_more:
+            elif sandbox.takes_more and not _starved(executions):
                 programs.append(pending)
                 jobs.append(replace(pending.job, again=True))
             else:
@@ -239,6 +239,10 @@ class JudgingSession:
             judge_version=self._judge.version,
         )
         return summary
+
+
+def _starved(executions: Sequence[Execution]) -> bool:
+    return any(execution.outcome is Outcome.STARVED for execution in executions)
 
 
 def _first_index(pending: PendingProgram) -> int:

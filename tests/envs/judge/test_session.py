@@ -31,19 +31,20 @@ def sandbox():
 
 
 class Starving(Sandbox):
-    """Takes the core away from each program's first run on test 3."""
+    """Leaves each program's first run on test 3 in doubt; where it takes no more jobs, starved."""
 
     name = strength = "starving"
 
     def __init__(self, inner, takes_more):
         self.inner, self.starved, self.takes_more = inner, set(), takes_more
+        self.outcome = Outcome.INFRA_ERROR if takes_more else Outcome.STARVED
 
     def run(self, jobs, keep_going):
         def asked(at, position, execution):
             key = (jobs[at].program, jobs[at].inputs)
             if position == 2 and key not in self.starved:
                 self.starved.add(key)
-                execution.outcome = Outcome.STARVED
+                execution.outcome = self.outcome
             return keep_going(at, position, execution)
 
         yield from self.inner.run(jobs, asked)
