@@ -71,10 +71,10 @@ class AdaptiveClip(BatchObjective):
 class BAPOOptions(ClipOptions):
     """Options of BAPO; its bounds start at 1 − clip_low = 0.6 and 1 + clip_high = 1.2."""
 
-    clip_low: BelowOne = 0.4
-    clip_low_end: BelowOne = 0.1  # the bounds' end: 0.9
-    clip_high_end: PositiveFloat = 2.0  # and 3.0
-    step: PositiveFloat = 0.05
+    clip_low: BelowOne = 0.4  # the lower bound of ρ starts at 1 − clip_low
+    clip_low_end: BelowOne = 0.1  # the lower bound ends at 1 − clip_low_end
+    clip_high_end: PositiveFloat = 2.0  # the upper bound ends at 1 + clip_high_end
+    step: PositiveFloat = 0.05  # by which a bound moves at once
     balance: NonNegativeFloat = 1.0  # least ratio of the positive tokens' share to the negative's
     dual_clip: Annotated[float, Field(gt=1)] = 3.0  # A < 0: no gradient where ρ exceeds it
 
@@ -114,9 +114,9 @@ class BAPO(AdaptiveClip):
 class M2POOptions(ClipOptions):
     """Options of M2PO; its tightest bounds are 1 − clip_low = 0.7 and 1 + clip_high = 1.5."""
 
-    clip_low: BelowOne = 0.3
-    clip_high: PositiveFloat = 0.5
-    second_moment: PositiveFloat = 0.04  # of log ρ, nats²
+    clip_low: BelowOne = 0.3  # the lower bound of ρ is at most 1 − clip_low
+    clip_high: PositiveFloat = 0.5  # the upper bound is at least 1 + clip_high
+    second_moment: PositiveFloat = 0.04  # bound of the mean of log² ρ, nats²
 
 
 class M2PO(AdaptiveClip):
@@ -167,8 +167,8 @@ def token_count(batch: Batch, share: float) -> int:
 class KLCovOptions(RatioOptions):
     """Options of KL-Cov."""
 
-    share: Share = 2e-3  # of the tokens, those with the greatest covariance
-    kl_coef: NonNegativeFloat = 1.0  # of |log π − log μ| on them
+    share: Share = 2e-3  # share of the tokens with a KL: those of the greatest covariance
+    kl_coef: NonNegativeFloat = 1.0  # weight of |log π − log μ| on these tokens
 
 
 class KLCov(BatchObjective):
@@ -197,11 +197,11 @@ class KLCov(BatchObjective):
 class ClipCovOptions(ClipOptions):
     """Options of Clip-Cov."""
 
-    clip_low: Share = 1.0  # 1: no bound below
-    clip_high: PositiveFloat = 1.0
-    share: Share = 2e-4  # of the tokens, drawn from those with a covariance in the band
-    cov_low: PositiveFloat = 1.0
-    cov_high: PositiveFloat = 5.0
+    clip_low: Share = 1.0  # ρ is clipped below 1 − clip_low; 1: no bound below
+    clip_high: PositiveFloat = 1.0  # ρ is clipped above 1 + clip_high
+    share: Share = 2e-4  # share of the tokens that are left out, drawn from the band
+    cov_low: PositiveFloat = 1.0  # least covariance of the band
+    cov_high: PositiveFloat = 5.0  # greatest covariance of the band
 
 
 class ClipCov(BatchObjective):

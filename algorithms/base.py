@@ -31,7 +31,7 @@ class Options:
 
     name: Annotated[str, Field(pattern=r"^[\w-]+$")] = ""  # of its runs' folders and curves
     core: str = ""  # the class that computes it: module.Class
-    learning_rate: PositiveFloat = 3e-4
+    learning_rate: PositiveFloat = 3e-4  # of the policy, by AdamW
 
 
 @dataclass(frozen=True)

@@ -45,13 +45,15 @@ class GRPOConfig(Options):
     """Options of GRPO; the defaults are the original paper's form."""
 
     scale_by_std: bool = True  # false: Dr.GRPO's plain difference to the mean (2503.20783)
-    aggregate: Aggregate = "sequence_mean"
+    aggregate: Aggregate = "sequence_mean"  # how the loss averages over tokens and responses
     constant_length: PositiveInt = 64  # aggregate=constant: the divisor, in tokens
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    clip_high: PositiveFloat = 0.2  # above clip_low: DAPO's clip-higher (2503.14476)
-    kl: KLKind = "k3"  # estimator in the loss
-    kl_coef: NonNegativeFloat = 0.02  # 0 loads no reference
-    zero_variance: Literal["keep", "drop"] = "keep"  # groups whose rewards are all equal
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2  # ρ is clipped below 1 − clip_low
+    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high; DAPO's is above clip_low
+    kl: KLKind = "k3"  # estimator of the KL in the loss
+    kl_coef: NonNegativeFloat = 0.02  # weight of the KL; 0 loads no reference
+    zero_variance: Literal["keep", "drop"] = (
+        "keep"  # groups whose rewards are all equal: kept, or dropped
+    )
 
 
 def group_advantages(

@@ -42,8 +42,8 @@ MIN_CRITIC_RATE = 1e-5
 class CriticRateOptions(Options):
     """Learning rate of a critic."""
 
-    # null: learning_rate, but at least 1e-5. The head starts at zero, and at the 1e-6 of a
-    # pretrained policy it would take 10,000 steps to a value of 0.01 for each unit of its input.
+    # of the critic; null: learning_rate, but at least 1e-5. The head starts at zero. At the 1e-6 of
+    # a pretrained policy it would take 10,000 steps to a value of 0.01 for each unit of its input.
     critic_learning_rate: PositiveFloat | None = None
 
     @property
@@ -66,11 +66,12 @@ class CriticOptions(CriticRateOptions):
 class ValueOptions(CriticRateOptions):
     """The critic, its training and its part of the loss."""
 
-    # as above; none: V = 0, so that the advantages are sums of rewards, a control
+    # separate: own copy of the backbone; shared: a head on the policy; none: V = 0, a control whose
+    # advantages are sums of rewards
     critic: Literal["separate", "shared", "none"] = "separate"
-    critic_warmup: NonNegativeInt = 0  # first batches, which train the critic alone
+    critic_warmup: NonNegativeInt = 0  # number of first batches, which train the critic alone
     value_coef: NonNegativeFloat = 0.5  # weight of the value loss beside the policy's
-    value_clip: PositiveFloat = 0.2  # ε_v, in units of reward
+    value_clip: PositiveFloat = 0.2  # ε_v, bound of a value's change, in units of reward
 
     def __post_init__(self) -> None:
         if self.critic == "none" and self.critic_learning_rate is not None:
@@ -84,12 +85,12 @@ class ValueOptions(CriticRateOptions):
 class PPOConfig(ValueOptions):
     """Options of PPO."""
 
-    clip_low: BelowOne = 0.2
-    clip_high: PositiveFloat = 0.2
-    gamma: Share = 1.0
+    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
+    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
+    gamma: Share = 1.0  # discount of each token
     lam: Share = 1.0  # λ of GAE; 1 is reward-to-go minus value
     kl_coef: NonNegativeFloat = 0.02  # β_kl of the k1 penalty in the reward; 0 loads no reference
-    entropy_coef: NonNegativeFloat = 0.0
+    entropy_coef: NonNegativeFloat = 0.0  # weight of the entropy bonus
 
 
 def gae(

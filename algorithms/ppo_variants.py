@@ -42,9 +42,9 @@ class APAOptions(ValueOptions):
     """Options of APA."""
 
     beta: PositiveFloat = 0.1  # weight of the log-ratio against the advantage, the paper's λ
-    gamma: Share = 1.0
+    gamma: Share = 1.0  # discount of each token
     lam: Share = 0.95  # λ of GAE
-    kl_coef: NonNegativeFloat = 0.02  # of the k1 penalty in the reward; 0 loads no reference
+    kl_coef: NonNegativeFloat = 0.02  # weight of the k1 penalty in the reward; 0 loads no reference
 
 
 class APA(ValueObjective):
@@ -81,11 +81,11 @@ class APA(ValueObjective):
 class VAPOOptions(ValueOptions):
     """Options of VAPO."""
 
-    critic_warmup: NonNegativeInt = 50  # first batches, which train the critic alone
-    clip_low: BelowOne = 0.2
-    clip_high: PositiveFloat = 0.28
+    critic_warmup: NonNegativeInt = 50  # number of first batches, which train the critic alone
+    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
+    clip_high: PositiveFloat = 0.28  # ρ is clipped above 1 + clip_high
     length_factor: PositiveFloat = 0.05  # α of the policy's λ = 1 − 1/(α T)
-    imitation_coef: NonNegativeFloat = 0.1  # of the accepted responses' mean −log π
+    imitation_coef: NonNegativeFloat = 0.1  # weight of the accepted responses' mean −log π
 
 
 def length_adaptive_lam(length: Tensor, length_factor: float) -> Tensor:
@@ -171,7 +171,7 @@ class PPOEWMAOptions(PPOConfig):
 
     # β_prox of the proximal policy, which is 1/(1 − decay) − 1 steps old on average
     decay: Annotated[float, Field(ge=0, lt=1)] = 0.889
-    ratio_cap: PositiveFloat = 100.0  # of π/μ
+    ratio_cap: PositiveFloat = 100.0  # greatest π/μ
 
 
 class PPOEWMA(PPO):
@@ -201,9 +201,9 @@ class PPOEWMA(PPO):
 class ReinforcePPOptions(Options):
     """Options of REINFORCE++."""
 
-    clip_low: BelowOne = 0.2
-    clip_high: PositiveFloat = 0.2
-    kl_coef: NonNegativeFloat = 0.01  # of k1, token by token in the reward; 0 loads no reference
+    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
+    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
+    kl_coef: NonNegativeFloat = 0.01  # weight of each token's k1 in the reward; 0: no reference
 
 
 class ReinforcePP(Algorithm):

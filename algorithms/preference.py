@@ -106,9 +106,9 @@ class IPO(PreferenceLoss):
 class RSOOptions(PairOptions):
     """Options of RSO."""
 
-    beta: PositiveFloat = 0.05  # the paper's γ
+    beta: PositiveFloat = 0.05  # weight of the log-ratio against the preference, the paper's γ
     samples: PositiveInt = 8  # drawn from each group by rejection; the paper's groups have 64
-    sampling_beta: PositiveFloat = 0.5  # the paper's β: of the optimum that the draw imitates
+    sampling_beta: PositiveFloat = 0.5  # β of the optimum that the draw imitates
 
 
 class RSO(PreferenceLoss):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class RatioOptions(GroupOptions):
     """Common options."""
 
-    scale_by_std: bool = True  # GRPO's advantage; false: the plain difference to the mean
+    scale_by_std: bool = True  # true: GRPO's advantage; false: the plain difference to the mean
 
 
 class RatioObjective(GroupReinforce):
@@ -52,8 +52,8 @@ class RatioObjective(GroupReinforce):
 class ClipOptions(RatioOptions):
     """Bounds of the ratio, 1 − clip_low and 1 + clip_high."""
 
-    clip_low: BelowOne = 0.2
-    clip_high: PositiveFloat = 0.2
+    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
+    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
 
 
 class GSPO(RatioObjective):
@@ -88,7 +88,7 @@ class GSPO(RatioObjective):
 class CISPOOptions(RatioOptions):
     """Options of CISPO."""
 
-    cap: PositiveFloat = 5.0  # of a token's weight ρ
+    cap: PositiveFloat = 5.0  # bound of a token's weight ρ
 
 
 class CISPO(RatioObjective):
@@ -115,10 +115,12 @@ class RECOptions(ClipOptions):
     """Options of REC."""
 
     scale_by_std: bool = False
+    # tokens with a gradient. one: as under PPO's clip; two: ρ in the band; ring: also those far out
+    # on the good side
     side: Literal["one", "two", "ring"] = "one"
     importance: bool = False  # weigh each token by its ratio
-    ring_low: BelowOne = 0.6  # side=ring: also A ≥ 0 with ρ ≤ 1 − ring_low,
-    ring_high: PositiveFloat = 2.0  # and A ≤ 0 with ρ ≥ 1 + ring_high
+    ring_low: BelowOne = 0.6  # side=ring: also tokens with A ≥ 0 and ρ ≤ 1 − ring_low
+    ring_high: PositiveFloat = 2.0  # side=ring: also tokens with A ≤ 0 and ρ ≥ 1 + ring_high
 
 
 class REC(RatioObjective):
@@ -164,8 +166,8 @@ class DPPOOptions(RatioOptions):
     """Options of DPPO."""
 
     scale_by_std: bool = False
-    threshold: BelowOne = 0.2  # of the difference of probabilities
-    quadratic_coef: NonNegativeFloat = 1e-3  # of log² ρ on all tokens
+    threshold: BelowOne = 0.2  # bound of |π − μ| of a token
+    quadratic_coef: NonNegativeFloat = 1e-3  # weight of log² ρ on all tokens
 
 
 class DPPO(RatioObjective):
@@ -240,12 +242,14 @@ class ReMixOptions(ClipOptions):
     """Options of ReMix; clip_low and clip_high are its band's distance from π_k/μ."""
 
     aggregate: Aggregate = "sequence_mean"
-    kl: KLKind = "k3"  # estimator in the loss
-    kl_coef: NonNegativeFloat = 0.02  # β, of both KLs together; 0 loads no reference
-    base_from: NonNegativeInt = 50  # batches in which the whole KL is to the base; then its weight
-    base_every: PositiveInt = 10  # falls by a tenth every so many batches,
-    base_least: Share = 0.5  # down to this
-    reincarnate_at: PositiveInt | None = 50  # T, in batches; null: never
+    kl: KLKind = "k3"  # estimator of the KL in the loss
+    kl_coef: NonNegativeFloat = 0.02  # β, weight of both KLs together; 0 loads no reference
+    base_from: NonNegativeInt = 50  # batches in which the whole KL is to the base
+    base_every: PositiveInt = 10  # then the base's weight falls by a tenth every N batches
+    base_least: Share = 0.5  # least weight of the base's KL
+    reincarnate_at: PositiveInt | None = (
+        50  # batches after which the policy becomes the base; null: never
+    )
 
 
 class ReMix(RatioObjective):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class GroupOptions(Options):
     """Common options."""
 
-    aggregate: Aggregate = "token_mean"
+    aggregate: Aggregate = "token_mean"  # how the loss averages over tokens and responses
     constant_length: PositiveInt = 1  # aggregate=constant: the divisor; 1 sums a response's tokens
 
 
@@ -97,7 +97,7 @@ def centred(batch: Batch, rewards: Tensor) -> Tensor:
 class RLOOOptions(GroupOptions):
     """Options of RLOO."""
 
-    kl_coef: NonNegativeFloat = 0.03  # of the whole response's k1 in its reward; 0: no reference
+    kl_coef: NonNegativeFloat = 0.03  # weight of a response's k1 in its reward; 0: no reference
     max_lag: NonNegativeInt = 0  # greatest staleness in steps, since there is no ratio
 
 
@@ -135,7 +135,7 @@ class OPMDOptions(GroupOptions):
     """Options of OPMD."""
 
     tau: PositiveFloat = 1.0  # weight of the KL to the rollout policy; to first order: 1/(1 + τ)
-    baseline: Literal["mean", "log_mean_exp"] = "mean"  # of the group: mean R or τ log mean e^{R/τ}
+    baseline: Literal["mean", "log_mean_exp"] = "mean"  # of a group: mean R or τ log mean e^{R/τ}
 
 
 class OPMD(GroupReinforce):
@@ -169,7 +169,7 @@ class OPMD(GroupReinforce):
 class AsymREOptions(GroupOptions):
     """Options of AsymRE."""
 
-    delta_v: float = -0.1  # δV; at 0 or above, off-policy training loses support (the paper)
+    delta_v: float = -0.1  # δV, added to the group's mean; ≥ 0 loses support off-policy (the paper)
 
 
 class AsymRE(GroupReinforce):
@@ -245,9 +245,9 @@ class TOPR(GroupReinforce):
 class PassAtKOptions(GroupOptions):
     """Options of PKPO and Pass@k training."""
 
-    k: PositiveInt = 4
-    clip_low: BelowOne = 0.2
-    clip_high: PositiveFloat = 0.2
+    k: PositiveInt = 4  # of the pass@k that is trained; at most train.group_size
+    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
+    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
 
 
 def miss_probability(n: Tensor, wrong: Tensor, k: int) -> Tensor:

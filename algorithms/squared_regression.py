@@ -37,8 +37,9 @@ class SquaredRegressionOptions(Options):
     """Options of GVPO, TBA and CoPG."""
 
     beta: PositiveFloat = 0.1  # weight of the log-ratio against the reward, in units of reward
+    # of the squares of a group. variance: GVPO's; balance: TBA's; pairs: CoPG's
     scale: Literal["variance", "balance", "pairs"] = "variance"
-    anchor: Anchor = "reference"  # behaviour: a step from the rollout policy, without an optimum
+    anchor: Anchor = "reference"  # of the log-ratio; behaviour, the rollout policy: no optimum
 
 
 def anchor_sum(logp: Tensor, batch: Batch, anchor: Anchor) -> Tensor:
@@ -98,7 +99,7 @@ class AStarPOOptions(Options):
     """Options of A*-PO."""
 
     beta: PositiveFloat = 1e-3  # weight of the log-ratio, the paper's β2
-    value_beta: PositiveFloat = 0.5  # of the soft value, the paper's β1
+    value_beta: PositiveFloat = 0.5  # β of the soft value, the paper's β1
     q0_samples: PositiveInt = 8  # reference responses to each prompt for the soft value
 
 

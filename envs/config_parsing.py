@@ -13,9 +13,13 @@ import math
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+
+from envs.command_help import print_help, wants_help
+from envs.field_docs import key_names
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -59,11 +63,18 @@ def _adapter(schema: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(schema)
 
 
-def parse_arguments(schema: type[T], argv: Sequence[str], other_keys: Sequence[str] = ()) -> T:
+def parse_arguments(
+    schema: type[T], argv: Sequence[str], other_keys: Sequence[str] = (), doc: str | None = None
+) -> T:
     """Build `schema` from key=value command-line arguments. Raises ValueError like `parse_values`.
 
-    `other_keys`: keys that the command reads elsewhere, listed in messages.
+    With --help, -h or help among them: print the help and end the process. `doc` is the help's
+    text, by default the docstring of the module that defines `schema`. `other_keys`: keys that the
+    command reads elsewhere, listed in messages.
     """
+    if wants_help(argv):
+        print_help(schema, doc)
+        raise SystemExit(0)
     pairs = [argument.partition("=") for argument in argv]
     values = {key: value for key, _, value in pairs}
     keys = [field.name for field in fields(schema)]
@@ -71,9 +82,7 @@ def parse_arguments(schema: type[T], argv: Sequence[str], other_keys: Sequence[s
         if key in keys and equals and not value:
             raise ValueError(f"{argument}: it must not be empty")
         if key not in keys or not equals:
-            raise ValueError(
-                f"{argument!r}: write key=value, with a key of {', '.join([*other_keys, *keys])}"
-            )
+            raise ValueError(_no_argument(argument, schema, [*other_keys, *keys]))
     try:
         options = _adapter(schema).validate_strings(values)
     except ValidationError as error:
@@ -83,16 +92,18 @@ def parse_arguments(schema: type[T], argv: Sequence[str], other_keys: Sequence[s
     return options
 
 
-def key_names(schema: type) -> dict[str, str]:
-    """Return field name → configuration key of a dataclass.
-
-    They differ where the key is a word of Python, such as `from`, and the field has it as alias.
-    """
-    names = {}
-    for name, hint in typing.get_type_hints(schema, include_extras=True).items():
-        aliases = [getattr(item, "alias", None) for item in getattr(hint, "__metadata__", ())]
-        names[name] = next(filter(None, aliases), name)
-    return names
+def _no_argument(argument: str, schema: type, keys: Sequence[str]) -> str:
+    """The message on an argument that is no key=value of a command."""
+    key, equals, _ = argument.partition("=")
+    first = next(iter(typing.get_type_hints(schema).items()), ("", None))
+    near = did_you_mean(key, keys)
+    if equals or key in keys:
+        hint = near if key not in keys else f"did you mean {key}=VALUE? "
+    elif first[1] in (str, Path):  # the value of the first key alone, such as a path
+        hint = f"did you mean {first[0]}={argument}? "
+    else:
+        hint = near
+    return f"{argument!r}: {hint}write key=value, with a key of {', '.join(keys)}"
 
 
 def did_you_mean(key: str, known: Sequence[str]) -> str:
@@ -125,7 +136,15 @@ def _require_known(schema: type, values: Mapping[str, Any], prefix: str) -> None
         inner = next((option for option in options if is_dataclass(option)), None)
         if isinstance(value, Mapping) and isinstance(inner, type):
             _require_known(inner, value, path)
+        if str in options and isinstance(value, float):
+            raise ValueError(f"{path}={value}; it takes a text (str); {_quoted(path, value)}")
         _require_finite(path, value)
+
+
+def _quoted(path: str, value: Any) -> str:
+    """Show how a command line gives a text that Hydra would read as a number or a truth value."""
+    text = str(value).lower() if isinstance(value, bool) else value
+    return f"""as a text it is '{path}="{text}"'"""
 
 
 def _require_finite(path: str, value: Any) -> None:
@@ -155,4 +174,6 @@ def _message(error: Mapping[str, Any], prefix: str) -> str:
         cure = f"it has keys of its own, {path}.KEY=VALUE"
     else:
         cure = CURES.get(kind, error["msg"]).format(**context)
+        if kind == "string_type" and isinstance(value, bool | int | float):
+            cure += f"; {_quoted(path, value)}"
     return f"{path}={value!r}; {cure}"

@@ -17,21 +17,26 @@ from rich.table import Table
 from rich.text import Text
 
 from envs.cache_folder import cache_root
+from envs.command_help import quiet_when_unread, wants_help
 from envs.problem import Problem
 from envs.problem_quality import cheap_earnings, earnings_line
 from envs.readable import MAX_ERROR_CHARS, readable
 from envs.tasks import open_task
 from envs.tasks.selection import StoredProblems, checker_languages, strengths
 from envs.tasks.task import Task
-from envs.tasks.task_cli import task_config
+from envs.tasks.task_cli import task_config, task_help
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0, 2 after a one-line error, or 130 if interrupted."""
     console = Console(highlight=False)
     started = time.monotonic()
+    arguments = sys.argv[1:] if argv is None else argv
+    if wants_help(arguments):
+        print((__doc__ or "").strip(), *task_help(arguments), sep="\n")
+        return 0
     try:
-        config = task_config(sys.argv[1:] if argv is None else argv)
+        config = task_config(arguments)
         task = open_task(config)
     except (ValueError, OSError) as error:
         print(f"prepare: {readable(str(error), MAX_ERROR_CHARS)}", file=sys.stderr)
@@ -84,4 +89,5 @@ def _test_sizes(problems: Sequence[Problem]) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with quiet_when_unread():
+        sys.exit(main())

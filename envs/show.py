@@ -17,6 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from envs.command_help import quiet_when_unread
 from envs.problem import Problem
 from envs.readable import MAX_ERROR_CHARS, readable
 from envs.tasks import open_task
@@ -131,4 +132,5 @@ def _text(text: str, most: int = _MAX_TEXT_CHARS) -> Text:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with quiet_when_unread():
+        sys.exit(main())

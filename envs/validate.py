@@ -37,6 +37,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from envs.cheap_programs import CHEAP_PROGRAMS
+from envs.command_help import argument_lines, quiet_when_unread, wants_help
 from envs.config_parsing import parse_arguments
 from envs.environment import Submission
 from envs.judge.extract import as_response
@@ -63,7 +64,7 @@ from envs.tasks.storage.rows import load_converter
 from envs.tasks.storage.sources import find_sources
 from envs.tasks.storage.store import Store, prepare_store
 from envs.tasks.storage.test_limits import SizeLimits
-from envs.tasks.task_cli import parse_task_arguments
+from envs.tasks.task_cli import parse_task_arguments, print_task_help
 from envs.validation_report import Report, show
 
 _BATCH = 1000  # programs read at once
@@ -80,17 +81,19 @@ def _check_suffix(path: Path) -> Path:
 class Options:
     """The command's own options."""
 
-    sandbox: Literal["auto", "docker", "embedded"] = "auto"
+    sandbox: Literal["auto", "docker", "embedded"] = "auto"  # auto: docker if it is there
     cheap: bool = True  # also run the programs that solve nothing
     first: PositiveInt | None = None  # only the first N right and N wrong programs of every row
-    out: Path | None = None  # JSON lines, one per program
-    quality: Annotated[Path, AfterValidator(_check_suffix)] | None = (
-        None  # a table, one row per problem
-    )
+    out: Path | None = None  # file for JSON lines, one per program
+    # file for a table, one row per problem
+    quality: Annotated[Path, AfterValidator(_check_suffix)] | None = None
 
 
 def parse(argv: Sequence[str]) -> tuple[TaskConfig, Options, JudgeConfig]:
     """Parse key=value arguments. Raises ValueError in one line."""
+    if wants_help(argv):
+        judge_keys = argument_lines(JudgeConfig, "judge.")
+        print_task_help(Options, argv, ["", "Keys of the judge:", *judge_keys])
     judge_arguments = [word.removeprefix("judge.") for word in argv if word.startswith("judge.")]
     others = [word for word in argv if not word.startswith("judge.")]
     try:
@@ -245,4 +248,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with quiet_when_unread():
+        sys.exit(main())

@@ -43,9 +43,8 @@ class JudgeConfig:
     """Limits and early stopping. Every field is part of the judge's version."""
 
     early_stop: bool = True  # stop at the first failed test, which is enough for binary rewards
-    time_factor: PositiveFloat = (
-        2.0  # allowance for Python: multiplies the problem's own time limit
-    )
+    # allowance for Python: multiplies the problem's own time limit
+    time_factor: PositiveFloat = 2.0
     default_time_limit_s: PositiveFloat = 10.0  # CPU time per test, if the problem names none
     # a right answer that exceeds the limit by at most this share is run once more
     time_margin: NonNegativeFloat = 0.2
@@ -56,9 +55,8 @@ class JudgeConfig:
     default_memory_limit_mb: PositiveInt = 512  # if the problem names none
     min_memory_limit_mb: PositiveInt = 256  # the interpreter itself needs address space
     output_limit_mb: PositiveInt = 4  # of stdout; at least twice the expected output
-    # Checker programs that problems bring: CPU time and memory for one output
-    checker_time_limit_s: PositiveFloat = 10.0
-    checker_memory_limit_mb: PositiveInt = 512
+    checker_time_limit_s: PositiveFloat = 10.0  # CPU time of a checker program for one output
+    checker_memory_limit_mb: PositiveInt = 512  # of a checker program
     # a problem whose checker failed on so many programs is left out: none gets a verdict any more
     max_checker_faults: PositiveInt = 5
     # testlib.h, or its folder, for checkers in C++; null: where headers are installed

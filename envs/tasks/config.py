@@ -36,9 +36,9 @@ IsoDate = Annotated[str, AfterValidator(_iso_date)]
 class FilterConfig:
     """Keep problems that have one of the values, ignoring case; an empty list keeps all."""
 
-    difficulty: list[str] = field(default_factory=list)
-    source: list[str] = field(default_factory=list)
-    tags: list[str] = field(default_factory=list)
+    difficulty: list[str] = field(default_factory=list)  # keep problems of one of these
+    source: list[str] = field(default_factory=list)  # keep problems from one of these
+    tags: list[str] = field(default_factory=list)  # keep problems with one of these
 
 
 @dataclass
@@ -48,9 +48,9 @@ class FilesConfig:
     Its validation split is halved into tune and choose.
     """
 
-    train: str | None = None
-    validation: str | None = None
-    test: str | None = None
+    train: str | None = None  # pattern of the train split's files
+    validation: str | None = None  # pattern of the files that tune and choose share
+    test: str | None = None  # pattern of the test split's files
 
 
 @dataclass
@@ -60,21 +60,21 @@ class FieldsConfig:
     A nested column is written with dots, e.g. tests.input; a list is entered item by item.
     """
 
-    statement: str | None = None
-    inputs: str | None = None  # a list of texts, or its JSON
-    outputs: str | None = None
-    sample_inputs: str | None = None  # the tests that the prompt shows
-    sample_outputs: str | None = None
+    statement: str | None = None  # the problem in words
+    inputs: str | None = None  # of the tests: a list of texts, or its JSON
+    outputs: str | None = None  # expected, one for each input
+    sample_inputs: str | None = None  # of the tests that the prompt shows
+    sample_outputs: str | None = None  # of the tests that the prompt shows
     solutions: str | None = None  # correct programs, a list
-    incorrect_solutions: str | None = None
-    name: str | None = None
+    incorrect_solutions: str | None = None  # incorrect programs, a list
+    name: str | None = None  # of the problem
     fn_name: str | None = None  # call-based: inputs are argument lists, outputs returned values
-    starter_code: str | None = None
-    time_limit: str | None = None  # seconds, or a text like "500 ms"
-    memory_limit: str | None = None  # MiB, or a text like "1 GB"
-    difficulty: str | None = None
-    tags: str | None = None
-    source: str | None = None
+    starter_code: str | None = None  # that the program completes
+    time_limit: str | None = None  # in seconds, or a text like "500 ms"
+    memory_limit: str | None = None  # in MiB, or a text like "1 GB"
+    difficulty: str | None = None  # a text, for task.difficulty
+    tags: str | None = None  # a list of texts
+    source: str | None = None  # where the problem comes from
     rating: str | None = None  # a whole number, like those of Codeforces
     date: str | None = None  # of the contest, a text that begins with YYYY-MM-DD
     checker: str | None = None  # the source of a checker program: Python, or C++ on testlib.h
@@ -90,7 +90,7 @@ class TaskConfig:
     # `from` is a word of Python: its field has another name, which config.yaml of a run shows
     __pydantic_config__ = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    name: str = "mini"  # of a file in conf/task/: the file's name
+    name: str = "mini"  # in labels and tables; of a file in conf/task/: the file's name
     make: str | None = None  # module.function, from this configuration to a Task
     rows: str | None = None  # module.function, from a row and a name to a Problem
     # the rows: a .jsonl, .parquet or .arrow file, a folder with files of each split, or
@@ -98,10 +98,9 @@ class TaskConfig:
     path: str | None = None
     files: FilesConfig = field(default_factory=FilesConfig)
     fields: FieldsConfig = field(default_factory=FieldsConfig)  # if `rows` maps columns
-    # other rows for the test split; test_rows and test_files default to rows and files
-    test_path: str | None = None
-    test_rows: str | None = None
-    test_files: FilesConfig | None = None
+    test_path: str | None = None  # other rows for the test split
+    test_rows: str | None = None  # as `rows`, of test_path; null: `rows`
+    test_files: FilesConfig | None = None  # as `files`, of test_path; null: `files`
     license: str | None = None  # of the data set, as its page states it
     evaluation_only: str | None = None  # why no run may train on the rows; null: it may
     prompt: str | None = None  # your Jinja template, like those in conf/prompt/
@@ -109,19 +108,20 @@ class TaskConfig:
     environment: str | None = None
     filter: FilterConfig = field(default_factory=FilterConfig)
     # Keep problems by what their row says; a row that does not say it is left out. Null: all.
-    difficulty: Annotated[list[str] | None, BeforeValidator(_as_list)] = None  # one of these
-    min_rating: NonNegativeInt | None = None
-    max_rating: NonNegativeInt | None = None
-    # the contest's first and last day, both included
+    difficulty: Annotated[list[str] | None, BeforeValidator(_as_list)] = None  # keep one of these
+    min_rating: NonNegativeInt | None = None  # keep problems rated so or higher
+    max_rating: NonNegativeInt | None = None  # keep problems rated so or lower
+    # keep problems of contests on this day or later, YYYY-MM-DD
     date_from: Annotated[IsoDate | None, Field(alias="from")] = None
+    # keep problems of contests on this day or earlier, YYYY-MM-DD
     date_to: Annotated[IsoDate | None, Field(alias="to")] = None
     # keep problems whose outputs are decided by a checker program, which the data set brings
     checkers: bool = True
     quality: str | None = None  # a table of `python -m envs.validate`: keep good problems
-    train_problems: PositiveInt = 512
-    tune_problems: PositiveInt = 60
-    choose_problems: PositiveInt = 120
-    test_problems: PositiveInt = 200
+    train_problems: PositiveInt = 512  # at most, in the split that is trained on
+    tune_problems: PositiveInt = 60  # at most, in the split for tuning
+    choose_problems: PositiveInt = 120  # at most, in the split that evaluations use by default
+    test_problems: PositiveInt = 200  # at most, in the split for final evaluations
     # Problems of the train split need so many tests that do not stand in the statement, and two
     # different outputs. 0: train on all. Other splits are not filtered, nor is `environment`.
     min_hidden_tests: NonNegativeInt = 2
@@ -133,5 +133,5 @@ class TaskConfig:
     chat: bool = True  # use the model's chat template; an error if it has none
     # longer prompts are dropped and counted; null: by device
     max_prompt_tokens: PositiveInt | None = 256
-    max_response_tokens: PositiveInt | None = 64  # null: as above
+    max_response_tokens: PositiveInt | None = 64  # of a response; null: by device
     reward: RewardConfig = field(default_factory=RewardConfig)

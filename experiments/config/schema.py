@@ -69,17 +69,18 @@ SYNC_ONLY = {"choices": ("sync",)}
 class ModelConfig:
     """The model, its precision and its adapter."""
 
-    name: str = "nano"
+    name: str = "nano"  # in labels and tables
     path: str = "assets/nano"  # a saved model's folder, absolute or in this repository, or a hub id
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"  # auto: bfloat16 on a GPU
     # auto: the first GPU if there is one; else cpu, cuda or cuda:N
     device: DeviceName = "auto"
-    chat_args: dict[str, Any] = field(default_factory=dict)  # for the model's chat template
+    # arguments of the model's chat template
+    chat_args: dict[str, Any] = field(default_factory=dict)
     # lora: the weights are frozen, and low-rank matrices beside all linear layers are trained
     adapter: Literal["none", "lora"] = "none"
-    adapter_rank: PositiveInt = 32
-    adapter_alpha: PositiveFloat = 32.0  # the adapter is scaled by alpha/rank
-    adapter_rate: PositiveFloat = 10.0  # factor of the learning rates of algo
+    adapter_rank: PositiveInt = 32  # lora: rank of each matrix
+    adapter_alpha: PositiveFloat = 32.0  # lora: the adapter is scaled by alpha/rank
+    adapter_rate: PositiveFloat = 10.0  # lora: factor of the learning rates of algo
     # recompute each block in the backward pass from its input: less memory
     checkpoint_activations: bool = False
     # CPU threads of torch; competing threads are slower
@@ -103,7 +104,7 @@ class EngineConfig:
     # steps between checks of the engine's log-probs against the learner's; 0: no checks
     logprob_check_every: NonNegativeInt = 10
     logprob_check_samples: PositiveInt = 16  # responses of the batch in a check
-    # nats; null: 0.001 in float32, 0.02 in bfloat16
+    # bound of the check, in nats; null: 0.001 in float32, 0.02 in bfloat16
     logprob_check_bound: PositiveFloat | None = None
 
 
@@ -129,7 +130,7 @@ class RuntimeConfig:
 class WandbConfig:
     """Weights & Biases; conf/logger/wandb.yaml holds the defaults."""
 
-    project: str
+    project: str  # that the run is logged to
     entity: str | None  # user or team; null: your own
 
 
@@ -137,8 +138,8 @@ class WandbConfig:
 class LoggerConfig:
     """Loggers of metrics besides the run folder; logger=[wandb,tensorboard] uses both."""
 
-    wandb: WandbConfig | None = None
-    tensorboard: bool = False
+    wandb: WandbConfig | None = None  # set by logger=wandb
+    tensorboard: bool = False  # write event files in the run folder
 
 
 @dataclass
@@ -146,7 +147,7 @@ class TrainConfig:
     """Optimiser batches, equal for all algorithms in a comparison."""
 
     prompts: PositiveInt = 16  # problems in a batch
-    group_size: PositiveInt = 8  # responses to each
+    group_size: PositiveInt = 8  # responses to each prompt
     temperature: PositiveFloat = 1.0  # of training responses; also divides the learner's logits
     offline_share: Share = 0.0  # share of each group from the data set's own programs
     # at most so many correct programs of a problem, and so many incorrect ones
@@ -161,8 +162,9 @@ class TrainConfig:
     epochs: PositiveInt = 1  # passes over a batch
     # correction of the ratio for stale weights or an engine that differs from the learner
     correction: Correction = "none"
-    # bounds of its weights; null: the method's own (algorithms/tensors.py)
+    # least weight of the correction; null: the method's own (algorithms/tensors.py)
     correction_low: NonNegativeFloat | None = None
+    # greatest weight of the correction; null: the method's own
     correction_high: PositiveFloat | None = None
     # behaviour log-probs of responses that have none. reject: losses with a ratio reject such
     # responses; reference, recomputed: the reference's or the current policy's log-probs
@@ -171,23 +173,25 @@ class TrainConfig:
     reference_every: PositiveInt | None = None
     # replace zero-variance groups by further problems' (dynamic sampling); both are in the budget
     resample_zero_variance: bool = False
-    # responses cut at max_response_tokens
+    # responses cut at max_response_tokens: rewarded as they are, or left out of the loss
     truncation: Literal["reward_as_is", "mask"] = "reward_as_is"
     # responses in one forward and backward; changes memory, not results
     micro_batch: PositiveInt = 64
-    # tokens in one, with padding and prompts, instead of micro_batch; null: micro_batch decides
+    # tokens in one forward and backward, with padding and prompts; null: micro_batch decides
     micro_tokens: PositiveInt | None = None
-    # of the learning rates, after the warm-up
+    # of the learning rates after the warm-up
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    warmup_steps: NonNegativeInt = 5
+    warmup_steps: NonNegativeInt = 5  # over which the learning rates rise from 0
     # bound of each step's gradient norm, policy and critic each for itself; null: none
     max_grad_norm: PositiveFloat | None = 1.0
-    # instead: the bound is this quantile of the group's own last norms; null: max_grad_norm
+    # instead of max_grad_norm: a quantile of the last norms, policy and critic each for itself;
+    # null: max_grad_norm decides
     clip_quantile: Annotated[float, Field(gt=0, lt=1)] | None = None
-    weight_decay: NonNegativeFloat = 0.0
-    checkpoint_every: NonNegativeInt = 20  # steps; 0: only at the end and at an interrupt
-    keep_checkpoints: PositiveInt = 2  # the last ones
-    # also the best one, by pass@k of the smallest eval.k; needs eval.split=tune
+    weight_decay: NonNegativeFloat = 0.0  # of AdamW
+    # steps between checkpoints; 0: only at the end and at an interrupt
+    checkpoint_every: NonNegativeInt = 20
+    keep_checkpoints: PositiveInt = 2  # number of last checkpoints that stay
+    # keep the best checkpoint too, by pass@k of the smallest eval.k; needs eval.split=tune
     keep_best: bool = False
     keep_samples: bool = False  # log every training sample in the run folder, for replay
 
@@ -216,9 +220,10 @@ class TrainConfig:
 class ReplayConfig:
     """The replay buffer and its sources; train.replay_share says how much is replayed."""
 
-    own: bool = True  # this run's responses, from the next batch on
-    from_runs: list[str] = field(default_factory=list)  # run folders with train.keep_samples
-    # JSON lines of programs; docs/reference/replay.md
+    own: bool = True  # replay this run's responses, from the next batch on
+    # replay the samples of these run folders, which had train.keep_samples=true
+    from_runs: list[str] = field(default_factory=list)
+    # replay the programs in JSON lines files; docs/reference/replay.md
     files: list[str] = field(default_factory=list)
     capacity: PositiveInt = 100_000  # samples; the oldest are dropped
     # optimiser steps since this run generated a sample; null: no limit
@@ -234,18 +239,17 @@ class ReplayConfig:
 class EvalConfig:
     """Evaluation; the defaults are the paper's."""
 
-    every: NonNegativeInt = 50  # steps; also at the start and the end. 0: only then
+    every: NonNegativeInt = 50  # steps; also at the start and the end; 0: only then
     split: Literal["tune", "choose", "test"] = "choose"  # docs/guide/data.md says what each is for
-    # of a study's final runs, whose runner sets it; without it, or by hand, eval.split=test warns
+    # a study's final run, whose runner sets it; without it, or by hand, eval.split=test warns
     final: bool = False
     samples: PositiveInt = 20  # responses to each problem
-    temperature: NonNegativeFloat = 0.4
-    # at the start and the end, the model is evaluated at these as well; all else is the same
+    temperature: NonNegativeFloat = 0.4  # of evaluation responses; 0: greedy
+    # temperatures at which the model is evaluated as well, at the start and the end
     further_temperatures: list[NonNegativeFloat] = field(default_factory=list)
-    top_p: Annotated[float, Field(gt=0, le=1)] = 0.95
-    k: list[PositiveInt] = field(
-        default_factory=lambda: [1, 5, 10]
-    )  # k above `samples` are dropped
+    top_p: Annotated[float, Field(gt=0, le=1)] = 0.95  # share of the probability that is sampled
+    # of pass@k; k above `samples` are dropped
+    k: list[PositiveInt] = field(default_factory=lambda: [1, 5, 10])
     # steps between the sample responses that a single run prints with their verdicts; 0: none
     show: NonNegativeInt = 20
     # fresh responses to each problem for the KL to the base model; 0: not measured
@@ -256,7 +260,7 @@ class EvalConfig:
 class RunConfig:
     """A whole run. `algo` is an instance of the algorithm's own `Config`."""
 
-    algo: Any
+    algo: Any  # the algorithm's options
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
@@ -268,9 +272,9 @@ class RunConfig:
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     name: FolderName = "mini"  # the experiment: its runs are in output_dir/name
-    seed: NonNegativeInt = 0
-    steps: NonNegativeInt = 200  # optimiser batches
-    output_dir: Annotated[str, Field(min_length=1)] = "outputs"
+    seed: NonNegativeInt = 0  # of weights, data order and sampling
+    steps: NonNegativeInt = 200  # number of optimiser batches
+    output_dir: Annotated[str, Field(min_length=1)] = "outputs"  # folder of all experiments
     # how the values were tuned, in words for the report; null: not tuned
     tuned: str | None = None
 

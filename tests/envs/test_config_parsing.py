@@ -46,7 +46,9 @@ WRONG = {
     "rate=0; it must be above 0": {"rate": 0},
     "rate=inf; it must be a finite number": {"rate": float("inf")},
     "kind='two'; choose one of one, other": {"kind": "two"},
-    "text=3; it takes a text (str)": {"text": 3},
+    "text=3; it takes a text (str); as a text it is 'outer.text=\"3\"'": {"text": 3},
+    "text=True; it takes a text (str); as a text it is 'outer.text=\"true\"'": {"text": True},
+    "text=nan; it takes a text (str); as a text it is 'outer.text=\"nan\"'": {"text": float("nan")},
     "flag=1; it is true or false": {"flag": 1},
     "inner=3; it has keys of its own, outer.inner.KEY=VALUE": {"inner": 3},
     "inner.share=2; it must be at most 1": {"inner": {"share": 2}},
@@ -87,9 +89,21 @@ def test_key_value_arguments():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["out=x", "frist=2"], "'frist=2': write key=value, with a key of out, first, all, share"),
+        (
+            ["out=x", "frist=2"],
+            "'frist=2': did you mean 'first'? write key=value, with a key of out, first, all, "
+            "share",
+        ),
+        (
+            ["/some/path"],
+            "'/some/path': did you mean out=/some/path? write key=value, with a key of out, first, "
+            "all, share",
+        ),
         (["out=x", "first="], "first=: it must not be empty"),
-        (["out"], "'out': write key=value, with a key of out, first, all, share"),
+        (
+            ["out"],
+            "'out': did you mean out=VALUE? write key=value, with a key of out, first, all, share",
+        ),
         (["out=x", "first=0"], "first='0'; it must be at least 1"),
         (["out=x", "first=many"], "first='many'; it takes a whole number (int)"),
         (["out=x", "all=perhaps"], "all='perhaps'; it is true or false"),
