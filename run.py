@@ -20,14 +20,23 @@ if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
     from experiments.trainer import Outcome
 
-SHOW_ONLY = ("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-i", "--info", "-sc")
+HYDRA_SHOWS = ("--hydra-help", "-c", "--cfg", "-i", "--info", "-sc", "--shell-completion")
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 
 def main() -> None:
     exit_on_interrupt()  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
-    arguments = sys.argv[1:]
+    from envs.command_help import quiet_when_unread
+
+    with quiet_when_unread():
+        act(sys.argv[1:])
+
+
+def act(arguments: list[str]) -> None:
+    """Show what the command line asks to see, or run what it asks to run."""
+    if show(arguments):
+        return None
     if any(argument.startswith("resume=") for argument in arguments):
         return resume(arguments)
     import hydra
@@ -37,13 +46,45 @@ def main() -> None:
 
     register()
     run = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(start)
-    if any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in SHOW_ONLY):
-        return run()
+    if any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in HYDRA_SHOWS):
+        return print_all(run)
     jobs, output_dir = check(arguments)
     try:
         sweep(run, jobs, output_dir) if is_sweep(arguments) else run()
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+
+
+def show(arguments: list[str]) -> bool:
+    """Print the version, the help or the configuration if it is asked for; return whether."""
+    if "--version" in arguments:
+        from experiments.config.version import version_text
+
+        print(version_text())
+        return True
+    from experiments.config.show import shown_text
+    from experiments.errors import UserError
+
+    try:
+        text = shown_text(arguments)
+    except UserError as error:
+        fail(str(error))
+    if text is not None:
+        print(text)
+    return text is not None
+
+
+def print_all(run: Callable[[], None]) -> None:
+    """Print at once what Hydra prints, since it answers a reader that has gone by a traceback."""
+    from contextlib import redirect_stdout
+    from io import StringIO
+
+    text = StringIO()
+    try:
+        with redirect_stdout(text):
+            run()
+    finally:
+        print(text.getvalue(), end="")
 
 
 def resume(arguments: list[str]) -> None:

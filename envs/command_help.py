@@ -96,7 +96,7 @@ def opening_sentence(text: str) -> str:
         words = line.lstrip("# ").strip()
         if not words.startswith(("@package", "python ")):
             comment.append(words)
-    return re.split(r"(?<=\.)\s|:$", " ".join(comment))[0]
+    return re.split(r"(?<=\.)(?<!e\.g\.)\s|:$", " ".join(comment))[0]
 
 
 @contextmanager

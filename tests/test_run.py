@@ -1,14 +1,23 @@
 """The command line: help, checks before anything heavy, and one line for every mistake."""
 
+import os
+import re
 import subprocess
 import sys
 import time
 from dataclasses import asdict
 
 import pytest
+import yaml
+from omegaconf import OmegaConf
 
+import algorithms
 import run
-from experiments.config.composition import CONF, compose, config_of
+from envs.field_docs import field_docs
+from experiments.config.composition import CONF, compose, config_of, leaves
+from experiments.config.schema import plain_values
+from experiments.config.show import help_text
+from experiments.errors import UserError
 from tests.command_line import ROOT, call
 
 
@@ -16,10 +25,89 @@ def test_help_is_in_our_words_and_quick():
     begin = time.monotonic()
     done = call("--help")
     assert done.returncode == 0
-    listed = done.stdout.split("algo: ")[1].split("\n")[0]
-    assert {"grpo", "ppo", "sft", "spo"} <= set(listed.split(", "))
+    algorithms = done.stdout.split("== algo=NAME")[1].split("==")[1].splitlines()
+    assert {"grpo", "ppo", "sft", "spo"} <= {line.split()[0] for line in algorithms if line}
     assert "Soft Policy Optimization" in done.stdout
     assert time.monotonic() - begin < 20  # about 1 s alone; CI machines are loaded
+
+
+def test_help_shows_the_keys_of_the_chosen_algorithm_and_engine():
+    text = help_text(["algo=ppo", "engine=vllm", "train.prompts=7"])
+    assert "algo.critic_warmup=0 " in text and "engine.colocate=" in text
+    assert "train.prompts=7 " in text  # what this command line would take
+    assert "algo.q0" not in text and "engine.colocate" not in help_text([])
+    with pytest.raises(UserError, match="algo=ppoo: no such choice; did you mean 'ppo'"):
+        help_text(["algo=ppoo"])
+
+
+def test_every_choice_and_every_key_of_the_help_has_a_sentence():
+    choices = ["task=own", "engine=vllm", "runtime=ray", "logger=wandb"]
+    listed = []
+    for line in help_text(choices).partition("== algo=NAME")[2].splitlines():
+        if line.startswith("  "):
+            head, _, sentence = line.strip().partition("  ")
+            assert re.sub(r"\[[^\]]*\]$", "", sentence).strip(), head
+            listed.append(head.partition("=")[0])
+    assert set(leaves(plain_values(compose(choices)))) <= set(listed)
+
+
+@pytest.mark.parametrize("algo", algorithms.names())
+def test_every_option_of_an_algorithm_has_a_sentence(algo):
+    docs = field_docs(algorithms.load(algo).Config)
+    assert [doc.key for doc in docs if not doc.sentence] == []
+
+
+def test_the_version_is_ours_without_heavy_imports(call_here):
+    done = call_here("--version")
+    assert re.fullmatch(r"spo-bench \S+ commit \S+\n", done.stdout)
+
+
+def test_cfg_job_is_checked_and_resolved(call_here):
+    wrong = call_here("--cfg", "job", "algo.beta=-1")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "error: algo.beta=-1; it must be above 0\n"
+    right = call_here("--cfg=job", "task=mini_long", "model=nano_5m")
+    assert yaml.safe_load(right.stdout)["name"] == "mini_long"  # no ${task.name}
+    part = call_here("-c", "job", "--package", "algo", "algo.beta=0.3")
+    assert yaml.safe_load(part.stdout)["beta"] == 0.3
+    nothing = call_here("-c", "job", "--package", "alga")
+    assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)
+
+
+def test_cfg_job_of_a_sweep_is_each_jobs_under_its_overrides(call_here):
+    done = call_here("-m", "--cfg", "job", "algo=spo,ppo", "seed=1")
+    first, second = yaml.safe_load_all(done.stdout)
+    assert (first["algo"]["name"], second["algo"]["name"]) == ("spo", "ppo")
+    heads = [line for line in done.stdout.splitlines() if line.startswith("#")]
+    assert heads == ["# algo=spo seed=1", "# algo=ppo seed=1"]
+    wrong = call_here("-m", "--cfg", "job", "algo=spo,ppo", "algo.beta=1")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (2, "", 1)
+
+
+def test_cfg_job_of_a_resumed_run_is_its_own(call_here, tmp_path):
+    recorded = asdict(config_of(["algo=grpo", "steps=7"]))
+    (tmp_path / "config.yaml").write_text(OmegaConf.to_yaml(recorded))
+    (tmp_path / "run.json").write_text("{}")
+    done = call_here("--cfg", "job", f"resume={tmp_path}", "steps=9")
+    printed = yaml.safe_load(done.stdout)
+    assert (printed["algo"]["name"], printed["steps"]) == ("grpo", 9)
+    wrong = call_here("--cfg", "job", f"resume={tmp_path}", "seed=9")
+    assert wrong.returncode == 2 and "would be another run" in wrong.stderr
+
+
+def test_other_kinds_of_cfg_are_hydras(call_here):
+    assert "output_subdir: null" in call_here("--cfg", "hydra").stdout
+
+
+def test_a_reader_that_has_gone_is_no_error():
+    for arguments in (["run.py", "--help"], ["run.py", "--cfg", "hydra"]):
+        gone, end = os.pipe()
+        os.close(gone)
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=ROOT, stdout=end, stderr=subprocess.PIPE, timeout=600
+        )
+        os.close(end)
+        assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_cfg_prints_the_composed_configuration(call_here):
@@ -47,7 +135,10 @@ MISTAKES = {
     "short for a key": (["train.lr=1"], ["'train.lr'", "did you mean 'algo.learning_rate'?"]),
     "three deep": (["task.reward.hihg=1"], ["did you mean 'task.reward.high'?"]),
     "critic under spo": (["algo=spo", "+algo.critic=separate"], ["algo.critic", "beta"]),
-    "unknown choice": (["algo=gpo"], ["algo=gpo", "ppo", "spo"]),
+    "unknown choice": (["algo=gpo"], ["algo=gpo", "did you mean", "ppo", "spo"]),
+    "misspelt task": (["task=tacoo"], ["task=tacoo", "did you mean 'taco'?"]),
+    "misspelt model": (["model=nan0"], ["model=nan0", "did you mean 'nano'?"]),
+    "a number for a name": (["name=nan"], ["name=nan", """'name="nan"'"""]),
     "wrong type": (["steps=many"], ["steps='many'", "int"]),
     "nested wrong type": (["train.prompts=x"], ["train.prompts", "'x'", "int"]),
     "no section": (["train=3"], ["train=3", "train.KEY=VALUE"]),

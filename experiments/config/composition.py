@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,20 @@ def is_sweep(arguments: Sequence[str]) -> bool:
 
 def config_of(overrides: Sequence[str]) -> RunConfig:
     """Return the checked configuration of one job. Raises UserError."""
-    try:
+    with errors_on_one_line(overrides):
         return parse(compose(overrides))
+
+
+@contextmanager
+def errors_on_one_line(overrides: Sequence[str]) -> Iterator[None]:
+    """Raise a UserError for what Hydra raises about these overrides."""
+    try:
+        yield
     except MissingConfigException as error:
         group, _, name = (error.missing_cfg_file or "").rpartition("/")
-        choices = ", ".join(error.options or ())
-        message = f"{group}={name}: no such choice; {group} is one of {choices}"
+        choices = error.options or ()
+        near = did_you_mean(name, choices)
+        message = f"{group}={name}: no such choice; {near}{group} is one of {', '.join(choices)}"
         if group == "hydra/launcher":
             message += "; `pip install -e '.[launch]'` installs others"
         raise UserError(message) from error

@@ -88,8 +88,9 @@ def _set(composed: DictConfig, recorded: dict[str, Any], key: str, value: Any) -
         return
     known = list(leaves(recorded))
     if (CONF / key).is_dir():
-        available = ", ".join(sorted(choice.stem for choice in (CONF / key).glob("*.yaml")))
-        raise UserError(f"{key}={value}: choose one of {available}")
+        available = sorted(choice.stem for choice in (CONF / key).glob("*.yaml"))
+        near = did_you_mean(str(value), available)
+        raise UserError(f"{key}={value}: {near}choose one of {', '.join(available)}")
     if key not in known:
         raise UserError(f"unknown key {key!r}; {did_you_mean(key, known)}this run does not have it")
     OmegaConf.update(composed, key, value, merge=False)

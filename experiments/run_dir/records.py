@@ -21,7 +21,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +31,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from omegaconf import OmegaConf
 
 from experiments.config.schema import RunConfig
+from experiments.config.version import commit
 from experiments.errors import UserError, one_line
 from experiments.run_dir.atomic_files import BEFORE, atomic_write, final_name, lock, sync
 from experiments.run_dir.machine import hardware
@@ -79,7 +79,7 @@ class Records:
             "algo": config.algo.name,
             "task": config.task.name,
             "model": config.model.name,
-            "commit": _commit(),
+            "commit": commit(),
             "versions": {"python": platform.python_version(), **_versions()},
             "hardware": hardware(),
             "pid": os.getpid(),
@@ -301,20 +301,3 @@ def _now() -> str:
 
 def _versions() -> dict[str, str]:
     return {package: importlib.metadata.version(package) for package in PACKAGES}
-
-
-def _commit() -> str | None:
-    """Return the code's commit, with a plus sign if the working tree differs from it."""
-    root = Path(__file__).resolve().parents[2]
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return described.stdout.strip()

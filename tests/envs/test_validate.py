@@ -149,12 +149,21 @@ def test_arguments():
         ),
         (["task=taco", "task.environment=a.B"], "task.environment=a.B: its responses are no"),
         (["task=taco", "task.pth=a"], "unknown key 'task.pth'"),
-        (["--help"], "'--help': write key=value"),
     ],
 )
 def test_wrong_arguments_are_named(argv, message):
     with pytest.raises(ValueError, match=message):
         parse(argv)
+
+
+def test_help_lists_the_keys_of_command_task_and_judge(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["task=taco", "--help"])
+    printed = capsys.readouterr().out
+    assert not ended.value.code
+    assert "Judge a data set's own right and wrong programs" in printed
+    for key in ("  first= ", "  task.max_tests=40 ", "  judge.time_factor=2 ", "  mini_long "):
+        assert key in printed
 
 
 @pytest.mark.parametrize("path", ["/nowhere/rows.jsonl", "/nowhere/rows.csv"])
