@@ -24,16 +24,23 @@ from envs.sandbox.inside.confinement import (
 )
 
 # One of these occurs in every program that reads its own text, looks around or writes files. Of
-# `open`, neither a descriptor of the standard streams nor a device needs a folder.
-USING_FILES = re.compile(
-    rb"__file__|FileIO|FileHandler|filename|tempfile|mkstemp|mkdir|makedirs|write_text|write_bytes"
-    rb"|touch\(|\.save|tofile|shelve|dbm|gzip|bz2|lzma|zipfile|tarfile"
-    rb"|listdir|scandir|iterdir|\bglob\b|\.walk\(|getcwd"
-    rb"|open(?!\s*+\(\s*+(?:[012]\b|['\"]/dev/|['\"]/proc/))"
+# `open`, neither a descriptor of the standard streams nor a device needs a folder. Words are found
+# faster than alternatives of an expression.
+_WORDS = (
+    b"glob import",
+    *b"__file__ FileIO FileHandler filename tempfile mkstemp mkdir makedirs write_text".split(),
+    *b"write_bytes touch( .save tofile shelve dbm gzip bz2 lzma zipfile tarfile listdir".split(),
+    *b"scandir iterdir glob.glob .walk( getcwd".split(),
 )
+_OPENING = re.compile(rb"open(?!\s*+\(\s*+(?:[012]\b|['\"]/dev/|['\"]/proc/))")
 PROGRAM_NAME = "main.py"
 _ALL, _OWNER, _SERVER = 0o777, 0o700, 0o755
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def uses_files(source: bytes) -> bool:
+    """Return whether a program may need a folder."""
+    return any(word in source for word in _WORDS) or _OPENING.search(source) is not None
 
 
 class MountedFolder:

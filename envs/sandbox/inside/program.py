@@ -42,8 +42,8 @@ _ON_DEMAND_NAME = re.compile(rf"\b(?:{'|'.join(ON_DEMAND)})\b")
 
 # One of these occurs in a program that signals itself, or that looks at its frames. For others
 # nothing is prepared: each page that a test process touches for that would be copied.
-_SIGNALLING = re.compile(r"kill|signal|ctypes")
-_SEEING_FRAMES = re.compile(r"frame|inspect|traceback|f_back|stack")
+_SIGNALLING = "kill", "signal", "ctypes"
+_SEEING_FRAMES = "frame", "inspect", "traceback", "f_back", "stack"
 
 # Address space above the memory limit. It is larger for programs that start threads, whose stacks
 # are reserved whole but seldom used. The peak resident size decides on memory in use.
@@ -78,8 +78,8 @@ def program_header(limits: dict[str, Any], source: bytes) -> bytes:
         "source": text,
         "modules": tuple(name for name in ON_DEMAND if name in names),
         "threads": "thread" in text.lower() or "multiprocessing" in names,
-        "signals": bool(_SIGNALLING.search(text)),
-        "sees_frames": bool(_SEEING_FRAMES.search(text)),
+        "signals": any(word in text for word in _SIGNALLING),
+        "sees_frames": any(word in text for word in _SEEING_FRAMES),
         "names_stdout": any(name in text for name in STDOUT_NAMES),
         "may_notice": bool(NOTICING.search(text)),
         "names_ctypes": "ctypes" in text,

@@ -16,7 +16,7 @@ import sys
 from functools import partial
 
 from envs.sandbox.inside.confinement import STREAMS, LandlockRuleset
-from envs.sandbox.inside.folder import USING_FILES, LastingFolder, MountedFolder
+from envs.sandbox.inside.folder import LastingFolder, MountedFolder, uses_files
 from envs.sandbox.inside.framing import (
     COMPILED,
     INPUT,
@@ -155,9 +155,8 @@ class Server:
     def _store_program(self, length: int) -> dict[str, Any]:
         """Write a program's frame to the file for it; return its limits."""
         limits, source = split_body(self.channel.read(length))
-        uses_files = self.folder is not None and USING_FILES.search(source) is not None
-        self._source = source if uses_files else None
-        limits["uses_files"] = uses_files
+        self._source = source if self.folder is not None and uses_files(source) else None
+        limits["uses_files"] = self._source is not None
         os.ftruncate(self._program, 0)
         os.lseek(self._program, 0, os.SEEK_SET)
         write_all(self._program, program_header(limits, source))
