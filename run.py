@@ -28,7 +28,9 @@ def main() -> None:
     exit_on_interrupt()  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
     from envs.command_help import quiet_when_unread
+    from experiments.config.model_folder import with_model_folder
 
+    sys.argv[1:] = with_model_folder(sys.argv[1:])
     with quiet_when_unread():
         act(sys.argv[1:])
 

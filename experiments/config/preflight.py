@@ -6,26 +6,20 @@ same fault has the same message.
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 
 from envs.hub_errors import explain_hub_error
 from envs.sandbox.base import SandboxError
 from envs.tasks.first_rows import check_first_rows
-from experiments.config.model_folder import locate, weight_bytes
+from experiments.config.model_folder import answers, may_download, weight_bytes
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 
-CONNECT_S = 2.0
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
 # of a checkpoint's bytes per byte of weights: float32 weights and two moments from 2-byte files
 CHECKPOINT_FACTOR = 6
-HUB = "huggingface.co"
 
 
 def check_before_start(configs: Sequence[RunConfig]) -> None:
@@ -45,10 +39,13 @@ def _check(config: RunConfig) -> None:
         check_first_rows(config.task)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
-    size = weight_bytes(config.model.path)
-    if size is None:
-        _check_hub(config.model.path)
-    elif config.steps:
+    size = weight_bytes(config.model.path, config.model.fallback)
+    if size is None and not may_download(config.model.path):
+        unreachable = ConnectionError()
+        raise UserError(
+            explain_hub_error(unreachable, "model.path", config.model.path, "model") or ""
+        )
+    if size is not None and config.steps:
         _check_disk(config, size)
     _check_sandbox(config)
     if config.runtime.name == "ray" and config.runtime.address:
@@ -62,46 +59,6 @@ def _check_device(model: ModelConfig) -> None:
         raise UserError(
             f"model.device={model.device}: no GPU is visible here; use model.device=cpu"
         )
-
-
-def _check_hub(name: str) -> None:
-    """Raise UserError if neither the hub answers nor an earlier download is there.
-
-    Behind a proxy, or with another endpoint, the download itself has to find out.
-    """
-    if _is_cached(locate(name)) or any(
-        os.environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "HF_ENDPOINT")
-    ):
-        return
-    if os.environ.get("HF_HUB_OFFLINE") not in ("1", "ON", "YES", "TRUE") and _answers(HUB, 443):
-        return
-    raise UserError(explain_hub_error(ConnectionError(), "model.path", name, "model") or "")
-
-
-def _is_cached(name: str) -> bool:
-    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
-    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
-    snapshots = hub / f"models--{name.replace('/', '--')}" / "snapshots"
-    return any(snapshots.glob("*/config.json"))
-
-
-def _answers(host: str, port: int) -> bool:
-    """Whether a connection opens within CONNECT_S, the look-up of the name included."""
-
-    def connect() -> bool:
-        try:
-            socket.create_connection((host, port), timeout=CONNECT_S).close()
-        except OSError:
-            return False
-        return True
-
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(connect).result(timeout=2 * CONNECT_S)
-    except FutureTimeout:  # a look-up has no time limit of its own
-        return False
-    finally:
-        pool.shutdown(wait=False)
 
 
 def _check_disk(config: RunConfig, size: int) -> None:
@@ -136,7 +93,7 @@ def _check_sandbox(config: RunConfig) -> None:
 
 def _check_ray(address: str) -> None:
     host, _, port = address.rpartition(":")
-    if host and port.isdecimal() and not _answers(host, int(port)):
+    if host and port.isdecimal() and not answers(host, int(port)):
         raise UserError(
             f"runtime.address={address}: nothing answers there; `ray start --head` starts a "
             "cluster, and runtime.address=null runs without one"

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
-from experiments.config.schema import RunConfig
+from experiments.config.model_folder import locate
+from experiments.config.schema import ModelConfig, RunConfig
 
 if TYPE_CHECKING:
     from algorithms.base import Needs
@@ -48,11 +49,17 @@ def default_dtype(device: str) -> Literal["bfloat16", "float32"]:
 def summary(config: RunConfig, device: str) -> str:
     """Return one line on the model, engine, limits and staleness of a run."""
     return (
-        f"on {device}: model={config.model.name} ({config.model.path}, {config.model.dtype}), "
+        f"on {device}: model={config.model.name} ({_source(config.model)}, {config.model.dtype}), "
         f"engine={config.engine.name}, prompts of up to {config.task.max_prompt_tokens} tokens, "
         f"responses of up to {config.task.max_response_tokens}; each can be overridden"
         f"{_staleness(config)}{_critic_only_warning(config)}"
     )
+
+
+def _source(model: ModelConfig) -> str:
+    """Return where the model is from: its path, and the file that stands in for it."""
+    used = locate(model.path, model.fallback)
+    return f"{model.path}; from {used}" if model.fallback and used != model.path else model.path
 
 
 def _staleness(config: RunConfig) -> str:

@@ -70,7 +70,10 @@ class ModelConfig:
     """The model, its precision and its adapter."""
 
     name: str = "nano"  # in labels and tables
-    path: str = "assets/nano"  # a saved model's folder, absolute or in this repository, or a hub id
+    # a saved model's folder, absolute or in this repository, a .gguf file, or a hub id
+    path: str = "assets/nano"
+    # PACKAGE/FILE of an installed package: used if the hub cannot be reached
+    fallback: str | None = None
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"  # auto: bfloat16 on a GPU
     # auto: the first GPU if there is one; else cpu, cuda or cuda:N
     device: DeviceName = "auto"

@@ -59,7 +59,7 @@ class Host:
             self.llm = self._start(config, policy.device)
 
     def _start(self, config: RunConfig, device: torch.device) -> Any:
-        from experiments.config.model_folder import locate
+        from experiments.policy.loading import source_of
 
         check_vllm()
         from vllm import LLM
@@ -68,7 +68,7 @@ class Host:
 
         try:
             return LLM(
-                locate(config.model.path),
+                source_of(config.model),
                 load_format="dummy",
                 dtype=config.model.dtype,
                 # A tied head gets no weights of its own at a reload. Where vLLM packs weights for

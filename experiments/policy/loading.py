@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from envs.hub_errors import explain_hub_error
-from experiments.config.model_folder import locate
+from experiments.config.model_folder import GGUF, locate
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.policy.activation_checkpointing import checkpoint_activations
+from experiments.policy.gguf import converted_folder
 from experiments.policy.lora import adapted, with_other_adapter, with_own_adapter
 from experiments.policy.lora import save as save_adapter
 from experiments.policy.policy import Policy
@@ -38,6 +39,16 @@ def pick_device(name: str) -> torch.device:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"model.device={name}: no GPU is visible here; use model.device=cpu")
     return torch.device(name)
+
+
+def source_of(config: ModelConfig) -> str:
+    """Return the folder that holds the model in transformers' format, or its hub id.
+
+    A .gguf file is converted first. Raises UserError, and what transformers raises for a file that
+    it cannot read.
+    """
+    source = locate(config.path, config.fallback)
+    return str(converted_folder(Path(source))) if source.endswith(GGUF) else source
 
 
 def read_config(config: ModelConfig) -> PreTrainedConfig:
@@ -84,10 +95,12 @@ def load(config: ModelConfig) -> tuple[Policy, PreTrainedTokenizerBase]:
 @contextmanager
 def _explained(config: ModelConfig) -> Iterator[dict[str, Any]]:
     """Yield `from_pretrained`'s arguments; any error in the block becomes a one-line UserError."""
-    source = locate(config.path)
     try:
+        source = source_of(config)
         cached = not Path(source).is_dir() and not _hub_answers(source)
         yield {"pretrained_model_name_or_path": source, "local_files_only": cached}
+    except UserError:
+        raise
     except Exception as error:
         # Broken files raise dozens of exception types, down to the weights' reader.
         if message := explain_hub_error(error, "model.path", config.path, "model"):

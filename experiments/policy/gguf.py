@@ -1,0 +1,70 @@
+"""Models in GGUF files, the format of llama.cpp, as folders that transformers loads.
+
+A file is converted once, into the cache folder: its tensors are dequantised to float32 and saved
+beside the tokenizer and chat template that it holds. What quantisation lost stays lost, so the
+weights are not those of the model that the file was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from envs.cache_folder import cache_root, locked_folder
+from experiments.config.dependencies import check_gguf
+
+READ_BYTES = 1 << 20
+
+
+def converted_folder(file: Path) -> Path:
+    """Return the folder of a GGUF file's model, converted now if it was not before.
+
+    Raises UserError if the gguf package is missing, and what transformers raises for a file that
+    it cannot read.
+    """
+    check_gguf(str(file))
+    folder = cache_root() / "models" / f"{file.stem}-{_digest(file)}"
+    with locked_folder(folder.with_name(f"{folder.name}.lock")):
+        if not (folder / "config.json").is_file():
+            partial = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
+            try:
+                _convert(file, partial)
+                partial.replace(folder)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def _convert(file: Path, folder: Path) -> None:
+    """Write the model and its tokenizer as transformers saves them."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar, enable_progress_bar
+
+    print(f"converting {file} once, into {folder.parent}", file=sys.stderr)
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    enable_progress_bar() if sys.stderr.isatty() else disable_progress_bar()
+    where = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
+    tokenizer = AutoTokenizer.from_pretrained(**where)
+    quantised = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    config = quantised.config
+    if hasattr(config, "quantization_config"):  # the saved weights are plain
+        del config.quantization_config
+    model = type(quantised)(config)
+    model.load_state_dict(quantised.state_dict())
+    model.generation_config = quantised.generation_config
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _digest(file: Path) -> str:
+    """16 hex digits of the file's content."""
+    digest = hashlib.sha256()
+    with file.open("rb") as content:
+        while block := content.read(READ_BYTES):
+            digest.update(block)
+    return digest.hexdigest()[:16]
