@@ -30,6 +30,7 @@ COMMON_KEYS = (
     "reward",
 )
 ROW_KEYS = (
+    "split_of",
     "test_path",
     "environment",
     "filter",

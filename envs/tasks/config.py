@@ -98,6 +98,9 @@ class TaskConfig:
     path: str | None = None
     files: FilesConfig = field(default_factory=FilesConfig)
     fields: FieldsConfig = field(default_factory=FieldsConfig)  # if `rows` maps columns
+    # module.function, from a problem's name to its published split (train, validation, test), or to
+    # null if it stands in none: of a single file. Null: a hash of each statement decides
+    split_of: str | None = None
     test_path: str | None = None  # other rows for the test split
     test_rows: str | None = None  # as `rows`, of test_path; null: `rows`
     test_files: FilesConfig | None = None  # as `files`, of test_path; null: `files`

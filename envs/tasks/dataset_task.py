@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from envs.cache_folder import cache_root, replace_file
-from envs.import_by_name import code_digest
+from envs.import_by_name import code_digest, load_function
 from envs.judge.extract import as_response
 from envs.tasks.config import TaskConfig
 from envs.tasks.near_duplicates import similar_pairs
@@ -34,6 +34,8 @@ from envs.tasks.task import SPLITS, Task
 FILE_SHARES = {"test": 0.2, "tune": 0.1, "choose": 0.1}  # of a single file's problems; train: rest
 TRAIN_SHARES = {"tune": 0.02, "choose": 0.02}  # of train, if a data set has no validation split
 VALIDATION_SHARES = {"tune": 0.5}  # of validation; choose: the rest
+PUBLISHED_SPLITS = ("train", "validation", "test")
+IN_NO_SPLIT = "stands in no published split"  # why a problem is left out
 IN_ANOTHER_SPLIT = "stands in another split too"  # why a problem is left out
 TRAIN_ONLY = " (of train only)"  # end of a reason that does not hold for evaluation
 
@@ -57,12 +59,32 @@ class _Reader:
         """
         if self.config.evaluation_only:
             return self._test_only(sources)
-        if "all" in sources:
+        if "all" in sources and not self.config.split_of:
             return self._divide(self.read(sources["all"], alone=True), FILE_SHARES, "train")
-        splits = {split: self.read(files, alone=False) for split, files in sources.items()}
+        if "all" in sources:
+            splits = self._published(self.read(sources["all"], alone=True))
+        else:
+            splits = {split: self.read(files, alone=False) for split, files in sources.items()}
         if validation := splits.pop("validation"):
             return splits | self._divide(validation, VALIDATION_SHARES, "choose")
         return splits | self._divide(splits["train"], TRAIN_SHARES, "train")
+
+    def _published(self, entries: Sequence[Entry]) -> Splits:
+        """Return the splits of a single file as the data set's authors published them."""
+        split_of = load_function(str(self.config.split_of), "task.split_of")
+        splits: Splits = {split: [] for split in PUBLISHED_SPLITS}
+        for entry in entries:
+            split = split_of(entry.name)
+            if split is None:
+                self.left_out[IN_NO_SPLIT] += 1
+            elif split in splits:
+                splits[split].append(entry)
+            else:
+                raise ValueError(
+                    f"task.split_of={self.config.split_of}: it returned {split!r} for "
+                    f"{entry.name}; it must be one of {', '.join(PUBLISHED_SPLITS)}, or None"
+                )
+        return splits
 
     def _test_only(self, sources: dict[str, list[Source]]) -> Splits:
         """Return all rows as the test split. Raises ValueError for rows of other splits."""

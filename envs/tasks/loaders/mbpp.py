@@ -10,6 +10,18 @@ from envs.problem import Problem
 from envs.tasks.loaders.asserts import asserted_tests, parse
 from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row
 
+# The published splits, by task_id (Austin et al. 2021, section 2.1); 1 to 10 are for few-shot
+# prompts.
+SPLITS = {"test": range(11, 511), "validation": range(511, 601), "train": range(601, 975)}
+
+
+def published_split(name: str) -> str | None:
+    """Return the split of the problem `mbpp/TASK_ID`; None for the few-shot examples."""
+    number = name.partition("/")[2]
+    if not number.isdecimal():
+        return None
+    return next((split for split, ids in SPLITS.items() if int(number) in ids), None)
+
 
 def problem(row: Row, name: str) -> Problem:
     """Convert a row. The statement shows the first assert, as usual for MBPP. Raises SkipRow."""

@@ -218,3 +218,31 @@ def test_mistakes_name_the_key(name, changed, said):
         open_task(config(name, **{"path": __file__} | changed))
     assert all(word in str(error.value) for word in said)
     assert "\n" not in str(error.value)
+
+
+def mbpp_row(number):
+    asserts = [f"assert plus({i}) == {i + number}" for i in range(3)]
+    return {"task_id": number, "text": f"Add {number} to x.", "code": "", "test_list": asserts}
+
+
+def test_one_file_of_mbpp_has_its_published_splits(tmp_path):
+    numbers = (1, 10, 11, 510, 511, 600, 601, 974)
+    rows = [mbpp_row(number) for number in numbers]
+    file = write(tmp_path / "mbpp.jsonl", rows)
+    task = open_task(config("mbpp", file, decontaminate=False))
+    assert names(task.train) == {"mbpp/601", "mbpp/974"}
+    assert names(task.test) == {"mbpp/11", "mbpp/510"}
+    assert names([*task.tune, *task.choose]) == {"mbpp/511", "mbpp/600"}
+    assert task.left_out["stands in no published split"] == 2
+    by_hash = open_task(config("mbpp", file, decontaminate=False, split_of=None))
+    assert len(every_problem(by_hash)) == len(numbers)
+
+
+def odd_split(name):
+    return "dev"
+
+
+def test_an_unknown_published_split_is_refused_by_name(tmp_path):
+    file = write(tmp_path / "mbpp.jsonl", [mbpp_row(11)])
+    with pytest.raises(ValueError, match=r"task\.split_of=.*returned 'dev' for mbpp/11"):
+        open_task(config("mbpp", file, split_of=f"{__name__}.odd_split"))

@@ -190,7 +190,8 @@ def test_as_tasks(name, rows, tmp_path):
     ]
     file = tmp_path / "rows.parquet"
     pandas.DataFrame(many).to_parquet(file)
-    task = open_task(config(name, str(file), decontaminate=False, min_hidden_tests=0))
+    kept = {"decontaminate": False, "min_hidden_tests": 0, "split_of": None}
+    task = open_task(config(name, str(file), **kept))
     found = every_problem(task)
     assert len(found) + task.left_out.total() == task.rows_read == len(many)
     assert len(found) == 12 * sum(row_name.startswith(name) for row_name in WRONG)
