@@ -6,7 +6,9 @@ they mean.
 
 from __future__ import annotations
 
+import difflib
 import json
+import os
 import re
 import sys
 from typing import Literal, get_args, get_origin, get_type_hints
@@ -21,8 +23,14 @@ HEAD = ("core", "name")  # keys of every file that are no options
 
 
 def main() -> None:
+    if any(argument in ("-h", "--help", "help") for argument in sys.argv[1:]):
+        print((__doc__ or "").strip())
+        return
     if unknown := [name for name in sys.argv[1:] if name not in algorithms.names()]:
-        raise SystemExit(f"no algorithm {unknown[0]!r}; choose of {', '.join(algorithms.names())}")
+        near = difflib.get_close_matches(unknown[0], algorithms.names(), n=1, cutoff=0.75)
+        suggestion = f"did you mean {near[0]!r}? " if near else ""
+        names = ", ".join(algorithms.names())
+        raise SystemExit(f"no algorithm {unknown[0]!r}; {suggestion}choose of {names}")
     for name in sys.argv[1:]:
         print(description(name))
     if not sys.argv[1:]:
@@ -127,4 +135,9 @@ def _yaml(value: object) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has gone, as in `... | head`: no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from analysis.load.groups import Group, group_runs
 from analysis.load.run_folders import RunError, find_runs, load_run
+from envs.command_help import print_help, quiet_when_unread, wants_help
 from envs.config_parsing import parse_arguments
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ Compare two groups of runs: paired differences on the seeds and problems of both
 
   python -m analysis.compare a=WHERE b=WHERE [wish=0.05]
 
-  a, b   folders or quoted glob patterns, separated by commas; the runs of each must
-         differ only in the seed
-  wish   a target difference: how many seeds, samples or problems would detect it
 """
 
 
@@ -37,15 +35,17 @@ Compare two groups of runs: paired differences on the seeds and problems of both
 class Options:
     """The command line."""
 
+    # folders or quoted glob patterns, separated by commas; its runs differ only in the seed
     a: str
-    b: str
+    b: str  # the same of the other group
+    # a target difference: how many seeds, samples or problems would detect it
     wish: Annotated[float, Field(gt=0, lt=1)] = 0.05
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return the exit code: 0 done, 1 bad runs, 2 bad command line."""
-    if any(argument in ("-h", "--help", "help") for argument in arguments):
-        print(HELP)
+    if wants_help(arguments):
+        print_help(Options, HELP)
         return 0
     try:
         options = parse_arguments(Options, arguments)
@@ -149,4 +149,5 @@ def power_sentence(row: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with quiet_when_unread():
+        sys.exit(main(sys.argv[1:]))

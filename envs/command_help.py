@@ -40,6 +40,16 @@ def print_help(schema: type, doc: str | None = None, more: Sequence[str] = ()) -
     print("\n".join([*lines, *more]))
 
 
+def take_no_arguments(doc: str | None, arguments: Sequence[str]) -> None:
+    """End the process, after the help or an error, if a command without keys is given arguments."""
+    if wants_help(arguments):
+        print((doc or "").strip())
+        raise SystemExit(0)
+    if arguments:
+        print(f"error: {arguments[0]!r}: this command takes no arguments", file=sys.stderr)
+        raise SystemExit(2)
+
+
 def argument_lines(schema: type, prefix: str = "") -> Iterator[str]:
     """Yield a line for each of a command's own keys, which need no value if there is none here."""
     for doc in field_docs(schema):

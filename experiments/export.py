@@ -13,6 +13,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from envs.command_help import quiet_when_unread
 from envs.config_parsing import parse_arguments
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
@@ -24,7 +25,7 @@ class Arguments:
     """The command line."""
 
     run: str  # a run folder
-    out: str | None = None  # None: RUN/exported
+    out: str | None = None  # folder of the model; by default RUN/exported
 
 
 def export(run: Path, out: Path | None = None) -> Path:
@@ -71,4 +72,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with quiet_when_unread():
+        main()

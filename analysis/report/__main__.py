@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 
 from analysis.report.command import main
+from envs.command_help import quiet_when_unread
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with quiet_when_unread():
+        sys.exit(main(sys.argv[1:]))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.load.run_folders import FILES, RunError, find_runs
+from envs.command_help import print_help, quiet_when_unread, wants_help
 from envs.config_parsing import parse_arguments
 from envs.readable import readable
 
@@ -24,13 +25,6 @@ HELP = """\
 Make a report of run folders: tables, figures and one HTML page.
 
   python -m analysis.report [runs=WHERE] [out=FOLDER] [skip_damaged=true]
-
-  runs          folders or quoted glob patterns, separated by commas; searched for
-                run folders at any depth (default: outputs)
-  out           folder of the report; an earlier report there is replaced
-                (default: reports/latest)
-  skip_damaged  skip damaged run folders and list them, instead of stopping
-                (default: false)
 
 Each experiment (the runs of one `name`) is reported separately. Writes report.html
 (self-contained), table.md, table.csv (a row per group), runs.csv (a row per run),
@@ -45,9 +39,10 @@ figures), profile.csv, difficulty.csv, verdicts.csv, and the page's figures as .
 class Options:
     """The command line."""
 
+    # folders or quoted glob patterns, separated by commas; searched for run folders at any depth
     runs: str = "outputs"
-    out: Path = Path("reports/latest")
-    skip_damaged: bool = False
+    out: Path = Path("reports/latest")  # folder of the report; an earlier report is replaced
+    skip_damaged: bool = False  # skip damaged run folders and list them, instead of stopping
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,8 +50,8 @@ def main(arguments: Sequence[str]) -> int:
 
     0: done; 1: bad runs; 2: bad command line; 130: interrupted.
     """
-    if any(argument in ("-h", "--help", "help") for argument in arguments):
-        print(HELP)
+    if wants_help(arguments):
+        print_help(Options, HELP)
         return 0
     try:
         try:
@@ -128,4 +123,5 @@ def report(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> No
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with quiet_when_unread():
+        sys.exit(main(sys.argv[1:]))

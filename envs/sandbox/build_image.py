@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from envs.command_help import quiet_when_unread, take_no_arguments
 from envs.sandbox.base import SandboxError
 from envs.sandbox.docker_client import connect
 from envs.sandbox.image import CAGE, REPOSITORY, image_tag
@@ -98,6 +99,7 @@ def main() -> None:
     """Build the image and print its tag."""
     from docker.errors import DockerException
 
+    take_no_arguments(__doc__, sys.argv[1:])
     start = time.monotonic()
     try:
         tag = build()
@@ -107,4 +109,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with quiet_when_unread():
+        main()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envs.command_help import quiet_when_unread, take_no_arguments
 from envs.sandbox.base import SandboxError
 from envs.sandbox.docker_client import ANSWER_S, BUILD, connect, failure_reason
 from envs.sandbox.image import REPOSITORY, image_tag
@@ -159,6 +160,7 @@ def main() -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    take_no_arguments(__doc__, sys.argv[1:])
     checks = run_checks()
     table = Table(box=None, pad_edge=False)
     for column in ("", "what", "found", "how to get it"):
@@ -174,4 +176,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with quiet_when_unread():
+        main()

@@ -14,17 +14,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from envs.command_help import quiet_when_unread
 from envs.config_parsing import parse_arguments
-from experiments.anatomy.batches import Options
-from experiments.anatomy.measure import measure
-from experiments.anatomy.objectives import objectives
-from experiments.anatomy.page import write
+from experiments.anatomy.options import Options
 from experiments.errors import UserError
 from experiments.studies.cli import choose, run_command, say
 
 
 def act(arguments: Sequence[str]) -> int:
     """Measure and write the page; returns the exit status."""
+    from experiments.anatomy.measure import measure
+    from experiments.anatomy.objectives import objectives
+    from experiments.anatomy.page import write
+
     try:
         options = parse_arguments(Options, [a for a in arguments if a != "run"])
     except ValueError as error:
@@ -35,4 +37,5 @@ def act(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_command(["run", *sys.argv[1:]], __doc__ or "", act))
+    with quiet_when_unread():
+        sys.exit(run_command(["run", *sys.argv[1:]], __doc__ or "", Options, act))

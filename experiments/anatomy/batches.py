@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import NonNegativeInt, PositiveInt
-
 from analysis.metrics.diversity import distinct_share
 from analysis.metrics.normal_form import normal_form
 from experiments.anatomy.objectives import reference_ages
+from experiments.anatomy.options import Options
 from experiments.build import Parts, build
 from experiments.config.composition import config_of
 from experiments.config.resolve_defaults import resolve_defaults
@@ -34,25 +33,6 @@ TASK = ("task=mini", "task.train_problems=32", "name=anatomy")
 POLICY_RUN = (*TASK, "algo=grpo", "algo.kl_coef=0", "algo.learning_rate=1e-3")
 QUIET = ("task.choose_problems=8", "eval.every=0", "eval.samples=1", "eval.k=[1]")
 CHECKLESS = ("eval.kl_samples=0", "engine.logprob_check_every=0", "sandbox.verdict_cache=true")
-
-
-@dataclass
-class Options:
-    """The command line."""
-
-    out: str = "docs/results/anatomy.md"
-    output_dir: str = "outputs"
-    only: str | None = None  # some objectives, with commas between them; null: all
-    half: PositiveInt = 10  # steps of the half-trained policy
-    collapsed: PositiveInt = 70  # steps of the nearly collapsed one
-    lag: PositiveInt = 10  # steps between a stale batch and the policy
-    seeds: PositiveInt = 2  # batches of each policy
-    prompts: PositiveInt = 16  # in a batch
-    group: PositiveInt = 8  # responses to each
-    pool: PositiveInt = 32  # responses to each prompt, from which the hand-made groups are taken
-    made: PositiveInt = 2  # prompts of the hand-made groups
-    seed: NonNegativeInt = 41
-    workers: PositiveInt = 2  # processes, which share the policies
 
 
 def policy_steps(options: Options) -> list[int]:

@@ -18,7 +18,6 @@ from torch import Tensor
 from algorithms.base import Algorithm
 from experiments.anatomy.batches import (
     Batches,
-    Options,
     generate,
     made_groups,
     opened,
@@ -28,6 +27,7 @@ from experiments.anatomy.batches import (
 )
 from experiments.anatomy.gradients import Bench, cosines, gram, group_pushes, weight_shares
 from experiments.anatomy.objectives import Objective, objectives, reference_ages
+from experiments.anatomy.options import Options
 from experiments.build import Parts
 from experiments.rollout.initial_values import InitialValues
 from experiments.run_dir.budget import Ledger

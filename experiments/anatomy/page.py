@@ -18,8 +18,8 @@ from experiments.studies.figures import save
 if TYPE_CHECKING:
     import pandas as pd
 
-    from experiments.anatomy.batches import Options
     from experiments.anatomy.measure import Anatomy
+    from experiments.anatomy.options import Options
 
 EQUAL, SAME = 0.999, 0.9999  # cosines
 NOTHING, SOME = 0.01, 0.2  # shares of the weight on failures

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from pydantic import PositiveInt
 
 from analysis.report import markdown
+from envs.command_help import quiet_when_unread
 from envs.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.run_dir.machine import processor
@@ -44,8 +45,8 @@ Values = dict[str, list[dict[str, float]]]  # case â†’ for each round: measure â
 class Options:
     """Options of every benchmark."""
 
-    rounds: PositiveInt = 5
-    out: Path = FOLDER
+    rounds: PositiveInt = 5  # of measurements; the median counts
+    out: Path = FOLDER  # folder of the results
 
 
 @dataclass(frozen=True)
@@ -205,11 +206,14 @@ def time_run(overrides: Sequence[str], **environment: str) -> dict[str, float]:
 
 def command(options: type[Schema], main: Callable[[Schema], int | None]) -> NoReturn:
     """Run a benchmark with the key=value arguments of the command line, and exit."""
-    try:
-        parsed = parse_arguments(options, sys.argv[1:])
-    except ValueError as error:
-        sys.exit(f"error: {error}")
-    try:
-        sys.exit(main(parsed))
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    with quiet_when_unread():
+        try:
+            doc = sys.modules[main.__module__].__doc__  # `options` may be of another module
+            parsed = parse_arguments(options, sys.argv[1:], doc=doc)
+        except ValueError as error:
+            sys.exit(f"error: {error}")
+        try:
+            sys.exit(main(parsed))
+        except UserError as error:
+            sys.exit(f"error: {error}")
+    raise AssertionError("the command has ended")

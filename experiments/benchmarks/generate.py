@@ -35,12 +35,12 @@ from experiments.engines.vllm import Host, VLLMEngine
 class Options(common.Options):
     rounds: PositiveInt = 7
     model: str = "assets/nano"  # a folder or hub id
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    prompts: PositiveInt = 16
+    dtype: Literal["float32", "bfloat16"] = "float32"  # of the weights
+    prompts: PositiveInt = 16  # generated for at once
     responses: PositiveInt = 8  # to each prompt
-    max_tokens: PositiveInt = 64
-    temperature: PositiveFloat = 1.0
-    top_p: PositiveFloat = 1.0
+    max_tokens: PositiveInt = 64  # of a response
+    temperature: PositiveFloat = 1.0  # of sampling
+    top_p: PositiveFloat = 1.0  # share of the probability that is sampled
 
 
 def main(options: Options) -> None:

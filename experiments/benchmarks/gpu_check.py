@@ -51,9 +51,9 @@ PPO = ("PPO critic=shared", "PPO critic=separate")
 class Options:
     """The command line."""
 
-    small: bool = False
+    small: bool = False  # a trial at tiny shapes, which needs no GPU
     budget: PositiveFloat = 510.0  # seconds for all parts
-    out: Path = common.FOLDER / "gpu"
+    out: Path = common.FOLDER / "gpu"  # folder of the results
 
 
 class SkippedError(Exception):

@@ -49,11 +49,11 @@ GOALS_MS = {"wrong, 5 tests": "≤ 4.5", "right, 1 test": "≤ 4"}  # CPU time p
 @dataclass
 class Options(common.Options):
     rounds: PositiveInt = 3
-    against: str | None = None  # a commit
-    backends: str | None = None  # of BACKENDS, separated by commas
-    task: str | None = None  # with path: a data set's own programs
-    path: Path | None = None
-    programs: PositiveInt = 200  # of the data set, at most
+    against: str | None = None  # a commit to compare with
+    backends: str | None = None  # of namespaces, landlock, docker, with commas; by default all
+    task: str | None = None  # with path: judge a data set's own programs
+    path: Path | None = None  # with task: the data set's rows
+    programs: PositiveInt = 200  # number of the data set's programs, at most
     verl: Path | None = None  # a folder with verl's judge, for path
 
 

@@ -48,8 +48,8 @@ HOST_PEAK = "memory/peak_mb"
 
 @dataclass
 class Options(common.Options):
-    shapes: str | None = None  # of SHAPES, separated by commas
-    cases: str | None = None  # of CASES, separated by semicolons
+    shapes: str | None = None  # some of the shapes, separated by commas; by default all
+    cases: str | None = None  # some of the cases, separated by semicolons; by default all
 
 
 class TooLargeError(Exception):

@@ -30,7 +30,7 @@ MEASURES = ("open", "prompts", "peak memory")
 
 @dataclass
 class Options(common.Options):
-    rows: PositiveInt = 25_000
+    rows: PositiveInt = 25_000  # of the data set
 
 
 def main(options: Options) -> None:

@@ -50,8 +50,8 @@ HOSTILE = ("(" * 60_000, "x = " + "-" * 60_000 + "1", "a = 1\n" * 10_000, "\x00\
 
 @dataclass
 class Options(common.Options):
-    runs: PositiveInt = 1000
-    rows: PositiveInt = 1_000_000
+    runs: PositiveInt = 1000  # of many small runs
+    rows: PositiveInt = 1_000_000  # of evaluation samples, in all
 
 
 def main(options: Options) -> None:

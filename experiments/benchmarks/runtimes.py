@@ -39,7 +39,7 @@ RUNTIMES = {SYNC: ("runtime=sync",), "ray, lag 10": ("runtime=ray", "train.lag=1
 @dataclass
 class Options(common.Options):
     rounds: PositiveInt = 3
-    steps: PositiveInt = 30
+    steps: PositiveInt = 30  # of each run
 
 
 def main(options: Options) -> None:

@@ -8,6 +8,7 @@ docs/results/scaling.md, and the figure beside it.
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ import numpy as np
 import simpy
 
 from analysis.report import markdown
+from envs.command_help import take_no_arguments
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/results/scaling.md"
 Events = Generator[simpy.Event, Any, Any]
@@ -327,4 +329,5 @@ def main(page: Path = PAGE) -> None:
 
 
 if __name__ == "__main__":
+    take_no_arguments(__doc__, sys.argv[1:])
     main()

@@ -46,7 +46,7 @@ OURS, TRL = "whole GRPO step, ours", "whole GRPO step, TRL's"
 @dataclass
 class Options(common.Options):
     rounds: PositiveInt = 9
-    prompts: PositiveInt = 16
+    prompts: PositiveInt = 16  # of a batch
     group: PositiveInt = 8  # responses to each prompt
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from envs.command_help import quiet_when_unread
 from envs.config_parsing import parse_arguments
 from experiments.nano.recipes import RECIPES, Recipe
 
@@ -24,8 +25,8 @@ def main(arguments: list[str]) -> int:
 
     @dataclass(frozen=True, kw_only=True)
     class Arguments(schema):  # type: ignore[misc, valid-type]
-        out: Path
-        size: Literal["1m", "5m"] = "1m"
+        out: Path  # folder of the model
+        size: Literal["1m", "5m"] = "1m"  # the defaults of the other keys are this size's
 
     try:
         given = parse_arguments(Arguments, arguments)
@@ -53,4 +54,5 @@ def _train(recipe: Recipe, out: Path) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    sys.exit(main(sys.argv[1:]))
+    with quiet_when_unread():
+        sys.exit(main(sys.argv[1:]))

@@ -10,20 +10,20 @@ from typing import Literal
 class Recipe:
     """All settings of a model and its training. The defaults make assets/nano."""
 
-    seed: int = 0
-    task: Literal["mini", "mini_long"] = "mini"
-    steps: int = 2600
-    batch_size: int = 16
-    learning_rate: float = 3e-3
-    warmup: int = 60
-    weight_decay: float = 0.05
-    hidden_size: int = 128
-    intermediate_size: int = 384
-    layers: int = 3
-    heads: int = 4
+    seed: int = 0  # of weights and texts
+    task: Literal["mini", "mini_long"] = "mini"  # whose problems and programs it learns from
+    steps: int = 2600  # of the optimiser
+    batch_size: int = 16  # of a step
+    learning_rate: float = 3e-3  # the highest, after the warm-up
+    warmup: int = 60  # steps over which the learning rate rises
+    weight_decay: float = 0.05  # of AdamW
+    hidden_size: int = 128  # of the model
+    intermediate_size: int = 384  # of each block's MLP
+    layers: int = 3  # number of blocks
+    heads: int = 4  # of attention in each block
     tokenizer: str = ""  # folder of a model whose tokenizer is taken; empty: train one
     tokenizer_texts: int = 8000  # pairs that a tokenizer is trained on
-    saved_dtype: Literal["float32", "float16"] = "float32"
+    saved_dtype: Literal["float32", "float16"] = "float32"  # of the weights in the file
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypeVar
 
-from envs.config_parsing import parse_arguments
+from envs.command_help import print_help, wants_help
+from envs.config_parsing import did_you_mean, parse_arguments
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import exit_on_interrupt
 
@@ -22,11 +23,17 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 
 def run_command(
-    arguments: Sequence[str], help_text: str, act: Callable[[Sequence[str]], int]
+    arguments: Sequence[str],
+    help_text: str,
+    schema: type,
+    act: Callable[[Sequence[str]], int],
 ) -> int:
-    """Call `act` with the arguments, or print the help; returns the exit status."""
-    if not arguments or any(argument in ("-h", "--help", "help") for argument in arguments):
-        print(help_text)
+    """Call `act` with the arguments, or print the help; returns the exit status.
+
+    `schema`: the dataclass of the command's own keys, which the help lists.
+    """
+    if not arguments or wants_help(arguments):
+        print_help(schema, help_text)
         return 0
     exit_on_interrupt()
     try:
@@ -64,7 +71,8 @@ def choose(
         return list(choices)
     listed = text.split(separator)
     if unchoices := [value for value in listed if value not in map(str, choices)]:
-        raise UserError(f"{key}={unchoices[0]}: choose from {', '.join(map(str, choices))}")
+        near = did_you_mean(unchoices[0], list(map(str, choices)))
+        raise UserError(f"{key}={unchoices[0]}: {near}choose from {', '.join(map(str, choices))}")
     return [value for value in choices if str(value) in listed]
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pydantic import PositiveInt
 
 from analysis.load.compute import cores
+from envs.command_help import quiet_when_unread
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import raise_interrupts
 from experiments.studies.cli import FAILED, choose, run_command, say, split_arguments
@@ -33,12 +34,7 @@ Run a study: every arm on every seed, in parallel, then the report.
   python -m experiments.studies.run study=NAME [jobs=N] [seeds=0,1] [arms=A,B] [plan=true]
                                     [KEY=VALUE ...]
 
-  study   a file of experiments/studies/ (mini, q0, offpolicy, atlas), or FILE.yaml
-  jobs    parallel runs (default: one for each core)
-  seeds   only these of the study's seeds
-  arms    only these of the study's arms, and the arms they start from
-  plan    print the runs to do and their estimated time, then exit
-  KEY     overrides of every run, as of run.py
+KEY=VALUE overrides a key of every run, as of run.py.
 
 The same command again keeps finished runs, resumes stopped ones, and starts the others. Ctrl-C
 stops it with a checkpoint of each run. output_dir/NAME-OF-THE-STUDY/ holds the run
@@ -51,16 +47,16 @@ TIMED_ARMS = 8  # at most, before a study without a finished run
 class Options:
     """The command's own keys."""
 
-    study: str = "mini"
-    jobs: PositiveInt = field(default_factory=cores)
-    seeds: str | None = None
-    arms: str | None = None
-    plan: bool = False
+    study: str = "mini"  # a file of experiments/studies/, or FILE.yaml
+    jobs: PositiveInt = field(default_factory=cores)  # parallel runs; by default one for each core
+    seeds: str | None = None  # only these of the study's seeds, with commas between them
+    arms: str | None = None  # only these of the study's arms, and the arms they start from
+    plan: bool = False  # print the runs to do and their estimated time, then exit
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit status."""
-    return run_command(arguments, HELP, _run)
+    return run_command(arguments, HELP, Options, _run)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -174,4 +170,5 @@ def _environment() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with quiet_when_unread():
+        sys.exit(main(sys.argv[1:]))

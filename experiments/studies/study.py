@@ -138,9 +138,10 @@ def read(name: str) -> Study:
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
-        names = ", ".join(sorted(path.stem for path in HERE.glob("*.yaml")))
+        names = sorted(path.stem for path in HERE.glob("*.yaml"))
+        near = did_you_mean(name, names)
         raise UserError(
-            f"study={name}: {error.strerror}; choose one of {names}, or FILE.yaml"
+            f"study={name}: {error.strerror}; {near}choose one of {', '.join(names)}, or FILE.yaml"
         ) from error
     except yaml.YAMLError as error:
         raise UserError(f"study={name}: invalid YAML ({' '.join(str(error).split())})") from error

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from pydantic import PositiveInt
 
 from analysis.load.compute import cores
+from envs.command_help import quiet_when_unread
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import raise_interrupts
 from experiments.studies.candidates import ATTEMPTS, BEST
@@ -42,13 +43,7 @@ sampler. The rules: docs/reference/protocol.md.
   python -m experiments.studies.tune study=NAME [trials=24] [algo=ARM,ARM] [jobs=N] [plan=true]
                                      [KEY=VALUE ...]
 
-  study   a file of experiments/studies/, or FILE.yaml; its `tuning` sets the length of a trial
-  trials  trials of each arm, before any range widens
-  algo    only these arms (default: all that start from the base model and have values of their
-          own), and no range widens; search spaces are in conf/algo/_search/
-  jobs    parallel runs (default: one for each core)
-  plan    print the runs to do and their estimated time, then exit
-  KEY     overrides of every trial, as of run.py
+KEY=VALUE overrides a key of every trial, as of run.py. Search spaces are in conf/algo/_search/.
 
 The {BEST} best trials of an arm run again on the study's tuning.rescore_seeds; the highest mean
 decides. A re-score that fails runs again; if it fails {ATTEMPTS} times, the next best trial takes
@@ -65,11 +60,14 @@ MIN_SAMPLES = 10  # of each problem: pass@10 is part of a trial's score
 class Options:
     """The command's own keys."""
 
+    # a file of experiments/studies/, or FILE.yaml; its `tuning` sets the length of a trial
     study: str = "mini"
-    trials: PositiveInt = 24
+    trials: PositiveInt = 24  # trials of each arm, before any range widens
+    # only these arms, and no range widens; by default all that start from the base model and have
+    # values of their own
     algo: str | None = None
-    jobs: PositiveInt = field(default_factory=cores)
-    plan: bool = False
+    jobs: PositiveInt = field(default_factory=cores)  # parallel runs; by default one for each core
+    plan: bool = False  # print the runs to do and their estimated time, then exit
 
 
 # Runs jobs, and those that `Tuner.ask` adds, until the tuner has been told the end of each.
@@ -124,7 +122,7 @@ def _rescore(tuner: Tuner, run: RunAll, say: Callable[[str], None]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit status."""
-    return run_command(arguments, HELP, _tune)
+    return run_command(arguments, HELP, Options, _tune)
 
 
 def _tune(arguments: Sequence[str]) -> int:
@@ -246,4 +244,5 @@ def _announce(tuners: Sequence[Tuner], ranges: Ranges, workers: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with quiet_when_unread():
+        sys.exit(main(sys.argv[1:]))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.report.markdown import table
+from envs.command_help import quiet_when_unread
 from envs.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.studies.area_section import area_section
@@ -36,9 +37,9 @@ LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 class Options:
     """The command line."""
 
-    study: str = "mini"
-    folder: str = "outputs/study-mini"
-    out: str = "docs/results/study-mini.md"
+    study: str = "mini"  # a file of experiments/studies/, or FILE.yaml
+    folder: str = "outputs/study-mini"  # where `python -m experiments.studies.run` ran the study
+    out: str = "docs/results/study-mini.md"  # the page; its text between the marks stays
 
 
 class Results:
@@ -314,4 +315,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with quiet_when_unread():
+        sys.exit(main(sys.argv[1:]))

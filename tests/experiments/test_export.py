@@ -6,8 +6,8 @@ from experiments import export
 
 MISTAKES = {
     "": "run=... is missing",
-    "rn=x": "'rn=x': write key=value, with a key of run, out",
-    "run": "'run': write key=value",
+    "rn=x": "'rn=x': did you mean 'run'? write key=value, with a key of run, out",
+    "run": "'run': did you mean run=VALUE? write key=value",
     "run=/nowhere": "run=/nowhere: not a run folder",
 }
 

@@ -262,7 +262,12 @@ def test_steps_of_a_killed_run_are_read_from_its_journal(tmp_path, make_run):
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [
-        (["run=outputs"], 2, "'run=outputs': write key=value, with a key of runs, out"),
+        (["run=outputs"], 2, "'run=outputs': did you mean 'runs'? write key=value, with a key of"),
+        (
+            ["outputs"],
+            2,
+            "'outputs': did you mean runs=outputs? write key=value, with a key of runs",
+        ),
         (["runs="], 2, "runs=: it must not be empty"),
         (["skip_damaged=maybe"], 2, "it is true or false"),
         (["runs={tmp}/absent"], 1, "no such folder"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import algorithms
-from experiments.anatomy.batches import Options, policy_steps
+from experiments.anatomy.batches import policy_steps
 from experiments.anatomy.gradients import (
     Bench,
     cosines,
@@ -16,6 +16,7 @@ from experiments.anatomy.gradients import (
     group_pushes,
     weight_shares,
 )
+from experiments.anatomy.options import Options
 from experiments.policy.policy import Policy
 from experiments.run_dir.budget import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from

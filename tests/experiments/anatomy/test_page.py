@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.anatomy.__main__ import act
-from experiments.anatomy.batches import Options
+from experiments.anatomy.options import Options
 from experiments.anatomy.page import write
 from experiments.anatomy.similarity import classes, scaled
 from tests.experiments.anatomy.made_up import anatomy
