@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from envs.judge.checker_program import Decision, Finding, checker_input
+from envs.judge.checker_program import Decision, Finding, checker_input, is_no_number
 from envs.judge.grading import Grade, grade
 from envs.problem import CheckerProgram, Problem, Verdict
 from envs.sandbox.base import Execution, Outcome
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from envs.judge.session import PendingProgram
 
 HELD_BYTES = 8 << 20  # of a program's outputs, beyond which they are checked first
+# A checker that takes a larger share of its limit with the expected output is too slow itself.
+SLOW_SHARE = 0.5
+NO_NUMBER = Decision(Finding.REJECTED, "a NaN or an infinity is no answer")
 NO_VERDICT = (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR)
 
 
@@ -34,7 +37,8 @@ class CheckedProgram:
     unchecked: dict[int, bytes] = field(default_factory=dict)  # position → output
     failed: bool = False  # no further test is needed
     stopped_at: int | None = None  # position of the first failure, if judging ends there
-    crashed: tuple[int, str] | None = None  # the position where the checker crashed, and how
+    # the position where the checker ended without a decision, and how
+    crashed: tuple[int, Decision] | None = None
 
     def __post_init__(self) -> None:
         self.pending.checker_fault = False  # of an earlier run
@@ -74,7 +78,7 @@ class CheckedProgram:
     def expected_input(self) -> bytes:
         """Return what the checker would read of the expected output where it crashed."""
         test = self.pending.problem.tests[self.crash_key[1]]
-        return checker_input(self.checker.language, test, test.output.encode())
+        return checker_input(self.checker.language, test, encoded(test.output))
 
     def take(self, position: int, execution: Execution) -> bool:
         """Grade an execution as far as that needs no checker; return whether to go on."""
@@ -87,8 +91,11 @@ class CheckedProgram:
         graded = grade("text", "", self.pending.limit_s, execution)
         graded = self.pending.keep(position, graded, execution)
         finished = execution.outcome is Outcome.FINISHED
-        if finished and output.strip() != expected.encode("utf-8", "surrogatepass").strip():
-            self.unchecked[position] = output
+        if finished and output.strip() != encoded(expected).strip():
+            if is_no_number(output, expected):
+                graded = self.pending.grades[position] = rejected(graded, NO_NUMBER)
+            else:
+                self.unchecked[position] = output
         wrong = graded.verdict is not Verdict.ACCEPTED
         self.failed |= bool(graded.ended) or (self.early_stop and wrong)
         return not self.failed and sum(map(len, self.unchecked.values())) < HELD_BYTES
@@ -96,14 +103,15 @@ class CheckedProgram:
     def decide(self, position: int, decision: Decision) -> bool:
         """Take a decision on an output; return whether the checker should go on."""
         if decision.finding is Finding.CRASHED:
-            self.crashed = (position, decision.reason)
+            self.crashed = (position, decision)
             return False
         del self.unchecked[position]
         if decision.finding is Finding.ACCEPTED:
             return True
         if decision.finding is Finding.REJECTED:
             self.pending.grades[position] = rejected(self.pending.grades[position], decision)
-            self.stopped_at = position if self.early_stop else None
+            # Each further output could take a checker that exceeded a limit as long again.
+            self.stopped_at = position if self.early_stop or decision.at_limit else None
         else:
             self.pending.grades[position] = Grade(
                 Verdict.INFRA_ERROR, decision.reason, doubtful=True
@@ -112,15 +120,20 @@ class CheckedProgram:
             self.stopped_at = position
         return self.stopped_at is None
 
-    def settle_crash(self, copes: bool | None) -> None:
-        """Decide on the output with which the checker crashed.
+    def settle_crash(self, share: float | None) -> None:
+        """Decide on the output with which the checker ended without a decision.
 
-        `copes`: whether it does not crash with the expected one; None if the sandbox failed.
+        `share`: that of its CPU limit in which it decides on the expected one, infinity if it does
+        not; None if the sandbox failed.
         """
         assert self.crashed is not None
-        (position, reason), self.crashed = self.crashed, None
-        finding = {True: Finding.REJECTED, False: Finding.FAULT, None: Finding.UNKNOWN}[copes]
-        self.decide(position, Decision(finding, reason))
+        (position, crash), self.crashed = self.crashed, None
+        if share is None:
+            finding = Finding.UNKNOWN
+        else:
+            copes = share <= (SLOW_SHARE if crash.at_limit else 1.0)
+            finding = Finding.REJECTED if copes else Finding.FAULT
+        self.decide(position, replace(crash, finding=finding))
 
     def close(self) -> float:
         """Drop executions behind the first failure; return their CPU seconds."""
@@ -133,5 +146,15 @@ class CheckedProgram:
 
 def rejected(before: Grade, decision: Decision) -> Grade:
     """Return the grade of a rejected output; what wall time decided before stays in force."""
-    doubtful = before.doubtful and before.by_wall_time
-    return replace(before, verdict=Verdict.WRONG_ANSWER, detail=decision.reason, doubtful=doubtful)
+    return replace(
+        before,
+        verdict=Verdict.WRONG_ANSWER,
+        detail=decision.reason,
+        doubtful=(before.doubtful and before.by_wall_time) or decision.by_wall_time,
+        by_wall_time=before.by_wall_time or decision.by_wall_time,
+    )
+
+
+def encoded(text: str) -> bytes:
+    """Return a text of a data set, which may hold half of a character, as bytes."""
+    return text.encode("utf-8", "surrogatepass")

@@ -9,6 +9,8 @@ process with a checker or an expected output.
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -23,7 +25,13 @@ _MAX_REASON_CHARS = 200
 # The names that open-r1/codeforces documents, in the order of its arguments.
 PYTHON_FILES = ("input.txt", "correct_output.txt", "solution_output.txt")
 
-# Python checkers open their files by name, or ask for their sizes.
+# A text without one of these holds finite numbers alone: letters of a NaN, an infinity or an
+# exponent, digits of other scripts, very many digits.
+_PERHAPS_NOT_FINITE = re.compile(rb"[nNeE\x80-\xff]|(?<![0-9_.])[0-9_.]{309}")
+
+# Python checkers open their files by name, or ask for their sizes. Python's own limit on the digits
+# of an integer is in force again, as where such checkers are written: an output of a million digits
+# would take a checker its whole time.
 _PYTHON_FILES_IN_MEMORY = """\
 def _open_files_in_memory(names):
     import builtins, io, os, stat, sys
@@ -33,6 +41,7 @@ def _open_files_in_memory(names):
     files = {}
     for name, size in zip(names, map(int, sizes.split())):
         files[name], data = data[:size], data[size:]
+    sys.set_int_max_str_digits(max(4300, *(len(files[name]) for name in names[:2])))
     open_plain, stat_plain = builtins.open, os.stat
 
     def find(path):
@@ -66,7 +75,7 @@ class Finding(Enum):
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
-    CRASHED = "crashed"  # of Python: the output is malformed, or the checker is broken
+    CRASHED = "crashed"  # without a decision: the output is malformed, or the checker is broken
     FAULT = "fault"  # the checker's own failure
     UNKNOWN = "unknown"  # the sandbox failed
 
@@ -77,6 +86,8 @@ class Decision:
 
     finding: Finding
     reason: str = ""
+    at_limit: bool = False  # the checker exceeded a limit
+    by_wall_time: bool = False  # of wall time
 
 
 def python_program(source: str) -> str:
@@ -101,8 +112,8 @@ def decide(language: str, execution: Execution) -> Decision:
     A Python checker accepts if it ends without an error and the last word that it prints is 1. One
     on testlib says it by its exit status: 0 accepts; 1 (wrong), 2 (format), 4 (more than the
     answer), 8 (less) and 16 to 216 (a share of points) reject. 7 (points) rejects too, because no
-    problem here says how many are all. 3 and any other status are the checker's own failure, as are
-    a signal and a limit that it exceeds.
+    problem here says how many are all. 3 and any other status, an exception, a signal and a limit
+    that it exceeds are no decision: whose fault they are, the expected output shows.
     """
     outcome, reason = execution.outcome, _last_line(execution.stderr)
     if outcome in (Outcome.INFRA_ERROR, Outcome.STARVED):
@@ -114,15 +125,45 @@ def decide(language: str, execution: Execution) -> Decision:
             return Decision(Finding.ACCEPTED)
         return Decision(Finding.REJECTED, "the checker rejects it")
     if outcome is not Outcome.RUNTIME_ERROR:
-        return Decision(Finding.FAULT, f"the checker ends with {outcome}")
+        finding = Finding.FAULT if outcome is Outcome.SYNTAX_ERROR else Finding.CRASHED
+        at_limit = finding is Finding.CRASHED
+        return Decision(finding, f"the checker ends with {outcome}", at_limit=at_limit)
     status = execution.exit_code
     if status is None or status < 0:
-        return Decision(Finding.FAULT, f"the checker ends by signal {-(status or 0)}")
+        return Decision(Finding.CRASHED, f"the checker ends by signal {-(status or 0)}")
     if language == "python":
         return Decision(Finding.CRASHED, f"the checker ends with an error: {reason}")
     if status in (1, 2, 4, 7, 8) or 16 <= status <= 216:
         return Decision(Finding.REJECTED, reason or f"the checker's exit status is {status}")
-    return Decision(Finding.FAULT, f"the checker fails (exit status {status}): {reason}")
+    return Decision(Finding.CRASHED, f"the checker fails (exit status {status}): {reason}")
+
+
+def is_no_number(output: bytes, expected: str) -> bool:
+    """Return whether an output has a NaN or an infinity where the expected one has numbers.
+
+    Every comparison with a NaN is false. So a checker that rejects a difference of more than 1e-6
+    would accept a NaN for any number, and an infinity where it divides by that.
+    """
+    if not _PERHAPS_NOT_FINITE.search(output):
+        return False
+    text = output.decode("utf-8", "replace")
+    found = [word for word in text.split() if _is_finite(word) is False]
+    words = expected.split()
+    finite = list(map(_is_finite, words)) if found else []
+    if not finite or False in finite:
+        return False
+    if any(is_number and "." in word for word, is_number in zip(words, finite, strict=True)):
+        return True
+    # Integers of many digits are no infinities to checkers that read them as integers.
+    return None not in finite and not all(word.strip("+-").isdecimal() for word in found)
+
+
+def _is_finite(word: str) -> bool | None:
+    """Return whether the number that a word stands for is finite; None if it is no number."""
+    try:
+        return math.isfinite(float(word))
+    except ValueError:
+        return None
 
 
 def _last_line(text: str) -> str:

@@ -9,6 +9,7 @@ checker.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from envs.judge.checker_program import (
 from envs.judge.native_program import native_program
 from envs.judge.testlib import Toolchain, compile_all, find_toolchain
 from envs.problem import CheckerProgram, Problem
-from envs.sandbox.base import Execution, Job, Limits, Sandbox
+from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
 
 if TYPE_CHECKING:
     from envs.judge.judge import JudgeConfig
@@ -55,7 +56,9 @@ class CheckerRuns:
         self._toolchain: Toolchain | None = None
         self._programs: dict[CheckerProgram, str] = {}
         self._broken: dict[CheckerProgram, Decision] = {}  # those that do not compile
-        self._copes: dict[tuple[str, int], bool] = {}  # (problem, test) → with the expected output
+        # (problem, test) → share of its CPU limit in which the checker decides on the expected
+        # output; infinity if it does not
+        self._copes: dict[tuple[str, int], float] = {}
 
     def require(self, problem: Problem) -> None:
         """Raise CompilerMissing if the problem's checker needs a compiler that is not here."""
@@ -158,7 +161,7 @@ class CheckerRuns:
         def keep_going(index: int, number: int, execution: Execution) -> bool:
             run, position = asked[index][number]
             last_run, _ = asked[index][-1]
-            goes_on = run.decide(position, decide(run.checker.language, execution))
+            goes_on = run.decide(position, self._decide(run, execution))
             return goes_on or last_run is not run
 
         for index, executions in self.sandbox.run(jobs, keep_going) if jobs else ():
@@ -166,27 +169,39 @@ class CheckerRuns:
             run, position = asked[index][len(executions) - 1]
             # Not offered to `keep_going`, as above.
             if position in run.unchecked and run.crashed is None:
-                run.decide(position, decide(run.checker.language, executions[-1]))
+                run.decide(position, self._decide(run, executions[-1]))
         self._try_expected_outputs([run for run in runs if run.crashed is not None])
 
     def _try_expected_outputs(self, runs: list[CheckedProgram]) -> None:
-        """Decide on outputs with which a checker ended with an error.
+        """Decide on outputs with which a checker ended without a decision.
 
-        Checkers written in Python often raise an exception at malformed outputs. If the checker
-        copes with the expected output of the test, then the output is at fault, else the checker.
+        Checkers written in Python often raise an exception at malformed outputs, and no checker is
+        made for outputs that are meant to exhaust it. If the checker copes with the expected output
+        of the test, then the output is at fault, else the checker. Otherwise a program could get
+        rid of a problem that it fails.
         """
         new = {run.crash_key: run for run in runs if run.crash_key not in self._copes}
         jobs = [
             self._job(self._programs[run.checker], [run.expected_input()]) for run in new.values()
         ]
-        keys = list(new)
+        tried, now = list(new.items()), dict(self._copes)
         for index, (execution, *_) in self.sandbox.run(jobs, lambda *_: True) if jobs else ():
+            key, run = tried[index]
             self.stats.cpu_s += execution.cpu_s
-            finding = decide("python", execution).finding
-            if finding is not Finding.UNKNOWN:
-                self._copes[keys[index]] = finding in (Finding.ACCEPTED, Finding.REJECTED)
+            decision = self._decide(run, execution)
+            if decision.finding is not Finding.UNKNOWN:
+                decides = decision.finding in (Finding.ACCEPTED, Finding.REJECTED)
+                now[key] = execution.cpu_s / self.limits.cpu_s if decides else math.inf
+                if not decision.by_wall_time:
+                    self._copes[key] = now[key]
         for run in runs:
-            run.settle_crash(self._copes.get(run.crash_key))
+            run.settle_crash(now.get(run.crash_key))
+
+    def _decide(self, run: CheckedProgram, execution: Execution) -> Decision:
+        decision = decide(run.checker.language, execution)
+        timed_out = execution.outcome is Outcome.TIME_LIMIT
+        by_wall_time = timed_out and execution.cpu_s <= self.limits.cpu_s
+        return replace(decision, by_wall_time=by_wall_time)
 
     def _job(self, program: str, inputs: list[bytes]) -> Job:
         return Job(program, tuple(inputs), self.limits, promising=len(inputs) > 1)

@@ -5,7 +5,13 @@ import sys
 
 import pytest
 
-from envs.judge.checker_program import PYTHON_FILES, checker_input, decide, python_program
+from envs.judge.checker_program import (
+    PYTHON_FILES,
+    checker_input,
+    decide,
+    is_no_number,
+    python_program,
+)
 from envs.problem import Test
 from envs.sandbox.base import Execution, Outcome
 
@@ -18,24 +24,25 @@ DECISIONS = {
     ("python", FINISHED, 0, b"11"): "rejected",
     ("python", FINISHED, 0, b""): "rejected",
     ("python", ENDED, 1, b"1"): "crashed",
-    ("python", ENDED, -11, b"1"): "fault",
+    ("python", ENDED, -11, b"1"): "crashed",
     ("testlib", FINISHED, 0, b""): "accepted",
     ("testlib", ENDED, 1, b""): "rejected",
     ("testlib", ENDED, 2, b""): "rejected",
-    ("testlib", ENDED, 3, b""): "fault",
+    ("testlib", ENDED, 3, b""): "crashed",
     ("testlib", ENDED, 4, b""): "rejected",
-    ("testlib", ENDED, 5, b""): "fault",
+    ("testlib", ENDED, 5, b""): "crashed",
     ("testlib", ENDED, 7, b""): "rejected",
     ("testlib", ENDED, 8, b""): "rejected",
     ("testlib", ENDED, 16, b""): "rejected",
     ("testlib", ENDED, 216, b""): "rejected",
-    ("testlib", ENDED, 255, b""): "fault",
-    ("testlib", ENDED, -6, b""): "fault",
-    ("testlib", Outcome.TIME_LIMIT, -9, b""): "fault",
-    ("testlib", Outcome.OUTPUT_LIMIT, 0, b""): "fault",
-    ("python", Outcome.MEMORY_LIMIT, 1, b""): "fault",
+    ("testlib", ENDED, 255, b""): "crashed",
+    ("testlib", ENDED, -6, b""): "crashed",
+    ("testlib", Outcome.TIME_LIMIT, -9, b""): "crashed",
+    ("testlib", Outcome.OUTPUT_LIMIT, 0, b""): "crashed",
+    ("python", Outcome.MEMORY_LIMIT, 1, b""): "crashed",
     ("python", Outcome.STARVED, None, b""): "unknown",
     ("python", Outcome.INFRA_ERROR, None, b""): "unknown",
+    ("python", Outcome.SYNTAX_ERROR, None, b""): "fault",
 }
 
 
@@ -89,3 +96,26 @@ def test_arguments_are_in_the_order_of_each_kind():
     assert checker_input("python", test, b"out\n") == b"2 5 4\ninrightout\n"
     assert checker_input("testlib", test, b"out\n") == b"2 4 5\ninout\nright"
     assert len(PYTHON_FILES) == 3
+
+
+# (output, expected output) -> whether it has a NaN or an infinity for a number
+NO_NUMBERS = {
+    (b"nan", "2.5"): True,
+    (b"1.0 -NaN\n", "3 0.5"): True,
+    (b"+Infinity", "YES 0.5"): True,
+    (b"1e999", "7"): True,
+    ("\uff11e999".encode(), "7"): True,
+    (b"9" * 400, "2.5"): True,
+    (b"-" + b"9" * 400, "12"): False,  # a checker may read it as an integer
+    (b"9" * 400, "7" * 400 + ".5"): False,
+    (b"inf", "inf"): False,
+    (b"nan", "nan 0.5"): False,
+    (b"nan", "palindrome 3"): False,
+    (b"nan", ""): False,
+    (b"one 1e5 \xff", "2.5"): False,
+}
+
+
+@pytest.mark.parametrize("case", NO_NUMBERS, ids=lambda case: str(case)[:40])
+def test_a_nan_is_no_number(case):
+    assert is_no_number(*case) is NO_NUMBERS[case]

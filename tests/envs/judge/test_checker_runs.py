@@ -272,9 +272,66 @@ def test_an_exception_is_the_outputs_fault_if_the_checker_reads_the_expected_one
     assert judge.stats.checker_faults == 0
 
 
+# With any of these a program that solves nothing would have no verdict, and after five of them the
+# problem would be left out.
+HOSTILE_OUTPUTS = {
+    "without end": "while int(output[0]) > 1: pass\nprint(1)",
+    "sleeps": "import time\ntime.sleep(100 * (int(output[0]) - 1))\nprint(1)",
+    "too much memory": "x = [0] * 10 ** (3 * int(output[0]))\nprint(1)",
+    "prints 1 GB": "print('x\\n' * 10**6 * (int(output[0]) - 1))\nprint(1)",
+    "a signal": "import ctypes\nint(output[0]) > 1 and ctypes.string_at(0)\nprint(1)",
+    "its end": "import os\nint(output[0]) > 1 and os._exit(3)\nprint(1)",
+}
+
+
+@pytest.mark.parametrize("harm", HOSTILE_OUTPUTS)
+def test_an_output_that_keeps_a_checker_from_deciding_is_wrong(first_sandbox, config, harm):
+    limits = {"checker_time_limit_s": 0.3, "early_stop": False, "max_checker_faults": 1}
+    judge = Judge(first_sandbox, replace(config, **limits))
+    problem = split_problem(python(HOSTILE_OUTPUTS[harm]))
+    hostile, right = judge.judge([Submission(problem, f"print({i}, 3)") for i in (3, 1)])
+    assert hostile.verdict is Verdict.WRONG_ANSWER and hostile.passed == 0
+    # A checker that exceeds a limit once does not have to do so on every test.
+    assert hostile.run == (4 if harm in ("a signal", "its end") else 1)
+    assert hostile.by_wall_time == (harm == "sleeps")
+    assert right.verdict is Verdict.ACCEPTED
+    assert judge.stats.checker_faults == 0
+
+
+def test_a_checker_that_is_slow_with_the_expected_output_too_is_at_fault(first_sandbox, config):
+    judge = Judge(first_sandbox, replace(config, checker_time_limit_s=0.5))
+    slow = "import time\nwhile time.process_time() < (0.4, 9)[int(output[0]) > 1]: pass\nprint(1)"
+    problem = one_test(python(slow))
+    assert verdicts(judge, problem, "print(3, 2)") == [Verdict.INFRA_ERROR]
+
+
+def test_a_checker_reads_integers_as_long_as_those_of_the_test(first_sandbox, config):
+    """Without any limit, an output of a million digits takes it its whole time."""
+    reads = python("print(int(int(output[0]) > 0))")
+    tests = (Test("5\n", "7" * 5000),)
+    programs = ["print('8' * 5000)", "print('9' * 3_000_000)"]
+    judge = Judge(first_sandbox, config)
+    found = verdicts(judge, split_problem(reads, tests=tests), *programs)
+    assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
+    assert judge.stats.cpu_s < 2
+
+
+def test_a_nan_is_no_number_to_any_checker(first_sandbox, config):
+    compares = python("print(int(not abs(float(output[0]) - float(expected[0])) > 1e-6))")
+    problem = split_problem(compares, tests=(Test("5\n", "2.5"),))
+    programs = ["print(2.5000001)", "print('nan')", "print(2.6)"]
+    found = verdicts(Judge(first_sandbox, config), problem, *programs)
+    assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER]
+
+
+def test_an_expected_output_may_hold_half_of_a_character(first_sandbox, config):
+    problem = split_problem(python("print(int(output[0]))"), tests=(Test("5\n", "\ud800"),))
+    assert verdicts(Judge(first_sandbox, config), problem, "print('x')") == [Verdict.INFRA_ERROR]
+
+
 def test_a_problem_is_left_out_after_so_many_faults(first_sandbox, config, caplog):
     judge = Judge(first_sandbox, replace(config, max_checker_faults=2))
-    problem = one_test(python("import ctypes\nif output[0] == '3': ctypes.string_at(0)\nprint(1)"))
+    problem = one_test(python("import ctypes\nif output[0] != '4': ctypes.string_at(0)\nprint(1)"))
     programs = [f"print(3, {i})" for i in range(3)]
     with caplog.at_level(logging.WARNING, "envs.judge"):
         assert verdicts(judge, problem, programs[0], "print(4, 1)") == ["INFRA_ERROR", "ACCEPTED"]
