@@ -67,7 +67,7 @@ class Execution:
     cpu_s: float = 0.0
     wall_s: float = 0.0
     lost_s: float = 0.0  # of `wall_s`: it had no core, or the worker stood still
-    idle_s: float = 0.0  # of `wall_s`: it certainly waited by itself; 0 where that is not known
+    idle_s: float = 0.0  # of `wall_s`: it waited by itself for so long or longer; 0 if unknown
     accounted: bool = False  # whatever it lost, it was past its wall limit
     late: bool = False  # it ended while the worker stood still, perhaps after its wall limit
 

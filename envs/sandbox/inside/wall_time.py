@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.1  # how often a test is looked at; a shorter one never is
 STALL_S = 0.1  # later than this, this process did not merely wake up late
 CERTAIN_SHARE = 0.75  # of a wall limit, which is a wide net: whoever used it waited by itself
+IDLE_SHARE = 0.25  # of the time in which a test seems to have waited by itself: so much of it did
 RUNNABLE_S = 0.01  # extension of a wall limit that a process reaches while it could run
 
 
@@ -33,8 +34,9 @@ class WallClock:
     """The wall time of one test.
 
     Of several threads that wait for a core at once, the one that waits longest counts: a sum would
-    let threads that block each other buy time. The sum says what is certain: a program whose
-    threads take turns may have waited for as long.
+    let threads that block each other buy time. For the same reason no more is counted of any period
+    than it is long: many threads that compute at once end a long wait at each look. The sum says
+    what is certain: a program whose threads take turns may have waited for as long.
     """
 
     def __init__(self, server: Server, process: int, limit_s: float, started: float) -> None:
@@ -47,6 +49,7 @@ class WallClock:
         self.waited_by_all_s = 0.0  # the sum over all threads
         self._server, self._folder = server, -1
         self._waits: dict[str, int] = {}  # thread → nanoseconds at the last look
+        self._lost: list[tuple[float, float]] = []  # of each look, its time and all lost until then
         self._next_look = self._deadline = math.inf
 
     def wake(self, planned_s: float = 0.0) -> float:
@@ -99,10 +102,13 @@ class WallClock:
             return {}
         known = self._server.counts_waiting
         certain = elapsed - self.stalled_s - self.waited_by_all_s  # its own in any case
+        likely = elapsed - self.stalled_s - self.waited_s
+        # Threads that only sleep, but wake up at once, each wait for the others.
+        idle_s = max(certain - cpu_s, IDLE_SHARE * (likely - cpu_s))
         late = self.stalled_s > 0 and elapsed - self.waited_s > self.limit_s
         return {
             "lost_s": round(min(elapsed, self.stalled_s + self.waited_s), 6),
-            "idle_s": round(max(0.0, certain - cpu_s), 6) if known else 0.0,
+            "idle_s": round(max(0.0, idle_s), 6) if known else 0.0,
             "accounted": known and certain >= CERTAIN_SHARE * self.limit_s,
             "late": late and not killed,
         }
@@ -127,11 +133,19 @@ class WallClock:
             waits[thread], longest = waited_ns, max(longest, since)
             self.waited_by_all_s += since / 1e9
         self._waits = waits
-        self.waited_s += longest / 1e9
+        self._count_wait(longest / 1e9)
         if b"T" in states:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(self.process, signal.SIGCONT)
         return b"R" in states
+
+    def _count_wait(self, wait_s: float) -> None:
+        """Count a wait that ended since the last look, as far as its time is not lost already."""
+        begun = self.now - wait_s - LOOK_S
+        before = next((lost for time_s, lost in reversed(self._lost) if time_s <= begun), 0.0)
+        most = before + wait_s + LOOK_S - self.stalled_s
+        self.waited_s = max(self.waited_s, min(self.waited_s + wait_s, most))
+        self._lost.append((self.now, self.waited_s + self.stalled_s))
 
     def _threads(self) -> Iterator[tuple[str, bytes, int]]:
         """Yield (number, state, nanoseconds without a core) of each living thread."""

@@ -111,7 +111,7 @@ def test_threads_that_wait_at_once_get_the_time_of_one(clock):
     assert clock.run(2.0, t1=0.4, t2=0.4, t3=0.2) == pytest.approx(0.8)
     assert clock.run(1.5, t1=0.4, t2=0.4, t3=0.2) <= 0
     report = clock.report(0.0, killed=True)
-    assert (report["accounted"], report["idle_s"]) == (False, 0.0)
+    assert (report["accounted"], report["idle_s"]) == (False, 0.525)
 
 
 def test_threads_that_end_keep_what_they_waited(clock):
@@ -162,3 +162,33 @@ def test_where_the_kernel_counts_no_waiting_nothing_is_certain(monkeypatch):
     assert clock.run(2.0, t1=0.0) <= 0
     report = clock.report(0.1, killed=True)
     assert (report["accounted"], report["idle_s"]) == (False, 0.0)
+
+
+def test_threads_that_compute_at_once_gain_no_more_than_time_has_passed(clock):
+    """Each waits for the others most of the time, and one of 200 ends its wait at each look."""
+    for step in range(40):
+        clock.run(LOOK_S, state=b"R", **{f"t{step}": 4.0})  # half a second in an eighth
+    assert clock.waited_s <= 40 * LOOK_S + LOOK_S
+    clock.threads = {MAIN: (b"S", 0.0)}
+    assert clock.run(LIMIT_S + LOOK_S) <= 0
+    assert not clock.starved()
+
+
+def test_a_stall_in_which_a_thread_had_no_core_either_counts_once(clock):
+    clock.run(1.0, t1=0.0, late_s=4.0)
+    clock.threads[MAIN] = (b"S", 4.0)
+    clock.run(0.125)
+    assert clock.stalled_s + clock.waited_s == pytest.approx(4.0, abs=2 * LOOK_S)
+
+
+def test_a_wait_of_many_looks_counts_whole_once_it_ends(clock):
+    clock.run(5.0, state=b"R", t1=0.0)
+    clock.threads[MAIN] = (b"R", 5.0)
+    clock.run(0.125)
+    assert clock.waited_s == pytest.approx(5.0)
+
+
+def test_threads_that_wake_up_at_once_use_up_the_budget_too(clock):
+    """Their waits for each other add up to more than the time that has passed."""
+    clock.run(1.5, **{f"t{i}": 0.1 for i in range(50)})
+    assert clock.report(0.1, killed=False)["idle_s"] == pytest.approx((1.5 * 0.9 - 0.1) / 4)
