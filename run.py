@@ -7,6 +7,7 @@ sweep half way. A job that fails later does not stop the others.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from experiments.trainer import Outcome
 
 HYDRA_SHOWS = ("--hydra-help", "-c", "--cfg", "-i", "--info", "-sc", "--shell-completion")
+JOBS_VARIABLE = "SPO_BENCH_JOBS"  # number of jobs of the sweep
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 
@@ -28,9 +30,10 @@ def main() -> None:
     exit_on_interrupt()  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
     from envs.command_help import quiet_when_unread
+    from experiments.config.gpus import with_jobs
     from experiments.config.model_folder import with_model_folder
 
-    sys.argv[1:] = with_model_folder(sys.argv[1:])
+    sys.argv[1:] = with_jobs(with_model_folder(sys.argv[1:]))
     with quiet_when_unread():
         act(sys.argv[1:])
 
@@ -134,6 +137,7 @@ def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> No
     from experiments.sweep import is_parallel, new_folder, print_summary, stopping_jobs
 
     folder = new_folder(output_dir)
+    os.environ[JOBS_VARIABLE] = str(len(jobs))  # for the processes that run them
     sys.argv.append(f'hydra.sweep.dir="{folder}"')
     try:
         with stopping_jobs(folder) if is_parallel(sys.argv) else nullcontext():
@@ -191,7 +195,8 @@ def start(composed: DictConfig) -> None:
     if job.mode != RunMode.MULTIRUN:
         announce(config)
         return finish(run_one(config))
-    name, folder = f"job {job.job.num + 1}: ", Path(job.sweep.dir)
+    folder = Path(job.sweep.dir)
+    name = f"job {job.job.num + 1}/{os.environ.get(JOBS_VARIABLE, '?')}: "
     print(f"{name}{' '.join(job.overrides.task)}", file=sys.stderr)
     if "n_jobs" not in job.launcher:  # one after the other
         if one_of_sweep(config, folder, job.job.num).status == "interrupted":
@@ -199,7 +204,8 @@ def start(composed: DictConfig) -> None:
         return None
     from experiments.sweep import job_process
 
-    with job_process(folder, job.job.num, job.launcher.n_jobs) as is_to_run:
+    given = (folder, job.job.num, job.launcher.n_jobs, config.model.device)
+    with job_process(*given) as is_to_run:
         if is_to_run:
             one_of_sweep(config, folder, job.job.num, name)
     return None
@@ -208,7 +214,13 @@ def start(composed: DictConfig) -> None:
 def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -> Outcome:
     """Run, resume or skip a job of a sweep, and record its outcome in `sweep`."""
     from experiments.config.resume import is_finished
-    from experiments.sweep import find_run, finished_outcome, provenance, record_outcome
+    from experiments.sweep import (
+        find_run,
+        finished_outcome,
+        provenance,
+        record_outcome,
+        time_left,
+    )
 
     folder = find_run(config)
     if folder and is_finished(folder, config):
@@ -218,7 +230,8 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
         outcome = run_one(config, folder, label, in_sweep=True)
     assert outcome is not None, "a sweep has no worker ranks"
     record_outcome(sweep, number, outcome)
-    print(f"{label}{outcome.status}: {outcome.error or outcome.folder}", file=sys.stderr)
+    left = time_left(sweep, int(os.environ.get(JOBS_VARIABLE, "0")))
+    print(f"{label}{outcome.status}: {outcome.error or outcome.folder}{left}", file=sys.stderr)
     return outcome
 
 

@@ -23,18 +23,21 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from experiments.config.gpus import claim_gpu
+from experiments.run_dir.activity import duration
 from experiments.run_dir.interrupts import INTERRUPTED, exit_on_interrupt, terminate_with_parent
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
     from experiments.trainer import Outcome
 
+STAMP, STAMP_CHARS = "%Y%m%d-%H%M%S", 15  # at the beginning of a sweep folder's name
 STOP = "stop"  # this file in the sweep's folder: no further job is to start
 
 
 def new_folder(output_dir: str) -> Path:
     """Return the path of a new sweep's folder."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    stamp = time.strftime(STAMP)
     return Path(output_dir).absolute() / ".sweeps" / f"{stamp}-{os.getpid()}"
 
 
@@ -116,6 +119,16 @@ def _read_result(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text())
 
 
+def time_left(folder: Path, jobs: int) -> str:
+    """Return the end of a line: how many jobs have ended, and how long the others will take."""
+    ended = len(list(folder.glob("*.json")))
+    if not 0 < ended < jobs:
+        return ""
+    began = time.mktime(time.strptime(folder.name[:STAMP_CHARS], STAMP))
+    each = (time.time() - began) / ended
+    return f"; {ended} of {jobs} jobs, about {duration(each * (jobs - ended))} left"
+
+
 # Jobs in other processes.
 
 
@@ -151,11 +164,17 @@ def stopping_jobs(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def job_process(folder: Path, number: int, jobs_at_once: int) -> Iterator[bool]:
+def job_process(
+    folder: Path, number: int, jobs_at_once: int, device: str = "cpu"
+) -> Iterator[bool]:
     """Around one job, in its process. Yields whether the job is to run at all.
 
-    `jobs_at_once`: how many jobs share this machine's cores; below 1: one job a core.
+    `jobs_at_once`: how many jobs share this machine's cores; below 1: one job a core. `device`:
+    the run's `model.device`; under auto and cuda the process gets a GPU of its own, if there are
+    any, and waits until one is free.
     """
+    if device in ("auto", "cuda"):
+        claim_gpu()
     cores = len(os.sched_getaffinity(0))
     os.environ["SPO_BENCH_CORES"] = str(max(1, cores // jobs_at_once) if jobs_at_once > 0 else 1)
     exit_on_interrupt()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,16 +19,20 @@ TOGETHER = ["-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *SMALL]
 
 @pytest.mark.slow
 def test_jobs_run_at_once_and_end_in_one_table(tmp_path):
-    given = [*TOGETHER, "algo=grpo", "seed=0,1", "model.path=assets/nano,/nowhere"]
+    broken = tmp_path / "broken"  # no look before the start finds out
+    shutil.copytree(ROOT / "assets" / "nano", broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    given = [*TOGETHER, "algo=grpo", "seed=0,1", f"model.path=assets/nano,{broken}"]
     done = call(*given, f"output_dir={tmp_path}")
     assert done.returncode == 1, done.stderr
     rows = [line.split("│") for line in done.stdout.splitlines() if line.startswith("│")]
     assert [row[2].strip() for row in rows] == ["finished", "failed", "finished", "failed"]
     assert done.stdout.count("failed: ") == 2
-    assert "/nowhere" in done.stdout
+    assert "broken: cannot be loaded" in done.stdout
     for line in done.stderr.splitlines():
         assert line.startswith("job "), line
-    assert "job 1: sandbox: embedded" in done.stderr
+    assert "job 1/4: sandbox: embedded" in done.stderr
     again = call(*given[:-1], f"output_dir={tmp_path}")
     assert again.returncode == 0, again.stderr
     assert again.stderr.count("not run again") == 2  # as if they had run one after the other

@@ -16,10 +16,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import PositiveInt
-
-from analysis.load.compute import cores
 from envs.command_help import quiet_when_unread
+from experiments.config.gpus import JobsAtOnce, jobs_at_once
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import raise_interrupts
 from experiments.studies.cli import FAILED, choose, run_command, say, split_arguments
@@ -48,7 +46,8 @@ class Options:
     """The command's own keys."""
 
     study: str = "mini"  # a file of experiments/studies/, or FILE.yaml
-    jobs: PositiveInt = field(default_factory=cores)  # parallel runs; by default one for each core
+    # parallel runs; by default, and with auto, one for each GPU, or without one for each core
+    jobs: JobsAtOnce = field(default_factory=jobs_at_once)
     seeds: str | None = None  # only these of the study's seeds, with commas between them
     arms: str | None = None  # only these of the study's arms, and the arms they start from
     plan: bool = False  # print the runs to do and their estimated time, then exit

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from experiments.config.gpus import VISIBLE, least_used, visible_gpus
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.run_dir.atomic_files import lock
@@ -57,6 +58,7 @@ class Runner:
         self.ended: dict[Job, End] = {}
         self.states: dict[Job, End] = {}  # last known states of the others
         self.running: dict[Job, subprocess.Popen] = {}
+        self.gpus, self.gpu_of = visible_gpus(), dict[Job, str | None]()
         self.clock = Clock()
 
     def look(self) -> None:
@@ -122,7 +124,9 @@ class Runner:
             elif not self._is_locked(job):
                 command = [*self.overrides(job), f"seed={job.seed}"]
                 name = self.config(job).name
-                self.running[job] = start_process(command, self.log(job), name)
+                used = [gpu for other in self.running if (gpu := self.gpu_of[other])]
+                self.gpu_of[job] = least_used(self.gpus, used)
+                self.running[job] = start_process(command, self.log(job), name, self.gpu_of[job])
                 self.say(f"{job.label} starts")
 
     def _is_locked(self, job: Job) -> bool:
@@ -180,6 +184,7 @@ def time_few_steps(
     others draw one sample a problem. Raises UserError if one fails.
     """
     waiting, running = list(jobs), dict[Job, subprocess.Popen]()
+    gpus, gpu_of = visible_gpus(), dict[Job, str | None]()
     first = waiting[0]
     folders = {
         job: Path(config.output_dir) / f"{config.name}-timing-{job.arm}"
@@ -194,7 +199,9 @@ def time_few_steps(
                 # the base's evaluation starts the engine and judges slow programs: time another
                 few = ["eval.samples=1", "eval.k=[1]", "eval.further_temperatures=[]"]
                 command += ["eval.every=2"] if job is first else few
-                running[job] = start_process(command, folders[job] / "log", folders[job].name)
+                gpu_of[job] = least_used(gpus, [gpu for one in running if (gpu := gpu_of[one])])
+                log = folders[job] / "log"
+                running[job] = start_process(command, log, folders[job].name, gpu_of[job])
             for job in [job for job, process in running.items() if process.poll() is not None]:
                 if running.pop(job).returncode:
                     raise UserError(f"{job.label}: {last_error(folders[job] / 'log')}")
@@ -221,9 +228,12 @@ def _times(file: Path) -> tuple[float, float]:
     return float(step), float(evaluated.iloc[-1] - evaluated.iloc[0])
 
 
-def start_process(overrides: Sequence[str], log: Path, study: str) -> subprocess.Popen:
+def start_process(
+    overrides: Sequence[str], log: Path, study: str, gpu: str | None
+) -> subprocess.Popen:
     """Start one run of a study on one core's threads. It ends with its parent, with a checkpoint.
 
+    `gpu`: the only one that it sees, as CUDA_VISIBLE_DEVICES names it; None: there is none.
     It has a session of its own, so that Ctrl-C reaches it only through its parent.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -234,7 +244,8 @@ def start_process(overrides: Sequence[str], log: Path, study: str) -> subprocess
             stdout=out,
             stderr=subprocess.STDOUT,
             env=os.environ
-            | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", STUDY_VARIABLE: study},
+            | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", STUDY_VARIABLE: study}
+            | ({} if gpu is None else {VISIBLE: gpu}),
             start_new_session=True,
             preexec_fn=terminate_with_parent,
         )

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
 
-from analysis.load.compute import cores
 from envs.command_help import quiet_when_unread
+from experiments.config.gpus import JobsAtOnce, jobs_at_once
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import raise_interrupts
 from experiments.studies.candidates import ATTEMPTS, BEST
@@ -66,7 +66,8 @@ class Options:
     # only these arms, and no range widens; by default all that start from the base model and have
     # values of their own
     algo: str | None = None
-    jobs: PositiveInt = field(default_factory=cores)  # parallel runs; by default one for each core
+    # parallel runs; by default, and with auto, one for each GPU, or without one for each core
+    jobs: JobsAtOnce = field(default_factory=jobs_at_once)
     plan: bool = False  # print the runs to do and their estimated time, then exit
 
 

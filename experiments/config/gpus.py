@@ -1,0 +1,91 @@
+"""GPUs for runs that share a machine: each gets one of its own, and the rest wait for one.
+
+A process sees the GPUs that CUDA_VISIBLE_DEVICES names, so a run whose variable names a single one
+puts learner and engine there. Nothing here imports torch: the variable counts only until then.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, PositiveInt
+
+from envs.cache_folder import cache_root
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+DEVICES = Path("/dev")
+POLL_S = 0.5
+
+_claimed: list[int] = []  # descriptors of this process's locks, which end with it
+
+
+def visible_gpus() -> list[str]:
+    """Return what CUDA_VISIBLE_DEVICES calls the GPUs that this process may use."""
+    listed = os.environ.get(VISIBLE)
+    if listed is not None:
+        return [name.strip() for name in listed.split(",") if name.strip() not in ("", "-1")]
+    found = [file for file in DEVICES.glob("nvidia*") if file.name.removeprefix("nvidia").isdigit()]
+    return [str(number) for number in range(len(found))]
+
+
+def jobs_at_once() -> int:
+    """Return how many runs work side by side: one for each GPU, or without one for each core."""
+    return len(visible_gpus()) or len(os.sched_getaffinity(0))
+
+
+JobsAtOnce = Annotated[
+    PositiveInt, BeforeValidator(lambda value: jobs_at_once() if value == "auto" else value)
+]
+
+
+def with_jobs(arguments: Sequence[str]) -> list[str]:
+    """Return command-line arguments in which a sweep's `jobs=N` or `jobs=auto` is spelt out."""
+    if not {"-m", "--multirun"} & set(arguments):
+        return list(arguments)
+    spelt: list[str] = []
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key != "jobs":
+            spelt.append(argument)
+            continue
+        number = jobs_at_once() if value == "auto" else value
+        spelt += ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={number}"]
+    return spelt
+
+
+def claim_gpu(folder: Path | None = None) -> str | None:
+    """Give this process one GPU until it ends; wait while other processes hold all of them.
+
+    `folder` holds the locks of the processes that share this machine. Returns the GPU's name; None
+    if there is none. A process that has one keeps it.
+    """
+    folder = folder or cache_root() / "gpus" / socket.gethostname()
+    gpus = visible_gpus()
+    if not gpus or _claimed:
+        return gpus[0] if gpus else None
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        for position, name in enumerate(gpus):
+            share = gpus[:position].count(name)  # a GPU that is named twice takes two runs
+            file = folder / f"gpu-{name.replace('/', '-')}-{share}.lock"
+            descriptor = os.open(file, os.O_CREAT | os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                continue
+            _claimed.append(descriptor)
+            os.environ[VISIBLE] = name
+            return name
+        time.sleep(POLL_S)
+
+
+def least_used(gpus: Sequence[str], used: Sequence[str]) -> str | None:
+    """Return the GPU that the fewest of the running processes use; None if there is none."""
+    return min(gpus, key=lambda gpu: list(used).count(gpu), default=None)
