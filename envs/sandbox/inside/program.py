@@ -181,6 +181,8 @@ class Program:
         self.may_notice, self.names_ctypes = header["may_notice"], header["names_ctypes"]
         self.names: dict[str, Any] | None = None  # of the program's module
         sys.argv, sys.orig_argv = ["main.py"], ["python3", "main.py"]
+        if self.folder:
+            sys.path.insert(0, self.folder)
         # Limits of a test process, above what was used before its program begins. The server
         # checks the exact ones.
         self.child_limits = (

@@ -448,6 +448,10 @@ import os, tempfile
 with tempfile.TemporaryDirectory() as d:
     open(os.path.join(d, 'a'), 'w').close(); os.makedirs(d + '/x/y'); print(sorted(os.listdir(d)))
 print(os.path.exists(d))
+=== a module of its own
+with open('helper.py', 'w') as f: f.write('def double(x): return 2 * x')
+import helper, bisect, sys; from helper import double
+print(double(21), helper.__name__, sys.path[0] == __file__.rpartition('/')[0])
 === folders
 import os, pathlib
 os.mkdir('d'); os.rename('d', 'e'); pathlib.Path('e/f').write_text('hi'); pathlib.Path('e/g').touch()

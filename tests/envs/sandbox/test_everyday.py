@@ -39,6 +39,7 @@ SAMPLE = [
             "ThreadPool",
             "multiprocessing's locks",
             "the own text",
+            "a module of its own",
             "temporary folders",
             "a hundred files",
             "priority and affinity",
@@ -55,7 +56,7 @@ def under_plain_python(name: str) -> tuple[bytes, bool]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "main.py").write_text(program, "utf-8")
         done = subprocess.run(
-            [sys.executable, "-P", "-B", "-W", "ignore", "main.py"],
+            [sys.executable, "-B", "-W", "ignore", "main.py"],
             input=text.encode(),
             capture_output=True,
             cwd=folder,
