@@ -1,5 +1,6 @@
 """The version of the rules changes with the code that decides verdicts, and with nothing else."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import envs
-from envs.judge.rules_version import rules_version
+from envs.judge.rules_version import _DECIDING, rules_version
 
 PACKAGE = Path(envs.__file__).parent
 DECIDING = (
@@ -49,6 +50,28 @@ def test_what_decides_no_verdict_does_not_count(copy):
         (copy / name).write_text("changed = True\n")
     shutil.rmtree(copy / "tasks")
     assert rules_version(copy) == rules_version()
+
+
+# They hold what is counted, said and shown, and where the cache lies; none decides a verdict.
+IMPORTED_BESIDES = {
+    *("envs.environment", "envs.readable", "envs.cache_folder"),
+    *("envs.command_help", "envs.field_docs"),  # of the commands
+}
+
+
+def test_no_deciding_module_imports_another_that_does_not_count():
+    files = {file for pattern in _DECIDING for file in PACKAGE.glob(pattern)}
+    imports = {
+        f"{node.module}.{name.name}" if node.module in ("envs", "envs.judge") else node.module
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in node.names
+    }
+    own = {name for name in imports if name.partition(".")[0] in ("envs", "experiments")}
+    paths = [file.relative_to(PACKAGE.parent).with_suffix("") for file in files]
+    counted = {".".join(path.parts).removesuffix(".__init__") for path in paths}
+    assert own - counted <= IMPORTED_BESIDES, own - counted - IMPORTED_BESIDES
 
 
 def test_it_is_read_once_and_not_on_import():
