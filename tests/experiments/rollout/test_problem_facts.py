@@ -26,7 +26,8 @@ from tests.experiments.compose import config
         ["task=mini", *(f"task.{name}_problems=1" for name in ("tune", "choose", "test", "train"))],
     ],
 )
-def test_the_command_measures_what_the_run_looks_for(tmp_path, overrides):
+def test_the_command_measures_what_the_run_looks_for(tmp_path, monkeypatch, overrides):
+    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))  # no other test measured before
     wrong = json.dumps(["print(-1)"])
     rows = [taco_row(i, incorrect_solutions=wrong) for i in range(6)]
     if "task=taco" in overrides:
