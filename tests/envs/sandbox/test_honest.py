@@ -134,7 +134,8 @@ def require_right(honest: Honest, execution: Execution, path: str) -> None:
 WHAT_IS_THERE = """
 import gc, locale, os, platform, resource, signal, sys, numpy
 print(f"python {platform.python_version()}, numpy {numpy.__version__}")
-print(sys.executable, sys.flags, sys.path, [type(finder) for finder in sys.meta_path])
+print(sys.executable, sys.flags, [type(finder) for finder in sys.meta_path])
+print(sys.path[0] == os.getcwd(), sys.path[1:])  # the program's own folder, wherever it is
 print(sorted(os.environ.items()), os.listdir(), sys.argv, sys.stdin, sys.stdout, sys.stderr)
 print(sorted(sys.modules), gc.get_threshold())
 print(locale.getpreferredencoding(), hash("x"), signal.getsignal(signal.SIGINT), os.umask(0))
