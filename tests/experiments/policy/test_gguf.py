@@ -2,7 +2,6 @@
 
 import sys
 
-import gguf
 import numpy as np
 import pytest
 import torch
@@ -12,6 +11,7 @@ from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy import loading
 
+gguf = pytest.importorskip("gguf")
 WIDTH, MIDDLE, LAYERS = 32, 64, 1
 TOKENS = ["<s>", "</s>", *map(chr, range(ord("a"), ord("z") + 1)), "Ġ", "ab"]
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
