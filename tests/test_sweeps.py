@@ -2,9 +2,11 @@
 
 import json
 import shutil
+import time
 
 import pandas
 
+from experiments.sweep import STAMP, time_left
 from tests.command_line import SMALL, call
 
 
@@ -66,3 +68,14 @@ def test_a_job_that_diverges_does_not_end_the_sweep(tmp_path, call_here):
     (failed,) = [line for line in done.stdout.splitlines() if line.startswith("failed:")]
     assert "algo.learning_rate=1e+20: " in failed
     assert "diverged" in failed
+
+
+def test_the_time_left_is_that_of_the_jobs_that_ended(tmp_path):
+    began = time.localtime(time.time() - 120)
+    folder = tmp_path / f"{time.strftime(STAMP, began)}-1"
+    folder.mkdir()
+    assert time_left(folder, 9) == ""  # nothing is known yet
+    for number in (0, 1, 2):
+        (folder / f"{number}.json").touch()
+    assert time_left(folder, 9) == "; 3 of 9 jobs, about 4 min left"
+    assert time_left(folder, 3) == ""
