@@ -7,6 +7,7 @@ Takes run.py's task arguments. Without `problem`, lists the first problems of ev
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +22,12 @@ from envs.command_help import quiet_when_unread
 from envs.problem import Problem
 from envs.readable import MAX_ERROR_CHARS, readable
 from envs.tasks import open_task
+from envs.tasks.config import TaskConfig
 from envs.tasks.selection import StoredProblems
 from envs.tasks.task import SPLITS, Task
 from envs.tasks.task_cli import parse_task_arguments
 
+_MAX_SUGGESTED = 5
 _MAX_LISTED = 20  # names of a split, and tests of a problem
 _MAX_CHARS = 400  # of one input or output
 _MAX_TEXT_CHARS = 20_000  # of a prompt, and of a program
@@ -43,15 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(highlight=False)
     try:
         config, options = parse_task_arguments(Options, sys.argv[1:] if argv is None else argv)
-        # MiniContests generates any number of problems; others have so many
-        if not (config.make or "").startswith("envs.tasks.mini."):
-            sizes: dict[str, Any] = {f"{split}_problems": _ALL for split in SPLITS}
-            config = replace(config, **sizes)
-        task = open_task(replace(config, decontaminate=False))
         if options.problem:
-            show(_find(task, options.problem), task, console)
+            show(*find_problem(config, options.problem), console)
         else:
-            _list(task, console)
+            _list(_open_whole(config), console)
     except (ValueError, OSError) as error:
         print(f"show: {readable(str(error), MAX_ERROR_CHARS)}", file=sys.stderr)
         return 2
@@ -96,19 +94,40 @@ def _limit(value: float | None, unit: str) -> str:
     return "the judge's default" if value is None else f"{value:g} {unit}"
 
 
-def _find(task: Task, part: str) -> Problem:
+def find_problem(config: TaskConfig, part: str, split: str | None = None) -> tuple[Problem, Task]:
+    """Return the problem with a name, or with a part of it that no other has, and its task.
+
+    Raises ValueError with near names if there is none. Problems that are not trained on count too.
+    """
+    task = _open_whole(replace(config, min_hidden_tests=0))
     places = {
         name: (problems, index)
-        for problems in task.splits().values()
+        for each, problems in task.splits().items()
+        if split in (None, each)
         for index, name in enumerate(_names(problems))
     }
     matches = [part] if part in places else [name for name in places if part in name]
     if len(matches) == 1:
         problems, index = places[matches[0]]
-        return problems[index]
-    names = ", ".join((matches or list(places))[:5])
-    count = f"{len(matches)} problems match" if matches else "no problem matches"
-    raise ValueError(f"problem={part}: {count}; for example {names}")
+        return problems[index], task
+    where = f" of split={split}" if split else ""
+    if matches:
+        count, near = f"{len(matches)} problems{where} match; for example", matches
+    else:
+        count = f"no problem{where} matches; for example"
+        if near := difflib.get_close_matches(part, places, n=_MAX_SUGGESTED):
+            count = f"no problem{where} matches; did you mean"
+    names = ", ".join((near or list(places))[:_MAX_SUGGESTED])
+    raise ValueError(f"problem={part}: {count} {names}" + "?" * count.endswith("mean"))
+
+
+def _open_whole(config: TaskConfig) -> Task:
+    """Open a task with all problems, near-duplicates of other splits' included."""
+    # MiniContests generates any number of problems; others have so many
+    if not (config.make or "").startswith("envs.tasks.mini."):
+        sizes: dict[str, Any] = {f"{split}_problems": _ALL for split in SPLITS}
+        config = replace(config, **sizes)
+    return open_task(replace(config, decontaminate=False))
 
 
 def _names(problems: Sequence[Problem]) -> list[str]:

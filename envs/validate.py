@@ -30,19 +30,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, PositiveInt
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from envs.cheap_programs import CHEAP_PROGRAMS
-from envs.command_help import argument_lines, quiet_when_unread, wants_help
-from envs.config_parsing import parse_arguments
+from envs.command_help import quiet_when_unread
 from envs.environment import Submission
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.judge.verdict_log import VerdictLog
+from envs.judge_arguments import SandboxKind, parse_judge_arguments
 from envs.judge_errors import keep_counts, total_rates
 from envs.labelled_programs import (
     CHEAP,
@@ -64,7 +64,6 @@ from envs.tasks.storage.rows import load_converter
 from envs.tasks.storage.sources import find_sources
 from envs.tasks.storage.store import Store, prepare_store
 from envs.tasks.storage.test_limits import SizeLimits
-from envs.tasks.task_cli import parse_task_arguments, print_task_help
 from envs.validation_report import Report, show
 
 _BATCH = 1000  # programs read at once
@@ -81,7 +80,7 @@ def _check_suffix(path: Path) -> Path:
 class Options:
     """The command's own options."""
 
-    sandbox: Literal["auto", "docker", "embedded"] = "auto"  # auto: docker if it is there
+    sandbox: SandboxKind = "auto"  # auto: docker if it is there
     cheap: bool = True  # also run the programs that solve nothing
     first: PositiveInt | None = None  # only the first N right and N wrong programs of every row
     out: Path | None = None  # file for JSON lines, one per program
@@ -91,19 +90,7 @@ class Options:
 
 def parse(argv: Sequence[str]) -> tuple[TaskConfig, Options, JudgeConfig]:
     """Parse key=value arguments. Raises ValueError in one line."""
-    if wants_help(argv):
-        judge_keys = argument_lines(JudgeConfig, "judge.")
-        print_task_help(Options, argv, ["", "Keys of the judge:", *judge_keys])
-    judge_arguments = [word.removeprefix("judge.") for word in argv if word.startswith("judge.")]
-    others = [word for word in argv if not word.startswith("judge.")]
-    try:
-        judge = parse_arguments(JudgeConfig, judge_arguments)
-    except ValueError as error:
-        raise ValueError(f"judge.KEY=VALUE: {error}") from error
-    task, options = parse_task_arguments(Options, [*_ALL_TESTS, *others])
-    if task.environment is not None:
-        raise ValueError(f"task.environment={task.environment}: its responses are no programs")
-    return task, options, judge
+    return parse_judge_arguments(Options, argv, task_defaults=_ALL_TESTS)
 
 
 def validate(
