@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from experiments.run_dir.interrupts import exit_on_interrupt
 
@@ -30,15 +30,33 @@ def main() -> None:
     exit_on_interrupt()  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
     from envs.command_help import quiet_when_unread
+
+    typed = sys.argv[1:]
+    sys.argv[1:] = spelt_out(typed)
+    with quiet_when_unread():
+        act(sys.argv[1:], typed)
+
+
+def spelt_out(typed: list[str]) -> list[str]:
+    """Return the command line in which words that stand for several are spelt out."""
     from experiments.config.gpus import with_jobs
     from experiments.config.model_folder import with_model_folder
+    from experiments.errors import UserError
 
-    sys.argv[1:] = with_jobs(with_model_folder(sys.argv[1:]))
-    with quiet_when_unread():
-        act(sys.argv[1:])
+    flags = [argument for argument in typed if argument in ("-m", "--multirun")]
+    words = [argument for argument in typed if argument not in flags]
+    arguments = with_jobs(with_model_folder([*flags, *words]))  # Hydra takes -m in front only
+    if not any(argument.startswith("from=") for argument in arguments):
+        return arguments
+    from experiments.config.from_run import with_recorded_run
+
+    try:
+        return with_recorded_run(arguments)
+    except UserError as error:
+        fail(str(error))
 
 
-def act(arguments: list[str]) -> None:
+def act(arguments: list[str], typed: list[str]) -> None:
     """Show what the command line asks to see, or run what it asks to run."""
     if show(arguments):
         return None
@@ -54,6 +72,7 @@ def act(arguments: list[str]) -> None:
     if any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in HYDRA_SHOWS):
         return print_all(run)
     jobs, output_dir = check(arguments)
+    say_origin(arguments, typed)
     try:
         sweep(run, jobs, output_dir) if is_sweep(arguments) else run()
     except KeyboardInterrupt:
@@ -77,6 +96,16 @@ def show(arguments: list[str]) -> bool:
     if text is not None:
         print(text)
     return text is not None
+
+
+def say_origin(arguments: list[str], typed: list[str]) -> None:
+    """Say what a recorded run stands for on this command line."""
+    from experiments.launch import is_rank_zero
+
+    folders = [word for word in typed if word.startswith("from=")]
+    if folders and is_rank_zero():
+        words = [word for word in arguments if word not in typed]
+        print(f"{folders[-1]}: {' '.join(words)}", file=sys.stderr)
 
 
 def print_all(run: Callable[[], None]) -> None:
@@ -176,7 +205,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
     return jobs, configs[0].output_dir
 
 
-def fail(message: str, status: int = MISUSED) -> None:
+def fail(message: str, status: int = MISUSED) -> NoReturn:
     from experiments.launch import is_rank_zero
 
     if is_rank_zero():

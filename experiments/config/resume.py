@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from envs.config_parsing import did_you_mean
 from experiments.config.composition import CONF, leaves, parse_overrides
@@ -41,10 +43,7 @@ MAY_CHANGE = (
 
 def resumed_config(folder: Path, arguments: Sequence[str]) -> RunConfig:
     """Return the run's configuration with overrides. Raises UserError if one may not change."""
-    file = folder / "config.yaml"
-    if not file.is_file() or not (folder / "run.json").is_file():
-        raise UserError(f"resume={folder}: not a run folder; run folders are in `outputs/NAME/`")
-    recorded = plain_values(OmegaConf.load(file))
+    recorded = recorded_values(folder, f"resume={folder}")
     composed = OmegaConf.create(recorded)
     for override in parse_overrides(arguments):
         if override.is_sweep_override():
@@ -55,6 +54,18 @@ def resumed_config(folder: Path, arguments: Sequence[str]) -> RunConfig:
     config = parse(composed)
     check_same(recorded, asdict(config), f"resume={folder}")
     return config
+
+
+def recorded_values(folder: Path, where: str) -> dict[str, Any]:
+    """Return a run folder's configuration. Raises UserError, which begins with `where`."""
+    file = folder / "config.yaml"
+    if not file.is_file() or not (folder / "run.json").is_file():
+        raise UserError(f"{where}: not a run folder; run folders are in `outputs/NAME/`")
+    try:
+        return plain_values(OmegaConf.load(file))
+    except (OSError, ValueError, AssertionError, YAMLError, OmegaConfBaseException) as error:
+        reason = " ".join(str(error).split("\n")[0].split()) or "no keys in it"
+        raise UserError(f"{where}: its config.yaml cannot be read: {reason}") from error
 
 
 def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
@@ -98,16 +109,17 @@ def _set(composed: DictConfig, recorded: dict[str, Any], key: str, value: Any) -
 
 def _differing(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """Yield (key, old value, new value) of changed keys that may not change."""
-    old, new = dict(_flat(before)), dict(_flat(now))
+    old, new = dict(flat(before)), dict(flat(now))
     for key in sorted(old.keys() | new.keys()):
         free = any(key == may or (may[-1] == "." and key.startswith(may)) for may in MAY_CHANGE)
         if old.get(key) != new.get(key) and not free:
             yield key, old.get(key), new.get(key)
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of a nested configuration with their values, lists for tuples."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value

@@ -315,8 +315,8 @@ def _refuse_renamed_values(values: dict[str, Any]) -> None:
             raise ValueError(f"{group}.{key}={old}: it is now {group}.{key}={new}")
 
 
-def plain_values(config: Any) -> dict[str, Any]:
-    """Return a composed or loaded configuration as plain, resolved values."""
-    values = OmegaConf.to_container(config, resolve=True)
+def plain_values(config: Any, resolve: bool = True) -> dict[str, Any]:
+    """Return a composed or loaded configuration as plain values, by default resolved."""
+    values = OmegaConf.to_container(config, resolve=resolve)
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}

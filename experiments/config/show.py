@@ -28,6 +28,7 @@ python run.py [choice=NAME | key=VALUE]...
 python run.py -m algo=spo,ppo,grpo seed=0,1,2      a sweep: every combination, one by one
                                                    (hydra/launcher=joblib: several at once)
 python run.py resume=FOLDER [steps=N]              resume a stopped run or extend one
+python run.py from=FOLDER [key=value]...           a new run, configured as an earlier one
 python run.py --cfg job [...]                      check and print the configuration and exit
 python run.py algo=ppo engine=vllm --help          the keys of these choices
 python run.py --version                            this version and commit
