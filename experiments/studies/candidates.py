@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-BEST = 3  # trials of each round that are run again on fresh seeds
 ATTEMPTS = 2  # runs of a re-score that fails, before its trial is left out
 
 
@@ -48,8 +47,10 @@ class Candidate:
         return [score for score in self.rescores.values() if score is not None]
 
 
-def best_of_rounds(finished: Sequence[Candidate], targets: Sequence[int]) -> list[Candidate]:
-    """The trials to run again: of every round the BEST by their own scores, best first.
+def best_of_rounds(
+    finished: Sequence[Candidate], targets: Sequence[int], best: int
+) -> list[Candidate]:
+    """The trials to run again: of every round the `best` by their own scores, best first.
 
     `targets`: the number of trials of each round, earlier ones included. A trial that is left out
     makes room for the next one. The earlier trial comes first among equals.
@@ -59,6 +60,6 @@ def best_of_rounds(finished: Sequence[Candidate], targets: Sequence[int]) -> lis
     chosen = {
         each.trial
         for target in targets
-        for each in [each for each in able if each.trial < target][:BEST]
+        for each in [each for each in able if each.trial < target][:best]
     }
     return [each for each in able if each.trial in chosen]

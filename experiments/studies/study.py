@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, NonNegativeFloat, NonNegativeInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from envs.config_parsing import did_you_mean, parse_values
 from experiments.errors import UserError
@@ -56,6 +56,10 @@ class Tuning:
     seed: NonNegativeInt  # of every trial, and of the sampler
     # of the best trials' further runs, which decide; none is the trials' or one of the study's
     rescore_seeds: Annotated[list[NonNegativeInt], Field(min_length=2)]
+    # of these runs, after those of a trial: e.g. the length of the study's runs, where a rate that
+    # is best in a short trial may fail
+    rescore_overrides: list[str] = field(default_factory=list)
+    rescored: PositiveInt = 3  # best trials of each round that run again
 
 
 @dataclass

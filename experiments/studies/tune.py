@@ -25,7 +25,7 @@ from envs.command_help import quiet_when_unread
 from experiments.config.gpus import JobsAtOnce, jobs_at_once
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import raise_interrupts
-from experiments.studies.candidates import ATTEMPTS, BEST
+from experiments.studies.candidates import ATTEMPTS
 from experiments.studies.cli import FAILED, choose, run_command, say, split_arguments
 from experiments.studies.search_space import check_same_size, edges, read_space
 from experiments.studies.study import Study, read
@@ -45,10 +45,11 @@ sampler. The rules: docs/reference/protocol.md.
 
 KEY=VALUE overrides a key of every trial, as of run.py. Search spaces are in conf/algo/_search/.
 
-The {BEST} best trials of an arm run again on the study's tuning.rescore_seeds; the highest mean
-decides. A re-score that fails runs again; if it fails {ATTEMPTS} times, the next best trial takes
-the place of its trial. If a winner stands at the edge of a range, the range widens for every arm
-that tunes this key and all arms get further trials, at most {MAX_WIDENINGS} times.
+The best trials of an arm (as many as the study's tuning.rescored) run again on
+tuning.rescore_seeds, with tuning.rescore_overrides; the highest mean decides. A re-score that fails
+runs again; if it fails {ATTEMPTS} times, the next best trial takes the place of its trial. If a
+winner stands at the edge of a range, the range widens for every arm that tunes this key and all
+arms get further trials, at most {MAX_WIDENINGS} times.
 
 The same command again resumes. It writes tables of all runs to experiments/studies/tuned/, and the
 winners to conf/experiment/tuned_STUDY_ARM.yaml.
@@ -169,14 +170,23 @@ def trial_config(study: Study, arm: str, overrides: Sequence[str]) -> RunConfig:
     Raises UserError if it is invalid, reads another split than tune, or cannot be scored.
     """
     from experiments.config.composition import config_of
-    from experiments.studies.estimate import evaluations
 
     assert study.tuning is not None
     trial = (*study.untuned_overrides(arm), *study.tuning.overrides)
     try:
         config = config_of((*study.overrides, *trial, *overrides))
+        again = config_of((*study.overrides, *trial, *overrides, *study.tuning.rescore_overrides))
     except UserError as error:
         raise UserError(f"arm {arm}: {error}") from error
+    _check_scored(config)
+    _check_scored(again)
+    return config
+
+
+def _check_scored(config: RunConfig) -> None:
+    """Raise UserError if a run of this configuration has no score by which to tune."""
+    from experiments.studies.estimate import evaluations
+
     made = config.eval
     if made.split != "tune":
         raise UserError(
@@ -192,7 +202,6 @@ def trial_config(study: Study, arm: str, overrides: Sequence[str]) -> RunConfig:
             f"tuning: eval.every={made.every} in steps={config.steps}: a trial's score is the area "
             "under its curve, so it must also be evaluated between its start and its end"
         )
-    return config
 
 
 def _run(tuner: Tuner, jobs: Sequence[Job], workers: int, progress: Progress) -> None:
@@ -230,7 +239,16 @@ def _announce(tuners: Sequence[Tuner], ranges: Ranges, workers: int) -> None:
     say(f"{sum(left.values())} runs, re-scores included: {runs}; {workers} at a time")
     if not sum(left.values()):
         return
-    jobs = {Job(t.arm, t.tuning.seed, t.overrides): left[t.arm] for t in tuners if left[t.arm]}
+    jobs: dict[Job, int] = {}
+    for tuner in tuners:
+        trials = tuner.trials_left()
+        for more, number in (
+            ((), trials),
+            (tuner.tuning.rescore_overrides, left[tuner.arm] - trials),
+        ):
+            job = Job(tuner.arm, tuner.tuning.seed, (*tuner.overrides, *more))
+            if number:
+                jobs[job] = jobs.get(job, 0) + number
     configs = {job: config_with_seed(job.overrides, job.seed) for job in jobs}
     say(f"timing a few steps of {', '.join(job.arm for job in jobs)} …")
     clock = Clock()
@@ -238,7 +256,7 @@ def _announce(tuners: Sequence[Tuner], ranges: Ranges, workers: int) -> None:
     base = clock.evaluations[0]  # cached after the first run of a seed
     seconds = {j: clock.seconds(j, configs[j], End("not begun")) - base for j in jobs}
     for job, each in seconds.items():
-        say(f"{job.arm}: {jobs[job]} runs of about {each:.0f} s")
+        say(f"{job.arm}: {jobs[job]} runs of about {each:.0f} s, {configs[job].steps} steps")
     whole = sum(seconds[job] * number for job, number in jobs.items()) / workers
     end = time.strftime("%H:%M", time.localtime(time.time() + whole))
     say(f"about {format_duration(whole)}, until {end}; every widening adds a third of the trials")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from experiments.errors import UserError
-from experiments.studies.candidates import ATTEMPTS, BEST, Candidate, best_of_rounds
+from experiments.studies.candidates import ATTEMPTS, Candidate, best_of_rounds
 from experiments.studies.jobs import Job
 from experiments.studies.search_space import Side, Space, suggest, values_of, widen
 from experiments.studies.study import Study
@@ -144,14 +144,17 @@ class Tuner:
         """Number of trials that have ended, failed ones included."""
         return sum(each.state.is_finished() for each in self.store.get_trials(deepcopy=False))
 
-    def runs_left(self) -> int:
-        """Number of runs that have not ended, re-scores included, if no range widens."""
+    def trials_left(self) -> int:
+        """Number of trials that have not ended."""
         import optuna
 
         states = [each.state for each in self.store.get_trials(deepcopy=False)]
-        trials = self.left() + states.count(optuna.trial.TrialState.RUNNING)
-        if trials:
-            return trials + BEST * len(self.tuning.rescore_seeds)
+        return self.left() + states.count(optuna.trial.TrialState.RUNNING)
+
+    def runs_left(self) -> int:
+        """Number of runs that have not ended, re-scores included, if no range widens."""
+        if trials := self.trials_left():
+            return trials + self.tuning.rescored * len(self.tuning.rescore_seeds)
         return len(self.rescores_left())
 
     def ask(self) -> Job:
@@ -169,7 +172,7 @@ class Tuner:
 
         number = self.numbers[job]
         if job.seed != self.tuning.seed:
-            name = _rescore(number, job.seed)
+            name = self._rescore(number, job.seed)
             attempts = _attempts(self.store.user_attrs.get(name, {})) + 1
             self.store.set_user_attr(name, {"score": score, "run": run, "attempts": attempts})
             return
@@ -185,7 +188,7 @@ class Tuner:
         Rounds are those of a call for this many trials. Trials and re-scores that only another
         call asked for are left out: every arm has equally many.
         """
-        return best_of_rounds(self.finished(), self._targets())
+        return best_of_rounds(self.finished(), self._targets(), self.tuning.rescored)
 
     def left_out(self) -> list[int]:
         """The trials with a re-score that failed in every attempt."""
@@ -196,7 +199,7 @@ class Tuner:
         jobs = []
         for candidate in self.best():
             values = (f"{key}={_text(value)}" for key, value in candidate.values.items())
-            overrides = (*self.overrides, *values)
+            overrides = (*self.overrides, *self.tuning.rescore_overrides, *values)
             for seed, score in candidate.rescores.items():
                 if score is None:
                     job = Job(self.arm, seed, overrides, trial=f"t{candidate.trial:03}")
@@ -216,7 +219,7 @@ class Tuner:
         for each in self.store.get_trials(deepcopy=False):
             if each.state.name != "COMPLETE" or each.value is None:
                 continue
-            ends = {seed: known.get(_rescore(each.number, seed), {}) for seed in seeds}
+            ends = {seed: known.get(self._rescore(each.number, seed), {}) for seed in seeds}
             rescores = {seed: end.get("score") for seed, end in ends.items()}
             is_left_out = any(
                 rescores[seed] is None and _attempts(end) >= ATTEMPTS for seed, end in ends.items()
@@ -228,7 +231,7 @@ class Tuner:
     def rescore_runs(self, candidate: Candidate) -> list[str]:
         """The run folders of a candidate's re-scores."""
         known = self.store.user_attrs
-        return [known[_rescore(candidate.trial, seed)]["run"] for seed in candidate.rescores]
+        return [known[self._rescore(candidate.trial, seed)]["run"] for seed in candidate.rescores]
 
     # The table.
 
@@ -242,12 +245,16 @@ class Tuner:
             rows.append(head | end | values_of(each.params, self.space))
         for each in trials:
             for seed in self.tuning.rescore_seeds:
-                if (found := known.get(_rescore(each.number, seed))) is not None:
+                if (found := known.get(self._rescore(each.number, seed))) is not None:
                     score = found["score"]
                     head = {"run": "rescore", "trial": each.number, "seed": seed}
                     end = {"state": "fail" if score is None else "complete", "score": score}
                     rows.append(head | end | values_of(each.params, self.space))
         return rows
+
+    def _rescore(self, trial: int, seed: int) -> str:
+        """The stored name of a re-score; one of another length is another one."""
+        return " ".join([f"rescore of trial {trial}, seed {seed}", *self.tuning.rescore_overrides])
 
     def _job(self, trial: optuna.trial.Trial) -> Job:
         values = suggest(trial, self.space)
@@ -281,11 +288,6 @@ def _open(storage: Storage, name: str) -> optuna.Study:
         direction="maximize",
         load_if_exists=True,
     )
-
-
-def _rescore(trial: int, seed: int) -> str:
-    """The stored name of a re-score."""
-    return f"rescore of trial {trial}, seed {seed}"
 
 
 def _attempts(end: Mapping[str, Any]) -> int:

@@ -94,7 +94,8 @@ def _experiment(stem: str, study: Study, tuner: Tuner, config: RunConfig) -> str
     own = {key: yaml.safe_load(value) for key, value in pairs if "." in key}
     how = (
         f"{tuner.target} trials ({' '.join(tuner.tuning.overrides)}), {len(tuner.best())} of the "
-        f"best again on {len(best.rescores)} fresh seeds, table tuned/{stem}-{arm}.csv"
+        f"best again on {len(best.rescores)} fresh seeds{_at_length(tuner)}, table "
+        f"tuned/{stem}-{arm}.csv"
     )
     lines = [
         f"python run.py experiment=tuned_{stem}_{arm}",
@@ -111,6 +112,12 @@ def _experiment(stem: str, study: Study, tuner: Tuner, config: RunConfig) -> str
         f"# @package _global_\n{head}defaults:\n  - override /algo: {config.algo.name}\n"
         + yaml.safe_dump({"name": f"tuned_{stem}", "tuned": how, **values}, sort_keys=False)
     )
+
+
+def _at_length(tuner: Tuner) -> str:
+    """What differs from a trial in its re-scores, in brackets."""
+    overrides = tuner.tuning.rescore_overrides
+    return f" ({' '.join(overrides)})" if overrides else ""
 
 
 def _is_path(study_name: str) -> bool:

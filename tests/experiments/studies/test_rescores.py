@@ -151,3 +151,18 @@ def test_where_every_re_score_fails_there_is_no_winner_and_an_end(store):
     one_round(held, store, lambda job: number_of(job) / 10 if job.seed == 7 else None, done)
     assert held.ranking() == []
     assert len(rescored(done)) == 6 * len(SEEDS) * 2
+
+
+def test_re_scores_of_another_length_are_other_runs_of_as_many_trials_as_the_study_says(store):
+    score = {number: number / 10 for number in range(6)}
+    one_round(tuner(store), store, lambda job: score[number_of(job)], [])
+    longer = Tuning(["steps=2"], 7, SEEDS, rescore_overrides=["steps=9"], rescored=2)
+    held = Tuner(Study("q", [0], ARMS, "s", tuning=longer), "grpo", SPACE, 6, [], store)
+    assert (held.trials_left(), held.runs_left()) == (0, 4)
+    done = []
+    # longer runs turn the order of the trials around
+    one_round(held, store, lambda job: 1 - score[number_of(job)], done)
+    assert rescored(done) == [(4, 8), (4, 9), (5, 8), (5, 9)]
+    assert len(done) == 4 and all("steps=9" in job.overrides[-2:] for job in done)
+    assert [each.trial for each in held.ranking()] == [4, 5]
+    assert len([row for row in held.table() if row["run"] == "rescore"]) == 4
