@@ -30,7 +30,9 @@ def main() -> None:
     exit_on_interrupt()  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
     from envs.command_help import quiet_when_unread
+    from experiments.config.command_line import note_command_line
 
+    note_command_line(sys.argv)
     typed = sys.argv[1:]
     sys.argv[1:] = spelt_out(typed)
     with quiet_when_unread():

@@ -30,11 +30,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from omegaconf import OmegaConf
 
+from experiments.config.command_line import command_line
 from experiments.config.schema import RunConfig
-from experiments.config.version import commit
+from experiments.config.version import commit, packages
 from experiments.errors import UserError, one_line
 from experiments.run_dir.atomic_files import BEFORE, atomic_write, final_name, lock, sync
 from experiments.run_dir.machine import hardware
+from experiments.run_dir.provenance import keep_provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,8 +81,10 @@ class Records:
             "algo": config.algo.name,
             "task": config.task.name,
             "model": config.model.name,
+            "command": command_line(),
             "commit": commit(),
             "versions": {"python": platform.python_version(), **_versions()},
+            "packages": packages(),
             "hardware": hardware(),
             "pid": os.getpid(),
             "checkpoints": {},
@@ -90,7 +94,9 @@ class Records:
         self._further_evals = self.folder / "further_evals.parquet"
         try:
             if folder:
-                self._continue(recorded, checkpoint)
+                self._continue(config, recorded, checkpoint)
+            else:
+                self.info |= keep_provenance(self.folder, config)
             with atomic_write(self.folder / "config.yaml") as file:
                 file.write_text(OmegaConf.to_yaml(asdict(config)))
             self.describe()
@@ -102,10 +108,12 @@ class Records:
                 shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
-    def _continue(self, recorded: int, checkpoint: Path | None) -> None:
+    def _continue(self, config: RunConfig, recorded: int, checkpoint: Path | None) -> None:
         """Cut what came after the checkpoint, and note in run.json where the run resumed."""
         before = json.loads((self.folder / "run.json").read_text())
-        now = {key: self.info[key] for key in ("started", "commit", "versions", "hardware")}
+        kept = ("started", "command", "commit", "versions", "packages", "hardware")
+        now = {key: self.info[key] for key in kept}
+        now |= keep_provenance(self.folder, config, recorded)
         resumed = {"resumed": [*before.get("resumed", []), {"step": recorded, **now}]}
         ended = {key: self.info[key] for key in ("status", "error", "ended", "pid")}
         self.info = before | ended | resumed

@@ -90,7 +90,7 @@ def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]
 
 
 def _file_source(converter: Converter, file: Path) -> Source:
-    digest, lines = _content(file)
+    digest, lines = content_digest(file)
     read = partial(read_rows, file)
     return Source(
         converter, str(file), file.stem, digest, read, partial(_count_local_rows, file, lines)
@@ -108,7 +108,7 @@ def _count_local_rows(file: Path, lines: int) -> int | None:
         return None
 
 
-def _content(file: Path) -> tuple[str, int]:
+def content_digest(file: Path) -> tuple[str, int]:
     """Return (digest of the file's bytes, number of lines), cached by path, size and time."""
     status = file.stat()
     path = str(file.resolve())
@@ -181,7 +181,7 @@ def _remote_source(converter: Converter, split: str, base: str, pattern: str, ke
     identity = url
     if url.startswith("file://"):
         local = Path(base.removeprefix("file://"))
-        contents = [(file.name, _content(file)[0]) for file in sorted(local.glob(pattern))]
+        contents = [(file.name, content_digest(file)[0]) for file in sorted(local.glob(pattern))]
         identity = repr(contents)
     return Source(converter, url, split, identity, read, partial(_count_rows, url))
 
