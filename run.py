@@ -30,32 +30,17 @@ def main() -> None:
     exit_on_interrupt()  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
     from envs.command_help import quiet_when_unread
-    from experiments.config.command_line import note_command_line
+    from experiments.config.command_line import note_command_line, spelt_out
+    from experiments.errors import UserError
 
     note_command_line(sys.argv)
     typed = sys.argv[1:]
-    sys.argv[1:] = spelt_out(typed)
-    with quiet_when_unread():
-        act(sys.argv[1:], typed)
-
-
-def spelt_out(typed: list[str]) -> list[str]:
-    """Return the command line in which words that stand for several are spelt out."""
-    from experiments.config.gpus import with_jobs
-    from experiments.config.model_folder import with_model_folder
-    from experiments.errors import UserError
-
-    flags = [argument for argument in typed if argument in ("-m", "--multirun")]
-    words = [argument for argument in typed if argument not in flags]
-    arguments = with_jobs(with_model_folder([*flags, *words]))  # Hydra takes -m in front only
-    if not any(argument.startswith("from=") for argument in arguments):
-        return arguments
-    from experiments.config.from_run import with_recorded_run
-
     try:
-        return with_recorded_run(arguments)
+        sys.argv[1:] = spelt_out(typed)
     except UserError as error:
         fail(str(error))
+    with quiet_when_unread():
+        act(sys.argv[1:], typed)
 
 
 def act(arguments: list[str], typed: list[str]) -> None:
@@ -68,15 +53,18 @@ def act(arguments: list[str], typed: list[str]) -> None:
 
     from experiments.config.class_defaults import register
     from experiments.config.composition import CONF, is_sweep
+    from experiments.config.from_run import origin_line
+    from experiments.launch import is_rank_zero
 
     register()
     run = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(start)
     if any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in HYDRA_SHOWS):
         return print_all(run)
-    jobs, output_dir = check(arguments)
-    say_origin(arguments, typed)
+    jobs, configs = check(arguments)
+    if (line := origin_line(arguments, typed)) and is_rank_zero():
+        print(line, file=sys.stderr)
     try:
-        sweep(run, jobs, output_dir) if is_sweep(arguments) else run()
+        sweep(run, jobs, configs) if is_sweep(arguments) else run()
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 
@@ -98,16 +86,6 @@ def show(arguments: list[str]) -> bool:
     if text is not None:
         print(text)
     return text is not None
-
-
-def say_origin(arguments: list[str], typed: list[str]) -> None:
-    """Say what a recorded run stands for on this command line."""
-    from experiments.launch import is_rank_zero
-
-    folders = [word for word in typed if word.startswith("from=")]
-    if folders and is_rank_zero():
-        words = [word for word in arguments if word not in typed]
-        print(f"{folders[-1]}: {' '.join(words)}", file=sys.stderr)
 
 
 def print_all(run: Callable[[], None]) -> None:
@@ -161,13 +139,24 @@ def announce(config: RunConfig) -> None:
         print(f"{chosen} seed={config.seed} steps={config.steps}: loading", file=sys.stderr)
 
 
-def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> None:
+def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfig]) -> None:
     """Run all jobs, one after the other or several at once; always print a table at the end."""
     from contextlib import nullcontext
 
-    from experiments.sweep import is_parallel, new_folder, print_summary, stopping_jobs
+    from experiments.config.command_line import requested_again
+    from experiments.sweep import (
+        changes_line,
+        find_run,
+        is_parallel,
+        new_folder,
+        print_summary,
+        stopping_jobs,
+    )
 
-    folder = new_folder(output_dir)
+    runs = [(found, config) for config in configs if (found := find_run(config))]
+    if line := changes_line(runs, requested_again()):
+        print(line, file=sys.stderr)
+    folder = new_folder(configs[0].output_dir)
     os.environ[JOBS_VARIABLE] = str(len(jobs))  # for the processes that run them
     sys.argv.append(f'hydra.sweep.dir="{folder}"')
     try:
@@ -179,8 +168,8 @@ def sweep(run: Callable[[], None], jobs: list[list[str]], output_dir: str) -> No
         raise SystemExit(FAILED)
 
 
-def check(arguments: list[str]) -> tuple[list[list[str]], str]:
-    """Compose and check every job; return their overrides and the first job's output_dir.
+def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
+    """Compose and check every job; return their overrides and their configurations.
 
     Ends the process with one line at the first fault.
     """
@@ -204,7 +193,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], str]:
         fail(str(error), MISUSED)
     except OSError as error:
         fail(f"output_dir={folder}: {error.strerror}; choose a writable folder")
-    return jobs, configs[0].output_dir
+    return jobs, configs
 
 
 def fail(message: str, status: int = MISUSED) -> NoReturn:
@@ -244,8 +233,10 @@ def start(composed: DictConfig) -> None:
 
 def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -> Outcome:
     """Run, resume or skip a job of a sweep, and record its outcome in `sweep`."""
+    from experiments.config.command_line import requested_again
     from experiments.config.resume import is_finished
     from experiments.sweep import (
+        begins_anew,
         find_run,
         finished_outcome,
         provenance,
@@ -254,6 +245,8 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
     )
 
     folder = find_run(config)
+    if folder and begins_anew(folder, config, requested_again()):
+        folder = None
     if folder and is_finished(folder, config):
         print(f"{label}not run again: {provenance(folder)}", file=sys.stderr)
         outcome: Outcome | None = finished_outcome(folder)

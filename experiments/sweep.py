@@ -2,7 +2,8 @@
 
 Each job's end is written to a folder of the sweep, because Hydra's launchers may run jobs in other
 processes. The same command again finds the runs that it made before, by their configuration, and
-does what is left.
+does what is left. It says what has changed since of their code, data, model and packages;
+`again=changed` begins those runs anew, `again=always` all.
 
 Under hydra/launcher=joblib several jobs run at once, each in a session of its own. Ctrl-C reaches
 the sweep alone. It asks every running job to end with a checkpoint, starts no further one, and
@@ -15,7 +16,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from experiments.config.command_line import Again
 from experiments.config.gpus import claim_gpu
 from experiments.run_dir.activity import duration
 from experiments.run_dir.interrupts import INTERRUPTED, exit_on_interrupt, terminate_with_parent
@@ -32,6 +34,14 @@ if TYPE_CHECKING:
     from experiments.trainer import Outcome
 
 STAMP, STAMP_CHARS = "%Y%m%d-%H%M%S", 15  # at the beginning of a sweep folder's name
+KINDS = {  # of what changed, in words
+    "code": "other code",
+    "data": "other data",
+    "model": "another model",
+    "packages": "other packages",
+    "unrecorded": "code that was not recorded",
+}
+NAMED = 4  # files that a line names
 STOP = "stop"  # this file in the sweep's folder: no further job is to start
 
 
@@ -43,6 +53,9 @@ def new_folder(output_dir: str) -> Path:
 
 def find_run(config: RunConfig) -> Path | None:
     """Return the last run folder of exactly this configuration, however its run ended."""
+    found = list((Path(config.output_dir) / config.name).glob("*/config.yaml"))
+    if not found:
+        return None
     from experiments.config.resolve_defaults import resolve_defaults
     from experiments.policy.loading import pick_device
 
@@ -50,7 +63,7 @@ def find_run(config: RunConfig) -> Path | None:
     text = OmegaConf.to_yaml(asdict(resolved))
     folders = [
         file.parent
-        for file in (Path(config.output_dir) / config.name).glob("*/config.yaml")
+        for file in found
         if file.read_text() == text and (file.parent / "run.json").is_file()
     ]
     return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
@@ -65,9 +78,43 @@ def finished_outcome(folder: Path) -> Outcome:
 
 
 def provenance(folder: Path) -> str:
-    """Say when and from which commit a run was made: it contains no later edit of the code."""
+    """Say when and from which commit a run was made."""
     info = json.loads((folder / "run.json").read_text())
-    return f"{folder}, ended {info['ended']}, commit {info['commit']}; name=ANOTHER runs it again"
+    return f"{folder}, ended {info['ended']}, commit {info['commit']}; again=always runs it again"
+
+
+def begins_anew(folder: Path, config: RunConfig, again: Again) -> bool:
+    """Return whether a run that was made before is to be made again, in a folder of its own."""
+    from experiments.run_dir.provenance import changes
+
+    return again == "always" or (again == "changed" and bool(changes(folder, config)))
+
+
+def changes_line(runs: Iterable[tuple[Path, RunConfig]], again: Again) -> str | None:
+    """Return a line on the runs of earlier commands that later changes are not in; None: all are.
+
+    `runs`: their folders and configurations.
+    """
+    from experiments.config.resume import is_finished
+    from experiments.run_dir.provenance import changes
+
+    found = dict[tuple[str, str], list[list[str]]]()  # (state, kind) → what changed for each run
+    for folder, config in runs:
+        state = "finished" if is_finished(folder, config) else "stopped"
+        for kind, names in changes(folder, config).items():
+            found.setdefault((state, kind), []).append(names)
+    if not found:
+        return None
+    parts = []
+    for (state, kind), lists in sorted(found.items()):
+        runs_are = "run is" if len(lists) == 1 else "runs are"
+        names = sorted({name for names in lists for name in names})
+        more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+        listed = ", ".join([*names[:NAMED], *more])
+        of = f"{KINDS[kind]}: {listed}" if names else KINDS[kind]
+        parts.append(f"{len(lists)} {state} {runs_are} of {of}")
+    end = "again=changed runs them again" if again == "never" else "they begin anew"
+    return f"{'; '.join(parts)}; {end}"
 
 
 def record_outcome(folder: Path, number: int, outcome: Outcome) -> None:

@@ -237,6 +237,7 @@ MISTAKES = {
     "sft and a penalty": (["algo=sft", "task.reward.overlong=[48,64]"], ["algo=sft", "use null"]),
     "fraction stopped early": (["task.reward.kind=fraction"], ["judge.early_stop=false"]),
     "no k within n": (["eval.samples=3", "eval.k=[5]"], ["eval.k=[5]", "eval.samples=3"]),
+    "a sweep's key": (["again=changed"], ["again=", "add -m"]),
     "missing value": (["model=local"], ["model.path"]),
     "not an override": (["algo"], ["'algo'", "key=value"]),
     "a path in two": (["task.path=/a", "b/c"], ["""'task.path="/a b/c"'"""]),

@@ -3,10 +3,12 @@
 import json
 import shutil
 import time
+from types import SimpleNamespace
 
 import pandas
+import pytest
 
-from experiments.sweep import STAMP, time_left
+from experiments.sweep import STAMP, begins_anew, changes_line, time_left
 from tests.command_line import SMALL, call
 
 
@@ -50,6 +52,16 @@ def test_the_same_sweep_again_does_only_what_is_left(tmp_path, call_here):
     rows = [line.split("│") for line in again.stdout.splitlines() if line.startswith("│")]
     assert all(float(row[3]) >= 0 for row in rows)  # pass@1 of all three
 
+    digests = json.loads((first / "digests.json").read_text())
+    digests["code"]["algorithms/grpo.py"] = "of other code"
+    (first / "digests.json").write_text(json.dumps(digests))
+    anew = call_here(*given, "seed=0,1", "again=changed")
+    assert anew.returncode == 0, anew.stderr
+    line = "1 finished run is of other code: algorithms/grpo.py; they begin anew"
+    assert line in anew.stderr.splitlines() and anew.stderr.count("not run again: ") == 1
+    assert len(folders) + 1 == len(list((tmp_path / "mini").iterdir()))
+    assert (first / "run.json").read_bytes() == kept
+
     done = call_here(f"resume={first}")
     assert (done.returncode, done.stdout.split(",")[0]) == (0, "already finished")
     done = call_here(f"resume={first}", "seed=5")
@@ -68,6 +80,56 @@ def test_a_job_that_diverges_does_not_end_the_sweep(tmp_path, call_here):
     (failed,) = [line for line in done.stdout.splitlines() if line.startswith("failed:")]
     assert "algo.learning_rate=1e+20: " in failed
     assert "diverged" in failed
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """A function from each run's (status, changes) to runs for `changes_line`."""
+
+    def made(*described):
+        for number, (status, _) in enumerate(described):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            (folder / "run.json").write_text(json.dumps({"status": status}))
+            (folder / "config.yaml").write_text("steps: 1")
+        monkeypatch.setattr(
+            "experiments.run_dir.provenance.changes", lambda at, _: described[int(at.name)][1]
+        )
+        return [
+            (tmp_path / str(number), SimpleNamespace(steps=1)) for number in range(len(described))
+        ]
+
+    return made
+
+
+def test_one_line_says_what_has_changed_since_runs_were_made(runs):
+    spo, files = {"code": ["algorithms/spo.py"]}, [f"f{i}" for i in range(6)]
+    torch = {"packages": ["torch 1 → 2"], "data": files}
+    found = runs(("finished", spo), ("finished", spo | torch), ("failed", spo), ("finished", {}))
+    assert changes_line(found, "never") == (
+        "2 finished runs are of other code: algorithms/spo.py; 1 finished run is of other data: "
+        "f0, f1, f2, f3, 2 more; 1 finished run is of other packages: torch 1 → 2; 1 stopped run "
+        "is of other code: algorithms/spo.py; again=changed runs them again"
+    )
+    assert changes_line(found[:1], "changed").endswith("algorithms/spo.py; they begin anew")
+    assert changes_line(found[3:], "never") is None
+
+
+def test_runs_without_a_record_of_their_code_are_counted(runs):
+    line = changes_line(runs(("finished", {"unrecorded": []})), "never")
+    assert line.startswith("1 finished run is of code that was not recorded; again=")
+
+
+@pytest.mark.parametrize(
+    ("again", "changed", "anew"),
+    [
+        *(("never", True, False), ("never", False, False), ("changed", True, True)),
+        *(("changed", False, False), ("always", False, True)),
+    ],
+)
+def test_which_runs_begin_anew(again, changed, anew, runs):
+    ((folder, config),) = runs(("finished", {"code": ["x"]} if changed else {}))
+    assert begins_anew(folder, config, again) == anew
 
 
 def test_the_time_left_is_that_of_the_jobs_that_ended(tmp_path):

@@ -117,10 +117,15 @@ RENAMED_KEYS = {
 }
 
 
+OF_SWEEPS = ("again", "jobs")  # keys that run.py takes from the command line of a sweep
+
+
 def _unknown_key(key: str, overrides: Sequence[str]) -> str:
     """Return the message on a key that the chosen algorithm, task etc. does not have."""
     if key in RENAMED_KEYS:
         return f"unknown key {key!r}; it is now {RENAMED_KEYS[key]!r}"
+    if key in OF_SWEEPS:
+        return f"{key}=: only a sweep takes it; add -m"
     choices = [o for o in overrides if (CONF / o.partition("=")[0]).is_dir()]
     known = list(leaves(plain_values(compose(choices))))
     group, _, rest = key.partition(".")

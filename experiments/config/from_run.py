@@ -74,6 +74,13 @@ def with_recorded_run(arguments: Sequence[str]) -> list[str]:
     return [*flags, *_agreed(kept, folders[-1], choices, given), *words]
 
 
+def origin_line(arguments: Sequence[str], typed: Sequence[str]) -> str | None:
+    """Say what `from=FOLDER` stands for, if it is on the command line as it was typed."""
+    folders = [word for word in typed if word.startswith(FROM)]
+    words = " ".join(word for word in arguments if word not in typed)
+    return f"{folders[-1]}: {words}" if folders else None
+
+
 def _recorded(folder: Path, where: str) -> dict[str, Any]:
     """Return a run's values by dotted key, under the names that a command line has for them."""
     values = recorded_values(folder, where)

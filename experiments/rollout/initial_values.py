@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 
 from algorithms.base import Batch
-from algorithms.spo import pooled_soft_value
-from algorithms.tensors import masked_sum
+from algorithms.tensors import masked_sum, pooled_soft_value
 from envs.environment import Environment, JudgeStats
 from envs.reward import RewardConfig
 from experiments.config.schema import PREFETCHED_BATCHES

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.command_help import quiet_when_unread
+from experiments.config.command_line import Again
 from experiments.config.gpus import JobsAtOnce, jobs_at_once
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import raise_interrupts
@@ -30,7 +31,7 @@ HELP = """\
 Run a study: every arm on every seed, in parallel, then the report.
 
   python -m experiments.studies.run study=NAME [jobs=N] [seeds=0,1] [arms=A,B] [plan=true]
-                                    [KEY=VALUE ...]
+                                    [again=changed] [KEY=VALUE ...]
 
 KEY=VALUE overrides a key of every run, as of run.py.
 
@@ -50,6 +51,8 @@ class Options:
     jobs: JobsAtOnce = field(default_factory=jobs_at_once)
     seeds: str | None = None  # only these of the study's seeds, with commas between them
     arms: str | None = None  # only these of the study's arms, and the arms they start from
+    # changed: begin runs anew that were made with other code, data, model or packages; always: all
+    again: Again = "never"
     plan: bool = False  # print the runs to do and their estimated time, then exit
 
 
@@ -70,7 +73,7 @@ def _run(arguments: Sequence[str]) -> int:
     print(f"{study.name}: {study.question}")
     for item, reason in study.left_out.items():
         print(f"left out: {item}: {reason}")
-    runner = Runner(jobs_of(study, seeds, arms, overrides), options.jobs, say)
+    runner = Runner(jobs_of(study, seeds, arms, overrides), options.jobs, say, again=options.again)
     folder = runner.log(runner.jobs[-1]).parents[1]
     folder.mkdir(parents=True, exist_ok=True)
     study_lock = _lock(folder)
@@ -97,6 +100,7 @@ def _announce(runner: Runner) -> None:
     """Print the number of runs to do, and their estimated time."""
     from experiments.studies.estimate import format_duration
     from experiments.studies.runner import time_few_steps
+    from experiments.sweep import changes_line
 
     left = runner.left()
     stopped = sum(state.folder is not None for state in runner.states.values())
@@ -104,6 +108,8 @@ def _announce(runner: Runner) -> None:
         f"{len(runner.jobs)} runs: {len(runner.jobs) - len(left)} finished, {stopped} to resume, "
         f"{len(left) - stopped} to start; {runner.workers} at a time"
     )
+    if line := changes_line(runner.found, runner.again):
+        say(line)
     if not left:
         return
     basis = "from the finished runs"

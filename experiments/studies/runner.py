@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from experiments.config.command_line import Again
 from experiments.config.gpus import VISIBLE, least_used, visible_gpus
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
@@ -32,6 +33,7 @@ from experiments.studies.jobs import (
     is_lost,
     is_ready,
 )
+from experiments.sweep import begins_anew
 
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE_S = 0.3
@@ -48,12 +50,17 @@ class Runner:
         workers: int,
         say: Callable[[str], None],
         after: Callable[[Job, End], None] = lambda job, end: None,
+        again: Again = "never",
     ) -> None:
         """`after` is called for each job that ends while this runs; it may add jobs.
 
-        `progress` is said of the job after that.
+        `progress` is said of the job after that. `again`: which runs that were made before begin
+        anew.
         """
         self.jobs, self.workers, self.say, self.after = list(jobs), workers, say, after
+        self.again = again
+        self.found: list[tuple[Path, RunConfig]] = []  # runs that were made before
+        self.replaced: dict[Job, Path] = {}  # of those: that begin anew
         self.progress: Callable[[Job], str] = self._progress
         self.ended: dict[Job, End] = {}
         self.states: dict[Job, End] = {}  # last known states of the others
@@ -66,11 +73,23 @@ class Runner:
         for job in self.jobs:
             if not is_ready(job, self.ended) or is_lost(job, self.ended):
                 continue
-            state = end_of(self.config(job))
+            state = self._state(job)
             if state.status == "finished":
                 self._finished(job, state)
             else:
                 self.states[job] = state
+
+    def _state(self, job: Job) -> End:
+        """The state of the job's last run, unless it is to be made again."""
+        config = self.config(job)
+        state = end_of(config)
+        if state.folder is None:
+            return state
+        self.found.append((state.folder, config))
+        if begins_anew(state.folder, config, self.again):
+            self.replaced[job] = state.folder
+            return End("not begun")
+        return state
 
     def overrides(self, job: Job) -> tuple[str, ...]:
         """The overrides of the job's command without its seed, as far as they are known."""
@@ -122,7 +141,10 @@ class Runner:
                 self.ended[job] = End("not run", None, f"{needed} failed")
                 self.say(f"{job.label} not run: {self.ended[job].error}")
             elif not self._is_locked(job):
-                command = [*self.overrides(job), f"seed={job.seed}"]
+                again = () if self.again == "never" else (f"again={self.again}",)
+                command = [*self.overrides(job), f"seed={job.seed}", *again]
+                if job not in self.states:  # it was not ready before
+                    self._state(job)
                 name = self.config(job).name
                 used = [gpu for other in self.running if (gpu := self.gpu_of[other])]
                 self.gpu_of[job] = least_used(self.gpus, used)
@@ -132,7 +154,7 @@ class Runner:
     def _is_locked(self, job: Job) -> bool:
         """Whether another process has the run folder, e.g. one that is just ending."""
         folder = end_of(self.config(job)).folder
-        if folder is None:
+        if folder is None or folder == self.replaced.get(job):
             return False
         try:
             os.close(lock(folder))
@@ -154,6 +176,8 @@ class Runner:
                 continue
             del self.running[job]
             end = end_of(self.config(job))
+            if end.folder and end.folder == self.replaced.get(job):
+                end = End("failed")  # before there was a new folder
             if end.status == "finished":
                 self._finished(job, end)
                 outcome = "done"

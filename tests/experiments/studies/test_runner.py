@@ -14,10 +14,11 @@ def runner(tmp_path, monkeypatch):
     """A runner of two jobs whose processes end at once; `started` has their environments."""
     ends = {"good": End("finished", tmp_path), "bad": End("failed", tmp_path, "why")}
     jobs = [Job(arm, 0, ()) for arm in ends]
-    started, said = [], []
+    started, commands, said = [], [], []
 
     def popen(command, **given):
         started.append(given["env"])
+        commands.append(command)
         return SimpleNamespace(poll=lambda: 0, returncode=0)
 
     monkeypatch.setattr("experiments.studies.runner.subprocess.Popen", popen)
@@ -31,7 +32,7 @@ def runner(tmp_path, monkeypatch):
         name = "study-s"
 
     monkeypatch.setattr(made, "config", lambda job: Config(job.arm))
-    made.started, made.said = started, said
+    made.started, made.commands, made.said = started, commands, said
     return made
 
 
@@ -47,3 +48,21 @@ def test_an_end_is_handed_on_before_its_line_is_said(runner):
     runner.run()
     assert told == [("good", "finished", 1), ("bad", "failed", 3)]
     assert runner.said[1::2] == ["good-s0 done; 1 of 2", "bad-s0 failed: why; 2 of 2"]
+
+
+@pytest.mark.parametrize(("again", "words"), [("changed", ["again=changed"]), ("never", [])])
+def test_which_runs_begin_anew_and_an_old_folder_is_not_their_end(
+    again, words, runner, monkeypatch
+):
+    monkeypatch.setattr(
+        "experiments.studies.runner.begins_anew",
+        lambda folder, config, again: again == "changed" and config == "good",
+    )
+    runner.again = again
+    runner.look()
+    assert [config for _, config in runner.found] == ["good", "bad"]
+    assert [job.arm for job in runner.left()] == (["good", "bad"] if words else ["bad"])
+    runner.run()
+    assert all(command[4:] == words for command in runner.commands)
+    ends = {job.arm: end.status for job, end in runner.ended.items()}
+    assert ends == {"good": "failed" if words else "finished", "bad": "failed"}
