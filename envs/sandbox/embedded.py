@@ -55,6 +55,7 @@ OPENING: dict[str, Opening] = {
 CLOSE_S = 1.0  # for a guard to end its worker
 TRIAL_S = 120.0  # for a worker to start, when a form is tried
 NO_ANSWER = f"no worker started within {TRIAL_S:.0f} s; try again when the machine is less busy"
+_STARTED: set[str] = set()  # forms of which a worker has started in this process
 
 
 class EmbeddedWorker(WorkerHandle):
@@ -186,7 +187,12 @@ def strongest_form(i_accept_no_isolation: bool) -> str:
 
 
 def form_unavailable(form: str) -> str | None:
-    """Return why a form does not work here; None if it does. Starts a worker and ends it."""
+    """Return why a form does not work here; None if it does.
+
+    Starts a worker and ends it, unless one of this form has started in this process before.
+    """
+    if form in _STARTED:
+        return None
     worker = None
     try:
         worker = EmbeddedWorker(worker_config(form))
@@ -195,6 +201,7 @@ def form_unavailable(form: str) -> str | None:
             return NO_ANSWER
         frames = protocol.FrameDecoder().feed(worker.receive() or b"")
         if frames and frames[0].kind == protocol.READY:
+            _STARTED.add(form)
             return None
         return worker.cause_of_death() or "a worker did not start"
     except (SandboxError, OSError) as error:
