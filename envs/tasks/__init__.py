@@ -37,10 +37,11 @@ def open_task(config: TaskConfig) -> Task:
 
 
 def _open(config: TaskConfig) -> Task:
-    if (config.make is None) == (config.rows is None):
+    if [config.make is None, config.rows is None, not config.parts].count(False) != 1:
         raise ValueError(
-            f"task={config.name}: conf/task/{config.name}.yaml must give either rows, a function "
-            "from a row to a problem, or make, one from the configuration to a task"
+            f"task={config.name}: conf/task/{config.name}.yaml must give one of rows, a function "
+            "from a row to a problem, make, one from the configuration to a task, and parts, a "
+            "list of data sets"
         )
     if config.make:
         return load_function(config.make, "task.make")(config)

@@ -46,6 +46,7 @@ ROW_KEYS = (
     "max_test_bytes",
     "decontaminate",
 )
+JOINED_KEYS = ("min_hidden_tests", "decontaminate")
 OWN_ROW_KEYS = ("path", "files", "fields")
 
 
@@ -59,7 +60,9 @@ def task_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
     for file in sorted((CONF / "task").glob("*.yaml")):
         text = file.read_text()
         keys: tuple[str, ...] = COMMON_KEYS
-        if not re.search(r"^make:", text, re.MULTILINE):
+        if re.search(r"^parts:", text, re.MULTILINE):
+            keys += JOINED_KEYS
+        elif not re.search(r"^make:", text, re.MULTILINE):
             keys += ROW_KEYS
         if re.search(r"^rows: envs\.tasks\.loaders\.custom_dataset\.", text, re.MULTILINE):
             keys += OWN_ROW_KEYS

@@ -82,7 +82,8 @@ class FieldsConfig:
 
 @dataclass
 class TaskConfig:
-    """A task generates its problems with `make`, or converts each row of `path` with `rows`.
+    """A task generates its problems with `make`, converts each row of `path` with `rows`, or joins
+    the data sets in `parts`.
 
     Sizes of splits are upper limits: a smaller split is used whole.
     """
@@ -93,6 +94,9 @@ class TaskConfig:
     name: str = "mini"  # in labels and tables; of a file in conf/task/: the file's name
     make: str | None = None  # module.function, from this configuration to a Task
     rows: str | None = None  # module.function, from a row and a name to a Problem
+    # data sets that are joined, split by split: a file of conf/task/ each, and keys of its own, as
+    # in "taco difficulty=[EASY] path=FILE"
+    parts: list[str] = field(default_factory=list)
     # the rows: a .jsonl, .parquet or .arrow file, a folder with files of each split, or
     # hf://datasets/ID@COMMIT with the files of each split in `files`
     path: str | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -114,19 +115,19 @@ class _Reader:
 
 def open_dataset(config: TaskConfig) -> Task:
     """Open the task of a data set. Raises ValueError or OSError naming the wrong key."""
-    rows = RowSelection(config)
-    problem_filter = Filter(config.filter, config.quality, rows, checkers=config.checkers)
-    reader = _Reader(config, problem_filter)
-    splits = _read_splits(config, reader)
-    rows.check()
+    readers, splits = [], Splits({split: [] for split in SPLITS})
+    for part in data_sets(config):
+        reader, read = _open_data_set(part)
+        readers.append(reader)
+        splits = {split: entries + read[split] for split, entries in splits.items()}
+    _check_names(config, splits)
+    left_out = sum((reader.left_out for reader in readers), Counter[str]())
     duplicates: list[dict[str, object]] = []
     if config.decontaminate:
         splits, duplicates = _decontaminate(splits)
-        reader.left_out[IN_ANOTHER_SPLIT] += len({pair["problem"] for pair in duplicates})
+        left_out[IN_ANOTHER_SPLIT] += len({pair["problem"] for pair in duplicates})
     if config.environment is None:
-        splits["train"] = _with_strong_tests(
-            splits["train"], config.min_hidden_tests, reader.left_out
-        )
+        splits["train"] = _with_strong_tests(splits["train"], config.min_hidden_tests, left_out)
     problems: dict[str, Any] = {
         split: StoredProblems(_first(splits[split], getattr(config, f"{split}_problems")))
         for split in SPLITS
@@ -139,11 +140,50 @@ def open_dataset(config: TaskConfig) -> Task:
         prompt_digest=prompt.digest,
         response=str if config.environment else as_response,
         data_hash=hashlib.sha256(repr(content).encode()).hexdigest()[:16],
-        rows_read=reader.rows,
-        left_out=+reader.left_out,
-        split_shares=reader.split_shares,
+        rows_read=sum(reader.rows for reader in readers),
+        left_out=+left_out,
+        split_shares=readers[0].split_shares if len(readers) == 1 else {},
         decontaminated=duplicates,
     )
+
+
+def data_sets(config: TaskConfig) -> list[TaskConfig]:
+    """Return the configurations of the data sets in `parts`, or the one of a task without parts.
+
+    Raises ValueError naming the part that is wrong.
+    """
+    from envs.tasks.task_cli import task_config
+
+    parts = []
+    for number, text in enumerate(config.parts):
+        try:
+            name, *keys = shlex.split(text) or [""]
+            part = task_config([f"task={name}", *(f"task.{key}" for key in keys)])
+            if part.rows is None:
+                raise ValueError(f"task={name} has no rows; a part is a data set")
+        except ValueError as error:
+            raise ValueError(f"task.parts[{number}]={text}: {error}") from error
+        parts.append(part)
+    return parts or [config]
+
+
+def _open_data_set(config: TaskConfig) -> tuple[_Reader, Splits]:
+    rows = RowSelection(config)
+    problem_filter = Filter(config.filter, config.quality, rows, checkers=config.checkers)
+    reader = _Reader(config, problem_filter)
+    splits = _read_splits(config, reader)
+    rows.check()
+    return reader, splits
+
+
+def _check_names(config: TaskConfig, splits: Splits) -> None:
+    counts = Counter(entry.name for entries in splits.values() for entry in entries)
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        raise ValueError(
+            f"task.parts: {len(twice)} problems, such as {twice[0]}, are in several parts of "
+            f"task={config.name}; name each data set once"
+        )
 
 
 def _read_splits(config: TaskConfig, reader: _Reader) -> Splits:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envs.problem import Problem
 from envs.tasks.config import TaskConfig
+from envs.tasks.dataset_task import data_sets
 from envs.tasks.loaders.field_parsers import Row
 from envs.tasks.storage.rows import Converter, convert_rows, load_converter, read_rows
 from envs.tasks.storage.sources import local_files
@@ -22,8 +23,13 @@ def check_first_rows(config: TaskConfig) -> None:
 
     The message has the rows' numbers. Paths on the hub and generated tasks pass.
     """
-    if config.rows is None:
-        return
+    for part in data_sets(config):
+        if part.rows is not None:
+            _check_data_set(part)
+
+
+def _check_data_set(config: TaskConfig) -> None:
+    assert config.rows is not None
     wanted = [("task.path", config.path, config.rows, config.files)]
     if config.test_path is not None:
         test_files = config.test_files or config.files

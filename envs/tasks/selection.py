@@ -20,6 +20,7 @@ from envs.tasks.storage.store import Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ROOT = Path(__file__).resolve().parents[2]  # where a table that comes with the project is
 # of a stored problem, in the order of Entry's fields after `name`
 _COLUMNS = (
     *("difficulty", "source", "tags", "hash", "digest", "statement_hash", "left_out"),
@@ -206,6 +207,8 @@ def _good_statements(file: str) -> set[str]:
     import pyarrow.parquet
 
     path = Path(file)
+    if not path.is_file():
+        path = ROOT / file
     if not path.is_file():
         raise ValueError(
             f"task.quality={file}: no such file; `python -m envs.validate … quality=FILE` makes one"

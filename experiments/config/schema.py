@@ -243,7 +243,8 @@ class EvalConfig:
     """Evaluation; the defaults are the paper's."""
 
     every: NonNegativeInt = 50  # steps; also at the start and the end; 0: only then
-    split: Literal["tune", "choose", "test"] = "choose"  # docs/guide/data.md says what each is for
+    # docs/guide/data.md says what each is for; train: how far the model has learnt its problems
+    split: Literal["train", "tune", "choose", "test"] = "choose"
     # a study's final run, whose runner sets it; without it, or by hand, eval.split=test warns
     final: bool = False
     samples: PositiveInt = 20  # responses to each problem

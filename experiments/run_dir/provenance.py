@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from envs.tasks.dataset_task import data_sets
 from envs.tasks.storage.sources import content_digest, local_files
 from experiments.config.command_line import without_secrets
 from experiments.config.model_folder import GGUF
@@ -136,8 +137,11 @@ def _keep_diff(place: Path) -> Facts | None:
 
 def _named_modules(config: RunConfig) -> tuple[str, ...]:
     """Return the modules that a run begins with: the trainer, and those of its configuration."""
-    task = config.task
-    functions = (task.make, task.rows, task.test_rows, task.split_of, task.environment)
+    functions = [
+        function
+        for task in data_sets(config.task)
+        for function in (task.make, task.rows, task.test_rows, task.split_of, task.environment)
+    ]
     trainer = "experiments.trainer" if config.runtime.name == "sync" else "experiments.launch"
     names = (config.algo.core, *filter(None, functions))
     return (trainer, *(name.rpartition(".")[0] for name in names))
@@ -200,9 +204,14 @@ def _imports(source: str) -> Iterator[str]:
 
 
 def _data(config: RunConfig) -> Iterator[tuple[str, str]]:
-    task = config.task
-    files = [Path(path) for path in (task.quality, task.prompt, *config.replay.files) if path]
-    layouts = ((task.path, task.files), (task.test_path, task.test_files or task.files))
+    parts = data_sets(config.task)
+    tables = [part.quality for part in parts]
+    files = [Path(path) for path in (*tables, config.task.prompt, *config.replay.files) if path]
+    layouts = [
+        layout
+        for task in parts
+        for layout in ((task.path, task.files), (task.test_path, task.test_files or task.files))
+    ]
     for path, layout in layouts:
         if path and "://" not in path:
             with suppress(ValueError, OSError):
