@@ -56,10 +56,12 @@ class Tuning:
     seed: NonNegativeInt  # of every trial, and of the sampler
     # of the best trials' further runs, which decide; none is the trials' or one of the study's
     rescore_seeds: Annotated[list[NonNegativeInt], Field(min_length=2)]
-    # of these runs, after those of a trial: e.g. the length of the study's runs, where a rate that
-    # is best in a short trial may fail
+    # of the further runs, after those of a trial: e.g. the length of the study's runs, where a rate
+    # that is best in a short trial may fail
     rescore_overrides: list[str] = field(default_factory=list)
-    rescored: PositiveInt = 3  # best trials of each round that run again
+    # best trials of each round that run again with rescore_overrides, on the trials' seed; 0: none
+    longer: NonNegativeInt = 0
+    rescored: PositiveInt = 3  # best ones of these, or of all trials, that get the fresh seeds
 
 
 @dataclass

@@ -45,9 +45,10 @@ sampler. The rules: docs/reference/protocol.md.
 
 KEY=VALUE overrides a key of every trial, as of run.py. Search spaces are in conf/algo/_search/.
 
-The best trials of an arm (as many as the study's tuning.rescored) run again on
-tuning.rescore_seeds, with tuning.rescore_overrides; the highest mean decides. A re-score that fails
-runs again; if it fails {ATTEMPTS} times, the next best trial takes the place of its trial. If a
+The best trials of an arm run again. With tuning.longer: as many on the trials' seed, with
+tuning.rescore_overrides. Then the best tuning.rescored of these, or of all trials, on
+tuning.rescore_seeds, with the same overrides; the highest mean decides. A further run that fails is
+repeated; if it fails {ATTEMPTS} times, the next best trial takes the place of its trial. If a
 winner stands at the edge of a range, the range widens for every arm that tunes this key and all
 arms get further trials, at most {MAX_WIDENINGS} times.
 
@@ -113,13 +114,14 @@ def tune_all(
 
 
 def _rescore(tuner: Tuner, run: RunAll, say: Callable[[str], None]) -> None:
-    """Run the best trials on fresh seeds; failed ones again, then the next best trials."""
-    while rescores := tuner.rescores_left():
-        trials = ", ".join(str(number) for number in sorted({tuner.numbers[j] for j in rescores}))
-        say(f"{tuner.arm}: trials {trials} on fresh seeds, {len(rescores)} runs to do")
-        run(tuner, rescores)
+    """Run the best trials longer and on fresh seeds; failed ones again, then the next best."""
+    while jobs := tuner.runs_again():
+        trials = ", ".join(str(number) for number in sorted({tuner.numbers[j] for j in jobs}))
+        how = "over more steps" if jobs[0].seed == tuner.tuning.seed else "on fresh seeds"
+        say(f"{tuner.arm}: trials {trials} {how}, {len(jobs)} runs to do")
+        run(tuner, jobs)
     for number in tuner.left_out():
-        say(f"{tuner.arm}: trial {number} is left out: a re-score failed {ATTEMPTS} times")
+        say(f"{tuner.arm}: trial {number} is left out: a further run failed {ATTEMPTS} times")
 
 
 def main(arguments: Sequence[str]) -> int:

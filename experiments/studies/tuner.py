@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from experiments.errors import UserError
-from experiments.studies.candidates import ATTEMPTS, Candidate, best_of_rounds
+from experiments.studies.candidates import ATTEMPTS, Candidate, best_of_rounds, first_of_rounds
 from experiments.studies.jobs import Job
 from experiments.studies.search_space import Side, Space, suggest, values_of, widen
 from experiments.studies.study import Study
@@ -88,7 +88,8 @@ class Tuner:
         self.first_space, self.space = space, space
         self.rounds = 0
         self.store = _open(storage, arm)
-        self.numbers: dict[Job, int] = {}
+        self.numbers: dict[Job, int] = {}  # job → its trial
+        self.again: set[Job] = set()  # the jobs of longer runs and re-scores
         made_with = self._made_with()
         before = self.store.user_attrs.get("made_with", made_with)
         if before != made_with:
@@ -153,8 +154,10 @@ class Tuner:
 
     def runs_left(self) -> int:
         """Number of runs that have not ended, re-scores included, if no range widens."""
-        if trials := self.trials_left():
-            return trials + self.tuning.rescored * len(self.tuning.rescore_seeds)
+        trials, again = self.trials_left(), self.tuning
+        longer = again.longer if trials else len(self.longer_left())
+        if trials or longer:
+            return trials + longer + again.rescored * len(again.rescore_seeds)
         return len(self.rescores_left())
 
     def ask(self) -> Job:
@@ -164,22 +167,32 @@ class Tuner:
         return self._job(self.store.ask())
 
     def tell(self, job: Job, score: float | None, run: str = "") -> None:
-        """Store the end of a run, a trial's or a re-score's; None: it failed.
+        """Store the end of a run: of a trial, a longer run or a re-score; None: it failed.
 
-        A failed trial counts as a trial. A failed re-score runs again, ATTEMPTS times in all.
+        A failed trial counts as a trial. The others run again, ATTEMPTS times in all.
         """
         import optuna
 
         number = self.numbers[job]
-        if job.seed != self.tuning.seed:
-            name = self._rescore(number, job.seed)
+        if job in self.again:
+            name = self._again(number, job.seed)
             attempts = _attempts(self.store.user_attrs.get(name, {})) + 1
             self.store.set_user_attr(name, {"score": score, "run": run, "attempts": attempts})
             return
         state = optuna.trial.TrialState.FAIL if score is None else optuna.trial.TrialState.COMPLETE
         self.store.tell(number, score, state=state)
 
-    # Re-scores.
+    # Longer runs and re-scores.
+
+    def longer_left(self) -> list[Job]:
+        """The longer runs of the best trials that are still to do, on the trials' seed."""
+        rounds = first_of_rounds(self.finished(), self._targets(), self.tuning.longer)
+        pool = {each.trial: each for best in rounds for each in best if each.longer is None}
+        return [self._run_again(each, self.tuning.seed, "-longer") for each in pool.values()]
+
+    def runs_again(self) -> list[Job]:
+        """The runs of the best trials to do next: all longer ones first, then the re-scores."""
+        return self.longer_left() or self.rescores_left()
 
     def best(self) -> list[Candidate]:
         """The trials that run again on fresh seeds, the highest score of their own first.
@@ -188,24 +201,21 @@ class Tuner:
         Rounds are those of a call for this many trials. Trials and re-scores that only another
         call asked for are left out: every arm has equally many.
         """
-        return best_of_rounds(self.finished(), self._targets(), self.tuning.rescored)
+        again = self.tuning
+        return best_of_rounds(self.finished(), self._targets(), again.rescored, again.longer)
 
     def left_out(self) -> list[int]:
-        """The trials with a re-score that failed in every attempt."""
+        """The trials with a longer run or a re-score that failed in every attempt."""
         return [each.trial for each in self.finished() if each.is_left_out]
 
     def rescores_left(self) -> list[Job]:
         """The runs of the best trials on fresh seeds that are still to do."""
-        jobs = []
-        for candidate in self.best():
-            values = (f"{key}={_text(value)}" for key, value in candidate.values.items())
-            overrides = (*self.overrides, *self.tuning.rescore_overrides, *values)
-            for seed, score in candidate.rescores.items():
-                if score is None:
-                    job = Job(self.arm, seed, overrides, trial=f"t{candidate.trial:03}")
-                    self.numbers[job] = candidate.trial
-                    jobs.append(job)
-        return jobs
+        return [
+            self._run_again(candidate, seed)
+            for candidate in self.best()
+            for seed, score in candidate.rescores.items()
+            if score is None
+        ]
 
     def ranking(self) -> list[Candidate]:
         """The candidates with all re-scores, the highest mean first."""
@@ -219,24 +229,30 @@ class Tuner:
         for each in self.store.get_trials(deepcopy=False):
             if each.state.name != "COMPLETE" or each.value is None:
                 continue
-            ends = {seed: known.get(self._rescore(each.number, seed), {}) for seed in seeds}
+            ends = {seed: known.get(self._again(each.number, seed), {}) for seed in seeds}
+            longer = known.get(self._again(each.number, self.tuning.seed), {})
             rescores = {seed: end.get("score") for seed, end in ends.items()}
             is_left_out = any(
-                rescores[seed] is None and _attempts(end) >= ATTEMPTS for seed, end in ends.items()
+                end.get("score") is None and _attempts(end) >= ATTEMPTS
+                for end in (longer, *ends.values())
             )
             values = values_of(each.params, self.space)
-            candidates.append(Candidate(each.number, each.value, values, rescores, is_left_out))
+            candidates.append(
+                Candidate(
+                    each.number, each.value, values, rescores, is_left_out, longer.get("score")
+                )
+            )
         return candidates
 
     def rescore_runs(self, candidate: Candidate) -> list[str]:
         """The run folders of a candidate's re-scores."""
         known = self.store.user_attrs
-        return [known[self._rescore(candidate.trial, seed)]["run"] for seed in candidate.rescores]
+        return [known[self._again(candidate.trial, seed)]["run"] for seed in candidate.rescores]
 
     # The table.
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each trial and each re-score: its seed, state, score and values."""
+        """A row for each trial, longer run and re-score: its seed, state, score and values."""
         rows, known = [], self.store.user_attrs
         trials = self.store.get_trials(deepcopy=False)
         for each in trials:
@@ -244,16 +260,25 @@ class Tuner:
             end = {"state": each.state.name.lower(), "score": each.value}
             rows.append(head | end | values_of(each.params, self.space))
         for each in trials:
-            for seed in self.tuning.rescore_seeds:
-                if (found := known.get(self._rescore(each.number, seed))) is not None:
+            for seed in (self.tuning.seed, *self.tuning.rescore_seeds):
+                if (found := known.get(self._again(each.number, seed))) is not None:
                     score = found["score"]
-                    head = {"run": "rescore", "trial": each.number, "seed": seed}
+                    kind = "longer" if seed == self.tuning.seed else "rescore"
+                    head = {"run": kind, "trial": each.number, "seed": seed}
                     end = {"state": "fail" if score is None else "complete", "score": score}
                     rows.append(head | end | values_of(each.params, self.space))
         return rows
 
-    def _rescore(self, trial: int, seed: int) -> str:
-        """The stored name of a re-score; one of another length is another one."""
+    def _run_again(self, candidate: Candidate, seed: int, suffix: str = "") -> Job:
+        values = (f"{key}={_text(value)}" for key, value in candidate.values.items())
+        overrides = (*self.overrides, *self.tuning.rescore_overrides, *values)
+        job = Job(self.arm, seed, overrides, trial=f"t{candidate.trial:03}{suffix}")
+        self.numbers[job] = candidate.trial
+        self.again.add(job)
+        return job
+
+    def _again(self, trial: int, seed: int) -> str:
+        """The stored name of a further run; one of another length is another one."""
         return " ".join([f"rescore of trial {trial}, seed {seed}", *self.tuning.rescore_overrides])
 
     def _job(self, trial: optuna.trial.Trial) -> Job:

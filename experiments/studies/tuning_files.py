@@ -93,15 +93,16 @@ def _experiment(stem: str, study: Study, tuner: Tuner, config: RunConfig) -> str
     pairs = [override.partition("=")[::2] for override in study.arms[arm].overrides]
     own = {key: yaml.safe_load(value) for key, value in pairs if "." in key}
     how = (
-        f"{tuner.target} trials ({' '.join(tuner.tuning.overrides)}), {len(tuner.best())} of the "
-        f"best again on {len(best.rescores)} fresh seeds{_at_length(tuner)}, table "
-        f"tuned/{stem}-{arm}.csv"
+        f"{tuner.target} trials ({' '.join(tuner.tuning.overrides)}), {_longer(tuner)}"
+        f"{len(tuner.best())} of the best on {len(best.rescores)} fresh seeds{_at_length(tuner)}, "
+        f"table tuned/{stem}-{arm}.csv"
     )
     lines = [
         f"python run.py experiment=tuned_{stem}_{arm}",
         f"Trial {best.trial} of {tuner.target}, by `python -m experiments.studies.tune "
         f"study={stem}`, at commit {_commits(tuner.rescore_runs(best))}.",
         f"Score ({SCORE}) on the split {config.eval.split}: {best.score:.4f}.",
+        *([f"The longer run on the same seed: {best.longer:.4f}."] if best.longer else []),
         f"On fresh seeds, which decide: {_scores(best)}; mean {_mean(best)}.",
         f"Within one standard error: {', '.join(_tied(ranking)) or 'none'}.",
         *(f"{key}: {where}." for key, where in _distances(tuner, best).items()),
@@ -112,6 +113,12 @@ def _experiment(stem: str, study: Study, tuner: Tuner, config: RunConfig) -> str
         f"# @package _global_\n{head}defaults:\n  - override /algo: {config.algo.name}\n"
         + yaml.safe_dump({"name": f"tuned_{stem}", "tuned": how, **values}, sort_keys=False)
     )
+
+
+def _longer(tuner: Tuner) -> str:
+    """How many trials had a longer run on their own seed, with a comma."""
+    number = sum(each.longer is not None for each in tuner.finished())
+    return f"{number} of the best again{_at_length(tuner)}, " if number else ""
 
 
 def _at_length(tuner: Tuner) -> str:

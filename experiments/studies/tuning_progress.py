@@ -35,7 +35,9 @@ class Progress:
         return f"{shown}, {self._where(tuner, job)}; runs of all arms left: {left}{about}"
 
     def _where(self, tuner: Tuner, job: Job) -> str:
-        if job.seed == tuner.tuning.seed:
+        if longer := tuner.longer_left():
+            return f"longer runs of {tuner.arm} left: {len(longer)}"
+        if job not in tuner.again:
             best = max(tuner.finished(), key=lambda each: each.score, default=None)
             leader = f"best {best.score:.4f} (trial {best.trial})" if best else "no best yet"
             return f"{leader}; {tuner.trials_ended()} of {tuner.target} trials of {tuner.arm}"

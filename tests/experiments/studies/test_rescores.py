@@ -51,7 +51,7 @@ def one_round(held, store, score, done, stop_after=None):
 
 
 def number_of(job):
-    return int(job.trial[1:])
+    return int(job.trial[1:4])
 
 
 def rescored(done):
@@ -128,7 +128,7 @@ def test_the_next_best_trial_takes_the_place_of_one_whose_re_score_fails_twice(s
     said = one_round(held, store, score, done)
     assert [each.trial for each in held.ranking()] == [4, 3, 2]
     assert rescored(done).count((5, 9)) == 2 and rescored(done).count((5, 8)) == 1
-    assert any("trial 5 is left out: a re-score failed 2 times" in line for line in said)
+    assert any("trial 5 is left out: a further run failed 2 times" in line for line in said)
     again = []
     one_round(tuner(store), store, score, again)  # the same command: nothing is left to run
     assert again == []
@@ -153,16 +153,66 @@ def test_where_every_re_score_fails_there_is_no_winner_and_an_end(store):
     assert len(rescored(done)) == 6 * len(SEEDS) * 2
 
 
-def test_re_scores_of_another_length_are_other_runs_of_as_many_trials_as_the_study_says(store):
+LONGER = ["steps=9"]
+
+
+def with_longer_runs(store, longer=3, rescored=2):
+    tuning = Tuning(["steps=2"], 7, SEEDS, LONGER, longer=longer, rescored=rescored)
+    return Tuner(Study("q", [0], ARMS, "s", tuning=tuning), "grpo", SPACE, 6, [], store)
+
+
+def is_longer(job):
+    return job.overrides[-2] == "steps=9"  # the last one is the rate
+
+
+def test_longer_runs_choose_which_trials_get_the_fresh_seeds(store):
+    held, done = with_longer_runs(store), []
     score = {number: number / 10 for number in range(6)}
-    one_round(tuner(store), store, lambda job: score[number_of(job)], [])
-    longer = Tuning(["steps=2"], 7, SEEDS, rescore_overrides=["steps=9"], rescored=2)
-    held = Tuner(Study("q", [0], ARMS, "s", tuning=longer), "grpo", SPACE, 6, [], store)
-    assert (held.trials_left(), held.runs_left()) == (0, 4)
-    done = []
     # longer runs turn the order of the trials around
-    one_round(held, store, lambda job: 1 - score[number_of(job)], done)
-    assert rescored(done) == [(4, 8), (4, 9), (5, 8), (5, 9)]
-    assert len(done) == 4 and all("steps=9" in job.overrides[-2:] for job in done)
-    assert [each.trial for each in held.ranking()] == [4, 5]
-    assert len([row for row in held.table() if row["run"] == "rescore"]) == 4
+    said = one_round(
+        held,
+        store,
+        lambda j: (1 - score[number_of(j)]) if is_longer(j) else score[number_of(j)],
+        done,
+    )
+    longer = [(number_of(job), job.seed) for job in done if is_longer(job) and job.seed == 7]
+    assert longer == [(5, 7), (4, 7), (3, 7)]  # the best trials
+    assert rescored(done) == [(3, 8), (3, 9), (4, 8), (4, 9)]  # the best of their longer runs
+    assert all(is_longer(job) for job in done if job.seed != 7)
+    assert [each.trial for each in held.ranking()] == [3, 4]
+    kinds = [row["run"] for row in held.table()]
+    assert [kinds.count(kind) for kind in ("trial", "longer", "rescore")] == [6, 3, 4]
+    assert said[1:3] == [
+        "grpo: trials 3, 4, 5 over more steps, 3 runs to do",
+        "grpo: trials 3, 4 on fresh seeds, 4 runs to do",
+    ]
+
+
+def test_a_killed_longer_run_is_done_again_and_no_other(store):
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        one_round(with_longer_runs(store), store, lambda job: 0.5, done, stop_after=7)
+    held = with_longer_runs(store)
+    assert (held.trials_left(), len(held.longer_left()), held.runs_left()) == (0, 2, 6)
+    one_round(held, store, lambda job: 0.5, done)
+    assert len(done) == len(set(done)) == 6 + 3 + 4
+    assert held.runs_left() == 0
+
+
+def test_the_next_trial_takes_the_place_of_one_whose_longer_run_fails_twice(store):
+    held, done = with_longer_runs(store), []
+    score = {number: number / 10 for number in range(6)}
+    fails = lambda job: None if is_longer(job) and number_of(job) == 5 else score[number_of(job)]  # noqa: E731
+    one_round(held, store, fails, done)
+    longer = [number_of(job) for job in done if is_longer(job) and job.seed == 7]
+    assert sorted(longer) == [2, 3, 4, 5, 5]
+    assert held.left_out() == [5]
+    assert [each.trial for each in held.ranking()] == [4, 3]
+
+
+def test_runs_of_another_length_are_not_taken_for_these(store):
+    one_round(tuner(store), store, lambda job: 0.5, [])  # short re-scores
+    held, done = with_longer_runs(store), []
+    assert (held.trials_left(), held.runs_left()) == (0, 7)
+    one_round(held, store, lambda job: 0.5, done)
+    assert len(done) == 7 and all(is_longer(job) for job in done)

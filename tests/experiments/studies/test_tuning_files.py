@@ -65,7 +65,7 @@ def test_the_winner_of_the_re_scores_becomes_an_experiment_beside_the_table(tmp_
     assert made["train"] == {"offline_share": 0.5}
     assert made["defaults"] == [{"override /algo": "spo"}]
     assert made["tuned"] == (
-        "4 trials (steps=4), 3 of the best again on 3 fresh seeds, table tuned/s-half.csv"
+        "4 trials (steps=4), 3 of the best on 3 fresh seeds, table tuned/s-half.csv"
     )
     assert text.startswith("# @package _global_\n# python run.py experiment=tuned_s_half\n")
     for words in (
