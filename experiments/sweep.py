@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +53,10 @@ def new_folder(output_dir: str) -> Path:
 
 
 def find_run(config: RunConfig) -> Path | None:
-    """Return the last run folder of exactly this configuration, however its run ended."""
+    """Return the last run folder of this configuration, however its run ended.
+
+    The words of `tuned`, which say how values were found, may differ.
+    """
     found = list((Path(config.output_dir) / config.name).glob("*/config.yaml"))
     if not found:
         return None
@@ -60,13 +64,18 @@ def find_run(config: RunConfig) -> Path | None:
     from experiments.policy.loading import pick_device
 
     resolved = resolve_defaults(config, str(pick_device(config.model.device)))
-    text = OmegaConf.to_yaml(asdict(resolved))
+    text = _without_tuned(OmegaConf.to_yaml(asdict(resolved)))
     folders = [
         file.parent
         for file in found
-        if file.read_text() == text and (file.parent / "run.json").is_file()
+        if _without_tuned(file.read_text()) == text and (file.parent / "run.json").is_file()
     ]
     return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
+
+
+def _without_tuned(text: str) -> str:
+    """Return a configuration's YAML without its key `tuned`, which may have several lines."""
+    return re.sub(r"^tuned:.*\n(?: .*\n)*", "", text, flags=re.MULTILINE)
 
 
 def finished_outcome(folder: Path) -> Outcome:

@@ -24,6 +24,7 @@ from experiments.errors import UserError
 # all keys below.
 MAY_CHANGE = (
     "steps",
+    "tuned",
     "output_dir",
     "logger.",
     "runtime.",
