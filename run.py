@@ -107,6 +107,7 @@ def resume(arguments: list[str]) -> None:
     from experiments.config.resume import is_finished, resumed_config
     from experiments.errors import UserError
     from experiments.launch import is_rank_zero
+    from experiments.run_dir.atomic_files import check_unlocked
 
     folders = [argument for argument in arguments if argument.startswith("resume=")]
     folder = Path(folders[-1].removeprefix("resume="))
@@ -114,6 +115,7 @@ def resume(arguments: list[str]) -> None:
         config = resumed_config(folder, [a for a in arguments if a not in folders])
         finished = is_finished(folder, config)
         if not finished:
+            check_unlocked(folder)
             check_before_start([config])
     except UserError as error:
         fail(str(error))
@@ -174,9 +176,10 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
     Ends the process with one line at the first fault.
     """
     from experiments.config.composition import config_of, is_sweep, jobs_of
-    from experiments.config.preflight import check_before_start
+    from experiments.config.preflight import check_before_start, make_output_folder
+    from experiments.config.resolve_defaults import evaluation_warnings
     from experiments.errors import UserError
-    from experiments.launch import check_launch, torchrun_ranks
+    from experiments.launch import check_launch, is_rank_zero, torchrun_ranks
 
     try:
         jobs = jobs_of(arguments)
@@ -187,12 +190,13 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
         if ranked and is_sweep(arguments):
             raise UserError("torchrun with -m: start the jobs one by one, each with torchrun")
         for folder in {config.output_dir for config in configs}:
-            Path(folder).mkdir(parents=True, exist_ok=True)
+            make_output_folder(folder)
         check_before_start(configs)
     except UserError as error:
         fail(str(error), MISUSED)
-    except OSError as error:
-        fail(f"output_dir={folder}: {error.strerror}; choose a writable folder")
+    warnings = dict.fromkeys(line for config in configs for line in evaluation_warnings(config))
+    for line in warnings if is_rank_zero() else ():
+        print(f"WARNING: {line}", file=sys.stderr)
     return jobs, configs
 
 

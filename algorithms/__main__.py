@@ -30,7 +30,8 @@ def main() -> None:
         near = difflib.get_close_matches(unknown[0], algorithms.names(), n=1, cutoff=0.75)
         suggestion = f"did you mean {near[0]!r}? " if near else ""
         names = ", ".join(algorithms.names())
-        raise SystemExit(f"no algorithm {unknown[0]!r}; {suggestion}choose of {names}")
+        print(f"error: no algorithm {unknown[0]!r}; {suggestion}choose of {names}", file=sys.stderr)
+        sys.exit(2)
     for name in sys.argv[1:]:
         print(description(name))
     if not sys.argv[1:]:

@@ -96,7 +96,7 @@ def print_comparison(a: str, b: str, target: float) -> None:
 
 def _load_group(key: str, patterns: str) -> Group:
     """Return the single group of these runs, with `key` before its label."""
-    paths = find_runs(filter(None, patterns.split(",")))
+    paths = find_runs(filter(None, patterns.split(",")), key)
     groups = group_runs([load_run(path) for path in paths])
     if len(groups) > 1:
         labels = ", ".join(group.label for group in groups[:4])

@@ -58,6 +58,7 @@ from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
+from envs.tasks.first_rows import required_path
 from envs.tasks.row_selection import RowSelection
 from envs.tasks.selection import Filter, StoredProblems, load_entries, strengths
 from envs.tasks.storage.rows import load_converter
@@ -189,11 +190,9 @@ def load_problems(config: TaskConfig, skipped: Counter[str]) -> Sequence[Problem
 
 
 def _stores(config: TaskConfig) -> list[Store]:
-    if config.path is None:
-        raise ValueError("task.path=PATH is missing: the rows to judge")
     limits = SizeLimits(config.max_tests, config.max_test_bytes)
     to_problem = load_converter(config.rows, config.fields, "task.rows")
-    splits = find_sources(to_problem, config.path, "task.path", config.files)
+    splits = find_sources(to_problem, required_path(config), "task.path", config.files)
     return [prepare_store(source, limits) for sources in splits.values() for source in sources]
 
 

@@ -111,9 +111,18 @@ def train(
         expected, message = is_expected(error), one_line(error)
         if not expected:
             message += f"; more in {records.keep_traceback()}"
+        if is_full(error):
+            message += f"; {_how_to_resume(records)}"
         records.finish("failed", message)
         return Outcome(records.folder, "failed", message, expected, display.pass_at)
     return Outcome(records.folder, "finished", pass_at=display.pass_at)
+
+
+def _how_to_resume(records: Records) -> str:
+    """Where a run that failed is, and from which step it can be resumed."""
+    steps = [int(step) for step in records.info["checkpoints"].values()]
+    start = f"resumes after step {max(steps)}" if steps else "begins again: it has no checkpoint"
+    return f"resume={records.folder} {start}"
 
 
 def _state_of(checkpoint: dict[str, Any], config: RunConfig, where: str) -> ResumeState:

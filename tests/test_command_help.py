@@ -1,11 +1,11 @@
-"""Every `python -m` command of the project has --help, with a sentence for each key."""
+"""Every `python -m` command of the project has --help: quick, with a sentence for each key."""
 
 import re
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.many_commands import answers
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("algorithms", "analysis", "envs", "experiments")
@@ -19,15 +19,12 @@ def commands():
             yield path.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
 
 
-def help_of(command, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [command, "--help"])
-    try:
-        runpy.run_module(command, run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        assert not end.code
-    printed = capsys.readouterr()
-    assert printed.err == ""
-    return printed.out
+@pytest.fixture(scope="module")
+def helps(tmp_path_factory):
+    """What each command answers to --help."""
+    asked = [(["-m", command, "--help"], None) for command in commands()]
+    found = answers(asked, tmp_path_factory.mktemp("help"))
+    return dict(zip(commands(), found, strict=True))
 
 
 def test_commands_are_found():
@@ -35,9 +32,10 @@ def test_commands_are_found():
 
 
 @pytest.mark.parametrize("command", list(commands()))
-@pytest.mark.filterwarnings("ignore:.*found in sys.modules.*:RuntimeWarning")
-def test_every_command_has_help_with_a_sentence_for_each_key(command, monkeypatch, capsys):
-    text = help_of(command, monkeypatch, capsys)
+def test_every_command_has_help_with_a_sentence_for_each_key(command, helps):
+    answer = helps[command]
+    assert (answer["status"], answer["err"], answer["heavy"]) == (0, "", [])
+    text = answer["out"]
     assert len(text.splitlines()[0]) > 20  # what the command does
     for line in text.partition("Keys, written key=value:")[2].splitlines():
         assert not re.fullmatch(r"  \S+=\S* +(\(required\) +)?\[[^]]*\]", line), line

@@ -10,6 +10,7 @@ import pytest
 
 import run
 from tests.command_line import ROOT, SMALL
+from tests.errors_page import row_of
 
 
 def test_a_full_disk_is_one_line(tmp_path, call_here):
@@ -22,8 +23,10 @@ def test_a_full_disk_is_one_line(tmp_path, call_here):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("error: the disk is full")
+    last = done.stderr.splitlines()[-1]
+    assert row_of("a disk that becomes full").fits(last), last
     (folder,) = (tmp_path / "out" / "mini").iterdir()
+    assert f"resume={folder} begins again" in last
     assert json.loads((folder / "run.json").read_text())["status"] == "failed"
     assert len(pandas.read_parquet(folder / "evals.parquet")) == 2 * 2 * 2
     assert list((folder / "checkpoints").iterdir()) == []

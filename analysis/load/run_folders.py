@@ -91,23 +91,23 @@ class Run:
         return sorted(int(step) for step in self.evals["step"].unique())
 
 
-def find_runs(patterns: Iterable[str | Path]) -> list[Path]:
+def find_runs(patterns: Iterable[str | Path], key: str = "runs") -> list[Path]:
     """Return all run folders at or below these folders or glob patterns, sorted and unique.
 
     A run folder is one that holds any of FILES. Raises RunError for a pattern that matches nothing
-    and if there is no run folder.
+    and if there is no run folder. `key`: the command's, for the message.
     """
     texts = [str(pattern) for pattern in patterns]
     run_folders: set[Path] = set()
     for pattern in texts:
         folders = [Path(p) for p in glob.glob(pattern, recursive=True) if Path(p).is_dir()]
         if not folders:
-            raise RunError(f"runs={pattern}: no such folder; give a folder or a quoted pattern")
+            raise RunError(f"{key}={pattern}: no such folder; give a folder or a quoted pattern")
         for folder in folders:
             run_folders.update(path.resolve() for path in _run_folders_below(folder))
     if not run_folders:
         raise RunError(
-            f"runs={','.join(texts)}: no run folder in there; make one with `python run.py`"
+            f"{key}={','.join(texts)}: no run folder in there; make one with `python run.py`"
         )
     return sorted(run_folders)
 

@@ -22,6 +22,7 @@ from envs.cache_folder import cache_root, replace_file
 from envs.import_by_name import code_digest, load_function
 from envs.judge.extract import as_response
 from envs.tasks.config import TaskConfig
+from envs.tasks.first_rows import required_path
 from envs.tasks.near_duplicates import similar_pairs
 from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.row_selection import RowSelection
@@ -194,7 +195,7 @@ def _read_splits(config: TaskConfig, reader: _Reader) -> Splits:
     converter = test_converter = load_converter(config.rows, config.fields, "task.rows")
     if config.test_rows is not None:
         test_converter = load_converter(config.test_rows, config.fields, "task.test_rows")
-    sources = find_sources(converter, _path(config), "task.path", config.files)
+    sources = find_sources(converter, required_path(config), "task.path", config.files)
     if config.test_path is None:
         return reader.splits(sources)
     files = config.test_files or config.files
@@ -232,15 +233,6 @@ def divide(entries: Sequence[Entry], shares: dict[str, float], rest: str) -> Spl
         else:
             splits[rest].append(entry)
     return splits
-
-
-def _path(config: TaskConfig) -> str:
-    if config.path is None:
-        raise ValueError(
-            f"task={config.name} needs task.path: a file or folder of rows, or "
-            "hf://datasets/ID@COMMIT"
-        )
-    return config.path
 
 
 def _decontaminate(splits: Splits) -> tuple[Splits, list[dict[str, object]]]:

@@ -30,18 +30,28 @@ def check_first_rows(config: TaskConfig) -> None:
 
 def _check_data_set(config: TaskConfig) -> None:
     assert config.rows is not None
-    wanted = [("task.path", config.path, config.rows, config.files)]
+    wanted = [("task.path", required_path(config), config.rows, config.files)]
     if config.test_path is not None:
         test_files = config.test_files or config.files
         test_rows = config.test_rows or config.rows
         wanted.append(("task.test_path", config.test_path, test_rows, test_files))
     for key, path, rows, files in wanted:
-        if path is None or "://" in path:
+        if "://" in path:
             continue
         converter = load_converter(rows, config.fields, key.replace("path", "rows"))
         for found in local_files(path, key, files).values():
             for file in found[:1]:
                 _check_file(converter, file, f"{key}={path}")
+
+
+def required_path(config: TaskConfig) -> str:
+    """Return task.path. Raises ValueError if it has no value."""
+    if not config.path:
+        raise ValueError(
+            f"task={config.name} needs task.path: a file or folder of rows, or "
+            "hf://datasets/ID@COMMIT"
+        )
+    return config.path
 
 
 def _check_file(converter: Converter, file: Path, given: str) -> None:

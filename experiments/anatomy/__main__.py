@@ -23,15 +23,17 @@ from experiments.studies.cli import choose, run_command, say
 
 def act(arguments: Sequence[str]) -> int:
     """Measure and write the page; returns the exit status."""
-    from experiments.anatomy.measure import measure
     from experiments.anatomy.objectives import objectives
-    from experiments.anatomy.page import write
 
     try:
         options = parse_arguments(Options, [a for a in arguments if a != "run"])
     except ValueError as error:
         raise UserError(str(error)) from error
-    write(measure(options, choose("only", options.only, list(objectives()))), options)
+    names = choose("only", options.only, list(objectives()))
+    from experiments.anatomy.measure import measure  # torch, after mistakes are found
+    from experiments.anatomy.page import write
+
+    write(measure(options, names), options)
     say(f"wrote {options.out}")
     return 0
 

@@ -29,6 +29,7 @@ from envs.command_help import quiet_when_unread
 from envs.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.run_dir.machine import processor
+from experiments.studies.cli import MISUSED
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -207,13 +208,14 @@ def time_run(overrides: Sequence[str], **environment: str) -> dict[str, float]:
 def command(options: type[Schema], main: Callable[[Schema], int | None]) -> NoReturn:
     """Run a benchmark with the key=value arguments of the command line, and exit."""
     with quiet_when_unread():
+        doc = sys.modules[main.__module__].__doc__  # `options` may be of another module
         try:
-            doc = sys.modules[main.__module__].__doc__  # `options` may be of another module
-            parsed = parse_arguments(options, sys.argv[1:], doc=doc)
-        except ValueError as error:
-            sys.exit(f"error: {error}")
-        try:
+            try:
+                parsed = parse_arguments(options, sys.argv[1:], doc=doc)
+            except ValueError as error:
+                raise UserError(str(error)) from error
             sys.exit(main(parsed))
         except UserError as error:
-            sys.exit(f"error: {error}")
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(MISUSED)
     raise AssertionError("the command has ended")

@@ -11,9 +11,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-import torch
 from pydantic import PositiveFloat, PositiveInt
 
 from experiments.benchmarks import common
@@ -27,8 +26,10 @@ from experiments.benchmarks.workload import (
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
 from experiments.engines.base import Engine, Sampling
-from experiments.engines.hf import HFEngine
 from experiments.engines.vllm import Host, VLLMEngine
+
+if TYPE_CHECKING:
+    from experiments.engines.hf import HFEngine
 
 
 @dataclass
@@ -45,6 +46,8 @@ class Options(common.Options):
 
 def main(options: Options) -> None:
     """Measure and write `generate.json`."""
+    import torch
+
     torch.set_num_threads(1)
     model = ModelConfig(path=options.model, dtype=options.dtype)
     mini = MiniContests.load(model, options.prompts)
@@ -68,11 +71,8 @@ def measure(
     options: Options, engines: Mapping[str, Engine], prompts: Sequence[Sequence[int]]
 ) -> list[Row]:
     """Tokens per second of transformers' `generate` on our engine's model, and of all engines."""
-    sampling, ours = (
-        Sampling(options.max_tokens, options.temperature, options.top_p),
-        engines["ours"],
-    )
-    assert isinstance(ours, HFEngine)
+    sampling = Sampling(options.max_tokens, options.temperature, options.top_p)
+    ours = cast("HFEngine", engines["ours"])
 
     def transformers_rate(number: int) -> dict[str, float]:
         draws = {"temperature": options.temperature, "top_p": options.top_p, "top_k": 0}
@@ -94,6 +94,8 @@ def _transformers(
     engine: HFEngine, prompts: Sequence[Sequence[int]], responses: int, **options: object
 ) -> list[list[int]]:
     """Responses of transformers' `generate` to left-padded prompts, cut after EOS."""
+    import torch
+
     ids = padded([prompt for prompt in prompts for _ in range(responses)], "left")
     ids = ids.to(engine.model.device)
     model: Any = engine.model  # of transformers

@@ -11,9 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from algorithms.base import Algorithm
 from experiments.benchmarks import common
@@ -21,12 +19,11 @@ from experiments.benchmarks.common import Row, in_new_process, row
 from experiments.benchmarks.workload import BatchShape, algorithms, llama_sizes, step_of
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.learner import memory
-from experiments.learner.memory_check import free_bytes
-from experiments.learner.optimiser import Float32AdamW
-from experiments.policy import loading
-from experiments.policy.policy import Policy
 from experiments.run_dir.machine import PeakMemory
 from experiments.studies.cli import choose
+
+if TYPE_CHECKING:
+    import torch
 
 ADAPTER, CHECKPOINTS, MICRO_TOKENS = "adapter", "checkpoint_activations", "micro_tokens"
 CASES = (
@@ -85,6 +82,8 @@ def main(options: Options) -> None:
 
 def measure(shape_name: str, case: str) -> StepCost:
     """Measure a case on one of SHAPES, in float32."""
+    from experiments.policy import loading
+
     sizes, batch = SHAPES[shape_name]
     model_config: Any = loading.read_config(ModelConfig())
     if sizes:
@@ -103,6 +102,11 @@ def measure_step(
 
     `shrink` halves the micro-batch until it fits.
     """
+    import torch
+
+    from experiments.policy import loading
+    from experiments.policy.policy import Policy
+
     torch.set_num_threads(1)
     name, _, variant = case.partition(", ")
     device, algorithm = loading.pick_device("auto"), algorithms()[name]
@@ -141,7 +145,9 @@ def _fit(
     shape: memory.Shape, config: RunConfig, algorithm: Algorithm, device: torch.device, shrink: bool
 ) -> int:
     """Estimate a step's bytes, without an engine. `shrink` may change `config.train`."""
-    free = free_bytes(device)
+    from experiments.learner import memory_check
+
+    free = memory_check.free_bytes(device)
     while True:
         estimate = memory.estimate(shape, config, algorithm.needs, device.type == "cuda")
         needed = estimate.without_generation - estimate.held.get("the engine's weights", 0)
@@ -154,6 +160,10 @@ def _fit(
 
 def _import_lazily_loaded(variant: str) -> None:
     """Import what an adapter and a first optimiser step would: not part of a step's memory."""
+    import torch
+
+    from experiments.learner.optimiser import Float32AdamW
+
     if variant == ADAPTER:
         import peft  # noqa: F401
 

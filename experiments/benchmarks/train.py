@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from pydantic import PositiveInt
-from torch import nn
 
 from algorithms.grpo import GRPOConfig
 from experiments.benchmarks import common
@@ -33,13 +31,17 @@ from experiments.benchmarks.workload import (
     step_of,
 )
 from experiments.config.schema import ModelConfig, TrainConfig
-from experiments.engines.hf import HFEngine
-from experiments.sample import Sample
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from experiments.sample import Sample
 
 RELATIVE = "CPU time relative to raw"
 GOALS = {"SPO": "≤ 0.75", "GRPO": "≤ 0.7", "PPO critic=separate": "≤ 1.35"}  # by prefix
 TRL_RELEASE, TIMES_TRL = "1.16.0", "≥ 3"
-Step = Callable[[Sequence[Sample], int], object]
+Step = Callable[[Sequence["Sample"], int], object]
 OURS, TRL = "whole GRPO step, ours", "whole GRPO step, TRL's"
 
 
@@ -52,6 +54,8 @@ class Options(common.Options):
 
 def main(options: Options) -> None:
     """Measure and write `train.json`."""
+    import torch
+
     torch.set_num_threads(1)
     mini = MiniContests.load(ModelConfig(), options.prompts)
     max_tokens = mini.task.max_response_tokens
@@ -105,6 +109,8 @@ class Raw:
             loss.backward()
 
     def _mean_logps(self, samples: Sequence[Sample]) -> torch.Tensor:
+        import torch
+
         prompts, tokens = [s.prompt.tokens for s in samples], [s.tokens for s in samples]
         width, time = max(map(len, prompts)), max(map(len, tokens))
         device = next(self.model.parameters()).device
@@ -122,6 +128,8 @@ class Raw:
 def measure_whole(options: Options, mini: MiniContests, max_tokens: int) -> list[Row]:
     """Steps of GRPO from prompts to weights, ours ahead of each of TRL's."""
     import transformers
+
+    from experiments.engines.hf import HFEngine
 
     engine, values = mini.engine, Values({OURS: [], TRL: []})
     step = step_of(algorithms()["GRPO"], engine.policy, engine.pad)

@@ -10,10 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-
 from algorithms.base import Algorithm
 from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
@@ -23,19 +19,19 @@ from envs.tasks import open_task
 from envs.tasks.task_cli import task_config
 from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.base import Completion, Engine, Sampling
-from experiments.engines.hf import HFEngine
-from experiments.learner.learner import Learner
-from experiments.policy import loading
-from experiments.policy.policy import Policy
-from experiments.rollout.initial_values import InitialValues, ReferenceRewards
 from experiments.rollout.prompts import encode_prompts
 from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
     from envs.tasks.config import TaskConfig
+    from experiments.engines.hf import HFEngine
+    from experiments.learner.learner import Learner
+    from experiments.policy.policy import Policy
+    from experiments.rollout.initial_values import InitialValues, ReferenceRewards
 
 Prompts = Sequence[Sequence[int]]  # token ids
 LEARNING_RATE = 1e-7  # hundreds of steps on the same responses keep about the same policy
@@ -55,15 +51,21 @@ def algorithms() -> dict[str, Algorithm]:
     }
 
 
-class FreeReference(ReferenceRewards):
+def free_reference() -> ReferenceRewards:
     """Reference rewards at no cost: drawing them is not part of a step."""
+    import torch
 
-    def __init__(self) -> None:
-        rewards = [1.0] + [0.0] * (SPOConfig().q0_samples - 1)
-        self.rewards = torch.tensor(rewards, dtype=torch.float64)
+    from experiments.rollout.initial_values import ReferenceRewards
 
-    def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
-        return [self.rewards] * len(prompts)
+    class FreeReference(ReferenceRewards):
+        def __init__(self) -> None:
+            rewards = [1.0] + [0.0] * (SPOConfig().q0_samples - 1)
+            self.rewards = torch.tensor(rewards, dtype=torch.float64)
+
+        def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
+            return [self.rewards] * len(prompts)
+
+    return FreeReference()
 
 
 @dataclass
@@ -81,12 +83,16 @@ def step_of(
     algorithm: Algorithm, policy: Policy, pad: int, copied: bool = True, **train: Any
 ) -> Step:
     """Make a learner for the policy, or for a copy of it, with `train` settings."""
+    from experiments.learner.learner import Learner
+    from experiments.policy.policy import Policy
+    from experiments.rollout.initial_values import InitialValues
+
     trained = Policy(copy.deepcopy(policy.model)) if copied else policy
     config, needs = TrainConfig(warmup_steps=0, **train), algorithm.needs
     learner = Learner(trained, pad, algorithm, config, 10**6, Ledger())
     if needs.initial_value == "none":
         return Step(learner, None)
-    reference, online = FreeReference(), needs.initial_value == "online"
+    reference, online = free_reference(), needs.initial_value == "online"
     return Step(learner, InitialValues(reference, needs.initial_value_beta, online))
 
 
@@ -147,6 +153,9 @@ class MiniContests:
 
     @staticmethod
     def load(model: ModelConfig, problems: int) -> MiniContests:
+        from experiments.engines.hf import HFEngine
+        from experiments.policy import loading
+
         policy, tokenizer = loading.load(model)
         task = task_config(["task=mini", f"task.train_problems={problems}"])
         task.chat = bool(tokenizer.chat_template)
@@ -201,4 +210,7 @@ def _sample(number: int, prompt: Sequence[int], completion: Completion, right: b
 
 def padded(rows: Sequence[Sequence[int]], side: Literal["left", "right"]) -> Tensor:
     """`(len(rows), width of the longest)`, padded with -1."""
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
     return pad_sequence([torch.tensor(row) for row in rows], True, -1, side)

@@ -24,13 +24,25 @@ from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
 
 UNKNOWN = "Could not override '"  # how Hydra's message on an unknown key begins
+FLAGS = (  # that Hydra or this project has; everything else is key=value
+    *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-p", "--package", "--resolve"),
+    *("-r", "--run", "-m", "--multirun", "-i", "--info", "-sc", "--shell-completion"),
+    *("-cp", "--config-path", "-cn", "--config-name", "-cd", "--config-dir"),
+    "--experimental-rerun",
+)
 
 
 def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
     """Return the overrides of each job, several in a sweep. Raises UserError."""
+    for argument in arguments:
+        if argument.startswith("-") and argument.partition("=")[0] not in FLAGS:
+            key, _, value = argument.lstrip("-").partition("=")
+            raise UserError(f"{argument!r}: keys have no dash; write {key}={value or 'VALUE'}")
     overrides = parse_overrides(
         [argument for argument in arguments if not argument.startswith("-")]
     )
+    for override in overrides:
+        _check_single(override, is_sweep(arguments))
     if not is_sweep(arguments):
         return [[override.input_line or "" for override in overrides]]
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -39,6 +51,20 @@ def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
         return BasicSweeper.split_arguments(overrides, None)[0]
     except HydraException as error:
         raise UserError(_on_one_line(error)) from error
+
+
+def _check_single(override: Override, sweep: bool) -> None:
+    """Raise UserError for several values where one is taken."""
+    line, key = override.input_line or "", override.key_or_group
+    if override.is_sweep_override():
+        if not sweep:
+            raise UserError(f"{line}: several values are a sweep: python run.py -m {line}")
+        return
+    value = override.value()
+    if isinstance(value, list) and key != "logger" and (CONF / key).is_dir():
+        raise UserError(
+            f"{line}: one {key} for a run; -m {key}={','.join(map(str, value))} runs each"
+        )
 
 
 def is_sweep(arguments: Sequence[str]) -> bool:

@@ -17,6 +17,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, PositiveInt
 
 from envs.cache_folder import cache_root
+from experiments.errors import UserError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = Path("/dev")
@@ -45,7 +46,10 @@ JobsAtOnce = Annotated[
 
 
 def with_jobs(arguments: Sequence[str]) -> list[str]:
-    """Return command-line arguments in which a sweep's `jobs=N` or `jobs=auto` is spelt out."""
+    """Return command-line arguments in which a sweep's `jobs=N` or `jobs=auto` is spelt out.
+
+    Raises UserError for another value.
+    """
     if not {"-m", "--multirun"} & set(arguments):
         return list(arguments)
     spelt: list[str] = []
@@ -54,6 +58,8 @@ def with_jobs(arguments: Sequence[str]) -> list[str]:
         if key != "jobs":
             spelt.append(argument)
             continue
+        if value != "auto" and not (value.isdecimal() and int(value)):
+            raise UserError(f"{argument}; it takes a whole number above 0, or auto")
         number = jobs_at_once() if value == "auto" else value
         spelt += ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={number}"]
     return spelt

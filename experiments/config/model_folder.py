@@ -54,6 +54,8 @@ def locate(path: str, fallback: str | None = None) -> str:
         check_gguf(path)
         return str(file)
     for folder in (Path(path), ROOT / path):
+        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            raise UserError(f"model.path={path}: no permission to read this folder")
         if (folder / "config.json").is_file():
             return str(folder)
         if folder.is_dir():

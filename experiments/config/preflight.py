@@ -7,13 +7,16 @@ same fault has the same message.
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from envs.hub_errors import explain_hub_error
 from envs.sandbox.base import SandboxError
 from envs.tasks.first_rows import check_first_rows
+from envs.tasks.prompts import PromptTemplate
 from experiments.config.model_folder import answers, may_download, weight_bytes
+from experiments.config.ray_address import fault
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 
@@ -33,10 +36,23 @@ def check_before_start(configs: Sequence[RunConfig]) -> None:
         _check(config)
 
 
+def make_output_folder(folder: str) -> None:
+    """Make a folder that can be written to. Raises UserError."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()  # a folder may be there and read-only
+    except OSError as error:
+        raise UserError(
+            f"output_dir={folder}: {error.strerror}; choose a writable folder"
+        ) from error
+
+
 def _check(config: RunConfig) -> None:
     _check_device(config.model)
     try:
         check_first_rows(config.task)
+        if config.task.prompt:
+            PromptTemplate(Path(config.task.prompt), "task.prompt")
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
     size = weight_bytes(config.model.path, config.model.fallback)
@@ -93,8 +109,11 @@ def _check_sandbox(config: RunConfig) -> None:
 
 def _check_ray(address: str) -> None:
     host, _, port = address.rpartition(":")
-    if host and port.isdecimal() and not answers(host, int(port)):
+    if not host or not port.isdecimal():
+        return
+    reason = fault(address) if answers(host, int(port)) else "nothing answers there"
+    if reason:
         raise UserError(
-            f"runtime.address={address}: nothing answers there; `ray start --head` starts a "
-            "cluster, and runtime.address=null runs without one"
+            f"runtime.address={address}: {reason}; `ray start --head` starts a cluster, and "
+            "runtime.address=null runs without one"
         )

@@ -17,6 +17,7 @@ DEVICE_DEFAULTS: dict[str, tuple[int, int, Literal["bfloat16", "float32"]]] = {
     "cuda": (2048, 1024, "bfloat16"),
     "cpu": (1024, 256, "float32"),
 }
+SHORTEST_PROGRAM = 16  # tokens of a response with a program in a code block, roughly
 
 
 def resolve_defaults(config: RunConfig, device: str) -> RunConfig:
@@ -100,6 +101,23 @@ def final_split_warning(config: RunConfig, study: str | None) -> str | None:
         "eval.split=test: the test split is for a study's final evaluation; defaults and designs "
         "are chosen on eval.split=choose"
     )
+
+
+def evaluation_warnings(config: RunConfig) -> list[str]:
+    """Warn about settings whose evaluation says little, before anything is loaded."""
+    evaluation, longest, found = config.eval, config.task.max_response_tokens, []
+    if not evaluation.temperature and evaluation.samples > 1:
+        found.append(
+            f"eval.temperature=0: all eval.samples={evaluation.samples} responses to a problem are "
+            "the same, so pass@k is pass@1 for every k; set eval.samples=1 eval.k=[1], or a "
+            "temperature above 0"
+        )
+    if longest is not None and longest < SHORTEST_PROGRAM:
+        found.append(
+            f"task.max_response_tokens={longest}: hardly any program is so short, so responses are "
+            "cut off and fail; raise it"
+        )
+    return found
 
 
 def missing_share_warning(config: RunConfig, needs: Needs, problems: int) -> str | None:

@@ -8,15 +8,14 @@ run's numbers do not depend on where the work was done.
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.config.ray_address import set_environment
 from experiments.errors import UserError
 from experiments.runtime import SingleRank
 
@@ -30,12 +29,6 @@ if TYPE_CHECKING:
     from experiments.rollout.batch_sources import BatchSource
     from experiments.rollout.environments import Environments
 
-SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # of calls that are submitted again
-    # Otherwise Ray ends this process a minute after its cluster has gone, without a checkpoint.
-    "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
-}
 START_ATTEMPTS = 4  # to start a cluster of this run's own
 CONNECT_S = 30  # to connect to a busy machine
 
@@ -128,9 +121,7 @@ class Connection:
 
     def __init__(self, address: str | None, cpus: int = 0) -> None:
         """Join the cluster at `address`, or start one with `cpus` CPUs here. Raises UserError."""
-        os.environ |= {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
-        if address and (Path.home() / ".ray" / "auth_token").is_file():
-            os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` then does
+        set_environment(address)
         import ray
 
         with _signal_handlers_kept():

@@ -60,6 +60,11 @@ def read_arrow(path: Path) -> pa.Table:
         return pa.ipc.open_file(source).read_all()
 
 
+def check_unlocked(folder: Path) -> None:
+    """Raise UserError if another process has locked a folder."""
+    os.close(lock(folder))
+
+
 def lock(folder: Path) -> int:
     """Lock a folder for this process; closing the returned handle unlocks it.
 

@@ -122,11 +122,16 @@ def latest(run: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
 
     Each damaged state is reported to `say` and skipped.
     """
-    for folder in sorted(_sealed(run), key=_step, reverse=True):
+    folders = sorted(_sealed(run), key=_step)
+    while folders:
+        folder = folders.pop()
         try:
             return read(folder)
         except Damaged as error:
-            say(f"{folder}: damaged ({error}); using the checkpoint before it")
+            rest = "using the checkpoint before it"
+            if not folders:
+                rest = "there is no other checkpoint, so the run begins again"
+            say(f"{folder}: damaged ({error}); {rest}")
     return None
 
 

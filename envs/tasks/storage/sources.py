@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -66,6 +67,8 @@ def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]
     if not folder.exists():
         place = "" if folder.is_absolute() else f"; looked for {folder.absolute()}"
         raise ValueError(f"{key}={path}: no such file or folder{place}")
+    if not os.access(folder, os.R_OK | (os.X_OK if folder.is_dir() else 0)):
+        raise ValueError(f"{key}={path}: no permission to read it")
     if folder.is_file():
         if folder.suffix not in _BUILDERS:
             kinds = ", ".join(_BUILDERS)

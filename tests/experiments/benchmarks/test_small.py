@@ -52,14 +52,3 @@ def test_what_it_measures_in_another_process_runs_to_its_end_in_this_one(
         test_it_runs_to_its_end(name, tmp_path)
     finally:
         transformers.utils.logging.set_verbosity(verbosity)
-
-
-def test_a_misspelt_option_is_one_line(monkeypatch, capsys):
-    from experiments.benchmarks import start
-    from experiments.benchmarks.common import command
-
-    monkeypatch.setattr("sys.argv", ["start", "round=1"])
-    with pytest.raises(
-        SystemExit, match=r"'round=1': did you mean 'rounds'. write key=value, with a key"
-    ):
-        command(start.Options, start.main)

@@ -6,6 +6,7 @@ from algorithms import make
 from experiments.config.dependencies import VLLM_RELEASE
 from experiments.config.resolve_defaults import (
     describe_dropped,
+    evaluation_warnings,
     final_split_warning,
     missing_share_warning,
     resolve_defaults,
@@ -106,3 +107,10 @@ def test_the_test_split_is_warned_of_unless_a_study_evaluates_at_its_end():
     final = config("eval.split=test", "eval.final=true")
     assert final_split_warning(final, "study-s") is None
     assert "set by hand" in final_split_warning(final, None)
+
+
+def test_only_an_evaluation_that_says_little_is_warned_of():
+    for given in (["eval.temperature=0", "eval.samples=1"], ["task.max_response_tokens=16"], []):
+        assert evaluation_warnings(config(*given)) == []
+    both = config("eval.temperature=0", "task.max_response_tokens=15")
+    assert len(evaluation_warnings(both)) == 2
