@@ -58,7 +58,7 @@ from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
-from envs.tasks.first_rows import required_path
+from envs.tasks.dataset_task import required_path
 from envs.tasks.row_selection import RowSelection
 from envs.tasks.selection import Filter, StoredProblems, load_entries, strengths
 from envs.tasks.storage.rows import load_converter

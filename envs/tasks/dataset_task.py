@@ -22,7 +22,6 @@ from envs.cache_folder import cache_root, replace_file
 from envs.import_by_name import code_digest, load_function
 from envs.judge.extract import as_response
 from envs.tasks.config import TaskConfig
-from envs.tasks.first_rows import required_path
 from envs.tasks.near_duplicates import similar_pairs
 from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.row_selection import RowSelection
@@ -233,6 +232,16 @@ def divide(entries: Sequence[Entry], shares: dict[str, float], rest: str) -> Spl
         else:
             splits[rest].append(entry)
     return splits
+
+
+def required_path(config: TaskConfig) -> str:
+    """Return task.path. Raises ValueError if it has no value."""
+    if not config.path:
+        raise ValueError(
+            f"task={config.name} needs task.path: a file or folder of rows, or "
+            "hf://datasets/ID@COMMIT"
+        )
+    return config.path
 
 
 def _decontaminate(splits: Splits) -> tuple[Splits, list[dict[str, object]]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envs.problem import Problem
 from envs.tasks.config import TaskConfig
-from envs.tasks.dataset_task import data_sets
+from envs.tasks.dataset_task import data_sets, required_path
 from envs.tasks.loaders.field_parsers import Row
 from envs.tasks.storage.rows import Converter, convert_rows, load_converter, read_rows
 from envs.tasks.storage.sources import local_files
@@ -42,16 +42,6 @@ def _check_data_set(config: TaskConfig) -> None:
         for found in local_files(path, key, files).values():
             for file in found[:1]:
                 _check_file(converter, file, f"{key}={path}")
-
-
-def required_path(config: TaskConfig) -> str:
-    """Return task.path. Raises ValueError if it has no value."""
-    if not config.path:
-        raise ValueError(
-            f"task={config.name} needs task.path: a file or folder of rows, or "
-            "hf://datasets/ID@COMMIT"
-        )
-    return config.path
 
 
 def _check_file(converter: Converter, file: Path, given: str) -> None:
