@@ -74,7 +74,7 @@ def changes(folder: Path, config: RunConfig) -> dict[str, list[str]]:
     for resumed in info.get("resumed", []):
         for kind, names in resumed.get("changed", {}).items():
             found[kind] = sorted({*found.get(kind, []), *names})
-    versions = info.get("packages", {}) | {"python": info["versions"]["python"]}
+    versions = info.get("packages", {}) | {"python": info.get("versions", {}).get("python")}
     if other := sorted(_other_versions(versions)):
         found["packages"] = other
     return found
@@ -96,7 +96,7 @@ def differences(before: Digests, now: Digests) -> dict[str, list[str]]:
 def _other_versions(before: Mapping[str, str]) -> Iterator[str]:
     now = {**packages(), "python": platform.python_version()}
     for name in before.keys() - SHOWING_PACKAGES:
-        if before[name] != now.get(name, "none"):
+        if before[name] and before[name] != now.get(name, "none"):
             yield f"{name} {before[name]} → {now.get(name, 'none')}"
 
 
