@@ -37,12 +37,10 @@ class EngineActor:
 
     def open(self, config: RunConfig) -> str:
         """Load model and engine; return the engine's description. Raises UserError."""
-        import torch
-
         from experiments.engines.factory import open_engines
         from experiments.policy import loading
 
-        torch.set_num_threads(config.model.threads)
+        loading.set_up_cpu(config.model.threads)
         policy, self._tokenizer = loading.load(config.model)
         self._engine = open_engines(config, policy, self._tokenizer)(policy)
         self._version: int | None = None  # of the weights that the engine holds

@@ -69,7 +69,7 @@ def load(config: ModelConfig) -> tuple[Policy, PreTrainedTokenizerBase]:
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("transformers").setLevel(logging.ERROR)
     with _explained(config) as where:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
+        tokenizer = _tokenizer(where)
         model = transformers.AutoModelForCausalLM.from_pretrained(
             **where,
             dtype=DTYPES[config.dtype],
@@ -85,11 +85,24 @@ def load(config: ModelConfig) -> tuple[Policy, PreTrainedTokenizerBase]:
         raise UserError(
             f"model.path={config.path}: models that scale their logits are not supported"
         )
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
     # transformers' decorator hides the signature of `to`.
     model = model.to(pick_device(config.device))  # type: ignore[arg-type]
     return Policy(model.eval()), tokenizer
+
+
+def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
+    """Return the tokenizer alone. Raises UserError."""
+    with _explained(config) as where:
+        return _tokenizer(where)
+
+
+def _tokenizer(where: dict[str, Any]) -> PreTrainedTokenizerBase:
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
 
 
 @contextmanager
@@ -130,6 +143,16 @@ def _hub_answers(name: str) -> bool:
     except Exception:  # the HTTP library's: no route, no name, a proxy's refusal, a timeout
         return False
     return True
+
+
+def set_up_cpu(threads: int) -> None:
+    """Set PyTorch's number of threads, and take numbers below the smallest normal one for 0.
+
+    CPUs compute with such numbers tens of times slower, and gradients can be full of them: SPO
+    weights a rejected response by about exp(-1/β), which is 1e-39 at β = 0.011.
+    """
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
 
 
 def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> set[int]:

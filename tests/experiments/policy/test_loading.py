@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+import torch
 
 from experiments.config import model_folder
 from experiments.config.model_folder import locate
@@ -254,3 +255,12 @@ def test_equal_weights_are_another_policy_with_another_config_end_or_tokenizer(c
     weights = loading.fingerprint(pairs[0][0].model)
     different = len({loading.policy_fingerprint(*pair, weights) for pair in pairs}) == 2
     assert different is (case != "nothing but its origin")
+
+
+def test_numbers_below_the_smallest_normal_one_are_0_in_a_run():
+    torch.set_flush_denormal(False)
+    threads = torch.get_num_threads()
+    slopes = torch.full((4,), 1e-39)  # SPO's of rejected responses at a small beta
+    assert (slopes * 1 > 0).all()
+    loading.set_up_cpu(threads)
+    assert not (slopes * 1).any()
