@@ -247,6 +247,31 @@ def test_a_critics_head_is_float32_whatever_the_models_precision(tiny):
         assert not torch.equal(values, values.bfloat16().float())
 
 
+@pytest.mark.parametrize("name", ["spo", "ppo-separate", "grpo"])
+def test_the_state_after_two_bfloat16_steps_holds_all_of_the_training(name, tiny):
+    """As on a GPU: the weights are bfloat16, the optimiser's copies and moments float32."""
+    model = copy.deepcopy(tiny).bfloat16()
+    samples = samples_from(model, REWARDS)
+    whole, resumed = (learner_of(model, ALGORITHMS[name]) for _ in range(2))
+    for _ in range(2):
+        whole.update(samples, GROUP, None)
+    state = copy.deepcopy(whole.state_dict())
+    optimiser, weights = state["optimiser"], state["modules"]["model"].values()
+    moments = [value for values in optimiser["state"].values() for value in values.values()]
+    assert {weight.dtype for weight in weights} == {torch.bfloat16}
+    assert {held.dtype for held in [*optimiser["copies"], *moments]} == {torch.float32}
+    assert any(not torch.equal(held, held.bfloat16().float()) for held in optimiser["copies"])
+    resumed.load_state_dict(state)
+    assert resumed.update(samples, GROUP, None) == whole.update(samples, GROUP, None)
+    for one, other in zip(parameters(resumed), parameters(whole), strict=True):
+        assert torch.equal(one, other)
+
+
+def parameters(learner):
+    """The optimiser's parameters: float32 copies of weights, and a critic's own head."""
+    return [p for group in learner.optimiser.param_groups for p in group["params"]]
+
+
 def test_a_batch_with_nothing_to_learn_from_changes_nothing(tiny):
     learner = learner_of(tiny, ALGORITHMS["grpo-drop"])
     metrics = learner.update(samples_from(tiny, [1.0] * 12), GROUP, None)
