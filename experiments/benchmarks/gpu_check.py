@@ -2,7 +2,8 @@
 
 Every part runs in a process of its own, within the remaining time. A part that cannot run, for want
 of vLLM, memory, time or a GPU, is reported with its reason. `small=true` tries every part at tiny
-shapes, in this process, on any device. Results: `gpu.json` and `gpu.md`.
+shapes, in this process, on any device. `model=NAME` tries that model instead of random weights of
+three sizes. Results: `gpu.json` and `gpu.md`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ NO_GPU = "no GPU: a trial at tiny shapes, whose figures mean nothing"
 class Options:
     """The command line."""
 
+    # of conf/model, a folder, a .gguf file or a hub id; null: random weights of three sizes
+    model: str | None = None
     small: bool = False  # a trial at tiny shapes, which needs no GPU
     budget: PositiveFloat = 510.0  # seconds for all parts
     out: Path = common.FOLDER / "gpu"  # folder of the results
@@ -36,7 +39,7 @@ def main(options: Options) -> int:
 
     start, rows = time.monotonic(), []
     skipped, failed = dict[str, str](), dict[str, str]()
-    for key in planned():
+    for key in planned(options.model):
         remaining = options.budget - (time.monotonic() - start)
         print(key, flush=True)
         try:

@@ -18,10 +18,13 @@ from experiments.benchmarks.common import ROOT, Row, alternate, compare, row
 from experiments.benchmarks.memory import ADAPTER, StepCost, TooLargeError, measure_step
 from experiments.benchmarks.workload import (
     BatchShape,
+    MiniContests,
+    Prompts,
     algorithms,
     generate_responses,
     generation_rate,
     llama_sizes,
+    model_config,
     step_of,
 )
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
@@ -35,7 +38,7 @@ from experiments.policy.policy import Policy
 
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
 EOS, PAD = 2, 0
-Responses = tuple[list[list[int]], list[Completion]]
+Responses = tuple[Prompts, list[Completion]]
 PPO = ("PPO critic=shared", "PPO critic=separate")
 
 
@@ -61,17 +64,26 @@ class Bench:
     device: torch.device
     folder: Path  # for what a part must put on disk
     rounds: int
+    own: MiniContests | None = None  # the model's own weights and prompts; None: random ones
 
     def policy(self) -> Policy:
-        """The same random bfloat16 weights each time."""
+        """The model's bfloat16 weights, or the same random ones each time."""
+        if self.own:
+            return self.own.engine.policy
         torch.manual_seed(0)
         return Policy(loading.random_model(self.model_config, self.device, torch.bfloat16))
 
+    @property
+    def ends(self) -> set[int]:
+        """The tokens that end a response."""
+        return self.own.ends if self.own else {EOS}
+
     def generate(self, engine: Engine, group_size: int, temperature: float, seed: int) -> Responses:
-        """Responses to the same random prompts each time → prompts, responses."""
+        """Responses to the same prompts each time → prompts, responses."""
         shape = (self.batch.prompts, self.batch.prompt_tokens)
         random = torch.Generator().manual_seed(0)
-        prompts = torch.randint(3, self.model_config.vocab_size, shape, generator=random).tolist()
+        drawn = torch.randint(3, self.model_config.vocab_size, shape, generator=random).tolist()
+        prompts: Prompts = self.own.prompts if self.own else drawn
         sampling = Sampling(self.batch.response_tokens, temperature)
         return prompts, generate_responses(engine, prompts, group_size, sampling, seed)
 
@@ -141,7 +153,7 @@ def _learn_rows(bench: Bench, case: str, cost: StepCost) -> list[Row]:
 def agree(bench: Bench) -> list[Row]:
     """Our loop's log-probs against the learner's, in bfloat16."""
     policy = bench.policy()
-    return _agree(bench, policy, HFEngine(policy, {EOS}, PAD, 4096), "our loop")
+    return _agree(bench, policy, HFEngine(policy, bench.ends, PAD, 4096), "our loop")
 
 
 def _agree(bench: Bench, policy: Policy, engine: Engine, name: str) -> list[Row]:
@@ -174,7 +186,7 @@ def vllm(bench: Bench) -> list[Row]:
     bench.model_config.save_pretrained(bench.folder)  # only the shape: the weights are ours
     config = bench.batch.config(dtype="bfloat16", path=str(bench.folder))
     config.engine.name, config.engine.colocate = "vllm", True
-    engine = VLLMEngine(Host(config, policy), policy, {EOS})
+    engine = VLLMEngine(Host(config, policy), policy, bench.ends)
     rows = _generate(bench, engine, "vLLM, colocated, until EOS")
     asleep = bench.free_mib()
     rows += _agree(bench, policy, engine, "vLLM")
@@ -202,14 +214,16 @@ PARTS: dict[str, tuple[Callable[[Bench], list[Row]], tuple[str, ...]]] = {
 }
 
 
-def planned() -> list[str]:
-    """Parts with sizes, all small sizes before any large one."""
+def planned(model: str | None = None) -> list[str]:
+    """Parts with their model, or with sizes, all small sizes before any large one."""
+    if model:
+        return [f"{name} {model}" for name in PARTS]
     return [f"{name} {size}" for size in SIZES for name, (_, at) in PARTS.items() if size in at]
 
 
 def run_part(key: str, small: bool) -> list[Row]:
     """Rows of one part. Raises SkippedError if it cannot run here."""
-    name, size = key.split()
+    name, _, size = key.partition(" ")
     device = loading.pick_device("auto")
     if device.type == "cpu" and not small:
         raise SkippedError("no GPU here; ARGS=small=true tries the parts at tiny shapes")
@@ -220,13 +234,18 @@ def run_part(key: str, small: bool) -> list[Row]:
 
 
 def make_bench(size: str, small: bool, device: torch.device, folder: Path) -> Bench:
-    """A model of this size, or a tiny one of its kind."""
+    """A model of this size, or a tiny one of its kind, or the model of this name."""
     import transformers
 
+    rounds = 1 if small else 3
+    if size not in SIZES:
+        batch = TINY_BATCH if small else LARGE
+        own = MiniContests.load(model_config(size, "bfloat16"), batch.prompts)
+        return Bench(own.engine.policy.model.config, batch, device, folder, rounds, own)
     kind, sizes, batch = SIZES[size]
     if small:
         sizes, batch = TINY, TINY_BATCH
     settings = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
     settings["tie_word_embeddings"] = kind == "qwen2"
-    model_config = transformers.AutoConfig.for_model(kind, **sizes, **settings)
-    return Bench(model_config, batch, device, folder, rounds=1 if small else 3)
+    shape = transformers.AutoConfig.for_model(kind, **sizes, **settings)
+    return Bench(shape, batch, device, folder, rounds)

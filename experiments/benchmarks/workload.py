@@ -7,8 +7,8 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from algorithms.base import Algorithm
 from algorithms.grpo import GRPO, GRPOConfig
@@ -17,8 +17,11 @@ from algorithms.spo import SPO, SPOConfig
 from envs.problem import Judgement, Problem, Verdict
 from envs.tasks import open_task
 from envs.tasks.task_cli import task_config
+from experiments.config.composition import config_of
+from experiments.config.model_folder import BUILT_HERE, with_model_folder
 from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.base import Completion, Engine, Sampling
+from experiments.errors import UserError
 from experiments.rollout.prompts import encode_prompts
 from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
@@ -142,6 +145,34 @@ class BatchShape:
         return samples
 
 
+Dtype = Literal["float32", "bfloat16"]
+
+
+def model_config(name: str, dtype: Dtype = "float32") -> ModelConfig:
+    """Return a choice of conf/model, a folder, a .gguf file or a hub id. Raises UserError."""
+    chosen = with_model_folder([f"model={name}"])
+    if "/" in name and len(chosen) == 1:
+        chosen = ["model=local", f'model.path="{name}"']
+    return replace(config_of(chosen).model, dtype=dtype)
+
+
+class BatchSize(NamedTuple):
+    """Prompts of a batch, responses to each, and the most tokens of a response."""
+
+    prompts: int
+    responses: int
+    max_tokens: int
+
+    def __str__(self) -> str:
+        return f"{self.prompts} prompts × {self.responses} responses of at most {self.max_tokens}"
+
+
+def batch_size(model: ModelConfig, *given: int | None) -> BatchSize:
+    """Return the given sizes; for None, fewer and shorter responses where no model is bundled."""
+    usual = (16, 8, 64) if model.path in BUILT_HERE else (4, 4, 48)
+    return BatchSize(*(u if g is None else g for g, u in zip(given, usual, strict=True)))
+
+
 @dataclass(frozen=True)
 class MiniContests:
     """A model in our own engine, and its prompts for the first problems of MiniContests."""
@@ -149,10 +180,11 @@ class MiniContests:
     engine: HFEngine
     tokenizer: PreTrainedTokenizerBase
     task: TaskConfig
-    prompts: list[tuple[int, ...]]
+    prompted: list[PromptedProblem]
 
     @staticmethod
     def load(model: ModelConfig, problems: int) -> MiniContests:
+        """Load them. Raises UserError if a prompt is too long."""
         from experiments.engines.hf import HFEngine
         from experiments.policy import loading
 
@@ -160,10 +192,21 @@ class MiniContests:
         task = task_config(["task=mini", f"task.train_problems={problems}"])
         task.chat = bool(tokenizer.chat_template)
         opened = open_task(task)
-        encoded, _ = encode_prompts(opened.train, opened, tokenizer, task, {})
+        encoded, too_long = encode_prompts(opened.train, opened, tokenizer, task, model.chat_args)
+        if too_long:
+            raise UserError(f"{too_long} of {problems} prompts have too many tokens of this model")
         eos = loading.end_tokens(policy.model, tokenizer)
         engine = HFEngine(policy, eos, tokenizer.pad_token_id, 4096)
-        return MiniContests(engine, tokenizer, task, [prompt.tokens for prompt in encoded])
+        return MiniContests(engine, tokenizer, task, list(encoded))
+
+    @property
+    def prompts(self) -> list[tuple[int, ...]]:
+        return [prompt.tokens for prompt in self.prompted]
+
+    @property
+    def ends(self) -> set[int]:
+        """The tokens that end a response."""
+        return set(self.engine.eos.tolist())
 
 
 def generate_responses(

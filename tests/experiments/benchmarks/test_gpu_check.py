@@ -9,7 +9,9 @@ from experiments.benchmarks import gpu_parts, memory
 from experiments.benchmarks.gpu_check import Options, main
 from experiments.benchmarks.gpu_parts import make_bench
 from experiments.benchmarks.workload import step_of
+from experiments.engines.hf import HFEngine
 from experiments.learner import memory_check
+from experiments.policy import loading
 
 
 # Slow: all parts at once. Below, single parts are done, fail, are made smaller and left out.
@@ -45,6 +47,22 @@ def test_a_part_that_fails_and_one_without_time_are_on_the_page(tmp_path, monkey
     assert "generate 0.5B: RuntimeError: out of memory" in (tmp_path / "gpu.md").read_text()
     assert main(Options(small=True, budget=1, out=tmp_path)) == 0
     assert "generate 0.5B: no time left of 1 s" in (tmp_path / "gpu.md").read_text()
+
+
+def test_a_model_of_ones_own_is_tried_with_its_weights_prompts_and_end(tmp_path, monkeypatch, nano):
+    monkeypatch.setattr(gpu_parts, "PARTS", {"agree": (gpu_parts.agree, ())})
+    assert main(Options(model="nano", small=True, out=tmp_path)) == 0
+    rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
+    assert {row["case"].partition(":")[0] for row in rows} == {"agree nano"}
+    assert [row["met"] for row in rows if row["goal"]] == [True] * 2
+    bench = make_bench("nano", True, torch.device("cpu"), tmp_path)
+    policy, tokenizer = nano
+    assert bench.ends == loading.end_tokens(policy.model, tokenizer)
+    weight = next(bench.policy().model.parameters())
+    assert torch.equal(weight, next(policy.model.parameters()).bfloat16())
+    prompts, responses = bench.generate(HFEngine(bench.policy(), bench.ends, 0, 8), 1, 1.0, 0)
+    assert tokenizer.decode(prompts[0]).endswith("<|assistant|>")
+    assert len(responses) == len(prompts) == bench.batch.prompts
 
 
 def test_what_does_not_fit_is_made_smaller_then_adapted_then_left_out(tmp_path, monkeypatch):
