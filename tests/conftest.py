@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 
 import pytest
 
@@ -44,8 +45,8 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """One more than there are cores: tests of limits and of lost networks wait."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two more than there are cores: tests of limits and of lost networks wait."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -54,6 +55,14 @@ def interrupts_arrive():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def denormal_numbers():
+    """A run flushes them for its whole process; Hypothesis, for one, needs them."""
+    yield
+    if torch := sys.modules.get("torch"):
+        torch.set_flush_denormal(False)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,12 +9,13 @@ import pandas
 import pytest
 
 from experiments.sweep import STAMP, begins_anew, changes_line, time_left
-from tests.command_line import SMALL, call
+from tests.command_line import SMALL
 
 
-def test_a_sweep_ends_with_one_table_and_writes_nowhere_else(tmp_path):
+def test_a_sweep_ends_with_one_table_and_writes_nowhere_else(tmp_path, call_here, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     given = [*SMALL, "algo.learning_rate=1e-4", f"output_dir={tmp_path}/out"]
-    done = call("-m", "algo=grpo,spo", *given, cwd=tmp_path)
+    done = call_here("-m", "algo=grpo,spo", *given)
     assert done.returncode == 0, done.stderr
     folders = sorted((tmp_path / "out" / "mini").iterdir())
     assert [folder.name[:4] for folder in folders] == ["grpo", "spo-"]

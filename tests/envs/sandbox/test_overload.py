@@ -93,6 +93,7 @@ for _ in range(40):
 """
 
 
+@pytest.mark.slow  # holds a core for five seconds
 @one_form
 def test_threads_that_keep_each_other_waiting_gain_no_time_without_end(sandbox):
     limits = {"cpu_s": 5.0, "wall_s": WALL_S}

@@ -29,6 +29,7 @@ SMALL = [
     "eval.samples=2",
     "eval.k=[1]",
     "eval.kl_samples=1",
+    "task.max_response_tokens=32",
     "train.prompts=2",
     "train.group_size=4",
     "train.checkpoint_every=2",

@@ -170,7 +170,10 @@ class BusyHub(HubOfCases):
     do_HEAD = do_GET
 
 
-@pytest.mark.parametrize(("offline", "asked"), [("0", ["/api/models/some/cached"]), ("1", [])])
+SLOW_OFFLINE = pytest.param("1", [], marks=pytest.mark.slow)  # a second process that imports torch
+
+
+@pytest.mark.parametrize(("offline", "asked"), [("0", ["/api/models/some/cached"]), SLOW_OFFLINE])
 def test_a_hub_that_does_not_answer_is_asked_once_and_for_a_folder_never(offline, asked, tmp_path):
     fetch_before(tmp_path)
     BusyHub.asked.clear()
