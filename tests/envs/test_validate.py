@@ -196,6 +196,7 @@ def test_other_tests_are_judged_anew(rows, tmp_path, capsys):
     assert "were known" not in capsys.readouterr().out
 
 
+@pytest.mark.slow  # two processes; what a file of verdicts holds is tested without a kill
 def test_a_killed_validation_goes_on(tmp_path):
     slow = f"for _ in range(10**6): pass\n{RIGHT}"
     programs = [f"{slow}\n# {i}" for i in range(40)]

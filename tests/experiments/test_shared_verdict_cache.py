@@ -7,6 +7,7 @@ from envs.judge.session import JudgingSession
 from experiments.trainer import train
 from tests.experiments.compose import config as config_of
 from tests.experiments.config.test_resume import SMALL
+from tests.selection import all_but_slow
 
 CASES = {
     "spo-half-online": [
@@ -29,7 +30,8 @@ def tables(folder):
     return metrics.drop(columns=times), evals.drop(columns=["cpu_s"], errors="ignore")
 
 
-@pytest.mark.parametrize("name", CASES)
+# Slow: with all tests a program has more of what is recalled, and in the same way.
+@pytest.mark.parametrize("name", all_but_slow(CASES, slow=["all-tests"]))
 def test_what_is_recalled_changes_no_bit_and_is_charged(tmp_path, monkeypatch, name):
     monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
     executed, execute = [], JudgingSession._execute

@@ -161,7 +161,11 @@ def assert_same(one, other, *tables):
         pd.testing.assert_frame_equal(first, second, check_exact=True)
 
 
-@pytest.mark.parametrize("case", ["spo-half-online-stale", "ppo"])
+# Slow: what PPO adds, a critic, has no randomness of its own.
+TWICE = ("spo-half-online-stale", "ppo")
+
+
+@pytest.mark.parametrize("case", all_but_slow(TWICE, slow=["ppo"]))
 def test_the_same_seed_gives_the_same_numbers_to_the_bit_with_and_without_overlap(
     case, finished, tmp_path
 ):
@@ -175,6 +179,7 @@ def test_another_seed_gives_other_numbers(finished, tmp_path):
     assert losses[0] != losses[1]
 
 
+@pytest.mark.slow  # three runs; tests of initial values hold what is read back
 def test_initial_values_from_disk_change_nothing_but_time(tmp_path, monkeypatch):
     """Cold, one call draws the reference's responses to all batches; warm, none are drawn."""
     from experiments.rollout.initial_values import ReferenceRewards

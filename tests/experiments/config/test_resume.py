@@ -153,6 +153,7 @@ def test_ctrl_c_anywhere_costs_nothing(moment, undisturbed, tmp_path, monkeypatc
     assert_same(outcome.folder, undisturbed("grpo")[0])
 
 
+@pytest.mark.slow  # the reference of ReMix, which moves in the same way, is among the fast ones
 def test_a_reference_between_two_of_its_moves_is_gone_on_with(undisturbed, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         interrupt_at(patched, Rollouts, "collect", 6)  # it moved after three batches

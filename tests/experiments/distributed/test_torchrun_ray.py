@@ -95,6 +95,7 @@ def sync_and_load(rank, size, port, base, samples, folder):
     ranks.leave()
 
 
+@pytest.mark.slow  # two ranks that import everything
 def test_the_state_of_a_weight_sync_is_the_same_for_shards_of_an_adapter(tiny, tmp_path):
     samples = samples_from(tiny, REWARDS)
     engine, weight_sync = after_two_batches(tiny, samples)

@@ -163,6 +163,7 @@ def test_a_killed_conversion_goes_on_and_loses_and_doubles_nothing(tmp_path, mon
     assert (store.rows, store.skipped) == (400, skipped)
 
 
+@pytest.mark.slow  # two processes that import everything
 def test_two_processes_prepare_one_store(tmp_path):
     file = tmp_path / "rows.jsonl"
     write(file, 200)
