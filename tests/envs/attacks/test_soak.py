@@ -20,6 +20,7 @@ from tests.envs.attacks.host import Traces, descendants, resident_mb
 from tests.envs.attacks.test_attacks import (
     ATTACKS,
     CONFIG,
+    KNOWN_OPEN,
     canary,
     judge_innocents,
     problem_for,
@@ -50,7 +51,8 @@ OUT = Path(__file__).resolve().parents[3] / "bench"
 
 @pytest.mark.slow
 def test_nothing_is_lost_or_left_and_memory_is_flat(sandbox, canary):
-    submissions, allowed = mixture(canary)
+    form = "docker" if sandbox.name == "docker" else f"embedded-{sandbox.form}"
+    submissions, allowed = mixture(canary, form)
     judge = Judge(sandbox, CONFIG)
     judge_innocents(judge)
     docker = sandbox.name == "docker"
@@ -77,10 +79,17 @@ def test_nothing_is_lost_or_left_and_memory_is_flat(sandbox, canary):
     judge_innocents(judge)
 
 
-def mixture(canary) -> tuple[list[Submission], list[set[Verdict]]]:
-    """Submissions in a fixed random order, and the verdicts that each may get."""
+def mixture(canary, form) -> tuple[list[Submission], list[set[Verdict]]]:
+    """Submissions in a fixed random order, and the verdicts that each may get.
+
+    Attacks that the sandbox `form` is known to let through are left out.
+    """
     rng = random.Random(0)
-    attacks = [name for name, attack in ATTACKS.items() if attack.padding < 10**6]
+    attacks = [
+        name
+        for name, attack in ATTACKS.items()
+        if attack.padding < 10**6 and (form, name) not in KNOWN_OPEN
+    ]
     submissions, allowed = [], []
     for number in range(PROGRAMS):
         draw = rng.random()
