@@ -336,6 +336,7 @@ def test_at_a_constant_lag_the_rollout_policy_is_exactly_so_old(tmp_path):
     assert metrics["mismatch/mean"].max() < 1e-4 < metrics["mismatch/to_base"].iloc[-1]
 
 
+@pytest.mark.slow  # two runs; test_policy_lag_and_syncs_follow_sync_every has the lags themselves
 def test_lags_that_are_alike_give_the_same_numbers_to_the_bit(tmp_path):
     """Either way both batches are the initial weights'; one way keeps a ring of weights for it."""
     options = ("algo=grpo", "steps=2", "eval.every=0", "eval.samples=1", "eval.k=[1]")

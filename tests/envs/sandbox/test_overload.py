@@ -37,7 +37,11 @@ def one_busy_core():
     os.sched_setaffinity(0, before)
 
 
-@pytest.fixture(scope="module", params=["namespaces", "landlock"])
+# Slow: a second form of the sandbox holds a core for ten more seconds.
+FORMS = ["namespaces", pytest.param("landlock", marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope="module", params=FORMS)
 def sandbox(request, one_busy_core):
     if reason := form_unavailable(request.param):
         pytest.skip(f"this machine has no {request.param}: {reason}")
