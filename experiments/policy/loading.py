@@ -148,7 +148,7 @@ def _hub_answers(name: str) -> bool:
 def set_up_cpu(threads: int) -> None:
     """Set PyTorch's number of threads, and take numbers below the smallest normal one for 0.
 
-    CPUs compute with such numbers tens of times slower, and gradients can be full of them: SPO
+    CPUs compute with such numbers many times slower, and gradients can be full of them: SPO
     weights a rejected response by about exp(-1/β), which is 1e-39 at β = 0.011.
     """
     torch.set_num_threads(threads)
