@@ -29,7 +29,7 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 def main() -> None:
     exit_on_interrupt()  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
-    from envs.command_help import quiet_when_unread
+    from envs.command_line.command_help import quiet_when_unread
     from experiments.config.command_line import note_command_line, spelt_out
     from experiments.errors import UserError
 

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from analysis.load.groups import Group, group_runs
 from analysis.load.run_folders import RunError, find_runs, load_run
-from envs.command_help import print_help, quiet_when_unread, wants_help
-from envs.config_parsing import parse_arguments
+from envs.command_line.command_help import print_help, quiet_when_unread, wants_help
+from envs.command_line.config_parsing import parse_arguments
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -25,19 +25,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from envs.command_help import HELP_WORDS, quiet_when_unread, wants_help
+from envs.command_line.command_help import HELP_WORDS, quiet_when_unread, wants_help
+from envs.command_line.readable import MAX_ERROR_CHARS, readable
 from envs.environment import Submission
 from envs.hidden_tests import shown_tests
 from envs.judge.extract import MAX_RESPONSE_CHARS, as_response, extract_program
 from envs.judge.grading import Grade, Summary
 from envs.judge.judge import Judge
 from envs.judge.session import JudgingSession, PendingProgram
-from envs.judge_arguments import SandboxKind, parse_judge_arguments
 from envs.problem import Judgement, Problem, Test, Verdict
-from envs.readable import MAX_ERROR_CHARS, readable
 from envs.sandbox.base import Execution, Job, KeepGoing, Outcome, Sandbox, SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.show import find_problem
+from envs.validation.judge_arguments import SandboxKind, parse_judge_arguments
 
 ACCEPTED, NOT_ACCEPTED, MISUSED, INTERRUPTED = 0, 1, 2, 130  # exit statuses
 _KEPT_BYTES = 2_000  # of each output

@@ -17,14 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 from envs.cache_folder import cache_root
-from envs.command_help import quiet_when_unread, wants_help
+from envs.command_line.command_help import quiet_when_unread, wants_help
+from envs.command_line.readable import MAX_ERROR_CHARS, readable
 from envs.problem import Problem
-from envs.problem_quality import cheap_earnings, earnings_line
-from envs.readable import MAX_ERROR_CHARS, readable
 from envs.tasks import open_task
 from envs.tasks.selection import StoredProblems, checker_languages, strengths
 from envs.tasks.task import Task
 from envs.tasks.task_cli import task_config, task_help
+from envs.validation.problem_quality import cheap_earnings, earnings_line
 
 
 def main(argv: Sequence[str] | None = None) -> int:

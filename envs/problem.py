@@ -48,7 +48,7 @@ class CheckerProgram:
 
     `python`: run as `checker.py INPUT EXPECTED OUTPUT`; the last token that it prints is 1 for an
     accepted output. `testlib`: C++ on testlib.h, run as `checker INPUT OUTPUT EXPECTED`; its exit
-    status is the decision (`envs/judge/checker_program.py`).
+    status is the decision (`envs/judge/checker_programs/checker_program.py`).
     """
 
     language: Literal["python", "testlib"]

@@ -13,7 +13,7 @@ one are listed; cheap=false leaves them out. The judge's error rates are kept in
 where a run with the same judge and problems finds them.
 
 Signs that an unmarked problem has several right answers are listed with their evidence
-(envs/several_answers.py).
+(envs/validation/several_answers.py).
 
 Disagreements are listed and leave the exit status 0: data sets hold wrongly labelled programs.
 
@@ -37,23 +37,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from envs.cheap_programs import CHEAP_PROGRAMS
-from envs.command_help import quiet_when_unread
+from envs.command_line.command_help import quiet_when_unread
+from envs.command_line.readable import MAX_ERROR_CHARS, readable
 from envs.environment import Submission
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.judge.verdict_log import VerdictLog
-from envs.judge_arguments import SandboxKind, parse_judge_arguments
-from envs.judge_errors import keep_counts, total_rates
-from envs.labelled_programs import (
-    CHEAP,
-    LabelledProgram,
-    count_cheap,
-    count_programs,
-    labelled_programs,
-)
 from envs.problem import Judgement, Problem
-from envs.problem_quality import SUFFIXES, ProblemQualities
-from envs.readable import MAX_ERROR_CHARS, readable
 from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
@@ -65,7 +55,17 @@ from envs.tasks.storage.rows import load_converter
 from envs.tasks.storage.sources import find_sources
 from envs.tasks.storage.store import Store, prepare_store
 from envs.tasks.storage.test_limits import SizeLimits
-from envs.validation_report import Report, show
+from envs.validation.judge_arguments import SandboxKind, parse_judge_arguments
+from envs.validation.judge_errors import keep_counts, total_rates
+from envs.validation.labelled_programs import (
+    CHEAP,
+    LabelledProgram,
+    count_cheap,
+    count_programs,
+    labelled_programs,
+)
+from envs.validation.problem_quality import SUFFIXES, ProblemQualities
+from envs.validation.validation_report import Report, show
 
 _BATCH = 1000  # programs read at once
 _ALL_TESTS = ("++task.max_tests=1000000000", "++task.max_test_bytes=1000000000000")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from envs.environment import Environment
 from envs.import_by_name import load_function
 from envs.problem import Problem
-from envs.problem_quality import earnings_line
 from envs.tasks import open_task
 from envs.tasks.dataset_task import IN_ANOTHER_SPLIT, TRAIN_ONLY
 from envs.tasks.task import Task
+from envs.validation.problem_quality import earnings_line
 from experiments.config.schema import RunConfig
 from experiments.distributed.single_process import SINGLE_PROCESS
 from experiments.distributed.worker_parts import WorkerParts, build_worker_parts

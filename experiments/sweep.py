@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from experiments.config.command_line import Again
-from experiments.config.gpus import claim_gpu
+from experiments.gpus import claim_gpu
 from experiments.run_dir.activity import duration
 from experiments.run_dir.interrupts import INTERRUPTED, exit_on_interrupt, terminate_with_parent
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 import algorithms
 import run
-from envs.field_docs import field_docs
+from envs.command_line.field_docs import field_docs
 from experiments.config.composition import CONF, compose, config_of, leaves
 from experiments.config.schema import plain_values
 from experiments.config.show import help_text

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.load.run_folders import FILES, RunError, find_runs
-from envs.command_help import print_help, quiet_when_unread, wants_help
-from envs.config_parsing import parse_arguments
-from envs.readable import readable
+from envs.command_line.command_help import print_help, quiet_when_unread, wants_help
+from envs.command_line.config_parsing import parse_arguments
+from envs.command_line.readable import readable
 
 if TYPE_CHECKING:
     from analysis.report.experiment import Section

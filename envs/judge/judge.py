@@ -23,11 +23,11 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from envs.environment import JudgeStats, Submission
 from envs.judge.budget import Budget
 from envs.judge.checker import comparable
-from envs.judge.checker_program import PROGRAM
-from envs.judge.checker_runs import CheckerRuns
+from envs.judge.checker_programs.checker_program import PROGRAM
+from envs.judge.checker_programs.checker_runs import CheckerRuns
+from envs.judge.checker_programs.testlib import testlib_digest
 from envs.judge.rules_version import rules_version
 from envs.judge.session import JudgingSession, PendingProgram
-from envs.judge.testlib import testlib_digest
 from envs.judge.verdict_cache import CachedGrades, VerdictCache
 from envs.problem import Judgement, Problem, Verdict
 from envs.sandbox.base import Job, Limits, Sandbox

@@ -12,7 +12,7 @@ import hashlib
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_DECIDING = ("problem.py", "judge/*.py", "sandbox/*.py", "sandbox/inside/*.py")
+_DECIDING = ("problem.py", "judge/*.py", "judge/*/*.py", "sandbox/*.py", "sandbox/inside/*.py")
 _TOOLS = ("sandbox/build_image.py", "sandbox/doctor.py")  # commands: no verdict depends on them
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from envs.environment import Submission
 from envs.judge.budget import Budget
-from envs.judge.checker_program import PROGRAM
+from envs.judge.checker_programs.checker_program import PROGRAM
 from envs.judge.extract import extract_program
 from envs.judge.grading import Grade, Summary, grade, judgement, summarize
 from envs.judge.verdict_cache import CachedGrades

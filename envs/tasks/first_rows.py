@@ -9,7 +9,7 @@ from pathlib import Path
 from envs.problem import Problem
 from envs.tasks.config import TaskConfig
 from envs.tasks.dataset_task import data_sets, required_path
-from envs.tasks.loaders.field_parsers import Row
+from envs.tasks.parsers.field_parsers import Row
 from envs.tasks.storage.rows import Converter, convert_rows, load_converter, read_rows
 from envs.tasks.storage.sources import local_files
 

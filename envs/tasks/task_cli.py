@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from envs.command_help import choice_lines, key_lines, print_help, wants_help
-from envs.config_parsing import did_you_mean, key_names, parse_arguments, parse_values
+from envs.command_line.command_help import choice_lines, key_lines, print_help, wants_help
+from envs.command_line.config_parsing import did_you_mean, key_names, parse_arguments, parse_values
 from envs.tasks.class_defaults import CONF, register_task_defaults
 from envs.tasks.config import TaskConfig
 

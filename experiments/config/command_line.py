@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from experiments.config.gpus import with_jobs
 from experiments.config.model_folder import with_model_folder
 from experiments.errors import UserError
+from experiments.gpus import with_jobs
 
 Again = Literal["never", "changed", "always"]  # which runs of an earlier sweep begin anew
 AGAIN_VARIABLE = "SPO_BENCH_AGAIN"  # tells the processes of a sweep's jobs

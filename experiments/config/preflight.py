@@ -15,8 +15,8 @@ from envs.hub_errors import explain_hub_error
 from envs.sandbox.base import SandboxError
 from envs.tasks.first_rows import check_first_rows
 from envs.tasks.prompts import PromptTemplate
+from experiments.config.dependencies import ray_fault
 from experiments.config.model_folder import answers, may_download, weight_bytes
-from experiments.config.ray_address import fault
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 
@@ -111,7 +111,7 @@ def _check_ray(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return
-    reason = fault(address) if answers(host, int(port)) else "nothing answers there"
+    reason = ray_fault(address) if answers(host, int(port)) else "nothing answers there"
     if reason:
         raise UserError(
             f"runtime.address={address}: {reason}; `ray start --head` starts a cluster, and "

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from experiments.config.ray_address import set_environment
+from experiments.config.dependencies import set_ray_environment
 from experiments.errors import UserError
 from experiments.runtime import SingleRank
 
@@ -121,7 +121,7 @@ class Connection:
 
     def __init__(self, address: str | None, cpus: int = 0) -> None:
         """Join the cluster at `address`, or start one with `cpus` CPUs here. Raises UserError."""
-        set_environment(address)
+        set_ray_environment(address)
         import ray
 
         with _signal_handlers_kept():

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from envs.judge.checker_programs.testlib import CompilerMissing, find_toolchain
 from envs.judge.judge import JudgeConfig
-from envs.judge.testlib import CompilerMissing, find_toolchain
-from envs.judge_errors import known_rates
 from envs.problem import Problem
-from envs.problem_quality import cheap_earnings
 from envs.tasks.config import FieldsConfig, TaskConfig
 from envs.tasks.selection import checker_languages, content_digests, strengths
 from envs.tasks.task import SPLITS
+from envs.validation.judge_errors import known_rates
+from envs.validation.problem_quality import cheap_earnings
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 

@@ -62,15 +62,6 @@ class Records:
         `checkpoint`: the one that the run resumes from; it gets its `final_name` back. Raises
         UserError if that run is still running, or rows are missing.
         """
-        self.folder = folder or _new_folder(config)
-        self._lock = lock(self.folder)
-        self.metrics: list[dict[str, Any]] = _rows(self.folder)[:recorded] if folder else []
-        if [row["step"] for row in self.metrics] != list(range(1, recorded + 1)):
-            os.close(self._lock)
-            raise UserError(
-                f"{self.folder}: some metrics of its first {recorded} steps are missing, so "
-                "its checkpoint cannot be resumed; begin a new run"
-            )
         self.info: dict[str, Any] = {
             "status": "running",
             "error": None,
@@ -90,6 +81,15 @@ class Records:
             "checkpoints": {},
             "resumed": [],
         }
+        self.folder = folder or _new_folder(config)
+        self._lock = lock(self.folder)
+        self.metrics: list[dict[str, Any]] = _rows(self.folder)[:recorded] if folder else []
+        if [row["step"] for row in self.metrics] != list(range(1, recorded + 1)):
+            os.close(self._lock)
+            raise UserError(
+                f"{self.folder}: some metrics of its first {recorded} steps are missing, so "
+                "its checkpoint cannot be resumed; begin a new run"
+            )
         self._evals = self.folder / "evals.parquet"
         self._further_evals = self.folder / "further_evals.parquet"
         try:

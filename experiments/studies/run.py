@@ -16,10 +16,10 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.command_help import quiet_when_unread
+from envs.command_line.command_help import quiet_when_unread
 from experiments.config.command_line import Again
-from experiments.config.gpus import JobsAtOnce, jobs_at_once
 from experiments.errors import UserError
+from experiments.gpus import JobsAtOnce, jobs_at_once
 from experiments.run_dir.interrupts import raise_interrupts
 from experiments.studies.cli import FAILED, choose, run_command, say, split_arguments
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from experiments.config.command_line import Again
-from experiments.config.gpus import VISIBLE, least_used, visible_gpus
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
+from experiments.gpus import VISIBLE, least_used, visible_gpus
 from experiments.run_dir.atomic_files import lock
 from experiments.run_dir.interrupts import terminate_with_parent
 from experiments.run_dir.records import STUDY_VARIABLE

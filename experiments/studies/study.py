@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from envs.config_parsing import did_you_mean, parse_values
+from envs.command_line.config_parsing import did_you_mean, parse_values
 from experiments.errors import UserError
 
 HERE = Path(__file__).resolve().parent

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
 
-from envs.command_help import quiet_when_unread
-from experiments.config.gpus import JobsAtOnce, jobs_at_once
+from envs.command_line.command_help import quiet_when_unread
 from experiments.errors import UserError
+from experiments.gpus import JobsAtOnce, jobs_at_once
 from experiments.run_dir.interrupts import raise_interrupts
-from experiments.studies.candidates import ATTEMPTS
 from experiments.studies.cli import FAILED, choose, run_command, say, split_arguments
-from experiments.studies.search_space import check_same_size, edges, read_space
 from experiments.studies.study import Study, read
-from experiments.studies.tuner import MAX_WIDENINGS, Ranges, Tuner
-from experiments.studies.tuning_progress import Progress
+from experiments.studies.tuning.candidates import ATTEMPTS
+from experiments.studies.tuning.search_space import check_same_size, edges, read_space
+from experiments.studies.tuning.tuner import MAX_WIDENINGS, Ranges, Tuner
+from experiments.studies.tuning.tuning_progress import Progress
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
@@ -133,7 +133,7 @@ def _tune(arguments: Sequence[str]) -> int:
     from importlib.util import find_spec
 
     from experiments.run_dir.atomic_files import lock
-    from experiments.studies.tuning_files import summary, write_results, write_summary
+    from experiments.studies.tuning.tuning_files import summary, write_results, write_summary
 
     if find_spec("optuna") is None:
         raise UserError("Optuna is not installed; run pip install -e '.[tune]'")

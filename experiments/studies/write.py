@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.report.markdown import table
-from envs.command_help import quiet_when_unread
-from envs.config_parsing import parse_arguments
+from envs.command_line.command_help import quiet_when_unread
+from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.studies.area_section import area_section
 from experiments.studies.arm_costs import cost_sections

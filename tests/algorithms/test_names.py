@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 import algorithms
 from algorithms.__main__ import description, paper, table
 from algorithms.base import Algorithm
-from envs.config_parsing import parse_values
+from envs.command_line.config_parsing import parse_values
 
 NO_PAPER = {"sft"}  # a control
 

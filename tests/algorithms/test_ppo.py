@@ -8,7 +8,7 @@ import torch
 import algorithms
 from algorithms.base import Batch, PolicyOutput
 from algorithms.ppo import PPO, PPOConfig, clipped_surrogate, gae, terminal_rewards, value_loss
-from envs.config_parsing import parse_values
+from envs.command_line.config_parsing import parse_values
 
 
 def random_batch(seed=0, holes=False):

@@ -12,11 +12,11 @@ import pandas
 import pytest
 
 from envs.judge.verdict_log import VerdictLog
-from envs.judge_errors import ProgramCounts, known_rates
 from envs.tasks import open_task
 from envs.tasks.selection import content_digests
 from envs.tasks.task_cli import task_config
 from envs.validate import main, parse
+from envs.validation.judge_errors import ProgramCounts, known_rates
 from tests.envs.tasks.dataset_rows import every_problem
 
 ROOT = Path(__file__).resolve().parents[2]

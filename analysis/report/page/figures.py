@@ -25,7 +25,7 @@ from analysis.report.page.svg import (
     swatch_paths,
 )
 from analysis.report.render import Row, missing, records
-from envs.readable import readable
+from envs.command_line.readable import readable
 
 MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
 MOST_POINTS = 120  # of a line; a longer one is thinned evenly

@@ -21,7 +21,7 @@ from analysis.report.experiment import Section
 from analysis.report.page.figures import figure_files
 from analysis.report.page.svg import swatch
 from analysis.stats import curves
-from envs.readable import readable
+from envs.command_line.readable import readable
 
 FOLDER = Path(__file__).parent
 STYLES = ("figures", "style")  # the second has the figures' text larger on narrow screens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envs.problem import Problem
 from envs.tasks.loaders import taco
-from envs.tasks.loaders.field_parsers import Row, named_by_row
+from envs.tasks.parsers.field_parsers import Row, named_by_row
 
 
 def problem(row: Row, name: str) -> Problem:

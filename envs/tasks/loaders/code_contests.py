@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from envs.problem import Problem, Test
-from envs.tasks.loaders.contest_fields import rating
-from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row, plain_lines
-from envs.tasks.loaders.special_judge import checker_for
+from envs.tasks.parsers.contest_fields import rating
+from envs.tasks.parsers.field_parsers import Row, SkipRow, named_by_row, plain_lines
+from envs.tasks.parsers.special_judge import checker_for
 
 _PYTHON_3 = 3  # the data set's code for the language
 _SOURCES = (

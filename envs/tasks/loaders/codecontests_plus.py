@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from envs.problem import CheckerProgram, Problem, Test
-from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row, stdin_tests
-from envs.tasks.loaders.special_judge import checker_for
+from envs.tasks.parsers.field_parsers import Row, SkipRow, named_by_row, stdin_tests
+from envs.tasks.parsers.special_judge import checker_for
 
 MAX_TEST_BYTES = 256 * 2**10  # of input and output together
 LARGE_TESTS = 2  # tests of a problem that may be larger: without them slow programs would pass

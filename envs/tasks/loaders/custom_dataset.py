@@ -14,10 +14,10 @@ from typing import Any
 
 from envs.problem import CheckerProgram, Problem, Test
 from envs.tasks.config import FieldsConfig
-from envs.tasks.loaders import field_parsers
-from envs.tasks.loaders.contest_fields import iso_date, rating
-from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row
-from envs.tasks.loaders.special_judge import checker_for
+from envs.tasks.parsers import field_parsers
+from envs.tasks.parsers.contest_fields import iso_date, rating
+from envs.tasks.parsers.field_parsers import Row, SkipRow, named_by_row
+from envs.tasks.parsers.special_judge import checker_for
 
 _REQUIRED = ("statement", "inputs", "outputs")
 _CHECKED_ROWS = 200  # a column must occur in one of the first rows

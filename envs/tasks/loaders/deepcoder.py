@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from envs.problem import Problem, Test
-from envs.tasks.loaders import field_parsers
-from envs.tasks.loaders.contest_fields import fenced_programs, tests_of
-from envs.tasks.loaders.field_parsers import Row, SkipRow
-from envs.tasks.loaders.special_judge import checker_for
+from envs.tasks.parsers import field_parsers
+from envs.tasks.parsers.contest_fields import fenced_programs, tests_of
+from envs.tasks.parsers.field_parsers import Row, SkipRow
+from envs.tasks.parsers.special_judge import checker_for
 
 
 def problem(row: Row, name: str) -> Problem:

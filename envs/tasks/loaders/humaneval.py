@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from envs.problem import Problem, Test
-from envs.tasks.loaders.asserts import asserted_tests, parse
-from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row
+from envs.tasks.parsers.asserts import asserted_tests, parse
+from envs.tasks.parsers.field_parsers import Row, SkipRow, named_by_row
 
 
 def problem(row: Row, name: str) -> Problem:

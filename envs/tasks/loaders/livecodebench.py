@@ -11,10 +11,10 @@ marked `needs_checker` as in every data set here, so fewer problems are scored t
 from __future__ import annotations
 
 from envs.problem import Problem
-from envs.tasks.loaders.contest_fields import iso_date, tests_of
-from envs.tasks.loaders.field_parsers import Row, SkipRow, load_json, named_by_row
-from envs.tasks.loaders.packed_tests import load_tests
-from envs.tasks.loaders.special_judge import checker_for
+from envs.tasks.parsers.contest_fields import iso_date, tests_of
+from envs.tasks.parsers.field_parsers import Row, SkipRow, load_json, named_by_row
+from envs.tasks.parsers.packed_tests import load_tests
+from envs.tasks.parsers.special_judge import checker_for
 
 
 def problem(row: Row, name: str) -> Problem:

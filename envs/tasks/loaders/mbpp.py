@@ -7,8 +7,8 @@ prompt and test_imports.
 from __future__ import annotations
 
 from envs.problem import Problem
-from envs.tasks.loaders.asserts import asserted_tests, parse
-from envs.tasks.loaders.field_parsers import Row, SkipRow, named_by_row
+from envs.tasks.parsers.asserts import asserted_tests, parse
+from envs.tasks.parsers.field_parsers import Row, SkipRow, named_by_row
 
 # The published splits, by task_id (Austin et al. 2021, section 2.1); 1 to 10 are for few-shot
 # prompts.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from envs.problem import Problem
-from envs.tasks.loaders import field_parsers
-from envs.tasks.loaders.contest_fields import iso_date
-from envs.tasks.loaders.field_parsers import Row, SkipRow
-from envs.tasks.loaders.special_judge import checker_for
+from envs.tasks.parsers import field_parsers
+from envs.tasks.parsers.contest_fields import iso_date
+from envs.tasks.parsers.field_parsers import Row, SkipRow
+from envs.tasks.parsers.special_judge import checker_for
 
 
 def problem(row: Row, name: str) -> Problem:

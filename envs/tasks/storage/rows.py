@@ -20,8 +20,9 @@ from envs.import_by_name import code_digest, load_function
 from envs.judge.checker import comparable
 from envs.problem import Problem
 from envs.tasks.config import FieldsConfig
-from envs.tasks.loaders import custom_dataset, field_parsers
-from envs.tasks.loaders.field_parsers import Row, SkipRow
+from envs.tasks.loaders import custom_dataset
+from envs.tasks.parsers import field_parsers
+from envs.tasks.parsers.field_parsers import Row, SkipRow
 from envs.tasks.storage.json_array import array_items, starts_array
 
 ARROW_ROWS = 16  # read at once: the rows of whole contests hold megabytes each

@@ -19,7 +19,7 @@ from typing import Any
 from envs.cache_folder import cache_root, replace_file
 from envs.hub_errors import explain_hub_error
 from envs.tasks.config import FilesConfig
-from envs.tasks.loaders.field_parsers import Row
+from envs.tasks.parsers.field_parsers import Row
 from envs.tasks.storage.rows import ARROW_ROWS, Converter, read_json, read_rows
 
 _FOLDER_PATTERNS = {"train": "train*", "validation": "valid*", "test": "test*"}

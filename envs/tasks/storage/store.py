@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from envs.cache_folder import cache_root, locked_folder, replace_file
 from envs.import_by_name import code_digest
 from envs.problem import Problem
-from envs.tasks.loaders.field_parsers import SkipRow
+from envs.tasks.parsers.field_parsers import SkipRow
 from envs.tasks.storage.arrow_schema import schema, to_batch
 from envs.tasks.storage.generated_cache import write_batch
 from envs.tasks.storage.rows import convert_rows

@@ -2,13 +2,13 @@
 
 import pytest
 
-from experiments.studies.search_space import Range
 from experiments.studies.study import Arm, Study, Tuning
+from experiments.studies.tuning.search_space import Range
 
 optuna = pytest.importorskip("optuna")
 
 from experiments.studies.tune import tune_all  # noqa: E402
-from experiments.studies.tuner import Ranges, Tuner  # noqa: E402
+from experiments.studies.tuning.tuner import Ranges, Tuner  # noqa: E402
 
 SEEDS = [8, 9]
 ARMS = {"grpo": Arm(["algo=grpo"]), "spo": Arm(["algo=spo"])}

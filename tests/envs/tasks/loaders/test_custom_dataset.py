@@ -6,7 +6,7 @@ from envs.problem import CheckerProgram, Test
 from envs.tasks import open_task
 from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders.custom_dataset import problem
-from envs.tasks.loaders.field_parsers import SkipRow
+from envs.tasks.parsers.field_parsers import SkipRow
 from envs.tasks.task_cli import task_config
 from tests.envs.tasks.dataset_rows import every_problem, write
 

@@ -6,7 +6,7 @@ import pytest
 
 from envs.problem import Test
 from envs.tasks.loaders.deepcoder import problem
-from envs.tasks.loaders.field_parsers import SkipRow
+from envs.tasks.parsers.field_parsers import SkipRow
 from tests.envs.tasks.contest_rows import (
     ADD,
     ADD_FUNCTION,

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from envs.problem import Test
-from envs.tasks.loaders.field_parsers import SkipRow
 from envs.tasks.loaders.livecodebench import problem
+from envs.tasks.parsers.field_parsers import SkipRow
 from tests.envs.tasks.contest_rows import STARTER, STDIN, livecodebench
 
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envs.problem import CHECKERS, Problem
-from envs.tasks.loaders.field_parsers import SkipRow
+from envs.tasks.parsers.field_parsers import SkipRow
 from envs.tasks.storage.arrow_schema import to_batch, to_problem
 from envs.tasks.storage.rows import convert_rows
 from tests.envs.tasks.contest_rows import packed

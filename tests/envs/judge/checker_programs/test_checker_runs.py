@@ -1,0 +1,449 @@
+"""Checker programs on every sandbox: verdicts, a checker's faults, what each side can find."""
+
+import json
+import logging
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envs.environment import Submission
+from envs.judge.judge import Judge, JudgeConfig
+from envs.judge.verdict_cache import VerdictCache
+from envs.problem import CheckerProgram, Problem, Test, Verdict
+from envs.sandbox.docker import unavailable
+from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
+from envs.sandbox.select import SandboxConfig, open_sandbox
+from tests.envs.judge.checkers import (
+    HEADER,
+    SPECIAL_ROWS,
+    SPLIT,
+    SPLIT_TESTS,
+    python,
+    split_problem,
+    testlib,
+)
+
+DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[5] / "shared" / "data")
+LANGUAGES = ["python", "testlib"]
+needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+FORMS = ["namespaces", "landlock", pytest.param("docker", marks=pytest.mark.docker)]
+PRINTS_EXPECTED = "print(1, int(input()) - 1)"
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def sandbox(request):
+    name = request.param
+    if reason := unavailable() if name == "docker" else form_unavailable(name):
+        pytest.skip(reason)
+    if name == "docker":
+        opened = open_sandbox(SandboxConfig(kind="docker", workers=1))
+    else:
+        opened = EmbeddedSandbox(workers=1, form=name)
+    with opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def first_sandbox():
+    """The embedded sandbox, for what does not depend on the form."""
+    with open_sandbox(SandboxConfig(kind="embedded", workers=1)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def header(tmp_path_factory) -> str:
+    """The stand-in for testlib.h, or the real one if SPO_BENCH_TESTLIB names its place."""
+    if real := os.environ.get("SPO_BENCH_TESTLIB"):
+        return real
+    folder = tmp_path_factory.mktemp("testlib")
+    (folder / "testlib.h").write_text(HEADER)
+    return str(folder)
+
+
+@pytest.fixture
+def config(header):
+    return JudgeConfig(testlib=header, checker_time_limit_s=2.0)
+
+
+def verdicts(judge: Judge, problem: Problem, *programs: str) -> list[Verdict]:
+    return [one.verdict for one in judge.judge([Submission(problem, text) for text in programs])]
+
+
+# ---- verdicts ----
+
+
+def test_a_python_checker_decides_on_every_sandbox(sandbox, config):
+    problem = split_problem(SPLIT.python)
+    found = verdicts(Judge(sandbox, config), problem, SPLIT.right, PRINTS_EXPECTED, *SPLIT.wrong)
+    assert found == [Verdict.ACCEPTED] * 2 + [Verdict.WRONG_ANSWER] * len(SPLIT.wrong)
+
+
+@needs_compiler
+def test_a_testlib_checker_decides_on_every_sandbox(sandbox, config):
+    problem = split_problem(SPLIT.testlib)
+    found = verdicts(Judge(sandbox, config), problem, SPLIT.right, PRINTS_EXPECTED, *SPLIT.wrong)
+    assert found == [Verdict.ACCEPTED] * 2 + [Verdict.WRONG_ANSWER] * len(SPLIT.wrong)
+
+
+@pytest.mark.parametrize(
+    "language", ["python", pytest.param("testlib", marks=[needs_compiler, pytest.mark.slow])]
+)
+@pytest.mark.parametrize("row", SPECIAL_ROWS)
+# slow in C++: each compiles a checker
+def test_special_rows_with_checkers_of_their_own(sandbox, config, row, language):
+    file = DATA / "taco_special_judge.jsonl"
+    if not file.is_file():
+        pytest.skip(f"no rows in {DATA}")
+    content = json.loads(file.read_text().splitlines()[row])
+    pairs = json.loads(content["input_output"])
+    tests = tuple(map(Test, pairs["inputs"], pairs["outputs"]))
+    case = SPECIAL_ROWS[row]
+    checker = case.checker(language)
+    problem = Problem(f"row/{row}", content["question"], (), tests, "program", None)
+    problem = replace(problem, checker_program=checker)
+    own = json.loads(content["solutions"])[:1]
+    judge = Judge(sandbox, config)
+    found = verdicts(judge, problem, case.right, *own, *case.wrong)
+    assert found == [Verdict.ACCEPTED] * 2 + [Verdict.WRONG_ANSWER] * len(case.wrong)
+    compared = replace(problem, checker="tokens", checker_program=None)
+    assert verdicts(judge, compared, case.right) == [Verdict.WRONG_ANSWER]
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_counts_are_those_of_tests_in_order(first_sandbox, config, early_stop):
+    right_but_on_100 = "n = int(input())\nprint(n - 2, 2 + (n == 100))"
+    fails_on_9 = "n = int(input())\nprint(n - 2, 2)\nassert n != 9"
+    judge = Judge(first_sandbox, replace(config, early_stop=early_stop))
+    submissions = [
+        Submission(split_problem(SPLIT.python), text) for text in (right_but_on_100, fails_on_9)
+    ]
+    wrong, fails = judge.judge(submissions)
+    assert (wrong.passed, wrong.run, wrong.verdict) == (
+        (2, 3, Verdict.WRONG_ANSWER) if early_stop else (3, 4, Verdict.WRONG_ANSWER)
+    )
+    assert wrong.detail == "test 2: the checker rejects it"
+    assert (fails.passed, fails.run, fails.verdict) == (
+        (1, 2, Verdict.RUNTIME_ERROR) if early_stop else (3, 4, Verdict.RUNTIME_ERROR)
+    )
+
+
+def test_programs_of_compared_and_checked_problems_are_judged_together(first_sandbox, config):
+    checked = split_problem(SPLIT.python)
+    compared = split_problem(None, checker="tokens")
+    programs = [SPLIT.right, PRINTS_EXPECTED, SPLIT.wrong[0]]
+    submissions = [Submission(one, text) for text in programs for one in (checked, compared)]
+    found = [one.verdict.value for one in Judge(first_sandbox, config).judge(submissions)]
+    assert [verdict == "ACCEPTED" for verdict in found] == [True, False, True, True, False, False]
+
+
+def test_many_long_outputs_are_checked_in_pieces(first_sandbox, config, monkeypatch):
+    monkeypatch.setattr("envs.judge.checker_programs.checked_program.HELD_BYTES", 100_000)
+    padded = "n = int(input())\nprint(' ' * 60_000, n - 2, 2)"
+    judge = Judge(first_sandbox, config)
+    checker_runs = []
+    run = judge.checkers._run_checkers
+    monkeypatch.setattr(
+        judge.checkers,
+        "_run_checkers",
+        lambda runs: (checker_runs.append([len(one.unchecked) for one in runs]), run(runs)),
+    )
+    assert verdicts(judge, split_problem(SPLIT.python), padded) == [Verdict.ACCEPTED]
+    assert checker_runs == [[1], [2], [1]]
+
+
+def test_programs_that_wait_for_one_decision_share_a_start(first_sandbox, config, monkeypatch):
+    monkeypatch.setattr("envs.judge.checker_programs.checker_runs.PROGRAMS_A_START", 3)
+    judge = Judge(first_sandbox, config)
+    started = []
+    job = judge.checkers._job
+    monkeypatch.setattr(judge.checkers, "_job", lambda *a: (started.append(len(a[1])), job(*a))[1])
+    other = split_problem(replace(SPLIT.python, source=SPLIT.python.source + "\n"))
+    programs = [f"n = int(input())\nprint(n - {i}, {i})" for i in (2, 3)]
+    programs += ["print('two')", "print(9, 1)", "print(8, 1)"]
+    submissions = [Submission(split_problem(SPLIT.python), text) for text in programs]
+    submissions += [Submission(other, text) for text in programs[::-1]]
+    found = [one.verdict for one in judge.judge(submissions)]
+    right = [Verdict.ACCEPTED] * 2
+    assert found == [*right, *[Verdict.WRONG_ANSWER] * 6, *right]
+    # first outputs; the expected ones of both problems, after 'two'; the right programs' others
+    assert started == [3, 2, 3, 2, 1, 1, 3, 3, 3, 3]
+
+
+def test_checkers_are_made_again_when_there_are_many(first_sandbox, config, monkeypatch):
+    monkeypatch.setattr("envs.judge.checker_programs.checker_runs.KEPT_CHECKERS", 2)
+    monkeypatch.setattr("envs.judge.checker_programs.checker_runs.PROGRAMS_AT_A_TIME", 1)
+    judge = Judge(first_sandbox, config)
+    sources = [SPLIT.python.source + "\n" * i for i in range(4)]
+    problems = [one_test(CheckerProgram("python", source)) for source in sources]
+    submissions = [Submission(one, SPLIT.right) for one in problems]
+    assert {one.verdict for one in judge.judge(submissions)} == {Verdict.ACCEPTED}
+    assert len(judge.checkers._programs) <= 2
+
+
+def test_verdicts_by_checkers_are_remembered_on_disk(first_sandbox, config, tmp_path):
+    file = tmp_path / "verdicts.sqlite"
+    programs = [SPLIT.right, *SPLIT.wrong]
+    problem = split_problem(SPLIT.python)
+    before = verdicts(Judge(first_sandbox, config, VerdictCache(file)), problem, *programs)
+    judge = Judge(first_sandbox, config, VerdictCache(file))
+    assert verdicts(judge, problem, *programs) == before
+    assert judge.stats.programs_recalled == len(programs)
+    other = split_problem(replace(SPLIT.python, source=SPLIT.python.source + "\n"))
+    assert verdicts(judge, other, SPLIT.right) == [Verdict.ACCEPTED]
+    assert judge.stats.programs_recalled == len(programs)
+
+
+# ---- faults ----
+
+PYTHON_FAULTS = {
+    "raises always": "raise ValueError('broken')",
+    "is no program": "print((",
+    "hangs": "while True: pass",
+    "sleeps": "import time\ntime.sleep(1000)",
+    "takes all memory": "x = [0] * 10**9",
+    "prints 1 GB": "for _ in range(1000): print('x' * 10**6)",
+    "ends by a signal": "import ctypes\nctypes.string_at(0)",
+    "lacks a module": "import no_such_module",
+}
+TESTLIB_FAULTS = {
+    "fails": 'quitf(_fail, "the jury is wrong");',
+    "crashes": "volatile int *p = 0; *p = 1;",
+    "aborts": "abort();",
+    "hangs": "for (volatile int i = 0;; i++);",
+    "prints 1 GB": "std::string s(1 << 20, 'x'); for (int i = 0; i < 1000; i++) puts(s.c_str());",
+    "takes all memory": "for (;;) memset(malloc(1 << 20), 1, 1 << 20);",
+}
+
+
+def one_test(checker: CheckerProgram) -> Problem:
+    return split_problem(checker, tests=SPLIT_TESTS[:1])
+
+
+@pytest.mark.parametrize("fault", PYTHON_FAULTS)
+def test_a_fault_of_a_python_checker_is_no_verdict(first_sandbox, config, fault):
+    judge = Judge(first_sandbox, replace(config, checker_time_limit_s=0.3))
+    problem = one_test(python(PYTHON_FAULTS[fault]))
+    if fault == "is no program":
+        problem = one_test(CheckerProgram("python", PYTHON_FAULTS[fault]))
+    assert verdicts(judge, problem, SPLIT.right) == [Verdict.INFRA_ERROR]
+    assert (judge.stats.infra_errors, judge.stats.checker_faults) == (1, 1)
+
+
+@needs_compiler
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_a_checker_that_does_not_compile_is_a_fault(first_sandbox, config, early_stop):
+    judge = Judge(first_sandbox, replace(config, early_stop=early_stop))
+    submissions = [Submission(split_problem(testlib("nonsense")), SPLIT.right)] * 2
+    for judged in judge.judge(submissions):
+        assert judged.verdict is Verdict.INFRA_ERROR
+        assert judged.detail.startswith("the checker does not compile: checker.cpp:")
+    assert judge.stats.checker_faults == 1
+
+
+@needs_compiler
+@pytest.mark.slow  # each compiles a checker
+@pytest.mark.parametrize("fault", TESTLIB_FAULTS)
+def test_a_fault_of_a_testlib_checker_is_no_verdict(sandbox, config, fault):
+    judge = Judge(sandbox, replace(config, checker_time_limit_s=0.3))
+    problem = one_test(testlib(TESTLIB_FAULTS[fault]))
+    assert verdicts(judge, problem, SPLIT.right) == [Verdict.INFRA_ERROR]
+    assert (judge.stats.infra_errors, judge.stats.checker_faults) == (1, 1)
+    assert verdicts(judge, one_test(SPLIT.python), SPLIT.right) == [Verdict.ACCEPTED]
+
+
+@pytest.mark.slow  # the same on every sandbox
+@pytest.mark.parametrize("fault", PYTHON_FAULTS)
+def test_a_fault_of_a_python_checker_harms_no_sandbox(sandbox, config, fault):
+    judge = Judge(sandbox, replace(config, checker_time_limit_s=0.3))
+    problem = one_test(python(PYTHON_FAULTS[fault]))
+    assert verdicts(judge, problem, SPLIT.right) == [Verdict.INFRA_ERROR]
+    assert verdicts(judge, one_test(SPLIT.python), SPLIT.right) == [Verdict.ACCEPTED]
+
+
+def test_an_exception_is_the_outputs_fault_if_the_checker_reads_the_expected_one(
+    first_sandbox, config
+):
+    judge = Judge(first_sandbox, config)
+    reads_numbers = one_test(python("print(int(sum(map(int, output)) == int(given[0])))"))
+    assert verdicts(judge, reads_numbers, "print('2 and 3')") == [Verdict.WRONG_ANSWER]
+    assert judge.stats.checker_faults == 0
+
+
+# With any of these a program that solves nothing would have no verdict, and after five of them the
+# problem would be left out.
+HOSTILE_OUTPUTS = {
+    "without end": "while int(output[0]) > 1: pass\nprint(1)",
+    "sleeps": "import time\ntime.sleep(100 * (int(output[0]) - 1))\nprint(1)",
+    "too much memory": "x = [0] * 10 ** (3 * int(output[0]))\nprint(1)",
+    "prints 1 GB": "print('x\\n' * 10**6 * (int(output[0]) - 1))\nprint(1)",
+    "a signal": "import ctypes\nint(output[0]) > 1 and ctypes.string_at(0)\nprint(1)",
+    "its end": "import os\nint(output[0]) > 1 and os._exit(3)\nprint(1)",
+}
+
+
+@pytest.mark.parametrize("harm", HOSTILE_OUTPUTS)
+def test_an_output_that_keeps_a_checker_from_deciding_is_wrong(first_sandbox, config, harm):
+    limits = {"checker_time_limit_s": 0.3, "early_stop": False, "max_checker_faults": 1}
+    judge = Judge(first_sandbox, replace(config, **limits))
+    problem = split_problem(python(HOSTILE_OUTPUTS[harm]))
+    hostile, right = judge.judge([Submission(problem, f"print({i}, 3)") for i in (3, 1)])
+    assert hostile.verdict is Verdict.WRONG_ANSWER and hostile.passed == 0
+    # A checker that exceeds a limit once does not have to do so on every test.
+    assert hostile.run == (4 if harm in ("a signal", "its end") else 1)
+    assert hostile.by_wall_time == (harm == "sleeps")
+    assert right.verdict is Verdict.ACCEPTED
+    assert judge.stats.checker_faults == 0
+
+
+def test_a_checker_that_is_slow_with_the_expected_output_too_is_at_fault(first_sandbox, config):
+    judge = Judge(first_sandbox, replace(config, checker_time_limit_s=0.5))
+    slow = "import time\nwhile time.process_time() < (0.4, 9)[int(output[0]) > 1]: pass\nprint(1)"
+    problem = one_test(python(slow))
+    assert verdicts(judge, problem, "print(3, 2)") == [Verdict.INFRA_ERROR]
+
+
+def test_a_checker_reads_integers_as_long_as_those_of_the_test(first_sandbox, config):
+    """Without any limit, an output of a million digits takes it its whole time."""
+    reads = python("print(int(int(output[0]) > 0))")
+    tests = (Test("5\n", "7" * 5000),)
+    programs = ["print('8' * 5000)", "print('9' * 3_000_000)"]
+    judge = Judge(first_sandbox, config)
+    found = verdicts(judge, split_problem(reads, tests=tests), *programs)
+    assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
+    assert judge.stats.cpu_s < 2
+
+
+def test_a_nan_is_no_number_to_any_checker(first_sandbox, config):
+    compares = python("print(int(not abs(float(output[0]) - float(expected[0])) > 1e-6))")
+    problem = split_problem(compares, tests=(Test("5\n", "2.5"),))
+    programs = ["print(2.5000001)", "print('nan')", "print(2.6)"]
+    found = verdicts(Judge(first_sandbox, config), problem, *programs)
+    assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER]
+
+
+def test_an_expected_output_may_hold_half_of_a_character(first_sandbox, config):
+    problem = split_problem(python("print(int(output[0]))"), tests=(Test("5\n", "\ud800"),))
+    assert verdicts(Judge(first_sandbox, config), problem, "print('x')") == [Verdict.INFRA_ERROR]
+
+
+def test_a_problem_is_left_out_after_so_many_faults(first_sandbox, config, caplog):
+    judge = Judge(first_sandbox, replace(config, max_checker_faults=2))
+    problem = one_test(python("import ctypes\nif output[0] != '4': ctypes.string_at(0)\nprint(1)"))
+    programs = [f"print(3, {i})" for i in range(3)]
+    with caplog.at_level(logging.WARNING, "envs.judge"):
+        assert verdicts(judge, problem, programs[0], "print(4, 1)") == ["INFRA_ERROR", "ACCEPTED"]
+        assert not caplog.messages
+        verdicts(judge, problem, programs[1])
+    [message] = caplog.messages
+    assert message.startswith("problem test/split is left out from now on: its checker failed on 2")
+    faults = judge.stats.checker_faults
+    later = judge.judge([Submission(problem, "print(4, 1, 1)")])[0]
+    assert (later.verdict, later.detail) == (
+        Verdict.INFRA_ERROR,
+        "left out: its checker failed on 2 programs",
+    )
+    assert judge.stats.checker_faults == faults == 2
+    resumed = Judge(first_sandbox, replace(config, max_checker_faults=2))
+    resumed.load_state_dict(judge.state_dict())
+    assert verdicts(resumed, problem, "print(4, 1, 1)") == [Verdict.INFRA_ERROR]
+
+
+def test_a_problem_without_its_program_cannot_be_judged(first_sandbox, config):
+    with pytest.raises(ValueError, match="it has no checker program"):
+        Judge(first_sandbox, config).judge([Submission(split_problem(None), SPLIT.right)])
+
+
+# ---- what each side can find ----
+
+SECRET = "SECRET-0123456789abcdef"
+# Looks for a text in all memory that the process can read, in files and in its own streams.
+HUNT = """
+import ctypes, gc, os, re, sys
+PATTERN = re.compile(rb"SEC" + rb"RET-[0-9a-f]{16}")
+
+def look(data):
+    data = data if isinstance(data, bytes) else repr(data).encode("utf-8", "replace")
+    return PATTERN.search(data) is not None
+
+def hunt():
+    containers = (one for one in gc.get_objects() if type(one) in (list, dict))
+    found = [type(one).__name__ for one in containers if look(one)]
+    frame = sys._getframe()
+    while frame:
+        found += [name for name, value in frame.f_locals.items() if look(value)]
+        frame = frame.f_back
+    for folder in ("/stdio", "/proc/self/fd", "/dev/fd", "/tmp", "/dev/shm", "."):
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            try:
+                with open(f"{folder}/{name}", "rb") as file:
+                    found += [name] if look(file.read(1 << 20)) else []
+            except OSError:
+                pass
+    for number in range(3, 64):
+        try:
+            found += [number] if look(os.pread(number, 1 << 20, 0)) else []
+        except OSError:
+            pass
+    heap = ctypes.CDLL(None).malloc
+    heap.restype = ctypes.c_void_p
+    for size in [16, 64, 256, 1024, 4096, 1 << 16, 1 << 20] * 30:
+        block = ctypes.string_at(heap(ctypes.c_size_t(size)), size)
+        found += [f"heap {size}"] if look(block) else []
+    try:
+        with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+            for line in maps:
+                start, end = (int(part, 16) for part in line.split()[0].split("-"))
+                memory.seek(start)
+                readable = line.split()[1][0] == "r"
+                found += [line] if readable and look(memory.read(end - start)) else []
+    except OSError:
+        pass
+    return found
+"""
+
+
+def test_a_program_finds_neither_its_checker_nor_the_expected_output(sandbox, config):
+    """The worker has run the checker before, on the same test."""
+    checker = python(f"# {SECRET} in the source\nprint(1)")
+    tests = tuple(Test(f"{n}\n", f"{SECRET} expected {n}\n") for n in range(3))
+    problem = split_problem(checker, tests=tests)
+    program = f"{HUNT}\nfound = hunt()\nassert not found, found\nprint(1)"
+    judge = Judge(sandbox, config)
+    assert verdicts(judge, problem, "print(1)") == [Verdict.ACCEPTED]
+    (judged,) = judge.judge([Submission(problem, program)])
+    assert judged.verdict is Verdict.ACCEPTED, judged.detail
+    # It does find what its process has.
+    with_secret = split_problem(checker, tests=(Test(f"{SECRET}\n", "2\n"),))
+    (judged,) = judge.judge([Submission(with_secret, f"given = input()\n{program}")])
+    assert judged.verdict is Verdict.RUNTIME_ERROR and "'given'" in judged.detail, judged
+
+
+def test_a_checker_finds_nothing_of_the_program_but_its_output(sandbox, config):
+    problem = one_test(python(f"{HUNT}\nfound = hunt()\nprint(found or 1)"))
+    keeps = f"secret = [{SECRET!r} + str(n) for n in range(10_000)]\nprint(3, 2)"
+    judge = Judge(sandbox, config)
+    (judged,) = judge.judge([Submission(problem, keeps)])
+    assert judged.verdict is Verdict.ACCEPTED, judged.detail
+
+
+def test_a_checker_has_no_more_rights_than_a_program(sandbox, config):
+    """It starts no process and no network, and writes no file beside its own folder."""
+    source = """
+import os, socket
+def refused(action, *arguments):
+    try:
+        action(*arguments)
+    except OSError:
+        return True
+right = refused(os.fork) and refused(os.execv, "/bin/sh", ["sh"]) and refused(socket.socket)
+right = right and refused(open, sys.argv[3], "w") and refused(open, "/etc/passwd")
+print(int(right and refused(open, "/new", "x") and refused(open, os.__file__, "a")))
+"""
+    assert verdicts(Judge(sandbox, config), one_test(python(source)), SPLIT.right) == ["ACCEPTED"]

@@ -1,0 +1,90 @@
+"""The odd fields of contest rows, one by one; how they make a problem is in test_rows.py."""
+
+import sys
+
+import pytest
+
+from envs.tasks.parsers.field_parsers import (
+    SkipRow,
+    function_name,
+    integers_of_any_length,
+    load_json,
+    megabytes,
+    programs,
+    seconds,
+    stdin_tests,
+    tag_list,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2 seconds", 2.0),
+        ("1.5 second", 1.5),
+        ("0.5 - 1 seconds", 1.0),
+        ("500 ms", 0.5),
+        ("1500 - 2000 milliseconds", 2.0),
+        ("3.0", 3.0),
+        ("1 minute", 60.0),
+        ("null", None),
+        ("0 seconds", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_time_limits_in_words(text, value):
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("256 megabytes", 256),
+        ("256.0 MB", 256),
+        ("65536 KB", 64),
+        ("1.5 GB", 1536),
+        ("1 gigabyte", 1024),
+        ("50000 bytes", 1),
+        ("512", 512),
+        ("unknown", None),
+        (None, None),
+    ],
+)
+def test_memory_limits_in_words(text, value):
+    assert megabytes(text) == value
+
+
+def test_tags_are_read_as_literals_only():
+    assert tag_list("['a', 'b']") == ("a", "b")
+    assert tag_list("__import__('os').getcwd()") == ()
+    assert tag_list("[") == tag_list(None) == tag_list("'a'") == ()
+
+
+def test_no_function_means_stdin():
+    assert function_name(None, "") is None
+    assert function_name("", "  \n") is None
+
+
+def test_programs_come_as_a_list_or_as_json_of_one():
+    assert programs('["a", " ", 3, "b"]', "solutions") == programs(["a", "b"], "solutions")
+    assert programs(None, "solutions") == programs(" ", "solutions") == ()
+    with pytest.raises(SkipRow, match=r"^solutions is not a list$"):
+        programs('{"a": 1}', "solutions")
+
+
+def test_the_limit_on_digits_is_lifted_only_inside():
+    before = sys.get_int_max_str_digits()
+    assert load_json("9" * 9000, "it") == 10**9000 - 1
+    with pytest.raises(RuntimeError), integers_of_any_length():
+        assert sys.get_int_max_str_digits() == 0
+        raise RuntimeError
+    assert sys.get_int_max_str_digits() == before
+
+
+@pytest.mark.parametrize(
+    "lines", [["1 2", "a\rb"], ["1 2\r", "a\rb\r"], ["1 2\r\n", "a\rb\r\n"], "1 2\r\na\rb\r\n"]
+)
+def test_lines_end_alike_whatever_ended_them(lines):
+    [test] = stdin_tests([lines], [lines])
+    assert test.input == test.output == "1 2\na\rb\n"
