@@ -57,9 +57,22 @@ def test_every_option_of_an_algorithm_has_a_sentence(algo):
     assert [doc.key for doc in docs if not doc.sentence] == []
 
 
-def test_the_version_is_ours_without_heavy_imports(call_here):
+def test_the_version_is_ours(call_here):
     done = call_here("--version")
     assert re.fullmatch(r"spo-bench \S+ commit \S+\n", done.stdout)
+
+
+def test_a_mistake_shows_before_torch_and_pandas_are_imported():
+    script = """
+import runpy, sys
+sys.argv = ["run.py", "algo.beta=-1"]
+try:
+    runpy.run_path("run.py", run_name="__main__")
+except SystemExit as error:
+    print(error.code, *{"torch", "transformers", "pandas", "vllm"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("2\n", "error: algo.beta=-1; it must be above 0\n")
 
 
 def test_cfg_job_is_checked_and_resolved(call_here):

@@ -62,7 +62,8 @@ def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> 
             doubtful=starved and not execution.accounted,
             by_wall_time=execution.wall_s > 0 and execution.cpu_s <= limit_s,
         )
-    return replace(_grade_end(checker, expected, limit_s, execution), by_wall_time=execution.late)
+    found = _grade_end(checker, expected, limit_s, execution)
+    return replace(found, by_wall_time=True) if execution.late else found
 
 
 def _grade_end(checker: str, expected: str, limit_s: float, execution: Execution) -> Grade:
@@ -118,7 +119,15 @@ def summarize(grades: Sequence[Grade], total: int, *, early_stop: bool) -> Summa
     return Summary(first.verdict, passed, run, detail, failed_position, doubtful, by_wall_time)
 
 
-def judgement(problem: Problem, program: str, summary: Summary, test: int | None) -> Judgement:
+def judgement(
+    problem: Problem,
+    program: str,
+    summary: Summary,
+    test: int | None,
+    *,
+    cpu_s: float = 0.0,
+    judge_version: str = "",
+) -> Judgement:
     """Build the Judgement of a summary; `test` is the failed test's index in the problem."""
     detail = summary.detail.strip()
     if test is not None and summary.verdict is not Verdict.SYNTAX_ERROR:
@@ -133,4 +142,6 @@ def judgement(problem: Problem, program: str, summary: Summary, test: int | None
         detail=readable(detail),
         problem_hash=problem.hash,
         by_wall_time=summary.by_wall_time,
+        cpu_s=cpu_s,
+        judge_version=judge_version,
     )

@@ -87,6 +87,7 @@ class Judge:
         self._cache: dict[Key, Judgement] = {}
         self._failures: dict[str, list[int]] = {}  # problem hash → failures of each test
         self._judged: dict[str, int] = {}  # problem hash → programs judged
+        self._limits: dict[str, tuple[float, Limits]] = {}  # problem hash → as `_limits_of` says
         self._judgeable: set[str] = set()  # hashes of problems that passed the check
         self._checker_faults: dict[str, int] = {}  # problem hash → programs its checker failed on
 
@@ -196,7 +197,9 @@ class Judge:
         if self.config.early_stop and problem.hash in self._failures:
             failures = self._failures[problem.hash]
             order.sort(key=lambda test: -failures[test])
-        limit_s, limits = self._limits(problem)
+        if problem.hash not in self._limits:
+            self._limits[problem.hash] = self._limits_of(problem)
+        limit_s, limits = self._limits[problem.hash]
         inputs = tuple(problem.tests[test].input for test in order)
         promising = len(order) > 1 and self._is_promising(problem, order[0])
         job = Job(program, inputs, limits, problem.fn_name, promising)
@@ -216,7 +219,7 @@ class Judge:
         passed = self._judged.get(problem.hash, 0) - failed
         return not self.config.early_stop or passed > 2 * failed + 1
 
-    def _limits(self, problem: Problem) -> tuple[float, Limits]:
+    def _limits_of(self, problem: Problem) -> tuple[float, Limits]:
         """Return (CPU limit of the verdict in seconds, the sandbox's limits with a margin)."""
         config = self.config
         limit_s = config.default_time_limit_s

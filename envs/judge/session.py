@@ -233,8 +233,8 @@ class JudgingSession:
         pending.failed_test = None
         if summary.failed_position is not None:
             pending.failed_test = pending.order[summary.failed_position]
-        pending.judgement = replace(
-            judgement(pending.problem, pending.program, summary, pending.failed_test),
+        pending.judgement = judgement(
+            *(pending.problem, pending.program, summary, pending.failed_test),
             cpu_s=pending.cpu_s,
             judge_version=self._judge.version,
         )

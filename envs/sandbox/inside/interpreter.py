@@ -14,6 +14,7 @@ import _thread
 import atexit
 import bisect  # noqa: F401  what most programs import is loaded once, here
 import builtins
+import codecs
 import collections  # noqa: F401
 import contextlib
 import ctypes
@@ -22,12 +23,15 @@ import gc
 import heapq  # noqa: F401
 import io
 import itertools  # noqa: F401
+import mmap
 import operator  # noqa: F401
 import os
 import re
 import resource
 import signal
+import struct
 import sys
+import types
 from _io import _IOBase
 from importlib.machinery import ModuleSpec, PathFinder
 
@@ -36,6 +40,7 @@ from envs.sandbox.inside.kernel import THREAD_STACK_BYTES
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, NoReturn
 
     from envs.sandbox.inside.program import Program
@@ -47,6 +52,26 @@ NOTICING = re.compile(
     r"__del__|open|\bio\b|IO|[Ff]ile|[Ww]riter|detach|yield|async|weakref|ctypes"
     r"|exec|eval|getattr|setattr|__dict__|import_module|__import__|pickle"
 )
+# What Python's own code looks up on types while most programs run, and what these look up.
+_LOOKUPS: dict[Any, str] = {
+    io.TextIOWrapper: "write flush closed readline read fileno",
+    io.BufferedWriter: "write flush closed",
+    io.BufferedReader: "fileno",
+    io.FileIO: "write fileno readinto readall",
+    codecs.getincrementaldecoder("utf-8"): "decode _buffer_decode getstate",
+    struct.Struct: "pack_into",
+    mmap.mmap: "close",
+    types.FrameType: "f_back",
+    types.TracebackType: "tb_next",
+    types.CodeType: "__class__",
+    dict: "get items keys values",
+    list: "append pop sort",
+    str: "split strip join",
+    **dict.fromkeys(
+        (AttributeError, IndexError, KeyError, NameError, TypeError, ValueError, ZeroDivisionError),
+        "with_traceback __traceback__ __notes__ print_file_and_line",
+    ),
+}
 # Bound here, since the program may have replaced them.
 _collect, _unfreeze, _objects = gc.collect, gc.unfreeze, gc.get_objects
 _run_exit_functions, _exit, _py_exit = atexit._run_exitfuncs, os._exit, ctypes.pythonapi.Py_Exit
@@ -95,6 +120,22 @@ def add_site_builtins() -> None:
     for name in ("copyright", "credits", "license"):
         setattr(builtins, name, _sitebuiltins._Printer(name, sys.copyright))
     builtins.help = _sitebuiltins._Helper()
+
+
+def fill_lookup_cache(functions: Iterable[Any], kinds: Iterable[type]) -> None:
+    """Look up on types what a test process will, so that a fork of this process finds it cached.
+
+    CPython keeps what it finds on types in one table. To add an entry is to write to the table and
+    to the name's object, and a forked process copies each page that it writes to. A test process
+    would add about fifty entries.
+    """
+    names = sorted({name for function in functions for name in function.__code__.co_names})
+    for kind in (types.ModuleType, *kinds):
+        for name in names:
+            getattr(kind, name, None)
+    for kind, words in _LOOKUPS.items():
+        for word in words.split():
+            getattr(kind, sys.intern(word), None)  # entries are for one object, not for equal text
 
 
 def open_streams() -> None:

@@ -27,7 +27,7 @@ from envs.sandbox.inside.framing import (
     split_body,
     write_all,
 )
-from envs.sandbox.inside.interpreter import prepare_interpreter
+from envs.sandbox.inside.interpreter import fill_lookup_cache, prepare_interpreter
 from envs.sandbox.inside.kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_NO_NEW_PRIVS,
@@ -42,6 +42,8 @@ from envs.sandbox.inside.test_process import StartupStatus
 from envs.sandbox.inside.zygote import (
     CLEANER,
     RUNNER,
+    TEST_FUNCTIONS,
+    TEST_TYPES,
     ForkClient,
     fork_from_zygote,
     serve_forks,
@@ -124,6 +126,7 @@ class Server:
         prepare_interpreter(self.config["packages"], self.config["environment"])
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
+        fill_lookup_cache(TEST_FUNCTIONS, (*TEST_TYPES, Server))
         make_forks_cheaper(self.read_proc("self/maps"))
         self._zygote = self._start_zygote()
         self._program = self._unnamed_file()

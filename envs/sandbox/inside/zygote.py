@@ -21,9 +21,23 @@ from functools import partial
 
 from envs.sandbox.inside.folder import remove_contents
 from envs.sandbox.inside.framing import join_body, report, write_all
-from envs.sandbox.inside.kernel import PR_SET_PDEATHSIG, fork_sibling, prctl
-from envs.sandbox.inside.program import Program, prepare_program
-from envs.sandbox.inside.test_process import become_program, become_test_user
+from envs.sandbox.inside.interpreter import print_uncaught, shut_down
+from envs.sandbox.inside.kernel import PR_SET_PDEATHSIG, SeccompFilter, fork_sibling, prctl
+from envs.sandbox.inside.program import (
+    Program,
+    SourceLoader,
+    compile_program,
+    prepare_program,
+    read_program_header,
+)
+from envs.sandbox.inside.test_process import (
+    StartupStatus,
+    become_program,
+    become_test_user,
+    count_recursion_from_here,
+    give_up_rights,
+    run_program,
+)
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
 if TYPE_CHECKING:
@@ -181,3 +195,13 @@ def _run_in_child_of_runner(
         become_program(program, streams)
     else:
         remove_traces(server, kind)
+
+
+# What a test process runs, and on what: for `fill_lookup_cache`.
+TEST_FUNCTIONS = (
+    *(run_one_shot, prepare_program, read_program_header, compile_program),
+    *(Program.__init__, Program.open_module, Program._limit_all, SourceLoader.__init__),
+    *(become_program, give_up_rights, prctl, become_test_user, SeccompFilter.install),
+    *(StartupStatus.begin, run_program, count_recursion_from_here, print_uncaught, shut_down),
+)
+TEST_TYPES = (Program, SourceLoader, StartupStatus, SeccompFilter)

@@ -169,6 +169,8 @@ def test_numpy_counts_as_its_own_comparison_says():
     assert not accepts([1, 2], numpy.array([1, 2]))  # the truth of two comparisons is ambiguous
     assert accepts([1], numpy.array([1])) and accepts(1, numpy.array([[1]]))
     assert not check("assert", "result", encode(numpy.ones(10_000)))[0]
+    assert check("call", "[1]", encode(numpy.array([1])))[0]
+    assert not check("call", "[1, 2]", encode(numpy.array([1, 2])))[0]
 
 
 @pytest.mark.parametrize(

@@ -139,3 +139,35 @@ def test_a_program_ends_as_under_plain_python(name, sandbox, tmp_path):
     )
     [(_, [ours])] = sandbox.run([Job(program, ("",), Limits(5.0, 20.0))], lambda *_: True)
     assert (ours.exit_code, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+
+
+FAULTS = """
+import os, resource
+from envs.sandbox.inside.interpreter import fill_lookup_cache
+
+class Kind:
+    def __getattr__(self, name):
+        return None
+
+names = {}
+exec("def use(thing):\\n" + "".join(f"    thing.name_{n}\\n" for n in range(300)), names)
+if __AHEAD__:
+    fill_lookup_cache([names["use"]], [Kind])
+thing, pipe = Kind(), os.pipe()
+if os.fork() == 0:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    names["use"](thing)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    os.write(pipe[1], str(after - before).encode())
+    os._exit(0)
+os.wait()
+print(os.read(pipe[0], 100).decode())
+"""
+
+
+def test_lookups_made_ahead_cost_a_fork_no_pages():
+    ahead, later = (
+        int(subprocess.check_output([sys.executable, "-c", FAULTS.replace("__AHEAD__", word)]))
+        for word in ("True", "False")
+    )
+    assert ahead < later - 15  # the table of lookups has about 24 pages
