@@ -104,71 +104,108 @@ def build(
     weights = loading.fingerprint(base.model)
     fingerprint = loading.policy_fingerprint(base, tokenizer, weights)
     parameters = sum(parameter.numel() for parameter in base.model.parameters())
+    records.describe(weights=weights, policy=fingerprint, parameters=parameters)
     activity.begin("opening the sandbox and the engine")
     with runtime.environments(config) as local_environments:
         ledger = Ledger(activity=activity)
         worker = build_worker_parts(config, base, tokenizer, local_environments, runtime, ledger)
-        learner, environments = worker.learner, worker.environments
-        assert environments is not None  # rank 0 judges
-        judge, eval_judge = environments.make(), environments.make()
         activity.begin("encoding the prompts")
-        train_prompts = _prompts(task.train, "train", task, tokenizer, config)
-        eval_split = getattr(task, config.eval.split)
-        eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config)
-        used = {"train": train_prompts.kept_problems} if config.steps else {}
-        used["eval"] = eval_prompts.kept_problems
-        facts = problem_facts(config, used, judge.version, environments.name)
-        facts |= checker_facts(config, used)
-        records.describe(
-            data_hash=task.data_hash,
-            judge_version=judge.version,
-            sandbox={"name": environments.name, "strength": environments.strength},
-            weights=weights,
-            policy=fingerprint,
-            parameters=parameters,
-            train_problems=len(train_prompts),
-            eval_problems=len(eval_prompts),
-            task=_task_counts(task),
-            **facts,
-        )
-        records.problems(_statements(eval_prompts, task))
-        records.describe(engine=worker.engine.description)
-        rollouts = open_batches(
+        parts = _assemble(
             config=config,
+            records=records,
+            runtime=runtime,
             task=task,
-            prompts=train_prompts,
-            engine=worker.engine,
-            judge=judge,
-            environments=environments,
+            worker=worker,
             tokenizer=tokenizer,
+            fingerprint=fingerprint,
             ledger=ledger,
-            run=records.folder.name,
-            needs=algorithm.needs,
-            version=lambda: learner.policy.version,
         )
-        log_samples = config.train.keep_samples
         activity.begin("")
-        yield Parts(
-            learner=learner,
-            weight_sync=worker.weight_sync,
-            eval_engine=worker.eval_engine,
-            tokenizer=tokenizer,
-            environments=environments,
-            rollouts=rollouts,
-            prefetch=runtime.prefetcher(worker.weight_sync, rollouts, config.steps),
-            sample_log=SampleLog(records.folder, judge.version) if log_samples else None,
-            reward_shaping=RewardShaping(config.task.reward, config.seed),
-            logprob_check=LogprobCheck(config, worker.engine, learner, train_prompts),
-            judge=judge,
-            eval_judge=eval_judge,
-            eval_prompts=eval_prompts,
-            initial_values=_initial_values(
-                config, worker, environments, fingerprint, tokenizer, ledger
-            ),
-            ledger=ledger,
-            settings=asdict(config),
-            problems=_problem_line(task, len(train_prompts), len(eval_prompts), facts),
-        )
+        yield parts
+
+
+def _assemble(
+    *,
+    config: RunConfig,
+    records: Records,
+    runtime: Runtime,
+    task: Task,
+    worker: WorkerParts,
+    tokenizer: PreTrainedTokenizerBase,
+    fingerprint: str,
+    ledger: Ledger,
+) -> Parts:
+    """Join learner, engine, task and judges. `fingerprint`: of the reference policy."""
+    learner, environments = worker.learner, worker.environments
+    assert environments is not None  # rank 0 judges
+    judge, eval_judge = environments.make(), environments.make()
+    train_prompts = _prompts(task.train, "train", task, tokenizer, config)
+    eval_split = getattr(task, config.eval.split)
+    eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config)
+    facts = _describe(config, records, task, train_prompts, eval_prompts, environments, judge)
+    records.describe(engine=worker.engine.description)
+    rollouts = open_batches(
+        config=config,
+        task=task,
+        prompts=train_prompts,
+        engine=worker.engine,
+        judge=judge,
+        environments=environments,
+        tokenizer=tokenizer,
+        ledger=ledger,
+        run=records.folder.name,
+        needs=learner.algorithm.needs,
+        version=lambda: learner.policy.version,
+    )
+    log_samples = config.train.keep_samples
+    return Parts(
+        learner=learner,
+        weight_sync=worker.weight_sync,
+        eval_engine=worker.eval_engine,
+        tokenizer=tokenizer,
+        environments=environments,
+        rollouts=rollouts,
+        prefetch=runtime.prefetcher(worker.weight_sync, rollouts, config.steps),
+        sample_log=SampleLog(records.folder, judge.version) if log_samples else None,
+        reward_shaping=RewardShaping(config.task.reward, config.seed),
+        logprob_check=LogprobCheck(config, worker.engine, learner, train_prompts),
+        judge=judge,
+        eval_judge=eval_judge,
+        eval_prompts=eval_prompts,
+        initial_values=_initial_values(
+            config, worker, environments, fingerprint, tokenizer, ledger
+        ),
+        ledger=ledger,
+        settings=asdict(config),
+        problems=_problem_line(task, len(train_prompts), len(eval_prompts), facts),
+    )
+
+
+def _describe(
+    config: RunConfig,
+    records: Records,
+    task: Task,
+    train: Prompts,
+    evaluated: Prompts,
+    environments: Environments,
+    judge: Environment,
+) -> dict[str, Any]:
+    """Record data, judge and sandbox in run.json; return the facts on the problems in use."""
+    used = {"train": train.kept_problems} if config.steps else {}
+    used["eval"] = evaluated.kept_problems
+    facts = problem_facts(config, used, judge.version, environments.name)
+    facts |= checker_facts(config, used)
+    records.describe(
+        data_hash=task.data_hash,
+        judge_version=judge.version,
+        sandbox={"name": environments.name, "strength": environments.strength},
+        train_problems=len(train),
+        eval_problems=len(evaluated),
+        task=_task_counts(task),
+        **facts,
+    )
+    records.problems(_statements(evaluated, task))
+    return facts
 
 
 def _open_task(config: RunConfig) -> Task:

@@ -104,26 +104,15 @@ def open_batches(
             ledger=ledger,
         )
     if config.train.replay_share:
-        sources: list[EarlierRun | ProgramFile] = []
-        replay_judge = environments.make()
-        for folder in config.replay.from_runs:
-            sources.append(EarlierRun(Path(folder), replay_judge.version, config.task.reward))
-        for file in config.replay.files:
-            sources.append(
-                ProgramFile(
-                    Path(file),
-                    judgement_cache=JudgementCache(_cache_folder(config), replay_judge, ledger),
-                    tokenizer=tokenizer,
-                    reward=config.task.reward,
-                    max_tokens=response_limit(config),
-                    format_response=task.response,
-                    needs_logps=not missing_logprobs,
-                )
-            )
-        for source in sources:
-            check_source(source, prompts)
-        costs = JudgingCosts(ledger)
-        replay = ReplayBuffer(config.replay, config.task.reward, version, costs, sources)
+        replay = ReplayBuffer(
+            config.replay,
+            config.task.reward,
+            version,
+            JudgingCosts(ledger),
+            _earlier_sources(
+                config, task, prompts, environments.make(), tokenizer, ledger, missing_logprobs
+            ),
+        )
     return Rollouts(
         config,
         prompts,
@@ -136,6 +125,36 @@ def open_batches(
         replay=replay,
         replay_until=needs.replay_until,
     )
+
+
+def _earlier_sources(
+    config: RunConfig,
+    task: Task,
+    prompts: Sequence[PromptedProblem],
+    judge: Environment,
+    tokenizer: PreTrainedTokenizerBase,
+    ledger: Ledger,
+    missing_logprobs: bool,
+) -> list[EarlierRun | ProgramFile]:
+    """Open the earlier runs and files of programs that are replayed. Raises UserError."""
+    sources: list[EarlierRun | ProgramFile] = []
+    for folder in config.replay.from_runs:
+        sources.append(EarlierRun(Path(folder), judge.version, config.task.reward))
+    for file in config.replay.files:
+        sources.append(
+            ProgramFile(
+                Path(file),
+                judgement_cache=JudgementCache(_cache_folder(config), judge, ledger),
+                tokenizer=tokenizer,
+                reward=config.task.reward,
+                max_tokens=response_limit(config),
+                format_response=task.response,
+                needs_logps=not missing_logprobs,
+            )
+        )
+    for source in sources:
+        check_source(source, prompts)
+    return sources
 
 
 def _check_same_settings(run: Path, config: RunConfig, keys: Sequence[str]) -> None:
