@@ -213,6 +213,10 @@ MISTAKES = {
     "no samples": (["train.replay_share=0.5", "replay.from_runs=[/x]"], ["train.keep_samples"]),
     "twice": (["train.replay_share=0.5", "replay.from_runs=[/x,/x/]"], ["is listed twice"]),
     "too young": (["train.replay_share=0.5", "replay.max_age=0"], ["max_age=0", "1 or more"]),
+    "too young at a lag": (
+        ["train.replay_share=0.5", "train.lag=3", "replay.max_age=3"],
+        ["max_age=3", "train.lag=3", "4 or more"],
+    ),
     "no file": (["train.replay_share=0.5", "replay.files=[/x]"], ["replay.files=[/x]", "no such"]),
     "frozen from nowhere": (["experiment=frozen"], ["replay.frozen=true", "replay.from_runs=["]),
     "frozen and late": (

@@ -31,11 +31,13 @@ def check_replay(c: RunConfig) -> None:
             "replay; give replay.from_runs or replay.files, or replay.own=true"
         )
     if t.replay_share and not sources and r.max_age is not None:
-        youngest = t.minibatches * t.epochs  # own samples come in the batch after theirs
+        # own samples come in the batch after theirs, which older weights may have generated
+        youngest = (t.lag + 1) * t.minibatches * t.epochs
         if r.max_age < youngest:
             raise UserError(
                 f"replay.max_age={r.max_age}: this run's responses are at least {youngest} "
-                f"optimiser steps old when they are replayed; set {youngest} or more"
+                f"optimiser steps old when they are replayed{f' (train.lag={t.lag})' * bool(t.lag)}"
+                f"; set {youngest} or more"
             )
     _check_paths(r)
 

@@ -229,7 +229,7 @@ class ReplayConfig:
     # replay the programs in JSON lines files; docs/reference/replay.md
     files: list[str] = field(default_factory=list)
     capacity: PositiveInt = 100_000  # samples; the oldest are dropped
-    # optimiser steps since this run generated a sample; null: no limit
+    # optimiser steps from the policy that generated a sample of this run; null: no limit
     max_age: NonNegativeInt | None = None
     max_uses: PositiveInt | None = None  # batches that one sample may be in; null: no limit
     # balanced: equally many of each reward, as far as possible

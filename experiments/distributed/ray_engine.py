@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from experiments.rollout.rollouts import Rollouts
     from experiments.sample import PromptedProblem
 
-MAX_VERSIONS = 3  # of the weights: the base, the rollout policy and the trained one
+# Versions that the store itself keeps: the base, the rollout policy and the trained one. A call
+# under way keeps its own, so up to train.lag + 1 more exist.
+MAX_VERSIONS = 3
 
 
 class WeightStore:
@@ -44,7 +46,7 @@ class WeightStore:
             tensors = (value.cpu().contiguous().view(-1) for value in weights.plain_weights())
             self._refs[version] = ray.put([t.view(torch.uint8).numpy() for t in tensors])
         self._refs.move_to_end(version)
-        while len(self._refs) > MAX_VERSIONS:  # calls under way keep their own reference
+        while len(self._refs) > MAX_VERSIONS:
             self._refs.popitem(last=False)
         return version, self._refs[version]
 

@@ -1,8 +1,8 @@
 """Weight sync from the learner to the rollout policy's engine: staleness as a controlled variable.
 
 `train.sync_every=N` copies the learner's weights to the engine every N batches, so the lag is a
-saw-tooth. `train.lag=L` copies weights after every batch, but those of L batches before, as a
-pipelined system would: from batch L + 1 on the rollout policy is exactly L batches old.
+saw-tooth. `train.lag=L` copies, after every batch from number L + 1 on, the weights of L batches
+before, as a pipelined system would: from then on the rollout policy is exactly L batches old.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class WeightSync:
         """Raise RuntimeError if a sample's policy version is not that of its batch.
 
         This compares version numbers. Whether the engine computes with those weights is seen by
-        `LogprobCheck`, which waits until they are the learner's.
+        `LogprobCheck` while they are the learner's: with `train.lag`, in the first batch only.
         """
         for origin in (sample.origin for sample in samples):
             expected = None if origin.step is None else self._versions.get(origin.step)

@@ -216,7 +216,8 @@ class _Run:
         if train.keeps_rollout_copy and not in_host:
             by_adapter = self.lora and engine == "vllm" and not self.ranks
             held["the rollout policy's copy"] = self.adapter if by_adapter else self.weights
-        if train.lag and not self.on_gpu:  # pending weights are in host memory
+        on_device = self.lora and not self.ranks  # other pending weights are in host memory
+        if train.lag and (on_device or not self.on_gpu):
             snapshot = sum(self.moved) * self.size
             if self.ranks:  # whole if rank 0 has them for all engines, else shards
                 shards = self.config.runtime.name != "ray"

@@ -1,8 +1,8 @@
-"""Snapshots of a policy's weights: for checkpoints, and for batches to come (`train.lag`).
+"""Snapshots of a policy's weights for batches to come (`train.lag`); checkpoints hold them too.
 
 Pending snapshots are whole in host memory, or one rank's shards. A learner on N ranks with an
 engine each would otherwise hold the weights N times for every batch of lag. Of an adapted policy a
-snapshot holds the adapter, also in shards.
+snapshot holds the adapter, also in shards, or unsharded on its device.
 """
 
 from __future__ import annotations
