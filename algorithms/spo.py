@@ -38,7 +38,8 @@ class SPOConfig(Options):
     """Options of SPO."""
 
     beta: PositiveFloat = 0.1  # weight of the KL, in units of reward
-    loss: LossKind = "cross_entropy"  # distance between Q_T and r; `spo_loss` has the formulas
+    # distance of Q_T from r: cross-entropy of success, (Q_T − r)² or Huber(Q_T − r)
+    loss: LossKind = "cross_entropy"
     # loss=cross_entropy only: the probability of success is exp((Q − r_max)/β), or exp(Q − r_max)
     exponent: Exponent = "q_over_beta"
     # loss=cross_entropy only, in log-probability of success: bound of a failure's slope, which
@@ -157,9 +158,10 @@ def spo_loss(
         exp((r − reward_high)/β); exponent=q leaves out this β, and not the one in Q_T.
         `success_cross_entropy` covers Q_T near or above reward_high. A reward above it is a
         ValueError. Only this kind reads `exponent`, `slope_bound` and `slope_width`.
-    advantage: Huber(Q_T − r), linear beyond `huber_width`, which only this kind reads. Since
-        Q_T = Q̂_0 + Σ_t A_t with A_t = β log π_θ/π_ref, it regresses Σ_t A_t on r − Q̂_0. The
-        paper names an advantage regression among its ablations; this form of it is ours.
+    advantage: Huber(Q_T − r), ½ (Q_T − r)² near 0 and linear beyond `huber_width`, which only
+        this kind reads. Since Q_T = Q̂_0 + Σ_t A_t with A_t = β log π_θ/π_ref, it regresses
+        Σ_t A_t on r − Q̂_0. The paper names an advantage regression among its ablations; this
+        form of it is ours.
     """
     q = terminal_q(logp, ref_logp, mask, q0, beta)
     if kind == "squared":

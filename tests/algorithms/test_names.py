@@ -1,6 +1,7 @@
 """Every choice of `algo=`: its file, its core, its options, and the list of them."""
 
 from dataclasses import asdict, fields
+from typing import get_args
 
 import pytest
 from omegaconf import OmegaConf
@@ -8,6 +9,7 @@ from omegaconf import OmegaConf
 import algorithms
 from algorithms.__main__ import description, paper, table
 from algorithms.base import Algorithm
+from algorithms.spo import LossKind
 from envs.command_line.config_parsing import parse_values
 
 NO_PAPER = {"sft"}  # a control
@@ -43,7 +45,8 @@ def test_the_description_of_one_has_each_option_and_its_choices(name):
         "algo.name",
     }
     if name == "spo":
-        assert "  algo.loss=cross_entropy  (or squared, advantage)" in lines
+        others = ", ".join(kind for kind in get_args(LossKind) if kind != "cross_entropy")
+        assert f"  algo.loss=cross_entropy  (or {others})" in lines
         assert lines[-1] == "The options are described in algorithms/spo.py, algorithms/base.py."
 
 
