@@ -104,6 +104,14 @@ def token_rule(checker: str) -> TokenRule:
     return TokenRule(name, any_case, absolute, relative, stated=True)
 
 
+def is_checker(checker: str) -> bool:
+    """Return whether there is such a checker, with options in their ranges."""
+    try:
+        return checker in ("call", "assert") or bool(token_rule(checker))
+    except ValueError:
+        return False
+
+
 def comparable(checker: str, expected: str) -> bool:
     """Return whether outputs can be compared with `expected`.
 

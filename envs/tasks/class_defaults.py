@@ -47,7 +47,7 @@ ROW_KEYS = (
     "decontaminate",
 )
 JOINED_KEYS = ("min_hidden_tests", "decontaminate")
-OWN_ROW_KEYS = ("path", "files", "fields")
+OWN_ROW_KEYS = ("files", "fields")
 
 
 def task_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -64,6 +64,8 @@ def task_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
             keys += JOINED_KEYS
         elif not re.search(r"^make:", text, re.MULTILINE):
             keys += ROW_KEYS
+        if re.search(r"^rows:", text, re.MULTILINE):
+            keys += ("path",)
         if re.search(r"^rows: envs\.tasks\.loaders\.custom_dataset\.", text, re.MULTILINE):
             keys += OWN_ROW_KEYS
         yield file.stem, {"name": file.stem} | {names[key]: defaults[key] for key in keys}

@@ -97,7 +97,7 @@ class TaskConfig:
     # data sets that are joined, split by split: a file of conf/task/ each, and keys of its own, as
     # in "taco difficulty=[EASY] path=FILE"
     parts: list[str] = field(default_factory=list)
-    # the rows: a .jsonl, .parquet or .arrow file, a folder with files of each split, or
+    # the rows: a .jsonl, .json, .parquet or .arrow file, a folder with files of each split, or
     # hf://datasets/ID@COMMIT with the files of each split in `files`
     path: str | None = None
     files: FilesConfig = field(default_factory=FilesConfig)

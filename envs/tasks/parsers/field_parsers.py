@@ -130,7 +130,7 @@ def function_name(declared: Any, starter_code: str) -> str | None:
 
 
 def stdin_tests(inputs: Any, outputs: Any) -> tuple[Test, ...]:
-    """Build tests of a program that reads stdin, from texts or lists of lines."""
+    """Build tests of a program that reads stdin, from texts, numbers or lists of lines."""
     pairs = _pairs(inputs, outputs)
     tests = tuple(dict.fromkeys(Test(_text(stdin), _text(stdout)) for stdin, stdout in pairs))
     if not any(test.output.strip() for test in tests):
@@ -176,6 +176,8 @@ def _text(value: Any) -> str:
     """Return a text with \\n line ends; a list becomes its lines, a number is printed."""
     if isinstance(value, str):
         return plain_lines(value)
+    if value is None or isinstance(value, dict):
+        raise SkipRow("a test is neither a text nor a list of lines")
     with integers_of_any_length():
         if isinstance(value, list):
             return plain_lines("".join(f"{_line(item)}\n" for item in value))

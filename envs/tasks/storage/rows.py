@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from envs.import_by_name import code_digest, load_function
-from envs.judge.checker import comparable
+from envs.judge.checker import comparable, is_checker
+from envs.judge.checker_programs.checker_program import PROGRAM
 from envs.problem import Problem
 from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders import custom_dataset
@@ -83,7 +84,7 @@ def read_rows(path: Path, first: int = 0) -> Iterator[Row | None]:
         except ValueError as error:
             raise ValueError(f"{path}: not a whole {path.suffix} file: {error}") from error
     else:
-        raise ValueError(f"{path}: neither .jsonl nor .parquet nor .arrow")
+        raise ValueError(f"{path}: neither .jsonl nor .json nor .parquet nor .arrow")
 
 
 def read_json(file: TextIO, first: int) -> Iterator[Row | None]:
@@ -113,6 +114,12 @@ def _arrow_batches(path: Path) -> Iterator[Any]:
                 yield batch.slice(start, ARROW_ROWS)
 
 
+# of a column of an unexpected type, or of a parser (html.parser asserts): not worth a crash
+_ERRORS_OF_A_ROW = (
+    *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError),
+)
+
+
 def convert_rows(
     converter: Converter, rows: Iterable[Row | None], first: int = 0
 ) -> Iterator[Problem | SkipRow]:
@@ -130,8 +137,7 @@ def convert_rows(
             yield reason
         except KeyError as error:
             yield SkipRow(f"column {str(error.args[0])[:40]!r} is missing")
-        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
-            # a column of an unexpected type: one row is not worth a crash
+        except _ERRORS_OF_A_ROW as error:
             yield SkipRow(f"a column cannot be read ({type(error).__name__})")
         except RecursionError:
             yield SkipRow("a column is nested too deep")
@@ -175,6 +181,8 @@ def _check(problem: Problem) -> Problem:
     except UnicodeEncodeError:
         raise SkipRow("a text is not Unicode") from None
     marked = problem.checker == "needs_checker"
+    if not (marked or problem.checker == PROGRAM or is_checker(problem.checker)):
+        raise SkipRow(f"there is no checker {problem.checker[:60]!r}")
     checker = "call" if marked and problem.fn_name else problem.checker
     if not all(comparable(checker, test.output) for test in problem.tests):
         raise SkipRow("an expected value is not JSON")

@@ -9,7 +9,7 @@ import pytest
 from envs.problem import Problem, Test
 from envs.tasks.loaders.code_contests import problem as code_contests_problem
 from envs.tasks.loaders.taco import problem as taco_problem
-from envs.tasks.parsers.field_parsers import SkipRow
+from envs.tasks.parsers.field_parsers import SkipRow, stdin_tests
 from envs.tasks.storage.rows import Converter, load_problems
 from tests.envs.tasks.dataset_rows import converter_of
 
@@ -229,3 +229,28 @@ def test_a_call_whose_value_is_no_json_is_left_out_and_counted(tmp_path):
     problems, skipped = load_problems(Converter(build, "own", ""), file)
     assert [problem.name for problem in problems] == ["own/00000"]
     assert skipped == {"an expected value is not JSON": 2}
+
+
+def test_what_a_loader_gets_wrong_costs_its_row_and_no_more(tmp_path):
+    def build(row, name):
+        assert row["sound"], "as html.parser does"
+        tests = stdin_tests(row["inputs"], ["1", "2"])
+        return Problem(name, "Print it.", (), tests, checker=row["checker"])
+
+    rows = [
+        {"sound": True, "checker": "floats absolute=0.1 relative=0", "inputs": ["1", 2]},
+        {"sound": True, "checker": "flaots", "inputs": ["1", "2"]},
+        {"sound": True, "checker": "floats absolute=2.0 relative=0", "inputs": ["1", "2"]},
+        {"sound": True, "checker": "tokens", "inputs": ["1", None]},
+        {"sound": False},
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    problems, skipped = load_problems(Converter(build, "own", ""), file)
+    assert [problem.name for problem in problems] == ["own/00000"]
+    assert skipped == {
+        "there is no checker 'flaots'": 1,
+        "there is no checker 'floats absolute=2.0 relative=0'": 1,
+        "a test is neither a text nor a list of lines": 1,
+        "a column cannot be read (AssertionError)": 1,
+    }
