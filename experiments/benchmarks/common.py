@@ -13,31 +13,27 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import PositiveInt
 
 from analysis.report import markdown
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
+from experiments.config.version import ROOT, commit
 from experiments.errors import UserError
 from experiments.run_dir.machine import processor
 from experiments.studies.cli import MISUSED
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path("bench")
 PACKAGES = ("torch", "transformers", "vllm", "trl", "numpy")
-Schema = TypeVar("Schema", bound="DataclassInstance")
 Result = TypeVar("Result")
 Values = dict[str, list[dict[str, float]]]  # case → for each round: measure → value
 
@@ -91,13 +87,10 @@ def alternate(
     return {name: all_rounds[warm_ups:] for name, all_rounds in values.items()}
 
 
-def start_timer() -> Callable[[], dict[str, float]]:
-    """Return a function that returns the seconds since now, of this process's CPU and in all."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    return lambda: {
-        "CPU time": time.process_time() - cpu,
-        "wall time": time.perf_counter() - wall,
-    }
+def start_timer(cpu_s: Callable[[], float] = time.process_time) -> Callable[[], dict[str, float]]:
+    """Return a function that returns the seconds since now, of the CPU by `cpu_s` and in all."""
+    cpu, wall = cpu_s(), time.perf_counter()
+    return lambda: {"CPU time": cpu_s() - cpu, "wall time": time.perf_counter() - wall}
 
 
 def compare(
@@ -112,24 +105,23 @@ def compare(
     Ratios are taken within a round: machine load changes between rounds. `goals`: by case and
     measure. `prefix`: of the cases' names in the rows.
     """
-    rows, goals = [], goals or {}
+    rows = []
     for case, rounds in values.items():
         for measure in rounds[0]:
-            measured = [each[measure] for each in rounds]
-            goal = goals.get((case, measure))
-            rows.append(row(prefix + case, measure, measured, unit, goal))
+            found = {measure: ([each[measure] for each in rounds], unit)}
             if baseline in values and case != baseline:
-                pairs = zip(measured, values[baseline], strict=True)
-                ratios = [value / other[measure] for value, other in pairs]
-                relative = f"{measure} relative to {baseline}"
-                goal = goals.get((case, relative))
-                rows.append(row(prefix + case, relative, ratios, goal=goal))
+                pairs = zip(rounds, values[baseline], strict=True)
+                ratios = [each[measure] / other[measure] for each, other in pairs]
+                found[f"{measure} relative to {baseline}"] = ratios, ""
+            for name, numbers in found.items():
+                rows.append(row(prefix + case, name, *numbers, (goals or {}).get((case, name))))
     return rows
 
 
-def finish(name: str, rows: Sequence[Row], out: Path, **facts: Any) -> None:
+def finish(name: str, rows: Iterable[Row], out: Path, **facts: Any) -> None:
     """Print the rows, write `NAME.json` and `NAME.md`. `facts` describe the workload."""
-    result = {"bench": name, "made": made() | facts, "rows": [asdict(each) for each in rows]}
+    table = [asdict(each) for each in rows]
+    result = {"bench": name, "made": made() | facts, "rows": table}
     page = section(name, result)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
@@ -139,23 +131,24 @@ def finish(name: str, rows: Sequence[Row], out: Path, **facts: Any) -> None:
 
 def section(title: str, result: dict[str, Any]) -> str:
     """Markdown: machine, versions and workload on one line, then the rows as a table."""
-
     facts = []
     for key, value in result["made"].items():
         if isinstance(value, dict):
             value = ", ".join(f"{name}: {word}" for name, word in value.items()) or "none"
         facts.append(f"{key.replace('_', ' ')}: {value}")
-    head = ["", "measure", "median", "range", "goal"]
-    table = markdown.table(head, list(map(_cells, result["rows"])))
+    table = markdown.table(
+        ["", "measure", "median", "range", "goal"], [_cells(**row) for row in result["rows"]]
+    )
     return f"## {title}\n\n{'; '.join(facts)}.\n\n{table}"
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    unit, spread = row["unit"], "once"
-    if row["rounds"] > 1:
-        spread = f"{_figure(row['low'], '')} – {_figure(row['high'], unit)}"
-    goal = "" if row["goal"] is None else f"{row['goal']}: {'met' if row['met'] else 'NOT met'}"
-    return [row["case"], row["measure"], _figure(row["median"], unit), spread, goal]
+def _cells(
+    case: str, measure: str, unit: str, median: float, low: float, high: float, **others: Any
+) -> list[str]:
+    once, goal = others["rounds"] == 1, others["goal"]
+    spread = "once" if once else f"{_figure(low, '')} – {_figure(high, unit)}"
+    met = f"{goal}: {'met' if others['met'] else 'NOT met'}" if goal else ""
+    return [case, measure, _figure(median, unit), spread, met]
 
 
 def _figure(value: float, unit: str) -> str:
@@ -165,11 +158,9 @@ def _figure(value: float, unit: str) -> str:
 
 def made() -> dict[str, Any]:
     """Time, commit, machine and versions of a measurement."""
-    git = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip() or "unknown",
+        "commit": commit() or "unknown",
         "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES if find_spec(name)},
@@ -192,23 +183,25 @@ def in_new_process(
             raise
 
 
-def time_run(overrides: Sequence[str], **environment: str) -> dict[str, float]:
-    """Run `run.py` on one thread; return its seconds, waited-for children included.
+def children_cpu_s() -> float:
+    """CPU seconds of the children that this process has waited for."""
+    return sum(os.times()[2:4])
 
-    Raises CalledProcessError.
-    """
-    command, before = [sys.executable, "run.py", *overrides], os.times()
-    variables = os.environ | {"OMP_NUM_THREADS": "1"} | environment
+
+def time_run(
+    overrides: Sequence[str], cpu_s: Callable[[], float] = children_cpu_s, **environment: str
+) -> dict[str, float]:
+    """Run `run.py` on one thread; return its seconds. Raises CalledProcessError."""
+    variables, seconds = os.environ | {"OMP_NUM_THREADS": "1"} | environment, start_timer(cpu_s)
+    command = [sys.executable, "run.py", *overrides]
     subprocess.run(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, check=True)
-    after = os.times()
-    cpu_s = sum(after[2:4]) - sum(before[2:4])  # of children
-    return {"CPU time": cpu_s, "wall time": after.elapsed - before.elapsed}
+    return seconds()
 
 
-def command(options: type[Schema], main: Callable[[Schema], int | None]) -> NoReturn:
+def command(options: type[Any], main: Callable[[Any], int | None]) -> None:
     """Run a benchmark with the key=value arguments of the command line, and exit."""
+    doc = sys.modules[main.__module__].__doc__  # `options` may be of another module
     with quiet_when_unread():
-        doc = sys.modules[main.__module__].__doc__  # `options` may be of another module
         try:
             try:
                 parsed = parse_arguments(options, sys.argv[1:], doc=doc)
@@ -218,4 +211,3 @@ def command(options: type[Schema], main: Callable[[Schema], int | None]) -> NoRe
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(MISUSED)
-    raise AssertionError("the command has ended")

@@ -1,32 +1,37 @@
-"""Judge workloads with the `envs` of the checkout that this runs in, and report their cost.
+"""Judge workloads with the `envs` of the checkout that this runs in.
 
-    python -m experiments.benchmarks.judge_probe BACKEND
+    python -m experiments.benchmarks.judge_probe WAY
+
+WAY: a backend of the sandbox; `processes`, a new Python process for each test, stopped at the first
+failure; or the folder of verl's judge. The last two run programs with this user's rights.
 
 stdin: a JSON line with all workloads, then the name of a workload on each line. stdout: a JSON line
-with the cost of one pass for each name. `judge.py` copies this file into other checkouts, so it
-imports nothing but `envs`.
+with the counts of one pass for each name. `judge.py` measures its time, and copies this file into
+other checkouts, so it imports nothing but `envs`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import subprocess
 import sys
-import time
-from collections import defaultdict
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from envs import Judge, Problem, Submission, Test
-from envs.sandbox.base import Sandbox
 from envs.sandbox.docker import DockerSandbox, unavailable
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 
 ACCEPTED, REJECTED = "right programs accepted", "wrong programs rejected"
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PROCESSES = "processes"
+LIMIT_S = 10.0  # of a new process for each test, in wall time; the judge's default is 4 s of CPU
+VERL = Path("verl", "utils", "reward_score", "prime_code")
+Judging = Callable[[Sequence[Submission]], Sequence[Any]]  # verdict, detail, run of each
 
 
 @dataclass(frozen=True)
@@ -39,96 +44,130 @@ class Workload:
     labels_hold: bool = True  # False: a data set calls the programs right or wrong
 
 
-def own_cpu_s() -> float:
-    """CPU seconds of this process and its descendants. Wall time says little on a busy machine."""
-    ticks, children = {}, defaultdict(list)
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # the process has ended
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            children[int(fields[1])].append(int(folder.name))
-            ticks[int(folder.name)] = sum(map(int, fields[11:15]))  # waited-for children included
-    total, pending = 0, [os.getpid()]
-    while pending:
-        process = pending.pop()
-        total += ticks.get(process, 0)
-        pending += children[process]
-    return total * TICK_S
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of a program that was judged without a sandbox, in the terms of the judge."""
+
+    verdict: str
+    run: int = 0
+    detail: str = ""
 
 
-def machine_cpu_s() -> float:
-    """CPU seconds of all processes: the engine and its containers are no descendants of ours."""
-    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    user, nice, system, _, _, irq, softirq = map(int, fields[1:8])
-    return (user + nice + system + irq + softirq) * TICK_S
+def without_sandbox(accepts: Callable[[Problem, str], bool]) -> Judging:
+    """A judge, from a function that says whether a program is accepted."""
+
+    def judge(submissions: Sequence[Submission]) -> list[Outcome]:
+        accepted = [accepts(each.problem, each.response) for each in submissions]
+        return [Outcome("ACCEPTED" if each else "REJECTED") for each in accepted]
+
+    return judge
+
+
+def new_processes(problem: Problem, program: str) -> bool:
+    """Run each test in a new Python process, up to the first failure."""
+    from envs.judge.checker import check  # of this checkout: an older one may have it elsewhere
+
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(program)
+        file.flush()
+        for test in problem.tests:
+            command, given = [sys.executable, "-I", file.name], test.input.encode()
+            try:
+                done = subprocess.run(
+                    command, input=given, capture_output=True, timeout=LIMIT_S, check=False
+                )
+            except subprocess.TimeoutExpired:
+                return False
+            if done.returncode or not check(problem.checker, test.output, done.stdout)[0]:
+                return False
+    return True
+
+
+def verl_judge(folder: Path) -> Callable[[Problem, str], bool]:
+    """verl's judge of contest programs: a process for each program, and the tests in it."""
+    sys.path.insert(0, str((folder / VERL).parent))
+    from prime_code import compute_score
+
+    def accepts(problem: Problem, program: str) -> bool:
+        tests = {"inputs": [test.input for test in problem.tests]}
+        tests["outputs"] = [test.output for test in problem.tests]
+        return compute_score(f"```python\n{program}\n```", tests, continuous=True)[0] == 1
+
+    return accepts
 
 
 class Probe:
-    """One backend with all its workers. Each workload has a judge of its own, which stays warm."""
+    """One way to judge. Each workload has a judge of its own, which stays warm."""
 
-    def __init__(
-        self, sandbox: Sandbox, cpu_s: Callable[[], float], workloads: Sequence[Workload]
-    ) -> None:
-        self._cpu_s, self._passes = cpu_s, 0
-        self._workloads = {
-            workload.name: (Judge(sandbox), list(_problems(workload)), workload)
-            for workload in workloads
-        }
+    def __init__(self, new_judge: Callable[[], Judging], workloads: Sequence[Workload]) -> None:
+        self._passes = 0
+        self._workloads = {each.name: (new_judge(), problems(each), each) for each in workloads}
 
-    def measure(self, name: str) -> dict[str, float]:
-        """Cost of a pass.
+    def judge(self, name: str) -> dict[str, int]:
+        """One pass: numbers of programs, of tests, and of verdicts that agree with the labels.
 
-        A verdict other than the label raises RuntimeError if the labels are known to hold, and is
-        counted otherwise.
+        A verdict other than the label raises RuntimeError if the labels are known to hold.
         """
         judge, problems, workload = self._workloads[name]
         self._passes += 1  # makes the programs new to the judge's cache
-        submissions = [
-            Submission(problems[index], f"{program}\n# {self._passes}")
-            for index, program, _ in workload.responses
-        ]
-        cpu_s, start = self._cpu_s(), time.perf_counter()
-        judgements = judge.judge(submissions)
-        cost = {"wall_s": time.perf_counter() - start, "cpu_s": self._cpu_s() - cpu_s}
-        accepted = [judgement.verdict == "ACCEPTED" for judgement in judgements]
-        for judgement, passed, (_, program, right) in zip(
-            judgements, accepted, workload.responses, strict=True
-        ):
-            if workload.labels_hold and passed is not right:
-                raise RuntimeError(f"{judgement.verdict}, {judgement.detail}: {program}")
-        tests = sum(judgement.run for judgement in judgements)
-        shares = agreement(accepted, [right for *_, right in workload.responses])
-        return {"programs": len(submissions), "tests": tests, **cost, **shares}
+        outcomes = judge(
+            [
+                Submission(problems[index], f"{program}\n# {self._passes}")
+                for index, program, _ in workload.responses
+            ]
+        )
+        agreed = {True: 0, False: 0}  # by label
+        for outcome, (_, program, right) in zip(outcomes, workload.responses, strict=True):
+            agrees = (outcome.verdict == "ACCEPTED") is right
+            agreed[right] += agrees
+            if workload.labels_hold and not agrees:
+                raise RuntimeError(f"{outcome.verdict}, {outcome.detail}: {program}")
+        counts = {"programs": len(outcomes), "tests": sum(outcome.run for outcome in outcomes)}
+        return counts | {ACCEPTED: agreed[True], REJECTED: agreed[False]}
 
 
-def agreement(accepted: Sequence[bool], rights: Sequence[bool]) -> dict[str, float]:
-    """Numbers of right programs that were accepted, and of wrong ones that were rejected."""
-    pairs = list(zip(accepted, rights, strict=True))
-    return {
-        ACCEPTED: float(pairs.count((True, True))),
-        REJECTED: float(pairs.count((False, False))),
-    }
+def problems(workload: Workload) -> list[Problem]:
+    """The problems of a workload, without statements."""
+    made = []
+    for number, fields in enumerate(workload.problems):
+        tests = tuple(Test(*pair) for pair in fields["tests"])
+        others = {key: value for key, value in fields.items() if key != "tests"}
+        made.append(Problem(f"{workload.name}/{number}", "", (), tests, **others))
+    return made
 
 
-def _problems(workload: Workload) -> Iterator[Problem]:
-    for number, problem in enumerate(workload.problems):
-        tests = tuple(Test(*pair) for pair in problem["tests"])
-        others = {key: value for key, value in problem.items() if key != "tests"}
-        yield Problem(f"{workload.name}/{number}", "", (), tests, **others)
+@contextmanager
+def open_way(way: str) -> Iterator[Callable[[], Judging]]:
+    """What makes judges of this way, with a sandbox that is closed afterwards if it needs one."""
+    if way == PROCESSES:
+        yield lambda: without_sandbox(new_processes)
+    elif "/" in way:
+        verl = verl_judge(Path(way))
+        yield lambda: without_sandbox(verl)
+    else:
+        with DockerSandbox() if way == "docker" else EmbeddedSandbox(form=way) as sandbox:
+            yield lambda: Judge(sandbox).judge
+
+
+def missing(way: str) -> str | None:
+    """Why this machine lacks a backend; None if it does not, and for the ways without a sandbox."""
+    if way == PROCESSES or "/" in way:
+        return None
+    return unavailable() if way == "docker" else form_unavailable(way)
 
 
 def main() -> None:
-    """Measure until stdin ends."""
-    docker = sys.argv[1] == "docker"
+    """Judge until stdin ends."""
+    way, answers = sys.argv[1], os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what verl prints is no answer
     workloads = [Workload(**workload) for workload in json.loads(sys.stdin.readline())]
-    if reason := unavailable() if docker else form_unavailable(sys.argv[1]):
-        print(json.dumps({"unavailable": reason}), flush=True)
-        return
-    sandbox: Sandbox = DockerSandbox() if docker else EmbeddedSandbox(form=sys.argv[1])
-    with sandbox:
-        probe = Probe(sandbox, machine_cpu_s if docker else own_cpu_s, workloads)
-        print(json.dumps({}), flush=True)
-        for line in sys.stdin:
-            print(json.dumps(probe.measure(json.loads(line))), flush=True)
+    reason = missing(way)
+    print(json.dumps({"unavailable": reason}), file=answers, flush=True)
+    if reason is None:
+        with open_way(way) as new_judge:
+            probe = Probe(new_judge, workloads)
+            for line in sys.stdin:
+                print(json.dumps(probe.judge(json.loads(line))), file=answers, flush=True)
 
 
 if __name__ == "__main__":

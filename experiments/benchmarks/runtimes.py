@@ -17,19 +17,13 @@ import pandas as pd
 from pydantic import PositiveInt
 
 from experiments.benchmarks import common
-from experiments.benchmarks.common import alternate, compare, time_run
-from experiments.benchmarks.judge_probe import machine_cpu_s
+from experiments.run_dir.machine import machine_cpu_s
 
 RUN = (
-    *("task=mini", "model=nano", "sandbox=embedded", "sandbox.workers=1", "logger=none"),
-    *(
-        "eval.every=0",
-        "eval.samples=2",
-        "eval.k=[1]",
-        "eval.kl_samples=0",
-        "task.choose_problems=4",
-    ),
-    *("engine.logprob_check_every=0", "train.checkpoint_every=0", "train.prompts=4"),
+    *("task=mini", "task.choose_problems=4", "model=nano", "train.prompts=4", "logger=none"),
+    *("eval.every=0", "eval.samples=2", "eval.k=[1]", "eval.kl_samples=0"),
+    *("engine.logprob_check_every=0", "train.checkpoint_every=0"),
+    *("sandbox=embedded", "sandbox.workers=1"),
 )
 CASES = {"GRPO": ("algo=grpo",), "half-online SPO": ("algo=spo", "train.offline_share=0.5")}
 SYNC = "sync, lag 0"
@@ -50,8 +44,8 @@ def main(options: Options) -> None:
             name: partial(_cost_per_token, (*algorithm, *runtime), options.steps)
             for name, runtime in RUNTIMES.items()
         }
-        values = alternate(runs, options.rounds, warm_ups=0)
-        rows += compare(values, "ms", SYNC, prefix=f"{case}, ")
+        values = common.alternate(runs, options.rounds, warm_ups=0)
+        rows += common.compare(values, "ms", SYNC, prefix=f"{case}, ")
     common.finish("runtimes", rows, options.out, steps=options.steps)
 
 
@@ -59,21 +53,15 @@ def _cost_per_token(overrides: Sequence[str], steps: int, number: int) -> dict[s
     """Milliseconds per trained token, without those of a run of no steps."""
     start, _ = _cost((*overrides, "steps=0"))
     run, tokens = _cost((*overrides, f"steps={steps}"))
-    return {
-        f"{measure} per trained token": 1000 * (run[measure] - start[measure]) / tokens
-        for measure in run
-    }
+    return {f"{key} per trained token": 1000 * (run[key] - start[key]) / tokens for key in run}
 
 
 def _cost(overrides: Sequence[str]) -> tuple[dict[str, float], int]:
     """CPU and wall seconds of a run, and the tokens it trained on."""
     with tempfile.TemporaryDirectory() as folder:
-        cpu_s = machine_cpu_s()
-        wall_s = time_run((*RUN, *overrides, f"output_dir={folder}"))["wall time"]
-        cpu_s = machine_cpu_s() - cpu_s
+        seconds = common.time_run((*RUN, *overrides, f"output_dir={folder}"), machine_cpu_s)
         (metrics,) = Path(folder).glob("*/*/metrics.parquet")
-        tokens = max(pd.read_parquet(metrics).get("budget/trained_tokens", [0]))
-        return {"CPU time": cpu_s, "wall time": wall_s}, tokens
+        return seconds, max(pd.read_parquet(metrics).get("budget/trained_tokens", [0]))
 
 
 if __name__ == "__main__":

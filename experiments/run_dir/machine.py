@@ -1,4 +1,4 @@
-"""The machine of a run or a benchmark: its hardware, and the peak memory of this process."""
+"""The machine of a run or a benchmark: its hardware, its CPU time, this process's peak memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import gc
 import os
 import platform
 import resource
+from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,32 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         if key in facts
     ]
     return ", ".join([facts.get("model name") or platform.processor(), *numbers])
+
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def own_cpu_s() -> float:
+    """CPU seconds of this process and its descendants. Wall time says little on a busy machine."""
+    ticks, children = {}, defaultdict(list)
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # the process has ended
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            children[int(fields[1])].append(int(folder.name))
+            ticks[int(folder.name)] = sum(map(int, fields[11:15]))  # waited-for children included
+    total, pending = 0, [os.getpid()]
+    while pending:
+        process = pending.pop()
+        total += ticks.get(process, 0)
+        pending += children[process]
+    return total * TICK_S
+
+
+def machine_cpu_s() -> float:
+    """CPU seconds of all processes, for work that is not done by descendants of this one."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    user, nice, system, _, _, irq, softirq = map(int, fields[1:8])
+    return (user + nice + system + irq + softirq) * TICK_S
 
 
 SELF = Path("/proc/self")

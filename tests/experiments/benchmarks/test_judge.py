@@ -4,30 +4,25 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from envs import Judge
 from envs.command_line.config_parsing import parse_arguments
 from envs.sandbox.embedded import EmbeddedSandbox, strongest_form
 from experiments.benchmarks import judge
 from experiments.benchmarks.common import ROOT
-from experiments.benchmarks.judge import ProbeProcess, checkout, summarise
-from experiments.benchmarks.judge_made import workloads
-from experiments.benchmarks.judge_probe import Probe, Workload, machine_cpu_s, own_cpu_s
-from experiments.benchmarks.judge_rows import load_rows, new_processes, verl_judge
+from experiments.benchmarks.judge import (
+    ProbeProcess,
+    checkout,
+    load_rows,
+    summarise,
+    verl_folder,
+    workloads,
+)
+from experiments.benchmarks.judge_probe import VERL, Probe, Workload, new_processes, problems
 from experiments.errors import UserError
-
-
-def test_descendants_and_the_whole_machine_are_on_the_clock():
-    burn = "import time\nwhile time.process_time() < 0.3: pass"
-    clocks = (own_cpu_s, machine_cpu_s)
-    before, own = [clock() for clock in clocks], time.process_time()
-    subprocess.run([sys.executable, "-c", burn], check=True)
-    # Each clock is cut to its tick of 10 ms.
-    assert all(clock() - start >= 0.28 for clock, start in zip(clocks, before, strict=True))
-    assert time.process_time() - own < 0.28
 
 
 def test_the_training_workload_is_the_same_every_time_and_no_program_comes_twice():
@@ -48,11 +43,11 @@ def test_rounds_of_warming_up_tell_a_judge_that_programs_pass():
     assert {problem for problem, *_ in workload.responses} == set(range(len(workload.problems)))
     one = Workload(workload.name, workload.problems[:1], workload.responses[:1])
     with EmbeddedSandbox(form=form) as sandbox:
-        probe = Probe(sandbox, own_cpu_s, [one])
+        probe = Probe(lambda: Judge(sandbox).judge, [one])
         for _ in range(judge.WARM_UPS):
-            probe.measure(one.name)
+            probe.judge(one.name)
         assert sandbox.one_shots == judge.WARM_UPS
-        probe.measure(one.name)
+        probe.judge(one.name)
         assert sandbox.one_shots == judge.WARM_UPS
 
 
@@ -70,10 +65,10 @@ def test_a_probe_judges_and_tells_what_it_costs():
     problem = {"tests": [("1", "2"), ("5", "6")]}
     probe = ProbeProcess(ROOT, form, [Workload("two", [problem, problem], [right, wrong])])
     try:
-        row = probe.ask("two")
+        row = probe.measure("two")
         assert (row["programs"], row["tests"]) == (2, 3)
-        assert row["wall_s"] > 0
-        assert row["cpu_s"] > 0
+        assert row["wall time"] > 0
+        assert row["CPU time"] > 0
         assert probe.ask("two")["tests"] >= 3  # not from the judge's cache
     finally:
         probe.close()
@@ -134,7 +129,7 @@ def test_a_data_sets_programs_are_judged_by_all_ways_and_agreement_is_counted(tm
 
 
 def test_a_crash_and_a_wrong_answer_fail_in_a_new_process_too(tmp_path):
-    [problem] = load_rows("taco", rows_file(tmp_path), programs=10).problems
+    [problem] = problems(load_rows("taco", rows_file(tmp_path), programs=10))
     assert new_processes(problem, "print(int(input()) + 1)")
     assert not new_processes(problem, "print(int(input()) + 1)\nraise SystemExit(3)")
     assert not new_processes(problem, "print(2)")
@@ -154,4 +149,22 @@ def test_a_data_set_needs_task_and_path(given, said, capsys):
 
 def test_a_folder_without_verl_is_one_line(tmp_path):
     with pytest.raises(UserError, match="no verl/utils/reward_score/prime_code"):
-        verl_judge(tmp_path)
+        verl_folder(tmp_path)
+
+
+def test_verls_judge_is_called_with_all_tests_and_what_it_prints_is_no_answer(tmp_path):
+    package = tmp_path / "peer" / VERL
+    package.mkdir(parents=True)
+    accepts_two = (
+        "import time\n"
+        "def compute_score(text, tests, continuous):\n"
+        "    print('judging')\n"
+        "    end = time.process_time() + 0.1\n"
+        "    while time.process_time() < end: pass\n"
+        "    return (text.startswith('```python') and tests['outputs'] == ['2\\n', '6\\n'], [])\n"
+    )
+    (package / "__init__.py").write_text(accepts_two)
+    workload = load_rows("taco", rows_file(tmp_path), programs=10)
+    rows = judge.measure_rows(1, {}, [], workload, tmp_path / "peer")
+    found = {(row.case, row.measure): row.median for row in rows}
+    assert found["train: verl's judge", "right programs accepted, of 2"] == 2
