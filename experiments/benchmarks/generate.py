@@ -13,23 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveFloat, PositiveInt
 
-from experiments.benchmarks import common
-from experiments.benchmarks.common import Row, alternate, compare, row
-from experiments.benchmarks.workload import (
-    BatchSize,
-    Dtype,
-    MiniContests,
-    Prompts,
-    batch_size,
-    generate_responses,
-    generation_rate,
-    model_config,
-    padded,
-)
+from experiments.benchmarks import common, workload
+from experiments.benchmarks.workload import MiniContests, Prompts, padded
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.schema import EngineConfig, RunConfig
 from experiments.engines.base import Engine, Sampling
@@ -42,7 +31,7 @@ if TYPE_CHECKING:
 @dataclass
 class Options(common.Options):
     model: str = "nano"  # of conf/model, a folder, a .gguf file or a hub id
-    dtype: Dtype = "float32"  # of the weights
+    dtype: workload.Dtype = "float32"  # of the weights
     prompts: PositiveInt | None = None  # generated for at once; null: 16, not bundled: 4
     responses: PositiveInt | None = None  # to each prompt; null: 8, not bundled: 4
     max_tokens: PositiveInt | None = None  # of a response; null: 64, not bundled: 48
@@ -55,9 +44,9 @@ def main(options: Options) -> None:
     import torch
 
     torch.set_num_threads(1)
-    model = model_config(options.model, options.dtype)
-    size = batch_size(model, options.prompts, options.responses, options.max_tokens)
-    mini = MiniContests.load(model, size.prompts)
+    model = workload.model_config(options.model, options.dtype)
+    size = workload.batch_size(model, options.prompts, options.responses, options.max_tokens)
+    mini = MiniContests.load(model, size)
     ours, engines = mini.engine, dict[str, Engine](ours=mini.engine)
     if vllm_version() == VLLM_RELEASE:
         mini.task.max_response_tokens = size.max_tokens
@@ -67,60 +56,53 @@ def main(options: Options) -> None:
     else:
         print(f"no vLLM {VLLM_RELEASE} here; `make test-vllm` builds one")
     sampling = Sampling(size.max_tokens, options.temperature, options.top_p)
-    rows = measure(engines, mini.prompts, size, sampling, options.rounds)
+    rows = measure(engines, mini, sampling, options.rounds)
     for name, engine in engines.items():
         same = same_greedy_tokens(engine, ours, mini.prompts, size.max_tokens)
-        rows.append(row(name, "greedy responses equal to generate's", [same]))
+        rows.append(common.row(name, "greedy responses equal to generate's", [same]))
     facts = {"model": options.model, "workload": f"{size} tokens", "threads": 1}
     common.finish("generate", rows, options.out, **facts)
 
 
 def measure(
-    engines: Mapping[str, Engine],
-    prompts: Prompts,
-    size: BatchSize,
-    sampling: Sampling,
-    rounds: int,
-) -> list[Row]:
+    engines: Mapping[str, Engine], mini: MiniContests, sampling: Sampling, rounds: int
+) -> list[common.Row]:
     """Tokens per second of all engines, and on our engine's model of transformers' `generate` and
     of bare forward passes."""
-    ours = cast("HFEngine", engines["ours"])
+    draws = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
+    draws |= {"do_sample": True, "max_new_tokens": sampling.max_tokens}
+    theirs = partial(_transformers, mini.engine, mini.prompts, mini.size.responses, **draws)
 
-    def transformers_rate(number: int) -> dict[str, float]:
-        draws = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
-        draws |= {"do_sample": True, "max_new_tokens": size.max_tokens}
-        return generation_rate(lambda: _transformers(ours, prompts, size.responses, **draws))
-
-    def engine_rate(engine: Engine, number: int) -> dict[str, float]:
+    def rate(engine: Engine, number: int) -> dict[str, float]:
         if isinstance(engine, VLLMEngine):
             engine.host.llm.reset_prefix_cache()
-        generate = partial(generate_responses, engine, prompts, size.responses, sampling, number)
-        return generation_rate(lambda: [each.tokens for each in generate()])
+        return workload.engine_rate(engine, mini.prompts, mini.size.responses, sampling, number)
 
     cases: dict[str, Callable[[int], dict[str, float]]] = {
-        "bare forward": lambda number: _bare_rate(ours.model, prompts, size),
-        "generate": transformers_rate,
+        "bare forward": lambda number: _bare_rate(mini),
+        "generate": lambda number: workload.generation_rate(theirs),
     }
-    cases |= {name: partial(engine_rate, engine) for name, engine in engines.items()}
-    return compare(alternate(cases, rounds), "tokens/s", baseline="generate")
+    cases |= {name: partial(rate, engine) for name, engine in engines.items()}
+    return common.compare(common.alternate(cases, rounds), "tokens/s", baseline="generate")
 
 
-def _bare_rate(model: Any, prompts: Prompts, size: BatchSize) -> dict[str, float]:
+def _bare_rate(mini: MiniContests) -> dict[str, float]:
     """Tokens per second of forward passes over a token of each row, after its prompt."""
     import torch
 
-    ids = padded(prompts, "left").to(model.device)
+    model: Any = mini.engine.model  # of transformers
+    ids = padded(mini.prompts, "left").to(model.device)
     with torch.inference_mode():
         given = {"input_ids": ids.clamp(min=0), "attention_mask": (ids >= 0).long()}
         cache = model(**given, use_cache=True, logits_to_keep=1).past_key_values
-        cache.batch_repeat_interleave(size.responses)
-        ids = ids.repeat_interleave(size.responses, 0)
+        cache.batch_repeat_interleave(mini.size.responses)
+        ids = ids.repeat_interleave(mini.size.responses, 0)
         start, last = time.perf_counter(), ids[:, -1:]
-        for _ in range(size.max_tokens):
+        for _ in range(mini.size.max_tokens):
             ids = torch.cat([ids, last], 1)
             mask = (ids >= 0).long()
             model(input_ids=last, attention_mask=mask, past_key_values=cache, use_cache=True)
-    return {"generation": len(ids) * size.max_tokens / (time.perf_counter() - start)}
+    return {"generation": len(ids) * mini.size.max_tokens / (time.perf_counter() - start)}
 
 
 def _transformers(
@@ -129,14 +111,12 @@ def _transformers(
     """Responses of transformers' `generate` to left-padded prompts, cut after EOS."""
     import torch
 
-    ids = padded([prompt for prompt in prompts for _ in range(responses)], "left")
-    ids = ids.to(engine.model.device)
     model: Any = engine.model  # of transformers
+    ids = padded([prompt for prompt in prompts for _ in range(responses)], "left").to(model.device)
     inputs = {"input_ids": ids.clamp(min=0), "attention_mask": (ids >= 0).long()}
     with torch.inference_mode():
         output = model.generate(**inputs, pad_token_id=engine.pad, **options)
-    eos = set(engine.eos.tolist())
-    rows = output[:, ids.shape[1] :].tolist()
+    eos, rows = set(engine.eos.tolist()), output[:, ids.shape[1] :].tolist()
     return [row[: next((i + 1 for i, t in enumerate(row) if t in eos), len(row))] for row in rows]
 
 
@@ -144,11 +124,10 @@ def same_greedy_tokens(
     engine: Engine, reference: HFEngine, prompts: Prompts, max_tokens: int
 ) -> float:
     """Share of prompts whose greedy response is that of `generate` on `reference`'s model."""
-    ours = engine.generate(prompts, [[0]] * len(prompts), Sampling(max_tokens, temperature=0))
+    greedy = Sampling(max_tokens, temperature=0)
+    ours = workload.generate_responses(engine, prompts, 1, greedy)
     theirs = _transformers(reference, prompts, 1, do_sample=False, max_new_tokens=max_tokens)
-    return statistics.fmean(
-        list(group[0].tokens) == row for group, row in zip(ours, theirs, strict=True)
-    )
+    return statistics.fmean(list(a.tokens) == b for a, b in zip(ours, theirs, strict=True))
 
 
 if __name__ == "__main__":

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from algorithms.base import Algorithm
 from experiments.benchmarks import common
 from experiments.benchmarks.common import Row, in_new_process, row
-from experiments.benchmarks.workload import BatchShape, algorithms, llama_sizes, step_of
+from experiments.benchmarks.workload import BatchSize, Dtype, algorithms, llama_sizes, step_of
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.learner import memory
 from experiments.run_dir.machine import PeakMemory
@@ -32,10 +32,10 @@ CASES = (
     *(f"SPO q0=group, {CHECKPOINTS}", f"SPO q0=group, {MICRO_TOKENS}"),
 )
 MICRO_TOKENS_SHARE = 0.25  # of a batch's tokens
-SHAPES: dict[str, tuple[dict[str, int] | None, BatchShape]] = {  # None: the bundled model
-    "nano": (None, BatchShape(16, 8, 48, 48)),
-    "100M": (llama_sizes(768, 3072, 9, 12, 12, 16384), BatchShape(2, 4, 48, 48)),
-    "500M": (llama_sizes(1536, 6144, 12, 12, 12, 32768), BatchShape(1, 4, 32, 32)),
+SHAPES: dict[str, tuple[dict[str, int] | None, BatchSize]] = {  # None: the bundled model
+    "nano": (None, BatchSize(16, 8, 48, 48)),
+    "100M": (llama_sizes(768, 3072, 9, 12, 12, 16384), BatchSize(2, 4, 48, 48)),
+    "500M": (llama_sizes(1536, 6144, 12, 12, 12, 32768), BatchSize(1, 4, 32, 32)),
 }
 LARGEST = "PPO critic=separate"  # the others' peaks are compared with its
 WITHIN = "≤ 1.25"  # goal of measured peak to estimate, either way
@@ -66,10 +66,9 @@ class StepCost:
 def main(options: Options) -> None:
     """Measure and write `memory.json`."""
     cases = choose("cases", options.cases, CASES, separator=";")
-    rows: list[Row] = []
-    left_out: dict[str, str] = {}
+    rows, left_out = list[Row](), dict[str, str]()
     for shape in choose("shapes", options.shapes, list(SHAPES)):
-        costs: dict[str, StepCost] = {}
+        costs = dict[str, StepCost]()
         for case in cases:
             try:
                 costs[case] = in_new_process(measure, shape, case)
@@ -92,11 +91,7 @@ def measure(shape_name: str, case: str) -> StepCost:
 
 
 def measure_step(
-    model_config: Any,
-    batch: BatchShape,
-    case: str,
-    dtype: Literal["float32", "bfloat16"],
-    shrink: bool = False,
+    model_config: Any, batch: BatchSize, case: str, dtype: Dtype, shrink: bool = False
 ) -> StepCost:
     """Measure a case in this process. Raises TooLargeError if the estimate exceeds free memory.
 
@@ -122,20 +117,17 @@ def measure_step(
     policy, train = loading.trained_policy(base, config), config.train
     pieces = {"micro_tokens": train.micro_tokens, "micro_batch": train.micro_batch}
     step = step_of(algorithm, policy, 0, copied=False, **pieces)
-    samples, times = batch.samples(shape.vocabulary), []
+    samples, times = batch.random_samples(shape.vocabulary), []
     for _ in range(STEPS):
         start = clock()
-        step(samples, batch.group_size)
+        step(samples, batch.responses)
         times.append(clock() - start)
     return StepCost(peak.columns()[key] - before, needed / 2**20, times[1:], shape.parameters)
 
 
-def _config(batch: BatchShape, variant: str, dtype: str) -> RunConfig:
-    config = batch.config(
-        dtype=dtype,
-        adapter="lora" if variant == ADAPTER else "none",
-        checkpoint_activations=variant == CHECKPOINTS,
-    )
+def _config(batch: BatchSize, variant: str, dtype: str) -> RunConfig:
+    adapter, checkpoints = "lora" if variant == ADAPTER else "none", variant == CHECKPOINTS
+    config = batch.config(dtype=dtype, adapter=adapter, checkpoint_activations=checkpoints)
     if variant == MICRO_TOKENS:
         config.train.micro_tokens = int(MICRO_TOKENS_SHARE * batch.tokens)
     return config
@@ -172,21 +164,18 @@ def _import_lazily_loaded(variant: str) -> None:
     Float32AdamW([([weight], 0.0)], 0.0).step()
 
 
-def rows_of(shape: str, costs: Mapping[str, StepCost]) -> list[Row]:
+def rows_of(shape: str, costs: Mapping[str, StepCost]) -> Iterator[Row]:
     """Peak, estimate and time of each case, and its peak relative to PPO with its own critic."""
-    rows = []
     for case, cost in costs.items():
         name = f"{shape} ({cost.parameters / 1e6:.1f} M), {case}"
         error = max(cost.peak_mib / cost.estimate_mib, cost.estimate_mib / cost.peak_mib)
-        rows.append(row(name, "peak memory", [cost.peak_mib], "MiB"))
-        rows.append(row(name, "estimate", [cost.estimate_mib], "MiB"))
-        rows.append(row(name, "peak and estimate, larger to smaller", [error], goal=WITHIN))
-        rows.append(row(name, "time of a step", cost.seconds, "s"))
+        yield row(name, "peak memory", [cost.peak_mib], "MiB")
+        yield row(name, "estimate", [cost.estimate_mib], "MiB")
+        yield row(name, "peak and estimate, larger to smaller", [error], goal=WITHIN)
+        yield row(name, "time of a step", cost.seconds, "s")
         if LARGEST in costs and case != LARGEST:
-            goal = "≤ 1" if case.startswith("SPO") else None
-            share = cost.peak_mib / costs[LARGEST].peak_mib
-            rows.append(row(name, "peak relative to PPO with its own critic", [share], goal=goal))
-    return rows
+            goal, share = "≤ 1" if "SPO" in case else None, cost.peak_mib / costs[LARGEST].peak_mib
+            yield row(name, "peak relative to PPO with its own critic", [share], goal=goal)
 
 
 if __name__ == "__main__":

@@ -1,40 +1,50 @@
 """`make bench-train`: cost of an optimiser step of each algorithm, and of whole GRPO steps.
 
 Every algorithm steps on the same sampled responses, in turn, in one process on one thread. Ratios
-to the raw forward and backward pass of the same rows are taken within a round. Whole steps of GRPO
-follow, ours and, where it is installed (extra `peer`), TRL's in turn. A model that is not bundled
-takes whole steps alone: seven learners at once need too much memory. CPU time is of this process.
+to the raw forward and backward pass of the same rows are taken within a round. CPU time is of this
+process.
+
+Whole steps of GRPO follow, from prompts to new weights: ours and, where it is installed (extra
+`peer`), TRL's in turn. Both begin with the same weights and prompts, write as many responses of the
+same length at most, and take their rewards from a judge of their own in the same sandbox. The floor
+is the raw pass over our responses: no response is written or judged, no weight changes. A model
+that is not bundled takes whole steps alone: seven learners at once need too much memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveInt
 
-from experiments.benchmarks import common, whole_steps
-from experiments.benchmarks.common import Row, alternate, compare, start_timer
-from experiments.benchmarks.whole_steps import Raw
-from experiments.benchmarks.workload import (
-    BatchSize,
-    MiniContests,
-    algorithms,
-    batch_size,
-    model_config,
-    responses,
-    step_of,
-)
+from algorithms.grpo import GRPOConfig
+from envs.environment import Environment, Submission
+from experiments.benchmarks import common, workload
+from experiments.benchmarks.common import Row, Values, start_timer
+from experiments.benchmarks.workload import MiniContests, padded
 from experiments.config.model_folder import BUILT_HERE
+from experiments.config.schema import RunConfig, TrainConfig
+from experiments.engines.base import Sampling
+from experiments.sample import Origin, Sample, compute_reward
 
 if TYPE_CHECKING:
-    from experiments.sample import Sample
+    import torch
+    from torch import nn
 
 RELATIVE = "CPU time relative to raw"
 GOALS = {"SPO": "≤ 0.75", "GRPO": "≤ 0.7", "PPO critic=separate": "≤ 1.35"}  # by prefix
-Step = Callable[[Sequence["Sample"], int], object]
+TRL_RELEASE, TIMES_TRL = "1.16.0", "≥ 3"
+PHASES = ("generate", "judge", "reference", "train")  # of the ledger
+OURS, TRL, FLOOR = (f"whole GRPO step, {whose}" for whose in ("ours", "TRL's", "raw pass alone"))
+Step = Callable[[Sequence[Sample], int], object]
 
 
 @dataclass
@@ -50,21 +60,22 @@ def main(options: Options) -> None:
     import torch
 
     torch.set_num_threads(1)
-    model = model_config(options.model)
-    size = batch_size(model, options.prompts, options.group, options.max_tokens)
-    mini = MiniContests.load(model, size.prompts)
-    rows = measure_steps(options.rounds, mini, size) if model.path in BUILT_HERE else []
-    rows += whole_steps.measure(options.rounds, mini, size)
+    model = workload.model_config(options.model)
+    size = workload.batch_size(model, options.prompts, options.group, options.max_tokens)
+    mini = MiniContests.load(model, size)
+    rows = measure_steps(options.rounds, mini) if model.path in BUILT_HERE else []
+    rows += measure_whole_steps(options.rounds, mini)
     facts = {"model": options.model, "workload": f"{size} tokens", "threads": 1}
     common.finish("train", rows, options.out, **facts)
 
 
-def measure_steps(rounds: int, mini: MiniContests, size: BatchSize) -> list[Row]:
+def measure_steps(rounds: int, mini: MiniContests) -> list[Row]:
     """One optimiser step of each algorithm and of the raw pass, in turn."""
-    policy, pad, steps = mini.engine.policy, mini.engine.pad, dict[str, Step]()
-    samples = responses(mini.engine, mini.prompts, size.responses, size.max_tokens)
-    for name, algorithm in algorithms().items():
-        steps[name] = step_of(algorithm, policy, pad)
+    policy, pad, size = mini.engine.policy, mini.engine.pad, mini.size
+    samples = workload.responses(mini.engine, mini.prompts, size.responses, size.max_tokens)
+    steps = dict[str, Step]()
+    for name, algorithm in workload.algorithms().items():
+        steps[name] = workload.step_of(algorithm, policy, pad)
     steps["raw"] = Raw(policy.model)
 
     def time_step(step: Step, number: int) -> dict[str, float]:
@@ -73,14 +84,177 @@ def measure_steps(rounds: int, mini: MiniContests, size: BatchSize) -> list[Row]
         return seconds()
 
     cases = {name: partial(time_step, step) for name, step in steps.items()}
-    values = alternate(cases, rounds)
     goals = {
-        (name, RELATIVE): goal
-        for name in steps
-        for prefix, goal in GOALS.items()
-        if name.startswith(prefix)
+        (n, RELATIVE): GOALS[prefix] for n in steps for prefix in GOALS if n.startswith(prefix)
     }
-    return compare(values, "s", "raw", goals)
+    return common.compare(common.alternate(cases, rounds), "s", "raw", goals)
+
+
+class Raw:
+    """The least of any trainer: forward and backward of the mean log-prob, in padded batches.
+
+    Prompts are padded on the left, responses on the right. Logits are at response positions only.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = copy.deepcopy(model)
+
+    def __call__(self, samples: Sequence[Sample], group_size: int, micro_batch: int = 64) -> None:
+        self.model.zero_grad(set_to_none=True)
+        for start in range(0, len(samples), micro_batch):
+            loss = -self._mean_logps(samples[start : start + micro_batch]).sum() / len(samples)
+            loss.backward()
+
+    def _mean_logps(self, samples: Sequence[Sample]) -> torch.Tensor:
+        import torch
+
+        prompts = padded([sample.prompt.tokens for sample in samples], "left")
+        tokens = padded([sample.tokens for sample in samples], "right")
+        ids = torch.cat([prompts, tokens], 1).to(next(self.model.parameters()).device)
+        mask, ids = (ids >= 0).long(), ids.clamp(min=0)
+        places = {"attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
+        logits = self.model(input_ids=ids, **places, logits_to_keep=tokens.shape[1] + 1).logits
+        logps = (logits[:, :-1].float() / TrainConfig().temperature).log_softmax(-1)
+        mask, ids = mask[:, prompts.shape[1] :], ids[:, prompts.shape[1] :]
+        return (logps.gather(-1, ids[..., None])[..., 0] * mask).sum(-1) / mask.sum(-1)
+
+
+# Whole steps
+
+
+class WholeSteps:
+    """Rounds of our step and the floor, and what was measured, TRL's steps included.
+
+    Ours is a run's step, but for judging, which begins when all responses are written.
+    """
+
+    def __init__(self, mini: MiniContests, judge: Environment) -> None:
+        from experiments.engines.hf import HFEngine
+        from experiments.rollout.generation import Responder
+
+        self.mini, self.size, self.floor = mini, mini.size, Raw(mini.engine.model)
+        algorithm = workload.algorithms()["GRPO"]
+        self.step = workload.step_of(algorithm, mini.engine.policy, mini.engine.pad)
+        self.ledger = self.step.learner.ledger
+        engine = HFEngine(self.step.learner.policy, mini.ends, mini.engine.pad, 4096)
+        reward = mini.task.reward
+        self.responder = Responder(engine, judge, mini.tokenizer, reward, False, self.ledger)
+        self.seconds: Values = {OURS: [], TRL: [], FLOOR: []}
+        self.parts: Values = {OURS: []}  # of our wall time
+        self.tokens: Values = {OURS: [], TRL: []}  # of the responses
+
+    def take(self) -> None:
+        """Measure our step and the floor once."""
+        before, timer = dict(self.ledger.seconds), start_timer()
+        samples = self._our_step(number=len(self.parts[OURS]))
+        self.seconds[OURS].append(timer())
+        spent = self.ledger.seconds
+        parts = {f"wall time, {phase}": spent[phase] - before[phase] for phase in PHASES}
+        start = time.perf_counter()  # a further step with the same gradients
+        self.step.learner.optimiser.step()
+        parts["wall time, train: the optimiser"] = time.perf_counter() - start
+        self.parts[OURS].append(parts)
+        self.count_tokens(OURS, [sample.tokens for sample in samples])
+        timer = start_timer()
+        self.floor(samples, self.size.responses)
+        self.seconds[FLOOR].append(timer())
+
+    def _our_step(self, number: int) -> list[Sample]:
+        seeds = workload.seeds_of(self.size.prompts, self.size.responses, number)
+        origin, sampling = Origin("policy", "bench", number), Sampling(self.size.max_tokens)
+        _, samples = self.responder.respond(self.mini.prompted, seeds, sampling, origin)
+        with self.ledger.phase("train"):
+            self.step(samples, self.size.responses)
+        return samples
+
+    def count_tokens(self, whose: str, responses: Sequence[Sequence[int]]) -> None:
+        self.tokens[whose].append({"tokens of the responses": sum(map(len, responses))})
+
+    def rows(self) -> Iterator[Row]:
+        """All rounds but the first, which warms up."""
+        goals = {(TRL, f"CPU time relative to {OURS}"): TIMES_TRL}
+        for values, unit in ((self.seconds, "s"), (self.parts, "s"), (self.tokens, "tokens")):
+            measured = {name: rounds[1:] for name, rounds in values.items() if rounds}
+            baseline = OURS if values is self.seconds else None
+            yield from common.compare(measured, unit, baseline, goals)
+
+
+def measure_whole_steps(rounds: int, mini: MiniContests) -> Iterator[Row]:
+    """Whole steps of ours, of TRL and the floor, in turn. Raises UserError without a sandbox."""
+    from experiments.rollout.environments import open_environments
+
+    with open_environments(RunConfig(None, task=mini.task)) as environments:
+        steps = WholeSteps(mini, environments.make())
+        if find_spec("trl") and version("trl") == TRL_RELEASE:
+            take_turns_with_trl(steps, environments.make(), rounds + 1)
+        else:
+            print(f"TRL {TRL_RELEASE} is not installed: ours alone; pip install -e '.[peer]'")
+            for _ in range(rounds + 1):
+                steps.take()
+    return steps.rows()
+
+
+def take_turns_with_trl(steps: WholeSteps, judge: Environment, rounds: int) -> None:
+    """Measure ours before each of TRL's steps."""
+    import transformers
+
+    prompted, reward = steps.mini.prompted, steps.mini.task.reward
+
+    class Turns(transformers.TrainerCallback):
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            steps.take()
+            self.timer = start_timer()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            steps.seconds[TRL].append(self.timer())
+
+    def rewards(
+        completions: list[str], completion_ids: list[list[int]], problem: list[int], **_: Any
+    ) -> list[float | None]:
+        steps.count_tokens(TRL, completion_ids)
+        problems = [prompted[number].problem for number in problem]
+        judgements = judge.judge(list(map(Submission, problems, completions)))
+        pairs = zip(judgements, completion_ids, strict=True)
+        return [compute_reward(judgement, reward, len(ids)) for judgement, ids in pairs]
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = trl_trainer(folder, steps.mini, rewards, rounds)
+        trainer.add_callback(Turns())
+        trainer.train()
+
+
+def trl_trainer(folder: str, mini: MiniContests, rewards: Callable[..., Any], steps: int) -> Any:
+    """TRL's GRPO trainer with our defaults; every step has all prompts. Output goes to `folder`."""
+    import datasets
+    import trl
+
+    texts = [mini.tokenizer.decode(list(prompt)) for prompt in mini.prompts]
+    if [tuple(mini.tokenizer(text)["input_ids"]) for text in texts] != mini.prompts:
+        raise RuntimeError("TRL reads other tokens than we do")
+    defaults, model = GRPOConfig(), copy.deepcopy(mini.engine.model)
+    config = trl.GRPOConfig(
+        output_dir=folder,
+        per_device_train_batch_size=len(texts) * mini.size.responses,
+        num_generations=mini.size.responses,
+        max_completion_length=mini.size.max_tokens,
+        max_steps=steps,
+        learning_rate=workload.LEARNING_RATE,
+        lr_scheduler_type="constant",
+        beta=defaults.kl_coef,
+        epsilon=defaults.clip_low,
+        loss_type="grpo",
+        shuffle_dataset=False,
+        bf16=False,
+        gradient_checkpointing=False,
+        use_cpu=model.device.type == "cpu",
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+    )
+    rows = {"prompt": texts * steps, "problem": list(range(len(texts))) * steps}
+    data = datasets.Dataset.from_dict(rows)
+    names = {"reward_funcs": rewards, "train_dataset": data, "processing_class": mini.tokenizer}
+    return trl.GRPOTrainer(model=model, args=config, **names)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The workload of the training benchmarks: the same responses and rewards for every algorithm."""
+"""What the benchmarks of training and generation work on: algorithms, batches, models, prompts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from algorithms.grpo import GRPO, GRPOConfig
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from envs.problem import Judgement, Problem, Verdict
+from envs.reward import RewardConfig
 from envs.tasks import open_task
 from envs.tasks.task_cli import task_config
 from experiments.config.composition import config_of
@@ -24,7 +25,7 @@ from experiments.engines.base import Completion, Engine, Sampling
 from experiments.errors import UserError
 from experiments.rollout.prompts import encode_prompts
 from experiments.run_dir.budget import Ledger
-from experiments.sample import Origin, PromptedProblem, Sample
+from experiments.sample import Origin, PromptedProblem, Sample, rewarded_samples
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     from experiments.engines.hf import HFEngine
     from experiments.learner.learner import Learner
     from experiments.policy.policy import Policy
-    from experiments.rollout.initial_values import InitialValues, ReferenceRewards
+    from experiments.rollout.initial_values import InitialValues
 
 Prompts = Sequence[Sequence[int]]  # token ids
+Dtype = Literal["float32", "bfloat16"]
 LEARNING_RATE = 1e-7  # hundreds of steps on the same responses keep about the same policy
 
 
@@ -54,21 +56,14 @@ def algorithms() -> dict[str, Algorithm]:
     }
 
 
-def free_reference() -> ReferenceRewards:
+class FreeReference:
     """Reference rewards at no cost: drawing them is not part of a step."""
-    import torch
 
-    from experiments.rollout.initial_values import ReferenceRewards
+    def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
+        import torch
 
-    class FreeReference(ReferenceRewards):
-        def __init__(self) -> None:
-            rewards = [1.0] + [0.0] * (SPOConfig().q0_samples - 1)
-            self.rewards = torch.tensor(rewards, dtype=torch.float64)
-
-        def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
-            return [self.rewards] * len(prompts)
-
-    return FreeReference()
+        rewards = [1.0] + [0.0] * (SPOConfig().q0_samples - 1)
+        return [torch.tensor(rewards, dtype=torch.float64)] * len(prompts)
 
 
 @dataclass
@@ -87,15 +82,15 @@ def step_of(
 ) -> Step:
     """Make a learner for the policy, or for a copy of it, with `train` settings."""
     from experiments.learner.learner import Learner
-    from experiments.policy.policy import Policy
     from experiments.rollout.initial_values import InitialValues
 
-    trained = Policy(copy.deepcopy(policy.model)) if copied else policy
+    trained = policy.with_model(copy.deepcopy(policy.model)) if copied else policy
     config, needs = TrainConfig(warmup_steps=0, **train), algorithm.needs
     learner = Learner(trained, pad, algorithm, config, 10**6, Ledger())
     if needs.initial_value == "none":
         return Step(learner, None)
-    reference, online = free_reference(), needs.initial_value == "online"
+    reference: Any = FreeReference()
+    online = needs.initial_value == "online"
     return Step(learner, InitialValues(reference, needs.initial_value_beta, online))
 
 
@@ -108,44 +103,54 @@ def llama_sizes(
     return sizes | {"vocab_size": vocabulary}
 
 
-@dataclass(frozen=True)
-class BatchShape:
-    """Sizes of a batch of random tokens, all prompts of one length and all responses of another."""
+class BatchSize(NamedTuple):
+    """Prompts of a batch, responses to each, their most tokens, and those of random prompts."""
 
     prompts: int
-    group_size: int
-    prompt_tokens: int
-    response_tokens: int
+    responses: int
+    max_tokens: int
+    prompt_tokens: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.prompts} prompts × {self.responses} responses of at most {self.max_tokens}"
 
     @property
     def tokens(self) -> int:
-        """Tokens of a batch, each prompt counted once."""
-        return self.prompts * (self.prompt_tokens + self.group_size * self.response_tokens)
+        """Tokens of a random batch, each prompt counted once."""
+        return self.prompts * (self.prompt_tokens + self.responses * self.max_tokens)
 
     def config(self, **model: Any) -> RunConfig:
         """The configuration of a run with such batches."""
         config = RunConfig(None, model=ModelConfig(**model), eval=EvalConfig(kl_samples=0))
-        config.train.prompts, config.train.group_size = self.prompts, self.group_size
+        config.train.prompts, config.train.group_size = self.prompts, self.responses
         config.task.max_prompt_tokens = self.prompt_tokens
-        config.task.max_response_tokens = self.response_tokens
-        config.engine.batch_size = self.prompts * self.group_size
+        config.task.max_response_tokens = self.max_tokens
+        config.engine.batch_size = self.prompts * self.responses
         return config
 
-    def samples(self, vocabulary: int) -> list[Sample]:
-        """Responses with the log-probs of uniform tokens; a quarter has the reward 1."""
+    def random_prompts(self, vocabulary: int) -> list[PromptedProblem]:
+        """Prompts of random tokens, the same each time."""
         draw = random.Random(0)
-        logps = (-math.log(vocabulary),) * self.response_tokens
-        samples = []
-        for number in range(self.prompts):
-            prompt = [draw.randrange(3, vocabulary) for _ in range(self.prompt_tokens)]
-            for index in range(self.group_size):
-                tokens = tuple(draw.randrange(3, vocabulary) for _ in logps)
-                completion = Completion(tokens, logps, math.log(vocabulary), True, 0)
-                samples.append(_sample(number, prompt, completion, index % 4 == 0))
-        return samples
+        tokens = [_random_tokens(draw, self.prompt_tokens, vocabulary) for _ in range(self.prompts)]
+        return [prompted(number, prompt) for number, prompt in enumerate(tokens)]
+
+    def random_samples(self, vocabulary: int) -> list[Sample]:
+        """Responses of random tokens of the greatest length, with the log-probs of uniform ones."""
+        draw, entropy = random.Random(1), math.log(vocabulary)
+        logps, completions = (-entropy,) * self.max_tokens, []
+        for _ in range(self.prompts * self.responses):
+            tokens = _random_tokens(draw, self.max_tokens, vocabulary)
+            completions.append(Completion(tokens, logps, entropy, truncated=True, version=0))
+        return _rewarded(self.random_prompts(vocabulary), completions)
 
 
-Dtype = Literal["float32", "bfloat16"]
+def _random_tokens(draw: random.Random, count: int, vocabulary: int) -> tuple[int, ...]:
+    return tuple(draw.randrange(3, vocabulary) for _ in range(count))
+
+
+def prompted(number: int, tokens: Sequence[int]) -> PromptedProblem:
+    """A prompt of no problem in particular."""
+    return PromptedProblem(Problem(f"p{number}", "", (), ()), tuple(tokens))
 
 
 def model_config(name: str, dtype: Dtype = "float32") -> ModelConfig:
@@ -156,17 +161,6 @@ def model_config(name: str, dtype: Dtype = "float32") -> ModelConfig:
     return replace(config_of(chosen).model, dtype=dtype)
 
 
-class BatchSize(NamedTuple):
-    """Prompts of a batch, responses to each, and the most tokens of a response."""
-
-    prompts: int
-    responses: int
-    max_tokens: int
-
-    def __str__(self) -> str:
-        return f"{self.prompts} prompts × {self.responses} responses of at most {self.max_tokens}"
-
-
 def batch_size(model: ModelConfig, *given: int | None) -> BatchSize:
     """Return the given sizes; for None, fewer and shorter responses where no model is bundled."""
     usual = (16, 8, 64) if model.path in BUILT_HERE else (4, 4, 48)
@@ -175,29 +169,30 @@ def batch_size(model: ModelConfig, *given: int | None) -> BatchSize:
 
 @dataclass(frozen=True)
 class MiniContests:
-    """A model in our own engine, and its prompts for the first problems of MiniContests."""
+    """A model in our own engine, and a batch's prompts, the first problems of MiniContests."""
 
     engine: HFEngine
     tokenizer: PreTrainedTokenizerBase
     task: TaskConfig
     prompted: list[PromptedProblem]
+    size: BatchSize
 
     @staticmethod
-    def load(model: ModelConfig, problems: int) -> MiniContests:
+    def load(model: ModelConfig, size: BatchSize) -> MiniContests:
         """Load them. Raises UserError if a prompt is too long."""
         from experiments.engines.hf import HFEngine
         from experiments.policy import loading
 
         policy, tokenizer = loading.load(model)
-        task = task_config(["task=mini", f"task.train_problems={problems}"])
+        task = task_config(["task=mini", f"task.train_problems={size.prompts}"])
         task.chat = bool(tokenizer.chat_template)
         opened = open_task(task)
         encoded, too_long = encode_prompts(opened.train, opened, tokenizer, task, model.chat_args)
         if too_long:
-            raise UserError(f"{too_long} of {problems} prompts have too many tokens of this model")
+            raise UserError(f"{too_long} of {size.prompts} prompts are too long for this model")
         eos = loading.end_tokens(policy.model, tokenizer)
         engine = HFEngine(policy, eos, tokenizer.pad_token_id, 4096)
-        return MiniContests(engine, tokenizer, task, list(encoded))
+        return MiniContests(engine, tokenizer, task, list(encoded), size)
 
     @property
     def prompts(self) -> list[tuple[int, ...]]:
@@ -209,12 +204,17 @@ class MiniContests:
         return set(self.engine.eos.tolist())
 
 
+def seeds_of(prompts: int, group_size: int, number: int) -> list[range]:
+    """The seeds of the responses to each prompt, which no other round has."""
+    first = [number * 10**6 + prompt * 1000 for prompt in range(prompts)]
+    return [range(seed, seed + group_size) for seed in first]
+
+
 def generate_responses(
-    engine: Engine, prompts: Prompts, group_size: int, sampling: Sampling, seed: int
+    engine: Engine, prompts: Prompts, group_size: int, sampling: Sampling, number: int = 0
 ) -> list[Completion]:
     """Generate a group of responses to each prompt, one group after the other."""
-    first = [seed * 10**6 + row * 1000 for row in range(len(prompts))]
-    seeds = [list(range(start, start + group_size)) for start in first]
+    seeds = seeds_of(len(prompts), group_size, number)
     return [each for group in engine.generate(prompts, seeds, sampling) for each in group]
 
 
@@ -225,30 +225,30 @@ def generation_rate(generate: Callable[[], Sequence[Sequence[int]]]) -> dict[str
     return {"generation": tokens / (time.perf_counter() - start)}
 
 
-def responses(
-    engine: Engine, prompts: Prompts, group_size: int, max_tokens: int, seed: int = 0
+def engine_rate(
+    engine: Engine, prompts: Prompts, group_size: int, sampling: Sampling, number: int
+) -> dict[str, float]:
+    """Tokens per second of an engine in one round."""
+    arguments = (engine, prompts, group_size, sampling, number)
+    return generation_rate(lambda: [each.tokens for each in generate_responses(*arguments)])
+
+
+def responses(engine: Engine, prompts: Prompts, group_size: int, max_tokens: int) -> list[Sample]:
+    """Generate a group for each prompt."""
+    completions = generate_responses(engine, prompts, group_size, Sampling(max_tokens))
+    return _rewarded([prompted(*each) for each in enumerate(prompts)], completions)
+
+
+def _rewarded(
+    prompts: Sequence[PromptedProblem], completions: Sequence[Completion]
 ) -> list[Sample]:
-    """Generate a group for each prompt; a quarter of responses, by `seed`, has the reward 1."""
-    draw, samples = random.Random(seed), []
-    completions = generate_responses(engine, prompts, group_size, Sampling(max_tokens), seed)
-    for index, completion in enumerate(completions):
-        number = index // group_size
-        samples.append(_sample(number, prompts[number], completion, draw.random() < 0.25))
-    return samples
-
-
-def _sample(number: int, prompt: Sequence[int], completion: Completion, right: bool) -> Sample:
-    """A judged response with the reward 1 or 0."""
-    verdict = Verdict.ACCEPTED if right else Verdict.WRONG_ANSWER
-    return Sample(
-        prompt=PromptedProblem(Problem(f"p{number}", "", (), ()), tuple(prompt)),
-        tokens=completion.tokens,
-        logps=completion.logps,
-        judgement=Judgement(verdict, int(right), 1, 1, ""),
-        reward=float(right),
-        truncated=completion.truncated,
-        origin=Origin("policy", "bench", 1, completion.version),
-    )
+    """Samples of as many completions to each prompt, one in four with the reward 1."""
+    right = Judgement(Verdict.ACCEPTED, 1, 1, 1, "")
+    wrong = Judgement(Verdict.WRONG_ANSWER, 0, 1, 1, "")
+    judgements = [wrong if index % 4 else right for index in range(len(completions))]
+    owners = [prompt for prompt in prompts for _ in range(len(completions) // len(prompts))]
+    origin = Origin("policy", "bench", 1)
+    return rewarded_samples(owners, completions, judgements, RewardConfig(), origin)
 
 
 def padded(rows: Sequence[Sequence[int]], side: Literal["left", "right"]) -> Tensor:

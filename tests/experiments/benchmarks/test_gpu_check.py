@@ -5,11 +5,10 @@ import json
 import pytest
 import torch
 
-from experiments.benchmarks import gpu_parts, memory
-from experiments.benchmarks.gpu_check import Options, main
-from experiments.benchmarks.gpu_parts import make_bench
-from experiments.benchmarks.workload import step_of
-from experiments.engines.hf import HFEngine
+from experiments.benchmarks import gpu_check, memory
+from experiments.benchmarks.gpu_check import Options, main, make_bench
+from experiments.benchmarks.workload import generate_responses, step_of
+from experiments.engines.base import Sampling
 from experiments.learner import memory_check
 from experiments.policy import loading
 
@@ -18,13 +17,13 @@ from experiments.policy import loading
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_every_part_is_done_or_says_why_not(tmp_path, monkeypatch):
-    sizes = {size: gpu_parts.SIZES[size] for size in ("0.5B", "8B")}  # 1.5B is of the first's kind
-    monkeypatch.setattr(gpu_parts, "SIZES", sizes)
+    sizes = {size: gpu_check.SIZES[size] for size in ("0.5B", "8B")}  # 1.5B is of the first's kind
+    monkeypatch.setattr(gpu_check, "SIZES", sizes)
     assert main(Options(small=True, out=tmp_path)) == 0
     result = json.loads((tmp_path / "gpu.json").read_text())
     made, rows = result["made"], result["rows"]
     done = {row["case"].partition(": ")[0] for row in rows}
-    assert set(gpu_parts.planned()) == done | made["skipped"].keys()
+    assert set(gpu_check.planned()) == done | made["skipped"].keys()
     assert not made["failed"]
     assert {key.split()[0] for key in made["skipped"]} == {"tests", "vllm"}
     agreed = [row["met"] for row in rows if row["measure"] == "mean difference"]
@@ -34,15 +33,15 @@ def test_every_part_is_done_or_says_why_not(tmp_path, monkeypatch):
         assert f"learn 8B: {name}" in learnt
     page = (tmp_path / "gpu.md").read_text()
     assert "no GPU: a trial at tiny shapes" in page
-    assert all(key in page for key in gpu_parts.planned())
+    assert all(key in page for key in gpu_check.planned())
 
 
 def test_a_part_that_fails_and_one_without_time_are_on_the_page(tmp_path, monkeypatch):
     def broken(_):
         raise RuntimeError("out of memory")
 
-    parts = {"generate": (broken, ("0.5B",)), "agree": (gpu_parts.agree, ())}
-    monkeypatch.setattr(gpu_parts, "PARTS", parts)
+    parts = {"generate": (broken, ("0.5B",)), "agree": (gpu_check.agree, ())}
+    monkeypatch.setattr(gpu_check, "PARTS", parts)
     assert main(Options(small=True, out=tmp_path)) == 1
     assert "generate 0.5B: RuntimeError: out of memory" in (tmp_path / "gpu.md").read_text()
     assert main(Options(small=True, budget=1, out=tmp_path)) == 0
@@ -50,7 +49,7 @@ def test_a_part_that_fails_and_one_without_time_are_on_the_page(tmp_path, monkey
 
 
 def test_a_model_of_ones_own_is_tried_with_its_weights_prompts_and_end(tmp_path, monkeypatch, nano):
-    monkeypatch.setattr(gpu_parts, "PARTS", {"agree": (gpu_parts.agree, ())})
+    monkeypatch.setattr(gpu_check, "PARTS", {"agree": (gpu_check.agree, ())})
     assert main(Options(model="nano", small=True, out=tmp_path)) == 0
     rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
     assert {row["case"].partition(":")[0] for row in rows} == {"agree nano"}
@@ -60,9 +59,10 @@ def test_a_model_of_ones_own_is_tried_with_its_weights_prompts_and_end(tmp_path,
     assert bench.ends == loading.end_tokens(policy.model, tokenizer)
     weight = next(bench.policy().model.parameters())
     assert torch.equal(weight, next(policy.model.parameters()).bfloat16())
-    prompts, responses = bench.generate(HFEngine(bench.policy(), bench.ends, 0, 8), 1, 1.0, 0)
-    assert tokenizer.decode(prompts[0]).endswith("<|assistant|>")
-    assert len(responses) == len(prompts) == bench.batch.prompts
+    engine = bench.our_engine(bench.policy(), bench.ends)
+    responses = generate_responses(engine, bench.prompts, 1, Sampling(bench.batch.max_tokens))
+    assert tokenizer.decode(bench.prompts[0]).endswith("<|assistant|>")
+    assert len(responses) == len(bench.prompts) == bench.batch.prompts
 
 
 def test_what_does_not_fit_is_made_smaller_then_adapted_then_left_out(tmp_path, monkeypatch):
@@ -81,6 +81,6 @@ def test_what_does_not_fit_is_made_smaller_then_adapted_then_left_out(tmp_path, 
     assert sizes[1] < 64
     assert less.estimate_mib < whole.estimate_mib
     monkeypatch.setattr(memory_check, "free_bytes", lambda _: 1000)
-    rows = gpu_parts.learn(bench)
+    rows = list(gpu_check.learn(bench))
     assert all("needs" in row.case for row in rows)
     assert any("adapter" in row.case for row in rows)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.benchmarks.workload import batch_size, model_config
+from experiments.benchmarks.workload import BatchSize, batch_size, model_config
 from experiments.errors import UserError
 
 
@@ -18,5 +18,5 @@ def test_a_model_is_a_choice_a_folder_or_a_hub_id(tmp_path):
 
 
 def test_a_larger_model_has_smaller_batches_unless_they_are_given():
-    assert batch_size(model_config("nano"), None, None, None) == (16, 8, 64)
-    assert batch_size(model_config("some/model"), 2, None, 96) == (2, 4, 96)
+    assert batch_size(model_config("nano"), None, None, None) == BatchSize(16, 8, 64)
+    assert batch_size(model_config("some/model"), 2, None, 96) == BatchSize(2, 4, 96)
