@@ -128,7 +128,7 @@ bench-runtimes: $(READY) ## runtime=ray with batches in flight against runtime=s
 	$(PY) -m experiments.benchmarks.runtimes $(ARGS)
 
 scaling: $(READY) ## docs/results/scaling.md's tables and figure from a model of the loop
-	$(PY) -m experiments.benchmarks.scaling
+	$(PY) -m experiments.scaling
 
 bench: $(READY) ## every benchmark, and one page of them: bench/report.md (ARGS="only=train,memory")
 	$(PY) -m experiments.benchmarks $(ARGS)

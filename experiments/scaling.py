@@ -22,7 +22,7 @@ import simpy
 from analysis.report import markdown
 from envs.command_line.command_help import take_no_arguments
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/results/scaling.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/results/scaling.md"
 Events = Generator[simpy.Event, Any, Any]
 
 

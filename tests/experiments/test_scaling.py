@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from experiments.benchmarks import scaling
-from experiments.benchmarks.scaling import Loop, Simulation, Time
+from experiments import scaling
+from experiments.scaling import Loop, Simulation, Time
 
 WRITE, JUDGE, TRAIN, SYNC, PIECES = 1.0, 0.5, 3.0, 0.25, 4
 FIXED = Loop(Time(WRITE), Time(JUDGE), Time(TRAIN), Time(SYNC), pieces=PIECES)
