@@ -293,7 +293,8 @@ def test_an_output_that_keeps_a_checker_from_deciding_is_wrong(first_sandbox, co
     assert hostile.verdict is Verdict.WRONG_ANSWER and hostile.passed == 0
     # A checker that exceeds a limit once does not have to do so on every test.
     assert hostile.run == (4 if harm in ("a signal", "its end") else 1)
-    assert hostile.by_wall_time == (harm == "sleeps")
+    if harm != "without end":  # on a busy machine its wall limit may come first
+        assert hostile.by_wall_time == (harm == "sleeps")
     assert right.verdict is Verdict.ACCEPTED
     assert judge.stats.checker_faults == 0
 
