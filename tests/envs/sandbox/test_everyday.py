@@ -5,6 +5,7 @@ sandbox of this machine; slow tests run all programs on all of them.
 """
 
 import functools
+import signal
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,8 @@ def under_plain_python(name: str) -> tuple[bytes, bool]:
             cwd=folder,
             env=ENVIRONMENT,
             timeout=600,
+            # in a job that a shell runs in the background, it is ignored
+            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
     return done.stdout, done.returncode == 0
 
