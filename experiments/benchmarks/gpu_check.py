@@ -2,19 +2,20 @@
 
 Every part is a function from a model at one size to rows of results, and runs in a process of its
 own, within the remaining time. A part that cannot run, for want of vLLM, memory, time or a GPU, is
-reported with its reason. `small=true` tries every part at tiny shapes, in this process, on any
-device. `model=NAME` tries that model instead of random weights of three sizes. Results: `gpu.json`
-and `gpu.md`.
+reported with its reason; the rows of a part that is stopped halfway are kept. `small=true` tries
+every part at tiny shapes, in this process, on any device. `model=NAME` tries that model instead of
+random weights of three sizes. Results: `gpu.json` and `gpu.md`.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,10 +33,12 @@ from experiments.policy.policy import Policy
 if TYPE_CHECKING:
     import torch
 
+CUDA_TESTS = "tests/experiments/test_cuda.py"
 NO_GPU = "no GPU: a trial at tiny shapes, whose figures mean nothing"
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
 EOS, PAD = 2, 0
 ALGORITHMS = ("GRPO without KL", "GRPO", "SPO q0=group", "PPO critic=shared", "PPO critic=separate")
+EXTREMES = (ALGORITHMS[0], ALGORITHMS[-1])  # the least and the most that a step needs
 LARGE = BatchSize(16, 8, 256, 512)
 SIZES: dict[str, tuple[str, dict[str, Any], BatchSize]] = {  # transformers' kind, sizes, batch
     "0.5B": ("qwen2", llama_sizes(896, 4864, 24, 14, 2, 151936), LARGE),
@@ -62,6 +65,9 @@ def main(options: Options) -> int:
 
     start, rows = time.monotonic(), list[Row]()
     skipped, failed = dict[str, str](), dict[str, str]()
+    options.out.mkdir(parents=True, exist_ok=True)
+    lines = options.out / "rows.jsonl"
+    lines.unlink(missing_ok=True)
     for key in planned(options.model):
         remaining = options.budget - (time.monotonic() - start)
         print(key, flush=True)
@@ -69,16 +75,17 @@ def main(options: Options) -> int:
             if remaining < 5:
                 raise SkippedError(f"no time left of {options.budget:.0f} s")
             if options.small:
-                part = run_part(key, small=True)
+                run_part(key, True, lines)
             else:
-                part = common.in_new_process(run_part, key, False, timeout_s=remaining)
-            rows += [replace(each, case=f"{key}: {each.case}") for each in part]
+                common.in_new_process(run_part, key, False, lines, timeout_s=remaining)
         except TimeoutError:
             skipped[key] = f"not done within the remaining {remaining:.0f} s"
         except SkippedError as reason:
             skipped[key] = str(reason)
         except Exception as error:
             failed[key] = f"{type(error).__name__}: {error}"
+    if lines.exists():
+        rows = [Row(**json.loads(line)) for line in lines.read_text().splitlines()]
     device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else NO_GPU
     facts = {"device": device, "seconds": round(time.monotonic() - start)}
     common.finish("gpu", rows, options.out, **facts, skipped=skipped, failed=failed)
@@ -99,6 +106,7 @@ class Bench:
     folder: Path  # for what a part must put on disk
     rounds: int
     own: workload.MiniContests | None = None  # the model's own weights, prompts; None: random ones
+    algorithms: Sequence[str] = ALGORITHMS
 
     def __post_init__(self) -> None:
         drawn = self.batch.random_prompts(self.model_config.vocab_size)
@@ -132,7 +140,7 @@ def run_tests(bench: Bench) -> Iterator[Row]:
     """The tests that need CUDA."""
     if bench.device.type != "cuda":
         raise SkippedError("no GPU here")
-    command, seconds = [sys.executable, "-m", "pytest", "-q", "-m", "cuda"], common.start_timer()
+    command, seconds = [sys.executable, "-m", "pytest", "-q", CUDA_TESTS], common.start_timer()
     done = subprocess.run(command, cwd=common.ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError("\n".join(done.stdout.splitlines()[-15:]))
@@ -153,7 +161,7 @@ def _generate(bench: Bench, engine: Engine, case: str) -> list[Row]:
 def learn(bench: Bench) -> Iterator[Row]:
     """A step of each algorithm, with an adapter where the whole model does not fit."""
     model, batch = bench.model_config, bench.batch
-    for name in ALGORITHMS:
+    for name in bench.algorithms:
         for case in (name, f"{name}, {memory.ADAPTER}"):
             try:
                 cost = memory.measure_step(model, batch, case, "bfloat16", shrink=True)
@@ -250,8 +258,8 @@ def planned(model: str | None = None) -> list[str]:
     return [f"{name} {size}" for size in SIZES for name, (_, at) in PARTS.items() if size in at]
 
 
-def run_part(key: str, small: bool) -> list[Row]:
-    """Rows of one part. Raises SkippedError if it cannot run here."""
+def run_part(key: str, small: bool, lines: Path) -> None:
+    """Append the rows of one part to this file. Raises SkippedError if it cannot run here."""
     import torch
 
     from experiments.policy import loading
@@ -261,8 +269,10 @@ def run_part(key: str, small: bool) -> list[Row]:
     if device.type == "cpu" and not small:
         raise SkippedError("no GPU here; ARGS=small=true tries the parts at tiny shapes")
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        return list(PARTS[name][0](make_bench(size, small, device, Path(folder))))
+    with tempfile.TemporaryDirectory() as folder, lines.open("a") as file:
+        for each in PARTS[name][0](make_bench(size, small, device, Path(folder))):
+            named = replace(each, case=f"{key}: {each.case}")
+            print(json.dumps(asdict(named)), file=file, flush=True)
 
 
 def make_bench(size: str, small: bool, device: torch.device, folder: Path) -> Bench:
@@ -279,7 +289,8 @@ def make_bench(size: str, small: bool, device: torch.device, folder: Path) -> Be
     settings = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
     settings["tie_word_embeddings"] = kind == "qwen2"
     shape = transformers.AutoConfig.for_model(kind, **sizes, **settings)
-    return Bench(shape, batch, device, folder, rounds)
+    names = ALGORITHMS if size == "0.5B" else EXTREMES  # all of them take too long at larger sizes
+    return Bench(shape, batch, device, folder, rounds, algorithms=names)
 
 
 if __name__ == "__main__":

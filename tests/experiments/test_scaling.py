@@ -6,6 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+pytest.importorskip("simpy")
+
 from experiments import scaling
 from experiments.scaling import Loop, Simulation, Time
 

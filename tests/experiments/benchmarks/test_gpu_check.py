@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from experiments.benchmarks import gpu_check, memory
+from experiments.benchmarks.common import row
 from experiments.benchmarks.gpu_check import Options, main, make_bench
 from experiments.benchmarks.workload import generate_responses, step_of
 from experiments.engines.base import Sampling
@@ -28,9 +29,11 @@ def test_every_part_is_done_or_says_why_not(tmp_path, monkeypatch):
     assert {key.split()[0] for key in made["skipped"]} == {"tests", "vllm"}
     agreed = [row["met"] for row in rows if row["measure"] == "mean difference"]
     assert agreed == [True] * 2
-    learnt = {row["case"].split(",")[0] for row in rows if row["case"].startswith("learn 8B: ")}
-    for name in ("GRPO", "SPO q0=group", "PPO critic=separate"):
-        assert f"learn 8B: {name}" in learnt
+    learnt = {row["case"].split(",")[0] for row in rows if row["case"].startswith("learn ")}
+    assert learnt == {f"learn 0.5B: {name}" for name in gpu_check.ALGORITHMS} | {
+        "learn 8B: GRPO without KL",
+        "learn 8B: PPO critic=separate",
+    }
     page = (tmp_path / "gpu.md").read_text()
     assert "no GPU: a trial at tiny shapes" in page
     assert all(key in page for key in gpu_check.planned())
@@ -46,6 +49,18 @@ def test_a_part_that_fails_and_one_without_time_are_on_the_page(tmp_path, monkey
     assert "generate 0.5B: RuntimeError: out of memory" in (tmp_path / "gpu.md").read_text()
     assert main(Options(small=True, budget=1, out=tmp_path)) == 0
     assert "generate 0.5B: no time left of 1 s" in (tmp_path / "gpu.md").read_text()
+
+
+def test_rows_of_a_part_that_fails_halfway_are_kept(tmp_path, monkeypatch):
+    def broken(_):
+        yield row("the first half", "time", [1.0], "s")
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(gpu_check, "PARTS", {"learn": (broken, ("0.5B",))})
+    assert main(Options(small=True, out=tmp_path)) == 1
+    assert [each["case"] for each in json.loads((tmp_path / "gpu.json").read_text())["rows"]] == [
+        "learn 0.5B: the first half"
+    ]
 
 
 def test_a_model_of_ones_own_is_tried_with_its_weights_prompts_and_end(tmp_path, monkeypatch, nano):
