@@ -107,7 +107,7 @@ class EngineConfig:
     # steps between checks of the engine's log-probs against the learner's; 0: no checks
     logprob_check_every: NonNegativeInt = 10
     logprob_check_samples: PositiveInt = 16  # responses of the batch in a check
-    # bound of the check, in nats; null: 0.001 in float32, 0.02 in bfloat16
+    # bound of the check, in nats; null: 0.001 in float32, 0.06 in bfloat16
     logprob_check_bound: PositiveFloat | None = None
 
 

@@ -28,7 +28,9 @@ from experiments.sample import PromptedProblem, Sample
 from experiments.seeds import seed_for, stream
 
 NEARER = 2  # times nearer to the base than rounding alone explains
-BOUNDS = {"float32": 1e-3, "bfloat16": 2e-2}  # nats; measured means: 1e-6 and 0.002
+# nats. Means seen in float32: 1e-6. In bfloat16, at temperature 1: the bundled model 0.002;
+# SmolLM2 135M on an H200 0.032 (MBPP) and 0.043 (MiniContests).
+BOUNDS = {"float32": 1e-3, "bfloat16": 6e-2}
 
 
 @dataclass(frozen=True)

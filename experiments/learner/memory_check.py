@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,8 +75,14 @@ def check_memory(config: RunConfig, needs: Needs, ranks: int = 0) -> dict[str, A
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return the bytes that this process may still allocate there."""
+    """Return the bytes that this process may still allocate there.
+
+    On a GPU, what an earlier run of this process left behind (cycles, torch's cache) is given back
+    first: a sweep without `jobs=` runs one job after the other in one process.
+    """
     if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(device)[0]
     lines = Path("/proc/meminfo").read_text().splitlines()
     (available,) = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))

@@ -8,6 +8,7 @@ import torch
 from experiments.benchmarks.workload import algorithms, responses, step_of
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
+from experiments.learner.memory_check import free_bytes
 from experiments.policy.policy import Policy
 from experiments.run_dir.machine import PeakMemory
 
@@ -41,3 +42,11 @@ def test_the_gpus_peak_is_measured(tiny):
     mark = PeakMemory()
     held = torch.ones(2**22, device="cuda")
     assert mark.columns()["memory/gpu0_peak_mb"] >= held.nbytes / 2**20
+
+
+def test_what_an_earlier_run_left_behind_is_free():
+    before = free_bytes(torch.device("cuda"))
+    left = [torch.ones(2**28, device="cuda")]  # 1 GiB
+    left.append(left)  # a cycle, as models and optimisers have
+    del left
+    assert free_bytes(torch.device("cuda")) >= before - 2**20
