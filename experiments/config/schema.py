@@ -214,7 +214,7 @@ class TrainConfig:
         return low, high
 
     @property
-    def max_lag(self) -> int:
+    def greatest_lag(self) -> int:
         """The largest staleness of a sample in optimiser steps: at the batch's last step."""
         return max(self.lag + 1, self.sync_every) * self.minibatches * self.epochs - 1
 
