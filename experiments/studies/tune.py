@@ -29,7 +29,7 @@ from experiments.studies.cli import FAILED, choose, run_command, say, split_argu
 from experiments.studies.study import Study, read
 from experiments.studies.tuning.candidates import ATTEMPTS
 from experiments.studies.tuning.search_space import check_same_size, edges, read_space
-from experiments.studies.tuning.tuner import MAX_WIDENINGS, Ranges, Tuner
+from experiments.studies.tuning.tuner import Ranges, Tuner
 from experiments.studies.tuning.tuning_progress import Progress
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ tuning.rescore_overrides. Then the best tuning.rescored of these, or of all tria
 tuning.rescore_seeds, with the same overrides; the highest mean decides. A further run that fails is
 repeated; if it fails {ATTEMPTS} times, the next best trial takes the place of its trial. If a
 winner stands at the edge of a range, the range widens for every arm that tunes this key and all
-arms get further trials, at most {MAX_WIDENINGS} times.
+arms get further trials, once.
 
 The same command again resumes. It writes tables of all runs to experiments/studies/tuned/, and the
 winners to conf/experiment/tuned_STUDY_ARM.yaml.
@@ -103,8 +103,8 @@ def tune_all(
         at_edge = {t.arm: edges(best[0].values, t.space) for t in tuners if (best := t.ranking())}
         if not any(at_edge.values()):
             return
-        if ranges.rounds == MAX_WIDENINGS:
-            say(f"ranges were widened {MAX_WIDENINGS} times and widen no more")
+        if ranges.rounds:
+            say("ranges have widened once and widen no more")
             return
         for each in ranges.widen(at_edge):
             say(
@@ -261,7 +261,7 @@ def _announce(tuners: Sequence[Tuner], ranges: Ranges, workers: int) -> None:
         say(f"{job.arm}: {jobs[job]} runs of about {each:.0f} s, {configs[job].steps} steps")
     whole = sum(seconds[job] * number for job, number in jobs.items()) / workers
     end = time.strftime("%H:%M", time.localtime(time.time() + whole))
-    say(f"about {format_duration(whole)}, until {end}; every widening adds a third of the trials")
+    say(f"about {format_duration(whole)}, until {end}; a widening adds a third of the trials")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     Storage = str | BaseStorage
 
 SCORE = "area under (pass@1 + pass@10)/2"
-MAX_WIDENINGS = 3
 MORE = 3  # a widening adds 1/MORE of the trials, to every arm
 
 

@@ -102,7 +102,7 @@ def test_some_of_the_arms_alone_widen_no_range(tmp_path, capsys, monkeypatch):
     assert "no range widens: only some of the arms were tuned" in capsys.readouterr().out
     assert Ranges(ranges).rounds == 0
     assert main(given) == 0
-    assert Ranges(ranges).rounds == 3
+    assert Ranges(ranges).rounds == 1
 
 
 @pytest.mark.slow
