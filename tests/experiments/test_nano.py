@@ -39,7 +39,14 @@ def bundled():
     )
 
 
-every_set = pytest.mark.parametrize("problem_set", [MINI, MINI_LONG], ids=lambda each: each.name)
+every_set = pytest.mark.parametrize(
+    "problem_set",
+    [
+        pytest.param(MINI, id=MINI.name),
+        # The same families, of more parts each.
+        pytest.param(MINI_LONG, id=MINI_LONG.name, marks=pytest.mark.slow),
+    ],
+)
 
 
 def _drafts(problem_set: ProblemSet, level: int) -> list[Draft]:
@@ -190,6 +197,7 @@ def test_prompts_and_programs_are_short(bundled):
             assert len(tokenizer(program, add_special_tokens=False)["input_ids"]) < 64
 
 
+@pytest.mark.slow  # longer problems take longer to build
 def test_longer_programs_have_60_to_150_tokens(bundled):
     tokenizer, _ = bundled
     problems = [p for split in task.SPLITS for p in task.load(split, 21, name="mini_long")]

@@ -89,6 +89,7 @@ def finished(tmp_path_factory):
 VARIANTS = (
     "spo-online-value",
     "spo-group",
+    "spo-offline",
     "ppo-shared-fraction",
     "grpo-corrected-without-reference",
 )

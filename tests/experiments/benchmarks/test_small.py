@@ -9,6 +9,7 @@ import transformers
 
 from envs.command_line.config_parsing import parse_arguments
 from experiments.benchmarks.__main__ import TITLES
+from tests.selection import all_but_slow
 
 SMALL = {
     "generate": ["prompts=2", "responses=2", "max_tokens=8", "rounds=1"],
@@ -40,7 +41,8 @@ def test_it_runs_to_its_end(name, tmp_path):
     assert max(row["median"] for row in result["rows"]) > 0
 
 
-@pytest.mark.parametrize("name", OF_PROCESSES)
+# Slow: tests of gpu-check measure memory in this process too.
+@pytest.mark.parametrize("name", all_but_slow(OF_PROCESSES, slow=["memory"]))
 def test_what_it_measures_in_another_process_runs_to_its_end_in_this_one(
     name, tmp_path, monkeypatch
 ):

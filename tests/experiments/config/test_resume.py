@@ -138,8 +138,9 @@ INTERRUPTS = {
 }
 
 
-# Slow: at the ends of a step and of an evaluation nothing is half done, unlike in the others.
-BETWEEN = ("before a step", "before an evaluation")
+# Slow: at the ends of a step and of an evaluation nothing is half done, and an evaluation that
+# broke off is made again as a whole.
+BETWEEN = ("before a step", "before an evaluation", "in an evaluation")
 
 
 @pytest.mark.parametrize("moment", all_but_slow(INTERRUPTS, slow=BETWEEN))
@@ -220,6 +221,7 @@ def test_a_run_that_was_killed_twice_ends_in_the_same_bits(case, undisturbed, tm
     assert_same(killed_often(tmp_path, 2, 6, seconds, case), whole)
 
 
+@pytest.mark.slow  # a run of its own; test_past_policies.py has what ReMix forgets
 def test_after_its_reincarnation_nothing_is_replayed(undisturbed):
     metrics = pd.read_parquet(undisturbed("remix")[0] / "metrics.parquet").set_index("step")
     oldest = metrics["sample_lag_max"]
@@ -229,6 +231,7 @@ def test_after_its_reincarnation_nothing_is_replayed(undisturbed):
     assert held_to[4] > held_to[5] < held_to[6]
 
 
+@pytest.mark.slow  # a run of its own; learner/ has the reference that moves
 def test_a_reference_that_moves_leaves_what_evaluations_measure_as_it_is(undisturbed):
     metrics = pd.read_parquet(undisturbed("ppo-stale")[0] / "metrics.parquet").set_index("step")
     at_moves = metrics["kl_ref"][[1, 4]]  # on stale responses too

@@ -167,11 +167,9 @@ def test_two_ranks_equal_one_process(tiny, tmp_path):
     check(2, FAST, tiny, tmp_path)
 
 
-# Averages and earlier weights take seconds; in float32 the test above has both.
+@pytest.mark.slow  # processes of their own; in float32 the test above has all of it
 @pytest.mark.parametrize(
-    "names",
-    [["ppo"], pytest.param(["ppo_ewma-adapter", "remix"], marks=pytest.mark.slow)],
-    ids=lambda names: names[0],
+    "names", [["ppo"], ["ppo_ewma-adapter", "remix"]], ids=lambda names: names[0]
 )
 def test_in_bfloat16_too_where_a_critics_head_and_what_the_optimiser_holds_are_float32(
     names, tiny, tmp_path

@@ -12,7 +12,6 @@ from experiments.errors import UserError
 from experiments.evaluation import base_evaluation
 from experiments.rollout.generation import Responder
 from tests.experiments.compose import config as config_of
-from tests.selection import all_but_slow
 
 SMALL = [
     "algo=grpo",
@@ -161,8 +160,9 @@ def killed_at(call, output_dir, *overrides):
 KILLS = {"at the start": 2, "at the end": 6}
 
 
-# Slow: a kill at the start comes before the first step, so that less can be lost.
-@pytest.mark.parametrize("moment", all_but_slow(KILLS, slow=["at the start"]))
+# Slow: kills elsewhere are in test_resume.py, and one among the base's evaluations below.
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", KILLS)
 def test_kill_9_among_them_costs_nothing(moment, finished, tmp_path):
     call = KILLS[moment]
     folder = killed_at(call, tmp_path, FURTHER)
@@ -183,6 +183,7 @@ def test_what_the_base_was_evaluated_at_before_a_kill_is_not_done_again(tmp_path
     assert made == [1.0]
 
 
+@pytest.mark.slow  # two more runs; test_resume.py extends one without further temperatures
 def test_an_extended_run_is_evaluated_at_its_new_end(finished, tmp_path):
     longer = begin(tmp_path, FURTHER, "steps=1").folder
     assert resumed(longer, "steps=2").status == "finished"

@@ -24,9 +24,13 @@ from tests.experiments.learner.learning import (
     learner_of,
     samples_from,
 )
+from tests.selection import all_but_slow
+
+# Slow: what they add, an average of the weights and a form of the mean, knows no micro-batches.
+ALIKE = ("ppo-ewma", "grpo-drop")
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", all_but_slow(ALGORITHMS, slow=ALIKE))
 def test_accumulated_gradients_equal_the_full_batchs(tiny, name):
     samples = samples_from(tiny, REWARDS)
     results = []
@@ -92,7 +96,7 @@ def test_an_empty_response_only_counts_as_a_response(tiny, aggregate, share, cut
         torch.testing.assert_close(found, others * share, rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", all_but_slow(ALGORITHMS, slow=ALIKE))
 def test_an_empty_response_may_stand_alone_in_its_micro_batch(tiny, name):
     samples = samples_from(tiny, REWARDS)
     samples[5] = replace(samples[5], tokens=(), logps=())

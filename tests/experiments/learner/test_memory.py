@@ -263,6 +263,7 @@ def peak_growth(work):
     return peak * 1024 - before
 
 
+@pytest.mark.slow  # gigabytes of logits
 def test_blocks_of_logits_are_foreseen():
     vocabulary, rows = 150_000, 64
     head = torch.nn.Linear(8, vocabulary, bias=False)

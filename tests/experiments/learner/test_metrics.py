@@ -114,7 +114,9 @@ def test_explained_variance_by_hand():
     assert math.isnan(explained_variance(actual, torch.ones(4) / 3))
 
 
-@pytest.mark.parametrize("options", [{}, {"lam": 0.5}, {"critic": "shared"}])
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, marks=pytest.mark.slow), {"lam": 0.5}, {"critic": "shared"}]
+)
 def test_a_critics_explained_variance_is_of_the_whole_batch_before_the_step(tiny, options):
     """Also with λ < 1, whose returns hold the values themselves."""
     samples, found = samples_from(tiny, MIXED), []

@@ -42,7 +42,7 @@ def test_a_second_pass_is_the_same_batch_again(tiny, name):
 
 
 @pytest.mark.parametrize(("minibatches", "epochs"), [(4, 1), (4, 4)])
-@pytest.mark.parametrize("lam", [0.95, 1.0])
+@pytest.mark.parametrize("lam", [0.95, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_ppos_old_policy_and_old_values_are_those_before_the_first_step(
     tiny, monkeypatch, lam, minibatches, epochs
 ):

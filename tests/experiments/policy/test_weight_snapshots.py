@@ -55,7 +55,7 @@ def wait(rank, size, port, model, own, folder):
 
 
 @pytest.mark.parametrize("adapter", [False, True], ids=["all weights", "an adapter"])
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_sharded_snapshots_are_the_weights_of_their_time(size, adapter, tiny, tmp_path):
     own = Policy(copy.deepcopy(tiny))
     if adapter:

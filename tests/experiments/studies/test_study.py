@@ -72,7 +72,7 @@ def test_an_arm_whose_values_are_not_tuned_yet_is_named(tmp_path):
 
 NAMES = [file.stem for file in HERE.glob("*.yaml")]
 # tens of configurations each; a study that is run composes them all before its first run
-LONG = dict.fromkeys(("atlas", "designs", "offpolicy", "remix"), pytest.mark.slow)
+LONG = dict.fromkeys(("atlas", "designs", "mini", "offpolicy", "remix"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=LONG.get(n, ())) for n in NAMES])

@@ -191,6 +191,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+@pytest.mark.slow  # a report of 18 runs for the look of wide tables
 def test_names_of_many_groups_stand_upright_over_their_columns(page, tmp_path, make_run):
     for place in range(9):
         for seed in (0, 1):

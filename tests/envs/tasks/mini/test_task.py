@@ -16,6 +16,7 @@ from envs.tasks.mini import FAMILIES, MINI, MINI_LONG, PROBLEM_SETS, task
 from envs.tasks.mini.build import passes, run_own
 from envs.tasks.mini.composition import draft
 from envs.tasks.mini.splits import TIERS, compositions
+from tests.selection import all_but_slow
 
 SHA256 = {
     "mini": {
@@ -41,7 +42,8 @@ EARLIER_SHA256 = {
 # of the loads here; a longer problem takes longer to build, so fewer are loaded
 SIZES = {"mini": task.SPLITS, "mini_long": dict.fromkeys(task.SPLITS, 21)}
 
-every_set = pytest.mark.parametrize("name", list(PROBLEM_SETS))
+# Slow: the same families, of more parts each.
+every_set = pytest.mark.parametrize("name", all_but_slow(PROBLEM_SETS, slow=["mini_long"]))
 
 
 @lru_cache
