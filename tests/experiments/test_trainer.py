@@ -210,7 +210,8 @@ def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypat
 
     evaluate = base_evaluation.evaluate
     monkeypatch.setattr(base_evaluation, "evaluate", counted)
-    folders = [run(tmp_path, "steps=1", f"algo={algo}") for algo in ("grpo", "grpo", "sft")]
+    few = ["task.max_response_tokens=12", "eval.kl_samples=0"]
+    folders = [run(tmp_path, *few, "steps=1", f"algo={algo}") for algo in ("grpo", "grpo", "sft")]
     assert made == [0]
     (file,) = (tmp_path / ".cache" / "base").iterdir()
     cost = json.loads(file.read_text())["seconds"]
@@ -220,10 +221,10 @@ def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypat
         spent = metrics[[c for c in metrics if c.startswith("time/waited_")]]
         assert (metrics["time/total_s"] >= spent.sum(axis=1) - 1e-6).all()
     assert_same(*folders[:2], "metrics", "evals")  # computed or read: all that follows is the same
-    run(tmp_path, "algo=grpo", "steps=0", "seed=1")
-    run(tmp_path, "algo=grpo", "steps=0", "eval.temperature=0.5")
+    run(tmp_path, *few, "algo=grpo", "steps=0", "seed=1")
+    run(tmp_path, *few, "algo=grpo", "steps=0", "eval.temperature=0.5")
     file.write_text("cut sho")
-    run(tmp_path, "algo=grpo", "steps=0")
+    run(tmp_path, *few, "algo=grpo", "steps=0")
     assert made == [0, 1, 0, 0]
 
 

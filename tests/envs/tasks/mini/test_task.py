@@ -180,6 +180,7 @@ def test_no_constant_answer_passes_half_of_the_tests(name: str):
         assert max(answers.values()) * 2 <= len(problem.tests)
 
 
+@pytest.mark.slow  # longer problems take longer to build
 def test_longer_programs_have_five_parts_or_more_loops_and_conditions():
     """Loops are over inputs, so that every program, right or wrong, ends."""
     for family in MINI_LONG.families:
