@@ -83,6 +83,9 @@ def test_cfg_job_is_checked_and_resolved(call_here):
     assert yaml.safe_load(right.stdout)["name"] == "mini_long"  # no ${task.name}
     part = call_here("-c", "job", "--package", "algo", "algo.beta=0.3")
     assert yaml.safe_load(part.stdout)["beta"] == 0.3
+    values = {"algo.name": "spo", "task.min_rating": None, "train.keep_best": False}
+    for key, value in values.items():
+        assert yaml.safe_load(call_here("--cfg", "job", "-p", key).stdout) == value
     nothing = call_here("-c", "job", "--package", "alga")
     assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)
 

@@ -5,6 +5,7 @@ Nothing heavy is imported.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -125,9 +126,12 @@ def _checked(job: Sequence[str]) -> DictConfig:
 
 
 def _yaml(config: DictConfig, package: str) -> str:
-    selected = OmegaConf.select(config, package) if package else config
-    if selected is None:
-        raise UserError(f"--package {package}: the configuration has no such section")
+    missing = object()
+    selected = OmegaConf.select(config, package, default=missing) if package else config
+    if selected is missing:
+        raise UserError(f"--package {package}: the configuration has no such section or key")
+    if not OmegaConf.is_config(selected):
+        return json.dumps(selected, ensure_ascii=False)
     return OmegaConf.to_yaml(selected, resolve=True).rstrip()
 
 
