@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from analysis.load.compute import cores, process_pool
+from analysis.load.hyperparameters import settings_table
 from analysis.load.run_folders import RunError, experiment_of, load_run
 from analysis.metrics.health import health
 from analysis.report.experiment import Experiment, Section, build_experiment
@@ -151,6 +152,7 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
     groups, models, ks = experiment.groups, experiment.models, experiment.ks
     run_tables = {
         "runs.csv": tables.run_table(groups),
+        "settings.csv": settings_table(groups),
         "costs.csv": tables.cost_table(groups),
         "health.csv": health(groups, ks),
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.load.hyperparameters import commands, hyperparameters, shared_values
 from analysis.load.settings import differing_settings, shared_settings
 from analysis.metrics.definitions import DISTINCT
 from analysis.report import render
@@ -30,6 +31,9 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
         "short": len(experiment.trained) > render.INTERVALS_IN_MATRIX,
         "shared_settings": shared_settings(experiment.runs),
         "settings": differing_settings(experiment.groups),
+        "hyperparameters": hyperparameters(experiment.groups),
+        "shared_values": shared_values(experiment.groups),
+        "commands": commands(experiment.groups),
         "runs": render.records(tables["runs.csv"]),
         "results": render.records(results),
         "further": [

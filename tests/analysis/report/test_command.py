@@ -81,6 +81,14 @@ def test_report_of_six_runs_from_the_command_line(six_runs):
         assert f"{row['pass@1']:.3f}" in done.stdout
         assert f"{row['pass@10']:.3f}" in (out / "table.md").read_text()
     assert len(pd.read_csv(out / "runs.csv")) == 6
+    settings = pd.read_csv(out / "settings.csv")
+    assert set(settings["group"]) == {"grpo", "ppo", "spo"}
+    page = (out / "report.html").read_text()
+    trained = page.partition("How each group was trained")[2].partition("<summary>Runs</summary>")[
+        0
+    ]
+    assert "<dt>prompts × responses</dt><dd>16 × 8</dd>" in trained
+    assert trained.count("python run.py from=") == 3
     differences = pd.read_csv(out / "differences.csv")
     assert len(differences[differences["metric"] == "pass@1"]) == 6
     assert set(pd.read_csv(out / "tiers.csv")["label"]) == {"grpo", "ppo", "spo"}
@@ -210,7 +218,7 @@ def test_text_of_run_folders_is_escaped_and_control_characters_do_nothing(
 def test_every_table_is_there_as_csv_and_parquet_and_the_main_ones_as_latex(six_runs):
     out, _ = six_runs
     tables = sorted(out.glob("*.csv"))
-    assert len(tables) == 15
+    assert len(tables) == 16
     for table in tables:
         there = pd.read_parquet(table.with_suffix(".parquet"))
         read = pd.read_csv(table)
