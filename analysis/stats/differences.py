@@ -1,6 +1,7 @@
 """Paired differences of every two groups of an experiment, and the tiers that follow from them.
 
-Two groups are compared on their common seeds and problems. A metric that is not defined everywhere
+Two groups are compared on their common seeds and problems; the spread over seeds is moderated over
+the groups (`analysis.stats.moderation`). A metric that is not defined everywhere
 (diversity among accepted programs) is compared where it is defined for both. Its difference is then
 not that of the two groups' own means, which rest on other problems.
 """
@@ -23,6 +24,7 @@ from analysis.stats.intervals import (
     probability_of_improvement,
     seed_means,
 )
+from analysis.stats.moderation import moderate, moderated_difference, seed_spread
 
 SIGNIFICANCE = 0.05
 NAN = float("nan")
@@ -83,6 +85,7 @@ def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDiffere
     """Return every two groups once; each is compared with all later ones in one array operation."""
     labels = [group.label for group in groups]
     values, weights = align_grids([group.grids.get(metric) for group in groups])
+    variances, freedom = moderate(*seed_spread(seed_means(values, weights).means))
     differences = []
     for i, label in enumerate(labels[:-1]):
         later = slice(i + 1, None)
@@ -92,9 +95,12 @@ def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDiffere
         improvements = probability_of_improvement(
             np.where(common, values[i], NAN), np.where(common, values[later], NAN)
         )
-        differences += _pairs_with(
-            label, labels[later], metric, estimate(means - later_means), improvements, common
+        estimates = moderated_difference(
+            estimate(means - later_means),
+            (variances[i], freedom[i]),
+            (variances[later], freedom[later]),
         )
+        differences += _pairs_with(label, labels[later], metric, estimates, improvements, common)
     return differences
 
 

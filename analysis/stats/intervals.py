@@ -32,8 +32,6 @@ import numpy as np
 Numbers = float | np.ndarray  # a scalar, or an array with one entry per pair
 
 LEVEL = 0.95
-# Mean of max(chi²/f - 1, 0), approximately, for f = 1 to 4 degrees of freedom (2 to 5 seeds).
-CHANCE_EXCESS = 0.4
 SMALLEST_LOG_P = -30.0
 
 
@@ -69,8 +67,8 @@ class Estimate:
     """A mean over seeds and the components of its variance; scalars, or arrays of one shape (…).
 
     `residual_variance` is the part of `problem_variance` that is drawn anew for each seed. With one
-    seed, `seed_variance` and `residual_variance` are unknown and set to 0. `problems` is Kish's
-    effective number.
+    seed, `seed_variance` and `residual_variance` are unknown and set to 0. `seed_freedom` are the
+    degrees of freedom of `seed_variance`. `problems` is Kish's effective number.
     """
 
     mean: Numbers
@@ -79,6 +77,7 @@ class Estimate:
     residual_variance: Numbers
     seeds: Numbers
     problems: Numbers
+    seed_freedom: Numbers
 
     @classmethod
     def stack(cls, estimates: Sequence[Estimate]) -> Estimate:
@@ -99,31 +98,37 @@ class Estimate:
         """Return the distance from `mean` up to the quantile, by Howe's formula."""
         from scipy.special import stdtrit
 
-        t_seeds = np.where(self.seeds > 1, stdtrit(np.maximum(self.seeds - 1, 1), quantile), 0.0)
+        freedom = np.maximum(self.seed_freedom, 1)
+        t_seeds = np.where(self.seeds > 1, stdtrit(freedom, quantile), 0.0)
         with np.errstate(invalid="ignore"):
             t_problems = stdtrit(self.problems - 1, quantile)
         return np.sqrt(t_seeds**2 * self.seed_variance + t_problems**2 * self.problem_variance)
 
-    def conservative(self) -> Estimate:
-        """Add the seed variance that the residual would show by chance if there were none.
+    def tested(self) -> Estimate:
+        """Return the estimate as tests use it: what is drawn anew for each seed counts as seeds'.
 
-        The variance of few seeds is often estimated as 0. At 95 %, cases in which it is
-        overestimated make up for that. Far out in the tails, where corrected tests look, they do
-        not.
+        The variance of few seeds beyond the residual is often estimated as 0. In single intervals,
+        cases in which it is overestimated make up for that. Far out in the tails, where corrected
+        tests look, they do not. So the whole spread over seeds gets the quantile of its own degrees
+        of freedom.
         """
-        by_chance = np.where(self.seeds > 1, CHANCE_EXCESS * self.residual_variance, 0.0)
-        return replace(self, seed_variance=self.seed_variance + by_chance)
+        moved = np.where(self.seeds > 1, self.residual_variance, 0.0)
+        return replace(
+            self,
+            seed_variance=self.seed_variance + moved,
+            problem_variance=np.maximum(self.problem_variance - moved, 0.0),
+        )
 
     def p_value(self) -> np.ndarray:
         """Return the two-sided p-value of the mean against 0.
 
-        The `conservative` interval at level 1 - p ends at 0.
+        The interval of `tested` at level 1 - p ends at 0.
         """
-        conservative, shape = self.conservative(), np.shape(self.mean)
+        tested, shape = self.tested(), np.shape(self.mean)
         low, high = np.full(shape, SMALLEST_LOG_P), np.zeros(shape)
         for _ in range(50):  # the half-width is a falling function of log p
             middle = (low + high) / 2
-            distance = conservative.quantile_distance(1 - np.exp(middle) / 2)
+            distance = tested.quantile_distance(1 - np.exp(middle) / 2)
             wider = distance >= np.abs(self.mean)
             low, high = np.where(wider, middle, low), np.where(wider, high, middle)
         return np.where(np.isnan(self.half_width()), np.nan, np.exp(high))
@@ -166,6 +171,7 @@ def estimate(seed_means: SeedMeans) -> Estimate:
         residual_variance=residual_variance,
         seeds=seeds,
         problems=problems,
+        seed_freedom=np.maximum(seeds - 1, 0.0),
     )
 
 

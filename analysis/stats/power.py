@@ -89,8 +89,8 @@ def _binomials(n: int) -> np.ndarray:
 
 def smallest_difference(pair: Estimate, power: float = POWER) -> np.ndarray:
     """Return the true difference whose interval excludes 0 with probability `power`."""
-    conservative = pair.conservative()
-    return conservative.quantile_distance((1 + LEVEL) / 2) + conservative.quantile_distance(power)
+    tested = pair.tested()
+    return tested.quantile_distance((1 + LEVEL) / 2) + tested.quantile_distance(power)
 
 
 def resources_needed(
@@ -150,8 +150,14 @@ def _detects(
         residual_variance=residual,
         seeds=number if what == "seeds" else pair.seeds,
         problems=number if what == "problems" else pair.problems,
+        seed_freedom=_freedom(pair, number) if what == "seeds" else pair.seed_freedom,
     )
     return smallest_difference(changed) <= target
+
+
+def _freedom(pair: Estimate, seeds: np.ndarray) -> np.ndarray:
+    """Return the degrees of freedom with this number of seeds: as much more as those of one arm."""
+    return pair.seed_freedom * (seeds - 1) / np.maximum(np.asarray(pair.seeds) - 1, 1)
 
 
 def power_table(

@@ -18,7 +18,8 @@ from math import comb
 import numpy as np
 
 from analysis.stats.differences import SIGNIFICANCE, holm
-from analysis.stats.intervals import SeedMeans, estimate, seed_means
+from analysis.stats.intervals import Estimate, SeedMeans, estimate, seed_means
+from analysis.stats.moderation import moderate, moderated_difference, seed_spread
 from analysis.stats.power import smallest_difference
 
 SAMPLES = 20
@@ -125,10 +126,16 @@ def _outcomes(means: SeedMeans, truth: np.ndarray) -> Block:
     def group(i: int) -> SeedMeans:
         return SeedMeans(means.means[:, i], means.deviations[:, i], means.shares[:, i])
 
-    single = estimate(group(0))
-    pair = estimate(group(0) - group(1))
-    equal = [estimate(group(i) - group(j)) for i, j in ((1, 2), (1, 3), (2, 3))]
-    p = np.stack([difference.p_value() for difference in equal], axis=-1)
+    spreads = np.array([moderate(*seed_spread(of_study)) for of_study in means.means])
+    variances, freedom = spreads[:, 0], spreads[:, 1]  # (repetitions, GROUPS)
+
+    def difference(i: int, j: int) -> Estimate:
+        spread_i, spread_j = ((variances[:, n], freedom[:, n]) for n in (i, j))
+        return moderated_difference(estimate(group(i) - group(j)), spread_i, spread_j)
+
+    single, pair = estimate(group(0)), difference(0, 1)
+    equal = [difference(i, j) for i, j in ((1, 2), (1, 3), (2, 3))]
+    p = np.stack([each.p_value() for each in equal], axis=-1)
     error = pair.mean - (truth[0] - truth[1])
     return Block(
         group_covered=np.abs(single.mean - truth[0]) <= single.half_width(),

@@ -43,7 +43,7 @@ def three():
     noise = random.normal(0, 0.05, (3, 3, 80))
     return [
         group(name, hard + ahead + noise[i])
-        for i, (name, ahead) in enumerate((("a", 0.0), ("b", 0.01), ("c", 0.35)))
+        for i, (name, ahead) in enumerate((("a", 0.0), ("b", 0.002), ("c", 0.35)))
     ]
 
 
@@ -100,7 +100,7 @@ def test_only_seeds_and_problems_of_both_count():
     assert nothing.seeds == 0
 
 
-def test_a_pair_is_the_same_beside_others_as_alone():
+def test_a_pair_has_the_same_mean_beside_others_as_alone_and_its_spread_is_moderated_by_them():
     random = np.random.default_rng(0)
     names = ("p", "q", "r", "s", "t")
     groups = []
@@ -113,8 +113,10 @@ def test_a_pair_is_the_same_beside_others_as_alone():
     for one in paired_differences(groups, ["distinct_ratio"]):
         two = [group for group in groups if group.label in (one.a, one.b)]
         (alone,) = paired_differences(two, ["distinct_ratio"])
-        ends = [(x.difference.mean, x.difference.low, x.difference.high) for x in (one, alone)]
-        assert ends[0] == pytest.approx(ends[1], abs=1e-12, nan_ok=True)
+        means = [x.difference.mean for x in (one, alone)]
+        assert means[0] == pytest.approx(means[1], abs=1e-12, nan_ok=True)
+        if one.seeds > 1:
+            assert one.difference.low != alone.difference.low
         counted = [(x.seeds, x.problems) for x in (one, alone)]
         assert counted[0] == counted[1]
         assert one.improvement == pytest.approx(alone.improvement, abs=1e-12, nan_ok=True)

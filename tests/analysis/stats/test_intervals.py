@@ -75,13 +75,13 @@ def test_a_constant_has_no_width_and_what_cannot_be_known_is_nan():
     assert np.isnan(alone.low)
 
 
-def test_the_p_value_is_where_the_cautious_interval_ends_at_zero():
+def test_the_p_value_is_where_the_tested_interval_ends_at_zero():
     result = estimate(
         seed_means(0.1 + np.random.default_rng(0).normal(0, 0.3, (3, 40)), np.ones((3, 40)))
     )
     p = float(result.p_value())
     assert 0 < p < 1
-    assert float(result.conservative().half_width(1 - p)) == pytest.approx(abs(float(result.mean)))
+    assert float(result.tested().half_width(1 - p)) == pytest.approx(abs(float(result.mean)))
     nothing = estimate(SeedMeans(np.zeros(3), np.zeros((3, 9)), np.full((3, 9), 1 / 9)))
     assert float(nothing.p_value()) == pytest.approx(1)
     sure = estimate(SeedMeans(np.full(3, 0.5), np.zeros((3, 9)), np.full((3, 9), 1 / 9)))
