@@ -11,6 +11,7 @@ from analysis.load.groups import join_names
 from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.report.experiment import Experiment, Headline
 from analysis.stats.differences import PairedDifference, mean_score, tier_table
+from analysis.stats.letters import letters
 from analysis.stats.power import smallest_difference
 
 MOST_STATEMENTS = 4  # on which groups are ahead; power.csv has all
@@ -19,7 +20,7 @@ MOST_RANKED = 15  # groups named behind the first; the table of results has all
 FEW = 3  # groups named among many that one group is ahead of
 ONE_TRAINING = (
     "No two groups share two seeds, so differences between algorithms cannot be separated from "
-    "training randomness, and there are no tiers."
+    "training randomness, and nothing is tested."
 )
 
 Ahead = Mapping[str, tuple[str, ...]]  # label → labels that it is significantly ahead of
@@ -56,7 +57,7 @@ def _single_group(experiment: Experiment) -> str:
 
 
 def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -> Headline:
-    """State which groups are ahead, the greatest differences, the tiers, and the power."""
+    """State which groups are ahead, the greatest differences, the letters, and the power."""
     pairs = [pair for pair in experiment.pairs if pair.metric == metric]
     order = list(tiers.loc[tiers["metric"] == metric, "label"])
     title = TITLES.get(metric, metric)
@@ -75,8 +76,9 @@ def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -
         statements.append(f"Highest mean: {with_means[order[0]]}; then {ranked}.")
     statements += _separations(order, ahead, names)
     statements += _differences_of_best(pairs, order, ahead)
-    if len(order) > 2:
-        statements.append(_first_tier(tiers[tiers["metric"] == metric], ahead))
+    separated = [(pair.a, pair.b) for pair in pairs if pair.separated]
+    if len(order) > 2 and separated and not many:  # of many, the page has a table
+        statements.append(_letters(letters(order, separated)))
     if power := _detectable(pairs):
         statements.append(power)
     return Headline(title, tuple(statements))
@@ -117,7 +119,7 @@ def _separations(order: Sequence[str], ahead: Ahead, names: Mapping[str, str]) -
         verb = "are each" if len(labels) > 1 else "is"
         statements.append(f"{above} {verb} above {_names_behind(order, behind, names)}.")
     if (more := len(statements) - MOST_STATEMENTS) > 0:
-        rest = f"{more} more of this kind; power.csv says for each pair whether it is separated."
+        rest = f"{more} more of this kind; letters show every separated pair (letters.csv)."
         return [*statements[:MOST_STATEMENTS], rest]
     return statements
 
@@ -141,18 +143,10 @@ def _differences_of_best(
     return [_difference_statement(find_pair(pairs, best, other), len(pairs)) for other in others]
 
 
-def _first_tier(tiers: pd.DataFrame, ahead: Ahead) -> str:
-    """State which groups share the first tier, even if two of them are separated."""
-    first = list(tiers.loc[tiers["tier"] == 1, "label"])
-    if len(first) == 1:
-        return f"{first[0]} is in the first tier alone."
-    if len(first) < len(tiers):
-        statement = f"{join_names(first)} share the first tier"
-    else:
-        statement = "All groups share one tier"
-    if any(other in ahead[label] for label in first for other in first):
-        statement += ": nowhere within it is every group above separated from every group below"
-    return statement + "."
+def _letters(shown: Mapping[str, str]) -> str:
+    """State each group's letters, best group first."""
+    named = join_names([f"{label} {letters}" for label, letters in shown.items()], MOST_RANKED)
+    return f"Groups that share a letter are not separated: {named}."
 
 
 def _difference_statement(pair: PairedDifference, pairs: int) -> str:

@@ -177,6 +177,19 @@ def difference_matrices(experiment: Experiment) -> list[tuple[str, Cells]]:
     return [(TITLES.get(metric, metric), cells) for metric, cells in matrices if len(cells[1]) > 1]
 
 
+def letter_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
+    """Return letters.csv for these metrics as cells, the best in the first metric on top."""
+    shown = {(row["label"], row["metric"]): row for row in records(table)}
+    metrics = [metric for metric in metrics if metric in set(table.get("metric", ()))]
+    labels = [label for label, metric in shown if metrics and metric == metrics[0]]
+
+    def cell(row: Row | None) -> str:
+        return NOTHING if row is None else f"{number(row['mean'])} {row['letters']}"
+
+    rows = [[label, *(cell(shown.get((label, metric))) for metric in metrics)] for label in labels]
+    return ["", *(TITLES.get(metric, metric) for metric in metrics)], rows
+
+
 def power_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
     """Return power.csv for these metrics as cells."""
     if not len(table):

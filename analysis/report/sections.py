@@ -25,12 +25,14 @@ from analysis.report.experiment import Experiment, Section, build_experiment
 from analysis.report.headline import headlines
 from analysis.report.page.section_data import section_context
 from analysis.stats import curves, differences, equal_budget, power, tables
+from analysis.stats.letters import letter_table
 
 MIN_PARALLEL = 100  # runs from which worker processes pay
 EVALUATION_TABLES = (
     "table.csv",
     "differences.csv",
     "tiers.csv",
+    "letters.csv",
     "power.csv",
     "equal_budget.csv",
     "equal_budget_differences.csv",
@@ -165,6 +167,7 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "table.csv": tables.result_table(models),
         "differences.csv": differences.difference_table(pairs),
         "tiers.csv": differences.tier_table(trained, pairs),
+        "letters.csv": letter_table(trained, pairs),
         "power.csv": power.power_table(trained, pairs, power.TARGET_DIFFERENCE),
         "equal_budget.csv": at_equal_budget,
         "equal_budget_differences.csv": equal_budget_differences,

@@ -53,6 +53,7 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
         | _figure_context(experiment, tables)
         | {
             "equal_budget": render.equal_budget_cells(tables["equal_budget.csv"], metrics),
+            "letters": render.letter_cells(tables["letters.csv"], metrics),
             "matrices": render.difference_matrices(experiment),
             "power": render.power_cells(tables["power.csv"], metrics),
             "change": render.change_from_base(results, section.ks),

@@ -31,7 +31,7 @@ def test_the_answer_names_who_is_first_and_by_how_much(experiment):
     first = headlines(experiment)[0]
     best = experiment.pairs[0].reversed()  # spo - ppo
     assert first.title == "pass@1"
-    who, how_much = first.statements  # of two groups tiers would say the same again
+    who, how_much = first.statements  # of two groups letters would say the same again
     assert re.fullmatch(r"spo \(0\.\d+\) is above ppo \(0\.\d+\)\.", who)
     assert how_much.startswith(f"spo − ppo: +{best.difference.mean:.3f} [+")
     assert how_much.endswith("]; 3 seeds, 30 problems.")
@@ -65,7 +65,7 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(exp
     )
     assert (
         headline.statements[5]
-        == "1 more of this kind; power.csv says for each pair whether it is separated."
+        == "1 more of this kind; letters show every separated pair (letters.csv)."
     )
     # a - b has an interval without 0 here, and is still not separated.
     assert (
@@ -113,7 +113,7 @@ def test_what_the_design_could_see_has_parts_that_add_up(experiment):
     assert table.loc["pass@1", "samples_needed"] > 10
 
 
-def test_separated_pairs_are_said_before_a_tier_that_holds_both(experiment):
+def test_separated_pairs_are_said_before_the_letters_that_show_all(experiment):
     """As three seeds leave it: the ends are far apart, and each is near a third in the middle."""
     pairs = {("a", "b"): 0.4, ("a", "c"): 0.01, ("b", "c"): 0.4}
     grid = _grid(experiment)
@@ -126,13 +126,13 @@ def test_separated_pairs_are_said_before_a_tier_that_holds_both(experiment):
     experiment_of_three = SimpleNamespace(trained=trained, models=trained, pairs=chain, ks=(1,))
     (headline,) = headlines(experiment_of_three)
     headline = " ".join(headline.statements)
-    assert headline.index("is above c (") < headline.index("All groups share one tier")
+    shown = "Groups that share a letter are not separated: a a, b ab and c b."
+    assert headline.index("is above c (") < headline.index(shown)
     assert "The data do not separate" not in headline
-    assert "nowhere within it is every group above separated from every group below" in headline
     none = [replace(pair, adjusted_p=1.0) for pair in chain]
     (headline,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=none, ks=(1,)))
     assert headline.statements[0].startswith("The data do not separate any two of a (")
-    assert headline.statements.count("All groups share one tier.") == 1
+    assert not any("letter" in statement for statement in headline.statements)
     two = SimpleNamespace(trained=trained[:2], models=trained[:2], pairs=none[:1], ks=(1,))
     assert headlines(two)[0].statements[0].startswith("The data do not separate a (")
 
