@@ -66,7 +66,7 @@ class Results:
             if run["run"] and not run["trial"]
         }
         self.table = tables["table"].set_index("label")
-        self.differences, self.tiers = tables["differences"], tables["tiers"]
+        self.differences, self._letters = tables["differences"], tables["letters"]
         self.runs, self.equal_budget = tables["runs"], tables["equal_budget"]
         costs = tables["costs"].set_index("label")
         self.costs = costs.join(self.table.drop(columns=costs.columns, errors="ignore"))
@@ -107,11 +107,11 @@ class Results:
                 costs[run["seed"]] = float(time if metric == "time" else last["memory/peak_mb"])
         return costs
 
-    def tier(self, arm: str, metric: str) -> str:
-        """The arm's tier, 1 the best, or –."""
-        for row in self.tiers.to_dict("records"):
+    def letters(self, arm: str, metric: str) -> str:
+        """The arm's letters, or –; two arms are separated if they share none."""
+        for row in self._letters.to_dict("records"):
             if (row["label"], row["metric"]) == (self.label.get(arm), metric):
-                return f"{row['tier']:.0f}"
+                return str(row["letters"])
         return "–"
 
     def row(self, label: str | None) -> dict[Any, Any] | None:
@@ -128,7 +128,7 @@ TAKEN = {
     "rollouts_of": "on the recorded batches of `{}`",
     "replay_of": "with the recorded responses of `{}`",
 }
-_TABLES = ("table", "differences", "tiers", "runs", "costs", "equal_budget")
+_TABLES = ("table", "differences", "letters", "runs", "costs", "equal_budget")
 
 
 def page(study: Study, results: Results, name: str, figure: str, discussion: str) -> str:
@@ -142,9 +142,9 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
         f"## Question\n\n{study.question.strip()}",
         "## Setting\n\n" + "\n".join(_setting(study, results, finished)),
         *_chosen(study, results, arms),
-        "## Result\n\nMeans over seeds, with 95 % intervals over seeds and problems. A tier ends "
-        "only where every arm above differs significantly from every arm below, after Holm's "
-        "correction for the number of comparisons.\n\n"
+        "## Result\n\nMeans over seeds, with 95 % intervals over seeds and problems. Two arms are "
+        "separated, after Holm's correction for the number of comparisons, if and only if they "
+        "share no letter.\n\n"
         f"![{', '.join(METRICS)} of each arm, with its interval]({figure})\n\n"
         + table(*_result_rows(arms, results, METRICS)),
     ]
@@ -239,7 +239,7 @@ def _result_rows(
 ) -> tuple[list[str], list[list[str]]]:
     head = ["arm", "seeds"]
     for metric in metrics:
-        head += [metric, "tier"]
+        head += [metric, "letters"]
     rows = []
     for name, label in _named(arms, results):
         row = results.row(label)
@@ -250,7 +250,7 @@ def _result_rows(
         for metric in metrics:
             cells += [
                 interval(row, metric, f"{metric}_low", f"{metric}_high"),
-                results.tier(name, metric),
+                results.letters(name, metric),
             ]
         rows.append(cells)
     return head, rows

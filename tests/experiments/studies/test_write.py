@@ -33,7 +33,7 @@ def study(tmp_path):
     (tmp_path / "s.yaml").write_text(STUDY)
     report = tmp_path / "study-s" / "report"
     report.mkdir(parents=True)
-    arms, runs, table, gaps, tiers, costs, equal = [], [], [], [], [], [], []
+    arms, runs, table, gaps, letters, costs, equal = [], [], [], [], [], [], []
     for arm, seconds in SECONDS.items():
         for seed, second in enumerate(seconds):
             folder = tmp_path / "study-s" / f"{arm}-{seed}"
@@ -46,7 +46,7 @@ def study(tmp_path):
         found = {}
         for metric, mean in (("pass@1", 0.5), ("pass@10", 0.7), ("distinct_of_5", 0.6)):
             found |= {metric: mean, f"{metric}_low": mean - 0.1, f"{metric}_high": mean + 0.1}
-            tiers.append({"label": f"{arm} x=1", "metric": metric, "tier": 1})
+            letters.append({"label": f"{arm} x=1", "metric": metric, "letters": "a"})
         table.append({"label": f"{arm} x=1"} | ROW | found)
         costs.append({"label": f"{arm} x=1", "seeds": 3, "reference_s": 7.0, "trained_s": 1234.5})
     table.append({"label": "base name=nano path=assets/nano"} | ROW | found)
@@ -57,7 +57,13 @@ def study(tmp_path):
         ends = dict(zip(("difference", "low", "high"), gap, strict=True))
         gaps.append({"a": "spo x=1", "b": "sft x=1", "metric": metric} | ends)
     (tmp_path / "study-s" / "arms.json").write_text(json.dumps(arms))
-    written = {"runs": runs, "table": table, "differences": gaps, "tiers": tiers, "costs": costs}
+    written = {
+        "runs": runs,
+        "table": table,
+        "differences": gaps,
+        "letters": letters,
+        "costs": costs,
+    }
     for name, rows in (written | {"equal_budget": equal}).items():
         pd.DataFrame(rows).to_csv(report / f"{name}.csv", index=False)
     return [f"study={tmp_path}/s.yaml", f"folder={tmp_path}/study-s", f"out={tmp_path}/page.md"]
@@ -66,7 +72,7 @@ def study(tmp_path):
 def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert main(study) == 0
     page = re.sub(" +", " ", (tmp_path / "page.md").read_text())
-    assert "| spo | 3 | 0.500 [0.400, 0.600] | 1 | 0.700 [0.600, 0.800] | 1 |" in page
+    assert "| spo | 3 | 0.500 [0.400, 0.600] | a | 0.700 [0.600, 0.800] | a |" in page
     assert "| base nano | 3 | 0.500 [0.400, 0.600] | – |" in page
     assert "(page.svg)" in page and ">spo</text>" in (tmp_path / "page.svg").read_text()
     assert "| SPO above SFT | pass@1: +0.100 [+0.020, +0.200] | **held** |" in page
@@ -138,7 +144,7 @@ def at_temperature_1(folder):
         for end in ("", "_low", "_high"):
             table[f"{metric} (T=1){end}"] = table[metric + end] - 0.2
     table.to_csv(folder / "report" / "table.csv", index=False)
-    for name in ("differences", "tiers"):
+    for name in ("differences", "letters"):
         rows = pd.read_csv(folder / "report" / f"{name}.csv")
         there = rows.assign(metric=rows["metric"] + " (T=1)")
         if name == "differences":
@@ -160,9 +166,11 @@ def test_a_further_temperature_has_a_table_of_results_and_one_of_differences(stu
     assert before.endswith(
         re.sub(" +", " ", plain).partition("## Claims")[0].partition("## Que")[2]
     )
-    heading = "| arm | seeds | pass@1 (T=1) | tier | pass@10 (T=1) | tier | distinct_of_5 (T=1) |"
+    heading = (
+        "| arm | seeds | pass@1 (T=1) | letters | pass@10 (T=1) | letters | distinct_of_5 (T=1) |"
+    )
     assert heading in there
-    assert "| spo | 3 | 0.300 [0.200, 0.400] | 1 | 0.500 [0.400, 0.600] | 1 |" in there
+    assert "| spo | 3 | 0.300 [0.200, 0.400] | a | 0.500 [0.400, 0.600] | a |" in there
     assert "| base nano | 3 | 0.300 [0.200, 0.400] | – |" in there
     difference = "| spo − sft | −0.100 [−0.180, +0.000] | −0.200 [−0.260, −0.100] | – |"
     assert there.count("| spo − sft") == 1 and difference in there  # in gains and in claims
