@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,29 +63,25 @@ def main(options: Options) -> int:
     """Run all parts and write the page. Returns 1 if any failed."""
     import torch
 
-    start, rows = time.monotonic(), list[Row]()
-    skipped, failed = dict[str, str](), dict[str, str]()
+    start, skipped, failed = time.monotonic(), dict[str, str](), dict[str, str]()
     options.out.mkdir(parents=True, exist_ok=True)
     lines = options.out / "rows.jsonl"
-    lines.unlink(missing_ok=True)
+    lines.write_text("")
     for key in planned(options.model):
         remaining = options.budget - (time.monotonic() - start)
         print(key, flush=True)
         try:
             if remaining < 5:
                 raise SkippedError(f"no time left of {options.budget:.0f} s")
-            if options.small:
-                run_part(key, True, lines)
-            else:
-                common.in_new_process(run_part, key, False, lines, timeout_s=remaining)
+            in_process = partial(common.in_new_process, run_part, timeout_s=remaining)
+            (run_part if options.small else in_process)(key, options.small, lines)
         except TimeoutError:
             skipped[key] = f"not done within the remaining {remaining:.0f} s"
         except SkippedError as reason:
             skipped[key] = str(reason)
         except Exception as error:
             failed[key] = f"{type(error).__name__}: {error}"
-    if lines.exists():
-        rows = [Row(**json.loads(line)) for line in lines.read_text().splitlines()]
+    rows = [Row(**json.loads(line)) for line in lines.read_text().splitlines()]
     device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else NO_GPU
     facts = {"device": device, "seconds": round(time.monotonic() - start)}
     common.finish("gpu", rows, options.out, **facts, skipped=skipped, failed=failed)
@@ -271,8 +267,7 @@ def run_part(key: str, small: bool, lines: Path) -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder, lines.open("a") as file:
         for each in PARTS[name][0](make_bench(size, small, device, Path(folder))):
-            named = replace(each, case=f"{key}: {each.case}")
-            print(json.dumps(asdict(named)), file=file, flush=True)
+            print(json.dumps(asdict(each) | {"case": f"{key}: {each.case}"}), file=file, flush=True)
 
 
 def make_bench(size: str, small: bool, device: torch.device, folder: Path) -> Bench:
