@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from envs.tasks import open_task
 from experiments.trainer import train
 from tests.envs.tasks.dataset_rows import config as config_of_task
@@ -9,35 +11,42 @@ from tests.envs.tasks.dataset_rows import taco_row, write
 from tests.experiments.compose import config
 
 
-def failed(*overrides):
-    outcome = train(config("sandbox=embedded", "model=nano", *overrides))
+@pytest.fixture
+def failed(tmp_path_factory):
+    """Train with these overrides, in a folder of its own, and return the error that ends it."""
+    outputs = tmp_path_factory.mktemp("outputs")
+    return lambda *overrides: _error("sandbox=embedded", f"output_dir={outputs}", *overrides)
+
+
+def _error(*overrides):
+    outcome = train(config("model=nano", *overrides))
     assert (outcome.status, outcome.expected) == ("failed", True)
     return outcome.error
 
 
-def test_prompts_that_are_all_too_long(tmp_path):
+def test_prompts_that_are_all_too_long(tmp_path, failed):
     sizes = (
         "task.train_problems=3",
         "task.tune_problems=1",
         "task.choose_problems=2",
         "task.test_problems=2",
     )
-    said = failed("task.max_prompt_tokens=9", *sizes, f"output_dir={tmp_path}")
+    said = failed("task.max_prompt_tokens=9", *sizes)
     assert "the train split is empty: all of its prompts are over task.max_prompt_tokens=9" in said
     shortest = int(said.split("the shortest has ")[1].split()[0])
     assert "raise the limit" in said and 9 < shortest < 256
 
 
-def test_decontamination_that_leaves_nothing(tmp_path):
+def test_decontamination_that_leaves_nothing(tmp_path, failed):
     rows = [taco_row(i) for i in range(6)]
     paths = [write(tmp_path / f"{name}.jsonl", rows) for name in ("train", "test")]
-    given = [f"task.path={paths[0]}", f"task.test_path={paths[1]}", f"output_dir={tmp_path}/out"]
+    given = [f"task.path={paths[0]}", f"task.test_path={paths[1]}"]
     said = failed("task=taco", *given)
     assert "the train split is empty: 6 problems are also in another split; " in said
     assert "task.decontaminate=false" in said
 
 
-def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(tmp_path):
+def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(tmp_path, failed):
     rows = [taco_row(i) for i in range(60)]
     path = write(tmp_path / "rows.jsonl", rows)
     kept = {problem.statement for problem in open_task(config_of_task("taco", path)).train}
@@ -50,24 +59,24 @@ def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(
     assert "a folder with train*, valid* and test* files" in said
 
 
-def test_tests_that_are_all_too_weak(tmp_path):
+def test_tests_that_are_all_too_weak(tmp_path, failed):
     held = json.dumps({"inputs": ["1\n", "2\n"], "outputs": ["1\n", "1\n"]})
     write(tmp_path / "train-0.jsonl", [taco_row(i, input_output=held) for i in range(6)])
     write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(20, 40)])
-    said = failed("task=taco", f"task.path={tmp_path}", f"output_dir={tmp_path}/out")
+    said = failed("task=taco", f"task.path={tmp_path}")
     assert "the train split is empty: the tests of 6 problems are too weak for it; " in said
     assert "task.min_hidden_tests=0 keeps them" in said
     assert said.endswith("left out: one output for all tests (of train only) 6")
 
 
-def test_a_data_set_of_test_problems_alone_says_how_to_evaluate_on_them(tmp_path):
+def test_a_data_set_of_test_problems_alone_says_how_to_evaluate_on_them(tmp_path, failed):
     write(tmp_path / "test-0.jsonl", [taco_row(i) for i in range(6)])
-    said = failed("task=taco", f"task.path={tmp_path}", "steps=0", f"output_dir={tmp_path}/out")
+    said = failed("task=taco", f"task.path={tmp_path}", "steps=0")
     assert "the choose split is empty: 6 test problems are all that the data set has" in said
     assert "eval.split=test" in said
 
 
-def test_rows_that_give_no_problem_at_all(tmp_path):
+def test_rows_that_give_no_problem_at_all(tmp_path, failed):
     path = write(tmp_path / "rows.jsonl", [taco_row(i, input_output="") for i in range(3)])
     said = failed("task=taco", f"task.path={path}")
     assert "split is empty; left out: input_output is empty 3" in said and "hash" not in said
