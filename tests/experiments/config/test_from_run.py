@@ -17,6 +17,7 @@ from tests.experiments.compose import config as config_as_composed
 from tests.selection import all_but_slow
 
 TUNED = ["experiment=tuned_mini_spo", "seed=3", "steps=7", "train.sync_every=2"]
+TUNED_BETA = yaml.safe_load((CONF / "experiment/tuned_mini_spo.yaml").read_text())["algo"]["beta"]
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
 CASES = {
     "experiment": TUNED,
@@ -68,7 +69,7 @@ def test_overrides_come_on_top_and_no_key_stands_twice(record):
     words = with_recorded_run([record(*TUNED), "seed=5"])
     assert [word for word in words if word.startswith("seed")] == ["seed=5"]
     config = config_of(words)
-    assert (config.seed, config.steps, config.algo.beta) == (5, 7, 0.03795)
+    assert (config.seed, config.steps, config.algo.beta) == (5, 7, TUNED_BETA)
 
 
 def test_another_algorithm_has_its_own_options_and_is_not_called_tuned(record):
@@ -80,7 +81,7 @@ def test_another_algorithm_has_its_own_options_and_is_not_called_tuned(record):
 def test_an_experiment_decides_on_what_its_file_states_even_where_that_is_the_default(record):
     word = record("algo=grpo", "train.schedule=linear", "train.prompts=3", "algo.kl_coef=0.5")
     config = composed(word, "experiment=tuned_mini_spo")
-    assert (config.algo.name, config.algo.beta) == ("spo", 0.03795)
+    assert (config.algo.name, config.algo.beta) == ("spo", TUNED_BETA)
     assert (config.train.schedule, config.train.prompts) == ("constant", 3)
     assert config.tuned and config.name == "tuned_mini"
 
