@@ -39,7 +39,11 @@ NAMED_BY = {  # group → the key that has the name of its choice
     "runtime": "runtime.name",
 }
 STAND_INS = {"model": "local", "task": "own"}  # for names of no file, e.g. nano-after-sft
-LOGGERS = {"wandb": "logger.wandb.project", "tensorboard": "logger.tensorboard"}
+LOGGERS = {
+    "wandb": "logger.wandb.project",
+    "trackio": "logger.trackio.project",
+    "tensorboard": "logger.tensorboard",
+}
 CHOICE = "choice of "  # before the group, among the keys that a file states
 Names = tuple[str, ...]  # of choices: several in logger=[wandb,tensorboard]
 PLAIN = re.compile(r"(?!(?:null|true|false|nan|inf)$)[A-Za-z_][\w./-]*", re.IGNORECASE)

@@ -138,10 +138,18 @@ class WandbConfig:
 
 
 @dataclass
+class TrackioConfig:
+    """trackio; conf/logger/trackio.yaml holds the defaults."""
+
+    project: str  # that the run is logged to
+
+
+@dataclass
 class LoggerConfig:
     """Loggers of metrics besides the run folder; logger=[wandb,tensorboard] uses both."""
 
     wandb: WandbConfig | None = None  # set by logger=wandb
+    trackio: TrackioConfig | None = None  # set by logger=trackio
     tensorboard: bool = False  # write event files in the run folder
 
 

@@ -1,4 +1,4 @@
-"""Loggers that show a run elsewhere: Weights & Biases, TensorBoard, both, or none.
+"""Loggers that show a run elsewhere: Weights & Biases, trackio, TensorBoard, several, or none.
 
 The run folder is the record, so a logger's failure never stops a run. The first failure is printed,
 and that logger gets nothing more.
@@ -121,6 +121,10 @@ def open_loggers(
         from experiments.run_dir.wandb_logger import WandbLogger
 
         makers["wandb"] = lambda: WandbLogger(config, folder, settings, say)
+    if config.logger.trackio:
+        from experiments.run_dir.trackio_logger import TrackioLogger
+
+        makers["trackio"] = lambda: TrackioLogger(config, folder, settings)
     if config.logger.tensorboard:
         makers["tensorboard"] = lambda: TensorboardLogger(folder, settings, recorded)
     return Loggers(makers, say)

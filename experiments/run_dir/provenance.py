@@ -31,12 +31,12 @@ ROOMS = ("algorithms", "analysis", "envs", "experiments")
 BESIDE = ("envs/sandbox/inside/*.py", "conf/prompt/*.jinja")  # read, not imported
 # They decide on what is shown and recorded, not on what is computed.
 SHOWING = re.compile(
-    r"experiments/run_dir/(activity|loggers|machine|progress|provenance|records|wandb_logger)\.py"
+    r"experiments/run_dir/(activity|loggers|machine|progress|provenance|records|trackio_logger|wandb_logger)\.py"
     r"|experiments/config/(command_line|version)\.py"
     r"|experiments/rollout/(learning_signs|sample_text)\.py"
     r"|envs/(command_help|field_docs|readable)\.py"
 )
-SHOWING_PACKAGES = {"matplotlib", "rich", "tabulate", "tensorboard", "wandb"}
+SHOWING_PACKAGES = {"matplotlib", "rich", "tabulate", "tensorboard", "trackio", "wandb"}
 IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([\w., \t]+))",
     re.MULTILINE,

@@ -70,9 +70,8 @@ class WandbLogger:
     def evaluation(
         self, step: int, values: dict[str, float], samples: Sequence[dict[str, Any]]
     ) -> None:
-        shown = [row for row in samples if row["sample"] < SHOWN_SAMPLES][:MAX_ROWS]
-        data: list[Any] = [[_shown(row[key]) for key in COLUMNS] for row in shown]
-        table = self.wandb.Table(columns=list(COLUMNS), data=data)
+        columns, data = sample_rows(samples)
+        table = self.wandb.Table(columns=columns, data=data)
         self.run.log({"step": step, **values, "eval/samples": table}, step=step)
 
     def close(self, status: str) -> None:
@@ -81,6 +80,12 @@ class WandbLogger:
         self.run.finish(exit_code=0 if status == "finished" else 1)
         if settings.mode == "offline":
             self.say(f"W&B logged offline (no key is set); upload: wandb sync {settings.sync_dir}")
+
+
+def sample_rows(samples: Sequence[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """Return the columns and rows of the table of samples: the first of each problem."""
+    shown = [row for row in samples if row["sample"] < SHOWN_SAMPLES][:MAX_ROWS]
+    return list(COLUMNS), [[_shown(row[key]) for key in COLUMNS] for row in shown]
 
 
 def _shown(value: Any) -> Any:
