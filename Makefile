@@ -61,7 +61,7 @@ anatomy: $(READY) ## docs/results/anatomy.md: gradients of all objectives on the
 	$(PY) -m experiments.anatomy $(ARGS)
 
 report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT=reports/latest)
-	$(PY) -m analysis.report runs=$(RUNS) out=$(OUT)
+	$(PY) -m analysis.report runs=$(RUNS) out=$(OUT) $(ARGS)
 
 compare: $(READY) ## paired difference of two groups of runs (A='outputs/x/spo-*' B='outputs/x/ppo-*')
 	$(PY) -m analysis.compare a='$(A)' b='$(B)' $(ARGS)

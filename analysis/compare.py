@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HELP = """\
 Compare two groups of runs: paired differences on the seeds and problems of both.
 
-  python -m analysis.compare a=WHERE b=WHERE [wish=0.05]
+  python -m analysis.compare a=WHERE b=WHERE [wish=0.05] [margin=0.03]
 
 """
 
@@ -40,6 +40,8 @@ class Options:
     b: str  # the same of the other group
     # a target difference: how many seeds, samples or problems would detect it
     wish: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    # a difference in pass@k up to which a and b are equal, named before the runs; null: none
+    margin: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,17 +55,18 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {error} (see --help)", file=sys.stderr)
         return 2
     try:
-        print_comparison(options.a, options.b, options.wish)
+        print_comparison(options.a, options.b, options.wish, options.margin)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def print_comparison(a: str, b: str, target: float) -> None:
+def print_comparison(a: str, b: str, target: float, margin: float | None = None) -> None:
     """Print the comparison of two groups.
 
-    `target` is a difference for which the needed seeds, samples and problems are printed. Raises
+    `target` is a difference for which the needed seeds, samples and problems are printed. With a
+    margin, each pass@k has an answer: above, below, equal within the margin, not decided. Raises
     RunError if the runs of a or b are not one group with an evaluation after training.
     """
     from rich.console import Console
@@ -73,6 +76,7 @@ def print_comparison(a: str, b: str, target: float) -> None:
     from analysis.report.caveats import caveats
     from analysis.report.render import records
     from analysis.stats.differences import paired_differences
+    from analysis.stats.equivalence import with_equality
     from analysis.stats.power import power_table
 
     groups = [_load_group("a", a), _load_group("b", b)]
@@ -83,10 +87,14 @@ def print_comparison(a: str, b: str, target: float) -> None:
     temperatures = sorted({t for model in models for t in model.temperatures})
     metrics = (*reported_metrics(ks), *further_metrics(ks, temperatures))
     pairs = paired_differences(models, [metric.name for metric in metrics])
+    pairs = with_equality(pairs, margin)
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, 120)
     console.print(difference_table(models, pairs))
+    for pair in pairs:
+        if pair.equal_p == pair.equal_p:
+            console.print(answer_sentence(pair), markup=False)
     for row in records(power_table(models, pairs, target)):
         if row["metric"] in (f"pass@{ks[0]}", f"pass@{ks[-1]}"):
             console.print(power_sentence(row), markup=False)
@@ -132,6 +140,22 @@ def difference_table(models: Sequence[EvaluatedModel], pairs: Sequence[PairedDif
                 str(pair.problems),
             )
     return table
+
+
+def answer_sentence(pair: PairedDifference) -> str:
+    """State the answer to a − b within the margin, with the p-values of both tests."""
+    from analysis.report.named_ahead import decision_needs
+    from analysis.stats.differences import EQUAL, UNDECIDED
+
+    answer = pair.answer
+    if answer == EQUAL:
+        answer = f"equal within {pair.margin:g}"
+    elif answer == UNDECIDED:
+        answer = f"not decided within {pair.margin:g}, {decision_needs([pair])}"
+    else:
+        answer = f"a is {answer} b"
+    tests = f"different: p {pair.adjusted_p:.3f}, equal: p {pair.equal_p:.3f}"
+    return f"{pair.metric}: {answer} ({tests})."
 
 
 def power_sentence(row: dict[str, Any]) -> str:

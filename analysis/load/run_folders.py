@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.pass_at_k import KS
 
@@ -266,7 +266,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(" .:")
 
 
-# Names of a study's arms, from the arms.json beside its runs.
+# What a study left beside its runs: the arms' names in arms.json, its pairs in contrasts.json.
 
 
 def arm_names(groups: Sequence[Sequence[Run]]) -> list[str] | None:
@@ -284,3 +284,31 @@ def _arms(folder: Path) -> dict[str, str]:
         return {Path(entry["run"]).name: str(entry["arm"]) for entry in entries if entry["run"]}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
+
+
+class Contrast(NamedTuple):
+    """A pair that a study named before its runs, on one metric or on all; a - b > -margin."""
+
+    a: str
+    b: str
+    metric: str | None = None
+    margin: float = 0.0
+
+
+def contrasts_of(runs: Sequence[Run]) -> list[Contrast]:
+    """Return the contrasts of the studies that these runs belong to, in order."""
+    folders = dict.fromkeys(run.path.parent for run in runs)
+    return list(dict.fromkeys(one for folder in folders for one in _contrasts(folder)))
+
+
+@cache
+def _contrasts(folder: Path) -> list[Contrast]:
+    """Return the contrasts of a study; empty without a readable contrasts.json."""
+    try:
+        entries = json.loads((folder / "contrasts.json").read_text())
+        return [
+            Contrast(str(one["a"]), str(one["b"]), one["metric"], float(one["margin"] or 0))
+            for one in entries
+        ]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []

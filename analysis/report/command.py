@@ -11,11 +11,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from analysis.load.run_folders import FILES, RunError, find_runs
 from envs.command_line.command_help import print_help, quiet_when_unread, wants_help
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line.config_parsing import did_you_mean, parse_arguments
 from envs.command_line.readable import readable
 
 if TYPE_CHECKING:
@@ -24,14 +26,17 @@ if TYPE_CHECKING:
 HELP = """\
 Make a report of run folders: tables, figures and one HTML page.
 
-  python -m analysis.report [runs=WHERE] [out=FOLDER] [skip_damaged=true]
+  python -m analysis.report [runs=WHERE] [out=FOLDER] [margin=0.03] [control=GROUP]
+                            [skip_damaged=true]
 
 Each experiment (the runs of one `name`) is reported separately. Writes report.html
 (self-contained), table.md, table.csv (a row per group), runs.csv (a row per run),
 settings.csv (a row per group and setting), differences.csv (a row per ordered pair of groups
-and metric), letters.csv and tiers.csv, power.csv (what the design could detect), equal_budget.csv,
-equal_budget_differences.csv, thresholds.csv, curve.csv and pass_at_k.csv (the data of the
-figures), profile.csv, difficulty.csv, verdicts.csv, and the page's figures as .svg (figures/).
+and metric), contrasts.csv (the pairs that a study named before its runs), control.csv (each group
+minus the control), letters.csv and tiers.csv, power.csv (what the design could detect),
+equal_budget.csv, equal_budget_differences.csv, thresholds.csv, curve.csv and pass_at_k.csv (the
+data of the figures), profile.csv, difficulty.csv, verdicts.csv, and the page's figures as .svg
+(figures/).
 """
 
 
@@ -42,6 +47,9 @@ class Options:
     # folders or quoted glob patterns, separated by commas; searched for run folders at any depth
     runs: str = "outputs"
     out: Path = Path("reports/latest")  # folder of the report; an earlier report is replaced
+    # a difference in pass@k up to which two groups are equal, named before the runs; null: none
+    margin: Annotated[float, Field(gt=0, lt=1)] | None = None
+    control: str | None = None  # the label of the group that each other one is compared with
     skip_damaged: bool = False  # skip damaged run folders and list them, instead of stopping
 
 
@@ -85,16 +93,32 @@ def check_out(out: Path) -> None:
 
 def read_sections(options: Options) -> tuple[list[Section], list[str]]:
     """Return all sections, and a line per damaged folder that was skipped. Raises RunError."""
+    from analysis.report.experiment import Plan
     from analysis.report.sections import build_sections
 
     paths = find_runs(filter(None, options.runs.split(",")))
-    sections, skipped = build_sections(paths, options.skip_damaged)
+    plan = Plan(options.margin, options.control)
+    sections, skipped = build_sections(paths, options.skip_damaged, plan)
     if not any(len(section.results) for section in sections):
         raise RunError(
             f"runs={options.runs}: no run there has an evaluation yet; wait for the "
             "first, or choose other runs"
         )
+    if options.control is not None:
+        check_control(options.control, sections)
     return sections, skipped
+
+
+def check_control(control: str, sections: Sequence[Section]) -> None:
+    """Raise RunError if the control is no trained group of any experiment."""
+    results = [section.results for section in sections if len(section.results)]
+    labels = dict.fromkeys(
+        label for table in results for label in table["label"][table["step"] > 0]
+    )
+    if control not in labels:
+        near = did_you_mean(control, list(labels))
+        listed = ", ".join(labels) or "none"
+        raise RunError(f"control={control}: no such group; {near}the groups are: {listed}")
 
 
 def report(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> None:

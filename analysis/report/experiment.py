@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis.load.groups import Group, group_runs
-from analysis.load.run_folders import Run
+from analysis.load.run_folders import Contrast, Run, contrasts_of
 from analysis.metrics.definitions import further_metrics, reported_metrics
 from analysis.metrics.evaluated_models import EvaluatedModel, common_ks, evaluated_models
 from analysis.metrics.normal_form import precompute_normal_forms
 from analysis.report.caveats import caveats
 from analysis.stats import curves
+from analysis.stats.contrasts import ContrastTest, contrast_tests, with_contrasts
+from analysis.stats.control import control_differences
 from analysis.stats.differences import PairedDifference, paired_differences
+from analysis.stats.equivalence import with_equality
+
+
+class Plan(NamedTuple):
+    """What was named before the runs were compared, beside the contrasts of their study."""
+
+    margin: float | None = None  # a difference in pass@k of at most this does not matter
+    control: str | None = None  # the label of the group that each other one is compared with
+
+
+NOTHING = Plan()
 
 
 @dataclass(frozen=True)
@@ -32,12 +45,26 @@ class Experiment:
     ks: tuple[int, ...]
     models: list[EvaluatedModel]
     notes: list[str]
+    plan: Plan = NOTHING
+    named_contrasts: Sequence[Contrast] = ()
 
     @cached_property
     def pairs(self) -> list[PairedDifference]:
         """The paired differences of the trained models, in every metric."""
         metrics = (*reported_metrics(self.ks), *further_metrics(self.ks, self.temperatures))
-        return paired_differences(self.trained, [metric.name for metric in metrics])
+        pairs = paired_differences(self.trained, [metric.name for metric in metrics])
+        pairs = with_contrasts(pairs, contrast_tests(pairs, self.named_contrasts))
+        return with_equality(pairs, self.plan.margin)
+
+    @cached_property
+    def against_control(self) -> list[PairedDifference]:
+        """Each other group's difference from the control, in every metric; [] without a control."""
+        return control_differences(self.pairs, self.plan.control, self.plan.margin)
+
+    @cached_property
+    def contrasts(self) -> list[ContrastTest]:
+        """The contrasts named before the runs, in every metric."""
+        return contrast_tests(self.pairs, self.named_contrasts)
 
     @property
     def temperatures(self) -> tuple[float, ...]:
@@ -67,7 +94,7 @@ class Experiment:
         return [run for group in self.groups for run in (*group.runs, *group.repeats)]
 
 
-def build_experiment(name: str, runs: Sequence[Run]) -> Experiment:
+def build_experiment(name: str, runs: Sequence[Run], plan: Plan = NOTHING) -> Experiment:
     """Group and score these runs as one experiment; labels name their differences."""
     evals = (samples for run in runs for samples in (run.evals, *run.further_evals.values()))
     accepted = (samples.loc[samples["verdict"] == "ACCEPTED", "program"] for samples in evals)
@@ -77,7 +104,8 @@ def build_experiment(name: str, runs: Sequence[Run]) -> Experiment:
     groups = group_runs(runs)
     ks, notes = common_ks(runs)
     models = evaluated_models(groups, ks)
-    return Experiment(name, groups, ks, models, [*caveats(groups, models), *notes])
+    notes = [*caveats(groups, models), *notes]
+    return Experiment(name, groups, ks, models, notes, plan, contrasts_of(runs))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,18 @@ import pandas as pd
 from analysis.load.groups import join_names
 from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.report.experiment import Experiment, Headline
-from analysis.stats.differences import PairedDifference, mean_score, tier_table
+from analysis.report.named_ahead import (
+    contrast_statements,
+    control_statements,
+    equality_statements,
+)
+from analysis.stats.differences import (
+    EQUAL,
+    SIGNIFICANCE,
+    PairedDifference,
+    mean_score,
+    tier_table,
+)
 from analysis.stats.letters import letters
 from analysis.stats.power import smallest_difference
 
@@ -57,7 +68,7 @@ def _single_group(experiment: Experiment) -> str:
 
 
 def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -> Headline:
-    """State which groups are ahead, the greatest differences, the letters, and the power."""
+    """State what was named ahead, who leads, the greatest differences, letters and power."""
     pairs = [pair for pair in experiment.pairs if pair.metric == metric]
     order = list(tiers.loc[tiers["metric"] == metric, "label"])
     title = TITLES.get(metric, metric)
@@ -70,7 +81,8 @@ def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -
     many = len(order) > MOST_WITH_MEANS
     names = {label: label for label in order} if many else with_means
     ahead = {a: tuple(b for b in order if _is_ahead(pairs, a, b)) for a in order}
-    statements = []
+    statements = contrast_statements([c for c in experiment.contrasts if c.pair.metric == metric])
+    statements += control_statements([d for d in experiment.against_control if d.metric == metric])
     if many:
         ranked = join_names([with_means[label] for label in order[1:]], MOST_RANKED)
         statements.append(f"Highest mean: {with_means[order[0]]}; then {ranked}.")
@@ -79,6 +91,7 @@ def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -
     separated = [(pair.a, pair.b) for pair in pairs if pair.separated]
     if len(order) > 2 and separated and not many:  # of many, the page has a table
         statements.append(_letters(letters(order, separated)))
+    statements += equality_statements(pairs)
     if power := _detectable(pairs):
         statements.append(power)
     return Headline(title, tuple(statements))
@@ -196,13 +209,20 @@ def _size(difference: float) -> str:
 def difference_matrix(
     experiment: Experiment, metric: str, intervals: bool = True
 ) -> tuple[list[str], list[list[str]]]:
-    """Return heading and rows of row − column; a star marks separated groups."""
+    """Return heading and rows of row − column.
+
+    A star marks groups that are separated, = equal ones, † pairs named before the runs and
+    separated among these.
+    """
     pairs = [pair for pair in experiment.pairs if pair.metric == metric]
     labels = [model.label for model in experiment.trained if metric in model.grids]
 
     def cell(pair: PairedDifference) -> str:
         text = format_difference(pair) if intervals else _short(pair.difference.mean)
-        return text + (" *" if pair.separated else "")
+        mean, bracket, ends = text.partition(" [")
+        mean += " †" if pair.contrast_p < SIGNIFICANCE else ""
+        mean += " =" if pair.answer == EQUAL else ""
+        return f"{mean}{bracket}{ends}" + (" *" if pair.separated else "")
 
     rows = [[a, *("" if a == b else cell(find_pair(pairs, a, b)) for b in labels)] for a in labels]
     return ["row − column", *labels], rows

@@ -21,16 +21,20 @@ from analysis.load.compute import cores, process_pool
 from analysis.load.hyperparameters import settings_table
 from analysis.load.run_folders import RunError, experiment_of, load_run
 from analysis.metrics.health import health
-from analysis.report.experiment import Experiment, Section, build_experiment
+from analysis.report.experiment import NOTHING, Experiment, Plan, Section, build_experiment
 from analysis.report.headline import headlines
 from analysis.report.page.section_data import section_context
 from analysis.stats import curves, differences, equal_budget, power, tables
+from analysis.stats.contrasts import contrast_table
+from analysis.stats.control import control_table
 from analysis.stats.letters import letter_table
 
 MIN_PARALLEL = 100  # runs from which worker processes pay
 EVALUATION_TABLES = (
     "table.csv",
     "differences.csv",
+    "contrasts.csv",
+    "control.csv",
     "tiers.csv",
     "letters.csv",
     "power.csv",
@@ -53,6 +57,7 @@ class SectionJob(NamedTuple):
     paths: Sequence[Path]
     page_share: float
     skip_damaged: bool
+    plan: Plan
 
 
 class SectionResult(NamedTuple):
@@ -62,7 +67,9 @@ class SectionResult(NamedTuple):
     skipped: list[str]
 
 
-def build_sections(paths: Sequence[Path], skip_damaged: bool) -> tuple[list[Section], list[str]]:
+def build_sections(
+    paths: Sequence[Path], skip_damaged: bool, plan: Plan = NOTHING
+) -> tuple[list[Section], list[str]]:
     """Return the sections of these run folders by name, and a line per damaged one left out.
 
     Raises RunError for a damaged run, unless these are to be skipped.
@@ -72,7 +79,7 @@ def build_sections(paths: Sequence[Path], skip_damaged: bool) -> tuple[list[Sect
         by_name.setdefault(experiment_of(path), []).append(path)
     names = sorted(by_name)
     jobs = [
-        SectionJob(name, slug, by_name[name], 1 / len(names), skip_damaged)
+        SectionJob(name, slug, by_name[name], 1 / len(names), skip_damaged, plan)
         for name, slug in zip(names, slugs(names), strict=True)
     ]
     results = list(_run_jobs(jobs, len(paths)))
@@ -125,7 +132,7 @@ def build_section(job: SectionJob) -> SectionResult:
             skipped.append(f"Damaged and left out: {str(error).partition(';')[0]}.")
     if not runs:
         return SectionResult(None, skipped)
-    experiment = build_experiment(job.name, runs)
+    experiment = build_experiment(job.name, runs, job.plan)
     section = Section(
         name=job.name,
         slug=job.slug,
@@ -166,6 +173,8 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
     by_file = {
         "table.csv": tables.result_table(models),
         "differences.csv": differences.difference_table(pairs),
+        "contrasts.csv": contrast_table(experiment.contrasts),
+        "control.csv": control_table(experiment.against_control),
         "tiers.csv": differences.tier_table(trained, pairs),
         "letters.csv": letter_table(trained, pairs),
         "power.csv": power.power_table(trained, pairs, power.TARGET_DIFFERENCE),

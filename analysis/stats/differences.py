@@ -30,8 +30,10 @@ SIGNIFICANCE = 0.05
 NAN = float("nan")
 COLUMNS = (
     *("a", "b", "metric", "difference", "low", "high"),
-    *("probability_of_improvement", "seeds", "problems"),
+    *("probability_of_improvement", "seeds", "problems", "p"),
 )
+ANSWERS = ("above", "below", "equal", "not decided")
+*_, EQUAL, UNDECIDED = ANSWERS
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,10 @@ class PairedDifference:
 
     `improvement` is the probability that a run of a beats one of b on a problem. With one seed
     there is no interval and no p-value, because the algorithms' difference cannot be separated from
-    training randomness. `adjusted_p` is Holm's p-value over all pairs of the metric.
+    training randomness. `adjusted_p` is Holm's p-value over all pairs of the metric. The last five
+    are NaN unless named ahead: Holm's p-value over the contrasts of the metric, the margin, that of
+    equality within the margin, and how many seeds or problems an answer takes
+    (`analysis.stats.contrasts`, `equivalence` and `power`).
     """
 
     a: str
@@ -52,10 +57,22 @@ class PairedDifference:
     problems: int
     estimate: Estimate
     adjusted_p: float = NAN
+    contrast_p: float = NAN
+    margin: float = NAN
+    equal_p: float = NAN
+    seeds_to_decide: float = NAN
+    problems_to_decide: float = NAN
 
     @property
     def separated(self) -> bool:
         return self.adjusted_p < SIGNIFICANCE
+
+    @property
+    def answer(self) -> str:
+        """above | below | equal | not decided; of a separated pair never equal."""
+        if self.separated:
+            return "above" if self.difference.mean > 0 else "below"
+        return EQUAL if self.equal_p < SIGNIFICANCE else UNDECIDED
 
     def reversed(self) -> PairedDifference:
         """Return b - a."""
@@ -149,15 +166,44 @@ def p_values(differences: Sequence[PairedDifference]) -> list[float]:
     return p.tolist()
 
 
-def difference_table(differences: Iterable[PairedDifference]) -> pd.DataFrame:
-    """Return differences.csv: a row per ordered pair and metric; `difference` is a - b."""
+def difference_table(differences: Sequence[PairedDifference]) -> pd.DataFrame:
+    """Return differences.csv: a row per ordered pair and metric; `difference` is a - b.
+
+    `p_contrasts` is there if pairs were named ahead, `answer_columns` if a margin was.
+    """
+    ordered = [one for pair in differences for one in (pair, pair.reversed())]
+    rows = []
+    for pair in ordered:
+        d = pair.difference
+        counts = (pair.improvement, pair.seeds, pair.problems)
+        rows.append((pair.a, pair.b, pair.metric, d.mean, d.low, d.high, *counts, pair.adjusted_p))
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    contrast_p = [pair.contrast_p for pair in ordered]
+    if any(p == p for p in contrast_p):
+        table["p_contrasts"] = contrast_p
+    return table.join(answer_columns(ordered))
+
+
+def answer_columns(differences: Sequence[PairedDifference]) -> pd.DataFrame:
+    """Return margin, p_equal, answer, seeds_to_decide, problems_to_decide; none without a margin.
+
+    A pair without a margin, of another metric than pass@k, has none of these.
+    """
+    if all(pair.margin != pair.margin for pair in differences):
+        return pd.DataFrame(index=range(len(differences)))
     rows = []
     for pair in differences:
-        for ordered in (pair, pair.reversed()):
-            d = ordered.difference
-            counts = (ordered.improvement, ordered.seeds, ordered.problems)
-            rows.append((ordered.a, ordered.b, ordered.metric, d.mean, d.low, d.high, *counts))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+        decided = pair.answer != UNDECIDED
+        rows.append(
+            {
+                "margin": pair.margin,
+                "p_equal": pair.equal_p,
+                "answer": pair.answer if pair.margin == pair.margin else None,
+                "seeds_to_decide": NAN if decided else pair.seeds_to_decide,
+                "problems_to_decide": NAN if decided else pair.problems_to_decide,
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 # Tiers in place of ranks: groups that the data do not separate share one.

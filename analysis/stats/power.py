@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -93,6 +93,35 @@ def smallest_difference(pair: Estimate, power: float = POWER) -> np.ndarray:
     return tested.quantile_distance((1 + LEVEL) / 2) + tested.quantile_distance(power)
 
 
+def smallest_margin(pair: Estimate, tests: int = 1) -> np.ndarray:
+    """Return the margin with which a comparison is decided with probability POWER.
+
+    Decided means: called equal if nothing differs, and separated if the true difference is the
+    margin. Tests are at the level of the first step of Holm's correction for `tests` pairs.
+    """
+    tested, level = pair.tested(), (1 - LEVEL) / tests
+    separated = tested.quantile_distance(1 - level / 2) + tested.quantile_distance(POWER)
+    # Without a difference, the mean may lie on either side.
+    equal = tested.quantile_distance(1 - level) + tested.quantile_distance((1 + POWER) / 2)
+    return np.maximum(separated, equal)
+
+
+def resources_to_decide(pair: Estimate, margin: float, tests: int) -> dict[str, np.ndarray]:
+    """Return how many seeds, or problems, decide each pair of a family of `tests`, all else equal.
+
+    `pair` is an array of estimates. See `smallest_margin`; the observed differences play no part.
+    The number is infinite if no multiple up to MOST suffices.
+    """
+    parts = [noise_parts(pair.item(i), float("nan")) for i in range(np.size(pair.mean))]
+    noise = NoiseParts.stack(parts)
+    return {
+        what: _least_detecting(
+            pair, noise, np.nan, margin, what, lambda changed: smallest_margin(changed, tests)
+        )
+        for what in ("seeds", "problems")
+    }
+
+
 def resources_needed(
     pair: Estimate, noise: NoiseParts, samples: Numbers, target: float
 ) -> dict[str, np.ndarray]:
@@ -107,11 +136,16 @@ def resources_needed(
 
 
 def _least_detecting(
-    pair: Estimate, noise: NoiseParts, samples: Numbers, target: float, what: str
+    pair: Estimate,
+    noise: NoiseParts,
+    samples: Numbers,
+    target: float,
+    what: str,
+    reach: Callable[[Estimate], np.ndarray] = smallest_difference,
 ) -> np.ndarray:
     """Return the least number of a resource that detects `target`, in tenths of the current number.
 
-    Found by bisection, because more of any resource detects more.
+    Found by bisection, because more of any resource detects more. `reach`: what a design detects.
     """
     current = {"seeds": pair.seeds, "samples": samples, "problems": pair.problems}[what]
     fewest = 2 if what == "seeds" else 1
@@ -123,27 +157,23 @@ def _least_detecting(
     high = np.full(np.shape(current), MOST * 10)
     for _ in range((MOST * 10).bit_length()):
         middle = (low + high + 1) // 2
-        detected = _detects(pair, noise, target, number(middle), what, current)
+        detected = reach(_changed(pair, noise, number(middle), what, current)) <= target
         low, high = np.where(detected, low, middle), np.where(detected, middle, high)
     least = number(high)
-    return np.where(_detects(pair, noise, target, least, what, current), least, np.inf)
+    detected = reach(_changed(pair, noise, least, what, current)) <= target
+    return np.where(detected, least, np.inf)
 
 
-def _detects(
-    pair: Estimate,
-    noise: NoiseParts,
-    target: float,
-    number: np.ndarray,
-    what: str,
-    current: Numbers,
-) -> np.ndarray:
-    """Return whether `target` is detected with this number of a resource, all else unchanged."""
+def _changed(
+    pair: Estimate, noise: NoiseParts, number: np.ndarray, what: str, current: Numbers
+) -> Estimate:
+    """Return the estimate that this number of a resource would give, all else unchanged."""
     factor = current / number
     sampling = np.nan_to_num(noise.sampling)
     residual = (noise.interaction + sampling * (factor if what == "samples" else 1)) * (
         1 if what == "samples" else factor
     )
-    changed = Estimate(
+    return Estimate(
         mean=np.zeros_like(number),
         seed_variance=noise.seeds * (factor if what == "seeds" else 1),
         problem_variance=noise.problems * (factor if what == "problems" else 1) + residual,
@@ -152,7 +182,6 @@ def _detects(
         problems=number if what == "problems" else pair.problems,
         seed_freedom=_freedom(pair, number) if what == "seeds" else pair.seed_freedom,
     )
-    return smallest_difference(changed) <= target
 
 
 def _freedom(pair: Estimate, seeds: np.ndarray) -> np.ndarray:

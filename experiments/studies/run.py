@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -26,6 +26,7 @@ from experiments.studies.cli import FAILED, choose, run_command, say, split_argu
 if TYPE_CHECKING:
     from experiments.studies.jobs import Job
     from experiments.studies.runner import Runner
+    from experiments.studies.study import Study
 
 HELP = """\
 Run a study: every arm on every seed, in parallel, then the report.
@@ -37,7 +38,8 @@ KEY=VALUE overrides a key of every run, as of run.py.
 
 The same command again keeps finished runs, resumes stopped ones, and starts the others. Ctrl-C
 stops it with a checkpoint of each run. output_dir/NAME-OF-THE-STUDY/ holds the run
-folders, logs/ (the output of each run), arms.json (which run belongs to which arm), and report/.
+folders, logs/ (the output of each run), arms.json (which run belongs to which arm),
+contrasts.json (the pairs of arms in gains and claims), and report/.
 """
 TIMED_ARMS = 8  # at most, before a study without a finished run
 
@@ -84,7 +86,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     runner.run()
     os.close(study_lock)
-    return _finish(runner, folder)
+    return _finish(study, runner, folder)
 
 
 def _lock(folder: Path) -> int:
@@ -137,16 +139,27 @@ def _one_of_each_arm(jobs: list[Job]) -> list[Job]:
     return [candidates[i * len(candidates) // TIMED_ARMS] for i in range(TIMED_ARMS)]
 
 
-def _finish(runner: Runner, folder: Path) -> int:
-    """Write arms.json, print the failures, and make the report; returns the exit status."""
+def _finish(study: Study, runner: Runner, folder: Path) -> int:
+    """Write arms.json and contrasts.json, print the failures, and make the report.
+
+    Returns the exit status.
+    """
     _write_arms(runner, folder)
+    (folder / "contrasts.json").write_text(json.dumps(study.contrasts, indent=1) + "\n")
     failed = [job for job, end in runner.ended.items() if end.status != "finished"]
     for job in failed:
         print(f"{runner.ended[job].status}: {job.label}: {runner.ended[job].error}")
     report = [sys.executable, "-m", "analysis.report", f"runs={folder}", f"out={folder / 'report'}"]
+    report += report_keys(study, {job.arm for job in runner.ended if job not in failed})
     print(f"report: python {' '.join(report[1:])}", flush=True)
     status = subprocess.run(report, cwd=Path.cwd(), env=_environment()).returncode
     return FAILED if failed or status else 0
+
+
+def report_keys(study: Study, finished: Collection[str]) -> list[str]:
+    """What the study names for its report; the control only if its arm is among the finished."""
+    margin = [] if study.margin is None else [f"margin={study.margin:g}"]
+    return margin + ([f"control={study.control}"] if study.control in finished else [])
 
 
 def _write_arms(runner: Runner, folder: Path) -> None:

@@ -96,9 +96,21 @@ class Study:
     final: bool = False  # no design follows from its results, so it may read the test split
     claims: list[Claim] = field(default_factory=list)
     gains: list[list[str]] = field(default_factory=list)  # pairs of arms to compare
+    # a difference in pass@k up to which two arms are equal, for the report
+    margin: Annotated[float, Field(gt=0, lt=1)] | None = None
+    control: str | None = None  # arm that the report compares each other one with
     order_by: str = ""  # a metric that orders the page's arms, descending; empty: as here
     threats: list[str] = field(default_factory=list)  # to validity
     left_out: dict[str, str] = field(default_factory=dict)  # item → reason
+
+    @property
+    def contrasts(self) -> list[dict[str, Any]]:
+        """{a, b, metric, margin} of each gain, on every metric (null), and of each claim."""
+        gains = [{"a": a, "b": b, "metric": None, "margin": None} for a, b in self.gains]
+        return gains + [
+            {"a": claim.a, "b": claim.b, "metric": claim.metric, "margin": claim.margin}
+            for claim in self.claims
+        ]
 
     @property
     def tuned_arms(self) -> list[str]:
@@ -161,12 +173,26 @@ def read(name: str) -> Study:
         raise UserError(f"study={name}: {error}") from error
     _check_parents(name, arms, study.choice)
     _check_seeds(name, study)
+    _check_comparisons(name, study, list(arms))
+    return replace(study, arms=arms, name=study.name or f"study-{file.stem}")
+
+
+def _check_comparisons(name: str, study: Study, arms: list[str]) -> None:
+    """Raise UserError if a claim, a gain or the control names what is no arm."""
     for claim in study.claims:
         if missing := [arm for arm in (claim.a, claim.b) if arm not in arms]:
             raise UserError(
                 f"study={name}: the claim {claim.says!r} names {missing[0]}, which is not an arm"
             )
-    return replace(study, arms=arms, name=study.name or f"study-{file.stem}")
+    for pair in study.gains:
+        if len(pair) != 2 or (missing := [arm for arm in pair if arm not in arms]):
+            fault = f"{missing[0]} is not an arm" if len(pair) == 2 else "a gain has two arms"
+            raise UserError(f"study={name}: gains: {pair}: {fault}")
+    if study.control is not None and study.control not in arms:
+        raise UserError(
+            f"study={name}: control={study.control}: {did_you_mean(study.control, arms)}"
+            f"it must be an arm: {', '.join(arms)}"
+        )
 
 
 def _check_seeds(name: str, study: Study) -> None:

@@ -67,6 +67,8 @@ class Results:
         }
         self.table = tables["table"].set_index("label")
         self.differences, self._letters = tables["differences"], tables["letters"]
+        contrasts = folder / "report" / "contrasts.csv"  # reports made before have none
+        self.contrasts = pd.read_csv(contrasts) if contrasts.is_file() else pd.DataFrame()
         self.runs, self.equal_budget = tables["runs"], tables["equal_budget"]
         costs = tables["costs"].set_index("label")
         self.costs = costs.join(self.table.drop(columns=costs.columns, errors="ignore"))
@@ -80,6 +82,18 @@ class Results:
             if (row["a"], row["b"], row["metric"]) == pair:
                 return float(row["difference"]), float(row["low"]), float(row["high"])
         return None
+
+    def corrected(self, a: str, b: str, metric: str, margin: float = 0.0) -> str:
+        """above | below | not decided: a − b against -margin, corrected over the contrasts."""
+        arms = (self.label.get(a), self.label.get(b))
+        opposite = {"above": "below", "below": "above"}
+        for row in self.contrasts.to_dict("records"):
+            if (row["metric"], row["margin"]) == (metric, margin):
+                if (row["a"], row["b"]) == arms:
+                    return str(row["answer"])
+                if (row["b"], row["a"]) == arms and not margin:
+                    return opposite.get(row["answer"], row["answer"])
+        return "not decided"
 
     def _cost_difference(self, a: str, b: str, metric: str) -> tuple[float, float, float] | None:
         """Student's interval of the paired differences over seeds."""
@@ -151,7 +165,10 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
     if study.gains:
         pairs = sorted(study.gains, key=lambda gain: arms.index(gain[0]) if study.order_by else 0)
         rows = [[f"{a} − {b}", *_gaps(results, a, b)] for a, b in pairs]
-        parts.append("### Side by side\n\n" + table(["difference", *METRICS], rows))
+        note = "\\* separated, after Holm's correction for the pairs named in the study's file.\n\n"
+        if results.contrasts.empty:
+            note = ""
+        parts.append(f"### Side by side\n\n{note}" + table(["difference", *METRICS], rows))
     parts += area_section(results.folder, results.arms, arms, study.seeds)
     parts += temperature_sections(
         study, results, METRICS, lambda metrics: _result_rows(arms, results, metrics)
@@ -160,7 +177,8 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
         rows = list(_claim_rows(study.claims, results))
         parts.append(
             "## Claims\n\nA claim is held if the 95 % interval of the paired difference lies above "
-            "the claim's bound, and not held if it lies below. Otherwise it is not decided.\n\n"
+            "the claim's bound, and not held if it lies below. Otherwise it is not decided. Held "
+            "after correction: also by Holm's test of the pairs named in the study's file.\n\n"
             + table(["claim", "difference", ""], rows)
         )
     parts += cost_sections(
@@ -264,7 +282,10 @@ def _named(arms: Sequence[str], results: Results) -> list[tuple[str, str | None]
 
 
 def _gaps(results: Results, a: str, b: str) -> list[str]:
-    return [signed(results.difference(a, b, metric)) for metric in METRICS]
+    separated = {metric: results.corrected(a, b, metric) != "not decided" for metric in METRICS}
+    return [
+        signed(results.difference(a, b, metric)) + r" \*" * separated[metric] for metric in METRICS
+    ]
 
 
 def _claim_rows(claims: Sequence[Claim], results: Results) -> Iterator[list[str]]:
@@ -279,6 +300,9 @@ def _claim_rows(claims: Sequence[Claim], results: Results) -> Iterator[list[str]
         unit = f" {LESS[claim.metric]}" if claim.metric in LESS else ""
         digits = 0 if claim.metric in LESS else 3
         verdict = claim.verdict(low, high)
+        corrected = results.corrected(claim.a, claim.b, claim.metric, claim.margin or 0.0)
+        if (verdict, corrected) == ("held", "above"):
+            verdict = "held after correction"
         text = f"{claim.metric}: {signed(difference, digits)}{unit}"
         yield [claim.says, text, f"**{verdict}**"]
 

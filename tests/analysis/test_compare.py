@@ -28,6 +28,21 @@ def test_two_globs_give_the_numbers_of_the_report(runs, tmp_path, capsys):
     assert "Fewer than 5 seeds" in printed
 
 
+def test_a_margin_makes_an_answer_for_each_pass_at_k(runs, capsys):
+    assert main([f"a={runs}/spo-*", f"b={runs}/ppo-*", "margin=0.9"]) == 0
+    printed = capsys.readouterr().out
+    for metric in ("pass@1", "pass@10"):
+        (line,) = [
+            line
+            for line in printed.splitlines()
+            if line.startswith(f"{metric}: ") and "(diff" in line
+        ]
+        assert "equal within 0.9 (different: p " in line or "a is " in line
+    assert main([f"a={runs}/spo-*", f"b={runs}/ppo-*", "margin=0.001"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "not decided within 0.001, " in printed
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [
@@ -36,6 +51,7 @@ def test_two_globs_give_the_numbers_of_the_report(runs, tmp_path, capsys):
         (["a={runs}/spo-*", "b={runs}/sft-*"], 1, "no such folder"),
         (["a={runs}/spo-*", "b={runs}/ppo-*", "wish=2"], 2, "wish='2'; it must be below 1"),
         (["a=x", "b=y", "wish=nan"], 2, "wish='nan'; it must be below 1"),
+        (["a=x", "b=y", "margin=0"], 2, "margin='0'"),
         (["c=1"], 2, "'c=1'"),
     ],
 )

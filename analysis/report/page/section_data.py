@@ -28,6 +28,8 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
         "least_k": section.ks[0],
         "greatest_k": section.ks[-1],
         "matrices": [],
+        "margin": experiment.plan.margin,
+        "contrasts": len(experiment.contrasts) > 0,
         "short": len(experiment.trained) > render.INTERVALS_IN_MATRIX,
         "shared_settings": shared_settings(experiment.runs),
         "settings": differing_settings(experiment.groups),

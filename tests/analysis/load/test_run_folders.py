@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from analysis.load.groups import group_runs
-from analysis.load.run_folders import RunError, find_runs, load_run
+from analysis.load.run_folders import Contrast, RunError, contrasts_of, find_runs, load_run
 
 
 def test_a_whole_run_is_read(tmp_path, make_run):
@@ -191,3 +191,22 @@ def test_two_settings_in_one_arm_keep_their_settings(study):
     file = study[0].parent / "arms.json"
     file.write_text(file.read_text().replace('strict",', 'mild",'))
     assert labels(study) == ["spo beta=0.1", "spo beta=0.5"]
+
+
+def test_the_pairs_that_a_study_named_are_read_in_order(study):
+    named = [
+        {"a": "mild", "b": "strict", "metric": None, "margin": None},
+        {"a": "strict", "b": "mild", "metric": "pass@10", "margin": 0.05},
+    ]
+    (study[0].parent / "contrasts.json").write_text(json.dumps(named))
+    assert contrasts_of([load_run(path) for path in study]) == [
+        Contrast("mild", "strict"),
+        Contrast("strict", "mild", "pass@10", 0.05),
+    ]
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", "[1]", '[{"a": "mild"}]'])
+def test_without_a_readable_list_no_pair_was_named(study, text):
+    if text is not None:
+        (study[0].parent / "contrasts.json").write_text(text)
+    assert contrasts_of([load_run(path) for path in study]) == []

@@ -13,6 +13,7 @@ from analysis.report.render import difference_matrices
 from analysis.stats.intervals import estimate, seed_means
 from analysis.stats.power import power_table
 
+NOTHING_NAMED = {"contrasts": [], "against_control": []}
 SMALL = {"problems": 30, "samples": 10, "every": 20}
 
 
@@ -52,7 +53,9 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(exp
         replace(one, a=a, b=b, adjusted_p=0.01 if names.index(b) - names.index(a) > 2 else 0.4)
         for a, b in itertools.combinations(names, 2)
     ]
-    (headline,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=pairs, ks=(1,)))
+    (headline,) = headlines(
+        SimpleNamespace(trained=trained, models=trained, pairs=pairs, ks=(1,), **NOTHING_NAMED)
+    )
     mean = float(estimate(seed_means(grid.values, grid.weights)).mean)
     means = [f"{name} ({mean - 0.05 * place:.3f})" for place, name in enumerate(names)]
     rest = f"{', '.join(means[1:-1])} and {means[-1]}"
@@ -74,7 +77,9 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(exp
     gap = [
         replace(pair, adjusted_p=0.4) if (pair.a, pair.b) == ("a", "f") else pair for pair in pairs
     ]
-    (headline,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=gap, ks=(1,)))
+    (headline,) = headlines(
+        SimpleNamespace(trained=trained, models=trained, pairs=gap, ks=(1,), **NOTHING_NAMED)
+    )
     assert headline.statements[1] == "a is above d, e, g and h."
 
 
@@ -123,17 +128,23 @@ def test_separated_pairs_are_said_before_the_letters_that_show_all(experiment):
     ]
     one = experiment.pairs[0].reversed()
     chain = [replace(one, a=a, b=b, adjusted_p=p) for (a, b), p in pairs.items()]
-    experiment_of_three = SimpleNamespace(trained=trained, models=trained, pairs=chain, ks=(1,))
+    experiment_of_three = SimpleNamespace(
+        trained=trained, models=trained, pairs=chain, ks=(1,), **NOTHING_NAMED
+    )
     (headline,) = headlines(experiment_of_three)
     headline = " ".join(headline.statements)
     shown = "Groups that share a letter are not separated: a a, b ab and c b."
     assert headline.index("is above c (") < headline.index(shown)
     assert "The data do not separate" not in headline
     none = [replace(pair, adjusted_p=1.0) for pair in chain]
-    (headline,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=none, ks=(1,)))
+    (headline,) = headlines(
+        SimpleNamespace(trained=trained, models=trained, pairs=none, ks=(1,), **NOTHING_NAMED)
+    )
     assert headline.statements[0].startswith("The data do not separate any two of a (")
     assert not any("letter" in statement for statement in headline.statements)
-    two = SimpleNamespace(trained=trained[:2], models=trained[:2], pairs=none[:1], ks=(1,))
+    two = SimpleNamespace(
+        trained=trained[:2], models=trained[:2], pairs=none[:1], ks=(1,), **NOTHING_NAMED
+    )
     assert headlines(two)[0].statements[0].startswith("The data do not separate a (")
 
 
@@ -144,11 +155,13 @@ def test_an_interval_and_a_test_that_disagree_are_said_whichever_way_the_differe
     assert one.difference.low > 0
     kept = [model for model in experiment.trained if "pass@1" in model.grids]
     trained = [SimpleNamespace(label=s.label, grids={"pass@1": s.grids["pass@1"]}) for s in kept]
-    (headline,) = headlines(SimpleNamespace(trained=trained, models=trained, pairs=[one], ks=(1,)))
+    (headline,) = headlines(
+        SimpleNamespace(trained=trained, models=trained, pairs=[one], ks=(1,), **NOTHING_NAMED)
+    )
     assert "], not separated by the stricter test; 3 seeds" in headline.statements[1]
     against = replace(one, a="ppo", b="spo")
     (headline,) = headlines(
-        SimpleNamespace(trained=trained, models=trained, pairs=[against], ks=(1,))
+        SimpleNamespace(trained=trained, models=trained, pairs=[against], ks=(1,), **NOTHING_NAMED)
     )
     assert (
         headline.statements[1].startswith("spo − ppo: −")
@@ -174,6 +187,7 @@ def replace_pairs(experiment, pairs):
         ks=experiment.ks,
         pairs=pairs,
         runs=experiment.runs,
+        **NOTHING_NAMED,
     )
 
 

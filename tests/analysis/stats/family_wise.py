@@ -33,8 +33,14 @@ SPREADS: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
 DESIGNS = ((2, 5), (3, 3), (5, 2), (5, 3), (5, 5), (15, 2), (15, 3), (15, 5), (15, 10))
 
 
-def study(arms: int, seeds: int, spread: str, lead: float, random: np.random.Generator) -> list:
-    """Return the groups of one simulated study, for `paired_differences`."""
+def study(
+    arms: int, seeds: int, spread: str, lead: float | np.ndarray, random: np.random.Generator
+) -> list:
+    """Return the groups of one simulated study, for `paired_differences`.
+
+    `lead` spreads the arms evenly from -lead to lead logits, or is one for each arm.
+    """
+    leads = np.linspace(-lead, lead, arms) if np.ndim(lead) == 0 else np.asarray(lead)
     difficulty = np.log(odds := random.beta(0.5, 0.9, PROBLEMS).clip(1e-4, 1 - 1e-4)) - np.log1p(
         -odds
     )
@@ -42,7 +48,7 @@ def study(arms: int, seeds: int, spread: str, lead: float, random: np.random.Gen
     if spread == "one seed in ten fails":
         of_seed -= 2.0 * (random.random((arms, seeds)) < 0.1)
     strength = random.normal(size=(arms, PROBLEMS)) * STRENGTH_SD
-    logits = difficulty + np.linspace(-lead, lead, arms)[:, None, None] + of_seed[:, :, None]
+    logits = difficulty + leads[:, None, None] + of_seed[:, :, None]
     values = random.binomial(SAMPLES, 1 / (1 + np.exp(-(logits + strength[:, None])))) / SAMPLES
     problems = tuple(f"p{i}" for i in range(PROBLEMS))
     return [

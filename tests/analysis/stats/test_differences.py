@@ -72,6 +72,7 @@ def test_the_table_has_both_orders_and_they_mirror_each_other(three):
         "probability_of_improvement",
         "seeds",
         "problems",
+        "p",
     ]
     assert len(table) == 6
     way, back = (table[(table["a"] == a) & (table["b"] == b)].iloc[0] for a, b in ("ac", "ca"))

@@ -21,6 +21,9 @@ overrides: [task=mini, steps=6, eval.every=0, eval.samples=2, "eval.k=[1,2]", tr
 arms:
   grpo_after_sft: {overrides: [algo=grpo], weights_of: sft}
   sft: {overrides: [algo=sft, train.offline_share=1]}
+gains: [[grpo_after_sft, sft]]
+margin: 0.2
+control: sft
 """
 MISTAKES = {
     "no such study": (["study=nimi"], "study=nimi"),
@@ -82,6 +85,9 @@ def test_a_study_that_is_interrupted_and_then_killed_goes_on_and_does_nothing_tw
     assert {(one["arm"], one["seed"], one["status"]) for one in arms} == {
         (arm, seed, "finished") for arm in ("sft", "grpo_after_sft") for seed in (0, 1)
     }
+    named = pd.read_csv(folder / "report" / "contrasts.csv")
+    assert set(zip(named["a"], named["b"], strict=True)) == {("grpo_after_sft", "sft")}
+    assert set(pd.read_csv(folder / "report" / "control.csv")["margin"].dropna()) == {0.2}
     weights = {Path(one["run"]).name: infos_of(one["run"])["weights"] for one in arms}
     assert len(set(weights.values())) == 3  # the bundled model's, and each seed's after sft
 

@@ -4,6 +4,7 @@ import pytest
 
 from experiments.errors import UserError
 from experiments.studies.jobs import config_with_seed, jobs_of
+from experiments.studies.run import report_keys
 from experiments.studies.study import HERE, read
 
 SOUND = "question: q\nseeds: [0]\narms:\n  a: {overrides: [algo=sft]}\n"
@@ -34,6 +35,14 @@ MISTAKES = {
         SOUND + "tuning: {overrides: [], seed: 0, rescore_seeds: [1, 2]}\n",
         ["tuning.seed=0", "a seed of the study"],
     ),
+    "a claim on no arm": (
+        SOUND + "claims: [{says: s, a: a, b: x, metric: pass@1}]\n",
+        ["the claim 's' names x"],
+    ),
+    "a gain over no arm": (SOUND + "gains: [[a, x]]\n", ["gains: ['a', 'x']: x is not an arm"]),
+    "a gain of one": (SOUND + "gains: [[a]]\n", ["gains: ['a']: a gain has two arms"]),
+    "no such control": (SOUND + "control: x\n", ["control=x", "it must be an arm: a"]),
+    "a margin of 2": (SOUND + "margin: 2\n", ["margin=2", "below 1"]),
     "a choice on a seed of the study": (
         SOUND + "choice: {key: k, values: [1, 2], overrides: [], seed: 0}\n",
         ["choice.seed=0", "a seed of the study"],
@@ -68,6 +77,23 @@ def test_an_arm_whose_values_are_not_tuned_yet_is_named(tmp_path):
     study = read(f"{tmp_path}/s.yaml")
     with pytest.raises(UserError, match="arm b: experiment=tuned_s_b: not tuned yet; `make tune`"):
         jobs_of(study, [0], list(study.arms), [])
+
+
+def test_what_is_named_ahead_goes_to_the_report(tmp_path):
+    (tmp_path / "s.yaml").write_text(
+        SOUND
+        + "  b: {overrides: [algo=ppo]}\nmargin: 0.03\ncontrol: a\ngains: [[b, a]]\n"
+        + "claims: [{says: s, a: a, b: b, metric: pass@10, margin: 0.05}]\n"
+    )
+    study = read(f"{tmp_path}/s.yaml")
+    assert study.contrasts == [
+        {"a": "b", "b": "a", "metric": None, "margin": None},
+        {"a": "a", "b": "b", "metric": "pass@10", "margin": 0.05},
+    ]
+    assert report_keys(study, {"a", "b"}) == ["margin=0.03", "control=a"]
+    assert report_keys(study, {"b"}) == ["margin=0.03"]  # no finished run of the control
+    (tmp_path / "s.yaml").write_text(SOUND)
+    assert report_keys(read(f"{tmp_path}/s.yaml"), {"a"}) == []
 
 
 NAMES = [file.stem for file in HERE.glob("*.yaml")]

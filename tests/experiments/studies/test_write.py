@@ -91,6 +91,29 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert (tmp_path / "page.md").read_text().count("Our words.") == 1
 
 
+def test_what_holds_after_correction_is_marked(study, tmp_path):
+    rows = [
+        {"metric": "pass@1", "margin": 0.0, "answer": "below"},  # sft − spo
+        {"metric": "pass@10", "margin": 0.0, "answer": "not decided"},
+        {"metric": "pass@10", "margin": 0.05, "answer": "above"},
+    ]
+    arms = [("sft", "spo"), ("sft", "spo"), ("spo", "sft")]
+    named = [
+        {"a": f"{a} x=1", "b": f"{b} x=1"} | row for (a, b), row in zip(arms, rows, strict=True)
+    ]
+    pd.DataFrame(named).to_csv(tmp_path / "study-s" / "report" / "contrasts.csv", index=False)
+    differences = tmp_path / "study-s" / "report" / "differences.csv"
+    differences.write_text(differences.read_text().replace("-0.06", "-0.01"))
+    assert main(study) == 0
+    page = re.sub(" +", " ", (tmp_path / "page.md").read_text())
+    assert "| SPO above SFT | pass@1: +0.100 [+0.020, +0.200] | **held after correction** |" in page
+    assert "pass@10: +0.000 [−0.010, +0.100] | **held after correction** |" in page
+    assert (
+        "| spo − sft | +0.100 [+0.020, +0.200] \\* | +0.000 [−0.010, +0.100] | – |" in page
+        and "\\* separated, after Holm's correction for the pairs" in page
+    )
+
+
 def test_a_folder_that_moved_gives_the_same_page(study, tmp_path, monkeypatch):
     assert main(study) == 0
     page = (tmp_path / "page.md").read_text()

@@ -1,0 +1,108 @@
+"""Each group against a control: Dunnett's test where its assumptions hold, Holm's as a bound."""
+
+from math import isnan, nan
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.metrics.scores import ScoreGrid
+from analysis.stats import control
+from analysis.stats.control import control_differences, control_table, correlation, step_down
+from analysis.stats.differences import holm, p_values, paired_differences
+
+HALVES = np.full((3, 3), 0.5) + np.eye(3) / 2
+
+
+def group(label, means):
+    values = np.asarray(means, dtype=float)[:, None] + np.zeros((len(means), 20))
+    problems = tuple(f"p{i}" for i in range(20))
+    grid = ScoreGrid(tuple(range(len(means))), problems, values, np.ones_like(values))
+    return SimpleNamespace(label=label, seeds=grid.seeds, grids={"pass@1": grid})
+
+
+@pytest.fixture(scope="module")
+def four():
+    """A control and three arms of equal spread, 40 seeds each, the last one above."""
+    random = np.random.default_rng(3)
+    means = random.normal(0.5, 0.05, (4, 40)) + np.array([[0], [0.004], [-0.02], [0.04]])
+    return dict(zip(("sft", "ppo", "raft", "spo"), means, strict=True))
+
+
+def test_the_least_p_value_is_dunnetts(four):
+    groups = [group(label, means) for label, means in four.items()]
+    found = control_differences(paired_differences(groups, ["pass@1"]), "sft")
+    arms = [four[pair.a] for pair in found]
+    dunnett = stats.dunnett(*arms, control=four["sft"])
+    place = int(np.argmin(dunnett.pvalue))
+    assert [pair.a for pair in found] == ["ppo", "raft", "spo"]
+    assert {pair.b for pair in found} == {"sft"}
+    assert found[place].a == "spo" and found[place].separated
+    assert found[place].adjusted_p == pytest.approx(dunnett.pvalue[place], abs=2e-3)
+    # Later steps correct for fewer comparisons.
+    others = [i for i in range(3) if i != place]
+    assert all(found[i].adjusted_p <= dunnett.pvalue[i] + 0.01 for i in others)
+    assert [pair.difference.mean for pair in found] == pytest.approx(
+        [arm.mean() - four["sft"].mean() for arm in arms]
+    )
+
+
+def test_a_step_has_the_tails_of_its_own_and_all_later_comparisons():
+    """Against a normal integral over the control's error."""
+    z = np.array([2.6, 2.3, 2.0])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+
+    def tail(count, size):
+        within = [
+            stats.norm.cdf(size * np.sqrt(2) + node) - stats.norm.cdf(-size * np.sqrt(2) + node)
+            for node in nodes
+        ]
+        return 1 - weights @ np.power(within, count) / weights.sum()
+
+    expected = [tail(3, 2.6), tail(2, 2.3), tail(1, 2.0)]
+    found = step_down(2 * stats.norm.sf(z), HALVES)
+    assert found == pytest.approx(expected, abs=2e-3)
+    assert step_down(2 * stats.norm.sf(z[::-1]), HALVES)[::-1] == found
+
+
+def test_it_is_never_above_holms_and_equals_it_far_out(monkeypatch):
+    monkeypatch.setattr(control, "DRAWS", 5000)
+    p = [0.004, 0.03, 0.2]
+    assert all(np.array(step_down(p, HALVES)) <= np.array(holm(p)) + 1e-12)
+    tiny = [1e-9, 2e-9, 3e-9]
+    assert step_down(tiny, HALVES) == pytest.approx(holm(tiny))
+
+
+def test_comparisons_that_are_one_need_no_correction():
+    assert step_down([0.03, 0.03], np.ones((2, 2))) == pytest.approx([0.03, 0.03], abs=2e-3)
+
+
+def test_a_comparison_that_could_not_be_made_counts():
+    found = step_down([nan, 0.02], np.eye(2))
+    assert isnan(found[0])
+    assert found[1] == pytest.approx(1 - 0.98**2, abs=2e-3)
+
+
+def test_the_correlation_is_the_controls_share_of_both_variances(four):
+    random = np.random.default_rng(0)
+    wild = four | {"sft": 0.5 + random.normal(0, 0.4, 40)}
+    for arms, most in ((four, (0.4, 0.6)), (wild, (0.95, 1.0))):
+        groups = [group(label, means) for label, means in arms.items()]
+        pairs = paired_differences(groups, ["pass@1"])
+        found = correlation(pairs, ["ppo", "raft", "spo"], "sft")
+        assert np.diag(found) == pytest.approx(1)
+        assert most[0] < found[0, 1] == found[1, 0] < most[1]
+
+
+def test_without_the_control_there_is_no_comparison_and_a_margin_makes_answers(four):
+    groups = [group(label, means) for label, means in four.items()]
+    pairs = paired_differences(groups, ["pass@1"])
+    assert control_differences(pairs, None) == control_differences(pairs, "dpo") == []
+    assert control_table([]).empty
+    table = control_table(control_differences(pairs, "sft", 0.05)).set_index("group")
+    assert table.loc["ppo", "answer"] == "equal" and table.loc["spo", "answer"] == "above"
+    assert set(table["control"]) == {"sft"} and table["difference"]["raft"] < 0
+    # Equality is corrected by Holm over the same three comparisons.
+    family = control_differences(pairs, "sft", 0.05)
+    assert max(pair.equal_p for pair in family) <= 1 and len(p_values(family)) == 3

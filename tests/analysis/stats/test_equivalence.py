@@ -1,0 +1,135 @@
+"""Equality within a margin: two one-sided tests, and what an answer takes."""
+
+from math import isnan, nan
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis.metrics.scores import ScoreGrid
+from analysis.stats.differences import difference_table, holm, paired_differences
+from analysis.stats.equivalence import equality_p_values, with_equality
+from analysis.stats.intervals import Estimate
+from analysis.stats.power import resources_to_decide, smallest_margin
+
+# 5 seeds whose difference has mean .01 and a standard error of .02, with 8 degrees of freedom.
+OF_SEEDS = Estimate(0.01, 0.02**2, 0.0, 0.0, 5, 200, 8.0)
+
+
+def group(label, means, metric="pass@1"):
+    """Seeds with these means, on 50 problems that are equally hard."""
+    values = np.asarray(means, dtype=float)[:, None] + np.zeros((len(means), 50))
+    problems = tuple(f"p{i}" for i in range(50))
+    grid = ScoreGrid(tuple(range(len(means))), problems, values, np.ones_like(values))
+    return SimpleNamespace(label=label, seeds=grid.seeds, grids={metric: grid})
+
+
+def test_the_p_value_is_the_greater_one_of_two_one_sided_t_tests():
+    lower = stats.t.sf((0.01 + 0.05) / 0.02, 8)
+    upper = stats.t.cdf((0.01 - 0.05) / 0.02, 8)
+    assert upper > lower
+    assert equality_p_values(OF_SEEDS, 0.05) == pytest.approx(upper, rel=1e-6)
+    assert equality_p_values(OF_SEEDS, 0.01) == pytest.approx(0.5)  # on the bound
+    outside = stats.t.cdf((0.01 - 0.005) / 0.02, 8)
+    assert equality_p_values(OF_SEEDS, 0.005) == pytest.approx(outside, rel=1e-6)
+
+
+def test_equal_is_where_the_90_per_cent_interval_lies_within_the_margin():
+    half = float(OF_SEEDS.half_width(0.9))
+    for margin, equal in ((0.01 + 1.01 * half, True), (0.01 + 0.99 * half, False)):
+        assert (equality_p_values(OF_SEEDS, margin) < 0.05) == equal
+
+
+def test_the_tests_of_two_arms_are_welchs():
+    one, two = [0.50, 0.52, 0.49, 0.51], [0.51, 0.50, 0.53, 0.50]
+    (pair,) = paired_differences([group("a", one), group("b", two)], ["pass@1"])
+    difference = np.mean(one) - np.mean(two)
+    shifted = stats.ttest_ind(np.array(one) + 0.03, two, equal_var=False, alternative="greater")
+    assert difference < 0
+    # Two arms are too few to moderate much, but not nothing: their own spread, with more freedom.
+    found = float(equality_p_values(pair.estimate, 0.03))
+    spread = np.sqrt(pair.estimate.seed_variance)
+    expected = stats.t.sf((difference + 0.03) / spread, pair.estimate.seed_freedom)
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert found == pytest.approx(shifted.pvalue, rel=0.5)
+
+
+def test_four_answers_and_their_columns():
+    arms = {"a": 0.5, "b": 0.501, "c": 0.9, "d": 0.52}
+    spread = {"d": 0.05}
+    groups = [
+        group(label, mean + spread.get(label, 0.001) * np.array([-1, 1, 0, 0.5, -0.5]))
+        for label, mean in arms.items()
+    ]
+    pairs = with_equality(paired_differences(groups, ["pass@1"]), 0.03)
+    answers = {(pair.a, pair.b): pair.answer for pair in pairs}
+    assert answers["a", "b"] == "equal"
+    assert answers["a", "c"] == "below"
+    assert answers["a", "d"] == "not decided"
+    table = difference_table(pairs).set_index(["a", "b"])
+    assert table.loc[("c", "a"), "answer"] == "above"
+    assert table.loc[("b", "a"), "answer"] == "equal"
+    assert table.loc[("a", "d"), "seeds_to_decide"] > 5
+    assert table.loc[("a", "b"), "seeds_to_decide":].isna().all()
+    raw = [float(equality_p_values(pair.estimate, 0.03)) for pair in pairs]
+    assert [pair.equal_p for pair in pairs] == holm(raw)
+    assert set(table["margin"]) == {0.03}
+
+
+def test_a_separated_pair_within_the_margin_is_above_and_its_p_value_says_equal():
+    groups = [group("a", [0.50, 0.501, 0.502]), group("b", [0.51, 0.511, 0.512])]
+    (pair,) = with_equality(paired_differences(groups, ["pass@1"]), 0.05)
+    assert (pair.answer, pair.reversed().answer) == ("below", "above")
+    assert pair.equal_p < 0.05
+
+
+def test_a_margin_is_for_pass_at_k_alone():
+    groups = [group(label, [0.5, 0.5, 0.51], "distinct_2") for label in "ab"]
+    (pair,) = with_equality(paired_differences(groups, ["distinct_2"]), 0.03)
+    assert isnan(pair.equal_p) and pair.answer == "not decided"
+    assert "answer" not in difference_table([pair])
+    (pair,) = paired_differences([group(label, [0.5, 0.51]) for label in "ab"], ["pass@1"])
+    assert with_equality([pair], None) == [pair]
+
+
+def test_one_seed_is_no_answer():
+    pairs = paired_differences([group(label, [0.5]) for label in "ab"], ["pass@1"])
+    (pair,) = with_equality(pairs, 0.03)
+    assert isnan(pair.equal_p) and isnan(pair.seeds_to_decide) and pair.answer == "not decided"
+    assert pd.isna(difference_table([pair])["p_equal"]).all()
+
+
+def test_the_seeds_that_decide_have_the_half_widths_that_it_takes():
+    """.02 at 5 seeds is .02 · √(5/S) at S; 4 seeds' worth of freedom per arm are 2 · (S − 1)."""
+    stacked = Estimate.stack([OF_SEEDS])
+    (needed,) = resources_to_decide(stacked, 0.05, 1)["seeds"]
+
+    def margin_at(seeds, level=0.05):
+        error, freedom = 0.02 * np.sqrt(5 / seeds), 2 * (seeds - 1)
+        equal = stats.t.ppf(1 - level, freedom) + stats.t.ppf(0.9, freedom)
+        separated = stats.t.ppf(1 - level / 2, freedom) + stats.t.ppf(0.8, freedom)
+        return error * max(equal, separated)
+
+    assert margin_at(needed) <= 0.05 < margin_at(needed - 1)
+    assert smallest_margin(OF_SEEDS) == pytest.approx(margin_at(5))
+    assert smallest_margin(OF_SEEDS, 10) == pytest.approx(margin_at(5, 0.005))
+    assert resources_to_decide(stacked, 0.05, 10)["seeds"] > needed
+    assert resources_to_decide(stacked, 0.05, 1)["problems"] == np.inf
+
+
+def test_where_problems_are_the_noise_no_number_of_seeds_decides():
+    of_problems = Estimate.stack([Estimate(0.0, 1e-6, 0.02**2, 0.0, 5, 100, 8.0)])
+    needed = resources_to_decide(of_problems, 0.03, 1)
+    assert needed["seeds"] == np.inf
+    assert 100 < needed["problems"] < 1000
+
+
+def test_missing_tests_count_in_the_family():
+    groups = [group("a", [0.5, 0.5, 0.502]), group("b", [0.5, 0.501, 0.5]), group("c", [0.5])]
+    pairs = with_equality(paired_differences(groups, ["pass@1"]), 0.03)
+    tested = [pair for pair in pairs if pair.equal_p == pair.equal_p]
+    assert [(pair.a, pair.b) for pair in tested] == [("a", "b")]
+    raw = float(equality_p_values(tested[0].estimate, 0.03))
+    assert tested[0].equal_p == pytest.approx(holm([raw, nan, nan])[0])
