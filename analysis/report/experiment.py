@@ -17,6 +17,7 @@ from analysis.metrics.evaluated_models import EvaluatedModel, common_ks, evaluat
 from analysis.metrics.normal_form import precompute_normal_forms
 from analysis.report.caveats import caveats
 from analysis.stats import curves
+from analysis.stats.curve_fits import CurveFit, curve_fits
 from analysis.stats.differences import PairedDifference, paired_differences
 
 
@@ -38,6 +39,11 @@ class Experiment:
         """The paired differences of the trained models, in every metric."""
         metrics = (*reported_metrics(self.ks), *further_metrics(self.ks, self.temperatures))
         return paired_differences(self.trained, [metric.name for metric in metrics])
+
+    @cached_property
+    def fits(self) -> list[CurveFit]:
+        """The groups' curves over each budget, fitted or refused."""
+        return curve_fits(self.groups, self.ks)
 
     @property
     def temperatures(self) -> tuple[float, ...]:
