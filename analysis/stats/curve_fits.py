@@ -14,7 +14,6 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
 from analysis.load.groups import Group
 from analysis.metrics.scores import scores_by_step
@@ -151,9 +150,8 @@ def fit_curve(measured: MeasuredCurve) -> CurveFit:
         return CurveFit(measured, refused=reason)
     curve, weights = fit_weighted(budget, scores[0], scores[1:], _least(measured))
     replicates = fit(budget, means[:, 0], means[:, 1:], weights)
-    share = at_an_end(replicates, budget).mean()
-    if share > TAIL:
-        return CurveFit(measured, refused=f"A not identified: no bend in {share:.0%} of replicates")
+    if reason := _not_identified(replicates, budget, scores[-1] - scores[0]):
+        return CurveFit(measured, refused=reason)
     return CurveFit(measured, curve, replicates)
 
 
@@ -172,15 +170,32 @@ def _not_a_rise(scores: np.ndarray, of_pairs: np.ndarray) -> str:
     A fall between two evaluations is tested for all pairs (Bonferroni); the gain over the base by
     its 95 % interval. `of_pairs` (evaluations, evaluations): standard errors of the differences.
     """
+    from scipy.special import ndtri
+
     first, second = np.triu_indices(len(scores), 1)
-    allowed = norm.ppf(1 - TAIL * 2 / len(first)) * of_pairs[first, second]
+    allowed = ndtri(1 - TAIL * 2 / len(first)) * of_pairs[first, second]
     falls = scores[second] - scores[first] + allowed
     if falls.min() < 0:
         worst = falls.argmin()
         fall = scores[first[worst]] - scores[second[worst]]
         return f"not monotone: evaluation {second[worst]} is {fall:.3f} below {first[worst]}"
-    gained, noise = scores[-1] - scores[0], norm.ppf(1 - TAIL) * of_pairs[0, -1]
+    gained, noise = scores[-1] - scores[0], ndtri(1 - TAIL) * of_pairs[0, -1]
     return "" if gained > noise else f"no gain over the base: {gained:+.3f} ± {noise:.3f}"
+
+
+def _not_identified(replicates: Saturation, budget: np.ndarray, gained: float) -> str:
+    """Return why the replicates do not identify A; "" if they do.
+
+    `gained`: the measured gain over the base. An interval wider than that says less of A than the
+    evaluations do themselves.
+    """
+    share = at_an_end(replicates, budget).mean()
+    if share > TAIL:
+        return f"A not identified: no bend in {share:.0%} of replicates"
+    low, high = np.quantile(replicates.asymptote, [TAIL, 1 - TAIL])
+    if high - low > gained:
+        return f"A not identified: {low:.2f} to {high:.2f}, wider than the gain of {gained:.2f}"
+    return ""
 
 
 # Tables.

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.stats.intervals import LEVEL
+
 REPLICATES = 500
 MIDPOINTS, EXPONENTS = 40, 24  # of the grid, evenly spaced in logarithms
 FINER = 4  # points of the finer grid up to the next of the coarse one
@@ -140,21 +142,46 @@ def resampled_means(values: np.ndarray, replicates: int = REPLICATES) -> np.ndar
     """Return bootstrap replicates of the means over seeds and problems, (replicates, evaluations).
 
     values (seeds, evaluations, problems). Each replicate draws the seeds, and the problems, with
-    replacement. The mean is moved by what the drawn seeds and the drawn problems deviate from it;
-    the small product of both is left out, which would count the samples' noise three times. Draws
-    are stretched by √(n / (n - 1)), so that few seeds spread as they should. With equally many
-    seeds and problems, all groups have the same draws, so differences of replicates are paired.
+    replacement. The mean is moved by what the drawn problems, and the drawn seeds, deviate from it.
+    With equally many seeds and problems, all groups have the same draws, so differences of
+    replicates are paired.
     """
     seeds, _, problems = values.shape
     random = np.random.default_rng(0)
     by_seed, by_problem = values.mean(axis=2), values.mean(axis=0).T
     mean = by_seed.mean(axis=0)
     moved = _deviations(random, problems, replicates) @ (by_problem - mean)
-    return mean + moved + _deviations(random, seeds, replicates) @ (by_seed - mean)
+    of_seeds = _deviations(random, seeds, replicates) @ (by_seed - mean)
+    return mean + moved + _seed_stretch(values) * of_seeds
 
 
 def _deviations(random: np.random.Generator, count: int, replicates: int) -> np.ndarray:
-    """Return the weights of `count` units in each replicate, less 1 / count: their sum is 0."""
+    """Return the weights of `count` units in each replicate, less 1 / count: their sum is 0.
+
+    Stretched by √(n / (n - 1)), so that few units spread as their mean does.
+    """
     drawn = random.multinomial(count, np.full(count, 1 / count), size=replicates)
     stretch = np.sqrt(count / (count - 1)) if count > 1 else 0.0
     return stretch * (drawn - 1) / count
+
+
+def _seed_stretch(values: np.ndarray) -> float:
+    """Return what few seeds' deviations are multiplied by, as in `analysis.stats.intervals`.
+
+    Noise that is drawn anew for each seed and problem shows in the problems' deviations already, so
+    only the spread over seeds beyond it counts (pooled over evaluations). It has the t quantile of
+    S - 1 degrees of freedom in place of the normal one.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    seeds, evaluations, problems = values.shape
+    if seeds < 2 or problems < 2:
+        return 1.0
+    by_seed = values.mean(axis=2, keepdims=True)
+    residuals = values - by_seed - (values - by_seed).mean(axis=0)
+    noise = (residuals**2).sum() / ((seeds - 1) * (problems - 1) * evaluations * problems)
+    spread = by_seed.var(axis=0, ddof=1).mean()
+    if spread <= noise:
+        return 0.0
+    quantile = (1 + LEVEL) / 2
+    return float(np.sqrt(1 - noise / spread) * stdtrit(seeds - 1, quantile) / ndtri(quantile))

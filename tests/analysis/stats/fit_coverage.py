@@ -23,7 +23,7 @@ from analysis.stats.saturation import gain
 SAMPLES, PROBLEMS, EVALUATIONS = 20, 120, 8
 LAST = 40.0  # the budget at the last evaluation
 PROBLEM_SD, BASE = 2.0, -3.5  # logits: of difficulties, and of the base's strength
-REPETITIONS = 400  # at 95 %, two standard errors are two points
+REPETITIONS = 200  # at 95 %, two standard errors are three points
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Design:
 
 
 DESIGNS = (
-    Design(3, 0.1),
     Design(3, 0.4),
-    Design(5, 0.1),
+    Design(3, 0.1),
     Design(5, 0.4),
+    Design(5, 0.1),
     Design(3, 0.1, midpoint=30.0),
     Design(3, 0.1, midpoint=100.0),
     Design(3, 0.1, exponent=3.0),

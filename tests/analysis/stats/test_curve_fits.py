@@ -10,6 +10,7 @@ from analysis.load.groups import group_runs
 from analysis.load.run_folders import load_run
 from analysis.stats.curve_fits import (
     MeasuredCurve,
+    _not_identified,
     curve_fits,
     fit_curve,
     fit_differences,
@@ -100,11 +101,14 @@ def test_known_parameters_are_found_from_runs_with_binomial_noise():
 def test_bootstrap_draws_spread_as_means_do():
     random = np.random.default_rng(0)
     seeds = random.normal(0, 0.1, (4, 1, 1)) + np.zeros((4, 2, 50))
-    expected = seeds.mean(axis=2).std(axis=0, ddof=1) / np.sqrt(4)
+    expected = seeds.mean(axis=2).std(axis=0, ddof=1) / np.sqrt(4) * 3.182 / 1.960  # t of 3
     assert resampled_means(seeds, 4000).std(axis=0) == pytest.approx(expected, rel=0.05)
     problems = random.normal(0, 0.3, (1, 1, 50)) + np.zeros((4, 2, 50))
     expected = problems[0].std(axis=1, ddof=1) / np.sqrt(50)
     assert resampled_means(problems, 4000).std(axis=0) == pytest.approx(expected, rel=0.05)
+    noise = random.normal(0, 0.3, (4, 2, 5000))  # drawn anew for each seed: counted once
+    expected = 0.3 / np.sqrt(4 * 5000)
+    assert resampled_means(noise, 4000).std(axis=0) == pytest.approx(expected, rel=0.4)
 
 
 # Refusals.
@@ -121,6 +125,15 @@ def reason(scores, **kind):
 def test_what_bends_is_fitted_and_what_does_not_is_refused():
     assert reason(exact(), noise=0.05) == ""
     assert "A not identified" in reason(0.1 + 0.01 * np.append(0, BUDGET) / 10, noise=0.02)
+
+
+def test_an_interval_wider_than_the_gain_is_refused():
+    replicates = Saturation(
+        *(np.linspace(a, b, 101) for a, b in ((0.1, 0.1), (0.3, 0.7), (20, 20), (2, 2)))
+    )
+    assert _not_identified(replicates, BUDGET, 0.4) == ""
+    reason = "A not identified: 0.31 to 0.69, wider than the gain of 0.37"
+    assert _not_identified(replicates, BUDGET, 0.37) == reason
 
 
 def test_fewer_than_four_evaluations_are_refused():
@@ -244,7 +257,7 @@ def test_nothing_spent_or_recorded_is_no_axis(groups):
 @pytest.mark.parametrize("design", [Design(3, 0.1), Design(3, 0.4), Design(5, 0.4)])
 def test_intervals_of_a_contain_it_as_often_as_they_say(design):
     alone, paired, refused = coverage(design, 200)
-    assert alone > 0.9 and paired > 0.9 and refused < 0.05
+    assert alone > 0.9 and paired > 0.9 and refused < 0.5
 
 
 @pytest.mark.slow  # as above
