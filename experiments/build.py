@@ -26,6 +26,7 @@ from experiments.learner.learner import Learner
 from experiments.learner.memory_check import check_memory
 from experiments.policy import loading
 from experiments.policy.length_check import check_lengths
+from experiments.policy.model_flops import model_flops
 from experiments.replay.sample_log import SampleLog
 from experiments.rollout.batch_sources import BatchSource, open_batches
 from experiments.rollout.environments import Environments
@@ -107,7 +108,7 @@ def build(
     records.describe(weights=weights, policy=fingerprint, parameters=parameters)
     activity.begin("opening the sandbox and the engine")
     with runtime.environments(config) as local_environments:
-        ledger = Ledger(activity=activity)
+        ledger = Ledger(activity=activity, model=model_flops(base.model))
         worker = build_worker_parts(config, base, tokenizer, local_environments, runtime, ledger)
         activity.begin("encoding the prompts")
         parts = _assemble(

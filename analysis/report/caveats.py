@@ -322,7 +322,11 @@ def _problems(model: EvaluatedModel) -> frozenset[str]:
 def _range(amounts: Mapping[str, float]) -> str:
     """Return the least and the greatest amount, each with its label."""
     low, high = min(amounts, key=amounts.__getitem__), max(amounts, key=amounts.__getitem__)
-    return f"from {amounts[low]:,.0f} ({low}) to {amounts[high]:,.0f} ({high})"
+    low_text, high_text = (
+        f"{amount:,.0f}" if amount < 1e10 else f"{amount:.3g}".replace("e+", "e")  # FLOPs
+        for amount in (amounts[low], amounts[high])
+    )
+    return f"from {low_text} ({low}) to {high_text} ({high})"
 
 
 def _are(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from analysis.report.caveats import caveats
 from analysis.stats import curves
 from analysis.stats.contrasts import ContrastTest, contrast_tests, with_contrasts
 from analysis.stats.control import control_differences
+from analysis.stats.curve_fits import CurveFit, curve_fits
 from analysis.stats.differences import PairedDifference, paired_differences
 from analysis.stats.equivalence import with_equality
 
@@ -65,6 +66,11 @@ class Experiment:
     def contrasts(self) -> list[ContrastTest]:
         """The contrasts named before the runs, in every metric."""
         return contrast_tests(self.pairs, self.named_contrasts)
+
+    @cached_property
+    def fits(self) -> list[CurveFit]:
+        """The groups' curves over each budget, fitted or refused."""
+        return curve_fits(self.groups, self.ks)
 
     @property
     def temperatures(self) -> tuple[float, ...]:

@@ -31,6 +31,7 @@ INTERVALS_IN_MATRIX = 8  # groups up to which a matrix has room for intervals
 AXIS_TITLES = {
     "generated_tokens": "generated and reference tokens",
     "judged_programs": "judged programs",
+    "flops": "FLOPs",
     "wall_time": "wall time without evaluations",
 }
 BUDGET_HEADINGS = BUDGET_TITLES | {"wall_s": "wall time (min)"}
@@ -54,8 +55,10 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def count(value: Any) -> str:
-    """Return a whole number with separators: 512,000."""
-    return NOTHING if missing(value) else f"{value:,.0f}"
+    """Return a whole number with separators, 512,000, or from ten digits on rounded: 3.21e12."""
+    if missing(value):
+        return NOTHING
+    return f"{value:,.0f}" if value < 1e10 else f"{value:.3g}".replace("e+", "e")
 
 
 def plural(how_many: int | str, noun: str) -> str:

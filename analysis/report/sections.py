@@ -24,7 +24,7 @@ from analysis.metrics.health import health
 from analysis.report.experiment import NOTHING, Experiment, Plan, Section, build_experiment
 from analysis.report.headline import headlines
 from analysis.report.page.section_data import section_context
-from analysis.stats import curves, differences, equal_budget, power, tables
+from analysis.stats import curve_fits, curves, differences, equal_budget, power, tables
 from analysis.stats.contrasts import contrast_table
 from analysis.stats.control import control_table
 from analysis.stats.letters import letter_table
@@ -42,6 +42,8 @@ EVALUATION_TABLES = (
     "equal_budget_differences.csv",
     "thresholds.csv",
     "curve.csv",
+    "curve_fits.csv",
+    "curve_fit_differences.csv",
     "pass_at_k.csv",
     "profile.csv",
     "difficulty.csv",
@@ -169,6 +171,7 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         return run_tables | dict.fromkeys(EVALUATION_TABLES, pd.DataFrame())
     trained, pairs = experiment.trained, experiment.pairs
     at_equal_budget, equal_budget_differences = equal_budget.equal_budget_tables(groups, ks)
+    fits = experiment.fits
     thresholds = equal_budget.threshold_table(groups, ks) if trained else pd.DataFrame()
     by_file = {
         "table.csv": tables.result_table(models),
@@ -182,6 +185,8 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "equal_budget_differences.csv": equal_budget_differences,
         "thresholds.csv": thresholds,
         "curve.csv": curves.evaluation_curve(groups, ks),
+        "curve_fits.csv": curve_fits.fit_table(fits),
+        "curve_fit_differences.csv": curve_fits.fit_differences(fits),
         "pass_at_k.csv": tables.pass_at_k_table(models),
         "profile.csv": tables.profile_table(models),
         "difficulty.csv": tables.difficulty_table(models),

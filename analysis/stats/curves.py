@@ -20,6 +20,7 @@ X_AXES = {
     "step": ("step",),
     "generated_tokens": ("budget/generated_tokens", "budget/reference_tokens"),
     "judged_programs": ("budget/judged_programs",),
+    "flops": ("budget/flops",),
     "wall_time": ("time/total_s",),
 }
 NOT_CHARGED = {"wall_time": "time/evaluate_s"}

@@ -141,7 +141,8 @@ def _axis_first(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def threshold_table(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.DataFrame:
     """Return thresholds.csv: axis, label, threshold, seeds, reached, budget.
 
-    The threshold is the least final pass@1 of any group, so that all groups can be compared.
+    The threshold is the least final pass@1 of any group, so that all groups can be compared. A
+    group has no rows on an axis that a run of it did not record.
     `reached` is the number of seeds that reached it, and `budget` their mean spend when they first
     did.
     """
@@ -153,6 +154,8 @@ def threshold_table(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Dat
     rows = []
     for x in X_AXES:
         for group in groups:
+            if np.isnan(common_budget([group], x)):  # not recorded
+                continue
             threshold = float(min(final))
             spend = [spend_to_reach(run, x, threshold, ks) for run in group.complete]
             reached = [budget for budget in spend if not np.isnan(budget)]

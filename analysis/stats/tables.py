@@ -31,6 +31,7 @@ BUDGET_TITLES = {  # counters of a run's budget
     "judged_programs": "judged programs",
     "judged_tests": "judged tests",
     "optimiser_steps": "optimiser steps",
+    "flops": "FLOPs",
 }
 BUDGET_COLUMNS = {name: f"budget/{name}" for name in BUDGET_TITLES} | {"wall_s": "time/total_s"}
 AREA = "pass@1, mean so far"  # the area under its curve over the budget spent, over the budget

@@ -24,6 +24,7 @@ from experiments.learner.batching import (
     trim,
 )
 from experiments.learner.behaviour_logprobs import behaviour_logprobs, with_current_weights
+from experiments.learner.flops import PassCosts
 from experiments.learner.forward import Tokens, score
 from experiments.learner.metrics import (
     GRADIENT_WEIGHTS,
@@ -80,6 +81,7 @@ class Learner:
         self.critic_is_ahead = False
         self.modules = Modules(policy, needs, config, ranks, keep_reference)
         self.reference = self.modules.reference  # the initial policy, if it is kept
+        self.flops = PassCosts(self.modules, ledger)
         critic, head = self.modules.critic, self.modules.value_head
         groups = parameter_groups(algorithm.config, policy, critic, head)
         self.optimiser = Float32AdamW(groups, config.weight_decay)
@@ -163,15 +165,20 @@ class Learner:
         Such an algorithm prepares each step anew: its results (a group's soft value, bounds of the
         clip) must be of the present policy.
         """
-        needs, logp_of_rows = self.algorithm.needs, self.modules.logp_of_rows
+        needs = self.algorithm.needs
+
+        def logp_of_rows(policy: Policy, rows: Tensor) -> Tensor:
+            self.flops.scored(tokens.rows(rows), policy)
+            return self.modules.logp_of_rows(policy, tokens, rows)
+
         for rows in step_rows(batch, self.config, self.seed, self.batches):
             part = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
             given = (tokens.rows(rows), part, self.config, self.ranks)
             now = needs.policy and not can_prepare_in_step(needs, *given)
             if now:
-                part = replace(part, policy_logp=logp_of_rows(self.policy, tokens, rows))
+                part = replace(part, policy_logp=logp_of_rows(self.policy, rows))
             if average := self.modules.average:
-                part = replace(part, proximal_logp=logp_of_rows(average.policy, tokens, rows))
+                part = replace(part, proximal_logp=logp_of_rows(average.policy, rows))
             yield rows, self.algorithm.prepare(part) if now else part
 
     def _assemble(
@@ -198,12 +205,13 @@ class Learner:
             once = self.config.minibatches == self.config.epochs == 1 and bool(batch.keep.all())
             self.critic_is_ahead = once and self.critic_alone
             ahead = self.critic_is_ahead
-            values = self._learn_values(tokens, batch) if ahead else self.modules.values(tokens)
+            values = self._learn_values(tokens, batch) if ahead else self._values(tokens)
             batch = replace(batch, values=values)
         return tokens, batch, logps.metrics
 
     def logp(self, tokens: Tokens) -> Tensor:
         """Return the policy's log-probs at the training temperature, (batch, time), no gradient."""
+        self.flops.scored(tokens, self.policy)
         return self.modules.logp(self.policy, tokens)
 
     def ref_logp(self, tokens: Tokens, policy: Policy | None = None) -> Tensor:
@@ -214,14 +222,22 @@ class Learner:
         reference = self.reference if policy is None else policy
         if reference is None:
             raise RuntimeError("this learner keeps no reference policy")
+        self.flops.scored(tokens, reference)
         with self.ledger.phase("reference"):
             return self.modules.logp(reference, tokens)
+
+    def _values(self, tokens: Tokens) -> Tensor:
+        """Return the critic's values, (batch, time), without gradient."""
+        self.flops.valued(tokens)
+        return self.modules.values(tokens)
 
     def _learn_values(self, tokens: Tokens, batch: Batch) -> Tensor:
         """Return the critic's values, (batch, time), and add its gradients in the same pass.
 
         Before a batch's only step, the old values are those that the critic learns from.
         """
+
+        self.flops.critic_trained(tokens)
 
         def values(rows: Tensor, counts: bool) -> Tensor:
             part = tokens.rows(rows)
@@ -258,6 +274,10 @@ class Learner:
     def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
         """Accumulate gradients over micro-batches, then take one step → its metrics."""
         policy_waits = self.batches < self.algorithm.needs.critic_warmup
+        learned_from = tokens.rows(kept)
+        self.flops.trained(learned_from)
+        if not self.critic_is_ahead:
+            self.flops.critic_trained(learned_from)
         sums = self._accumulate(tokens, batch, kept)
         if policy_waits:  # its gradient moves nothing
             sums = {name: value for name, value in sums.items() if name not in GRADIENT_WEIGHTS}

@@ -31,6 +31,7 @@ from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Engine, Sampling
 from experiments.rollout.generation import Responder
 from experiments.run_dir.budget import Ledger
+from experiments.run_dir.flops import Text
 from experiments.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for
 
@@ -95,19 +96,20 @@ class ReferenceRewards:
         """
         self._draw(self._incomplete(prompts))
         tensors = []
-        for key in map(_prompt_key, prompts):
+        for prompt, key in zip(prompts, map(_prompt_key, prompts), strict=True):
             responses = self._responses[key][: self.samples]
             if key not in self._charged:
                 self._charged.add(key)
-                self._charge(responses)
+                self._charge(prompt, responses)
             rewards = [r["reward"] for r in responses if r["reward"] is not None]
             tensors.append(torch.tensor(rewards or [self.reward.low], dtype=torch.float64))
         return tensors
 
-    def _charge(self, responses: Sequence[Mapping[str, Any]]) -> None:
+    def _charge(self, prompt: PromptedProblem, responses: Sequence[Mapping[str, Any]]) -> None:
         """Charge cached responses too: equal runs cost the same. Equal programs run once."""
         programs = {r["program"]: r for r in responses if r["program"]}.values()
         self.ledger.counts.reference_tokens += sum(r["tokens"] for r in responses)
+        self.ledger.charge_generation([Text(len(prompt.tokens), [r["tokens"] for r in responses])])
         self.ledger.counts.reference_programs += len(programs)
         self.judging_stats.programs_judged += len(programs)
         self.judging_stats.tests_run += sum(r["tests"] for r in programs)

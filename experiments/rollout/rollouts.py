@@ -15,6 +15,7 @@ from experiments.replay.buffer import ReplayBuffer
 from experiments.replay.offline_programs import OfflinePrograms
 from experiments.rollout.generation import Responder, overlaps
 from experiments.run_dir.budget import Ledger
+from experiments.run_dir.flops import Text
 from experiments.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for, stream
 
@@ -206,7 +207,14 @@ class Rollouts:
         )
         origin = Origin("policy", self.run, step)
         completions, samples = responder.respond(prompts, seeds, self.sampling, origin)
+        lengths = iter([len(c.tokens) for c in completions])
+        texts = [
+            Text(len(prompt.tokens), [next(lengths) for _ in group])
+            for prompt, group in zip(prompts, seeds, strict=True)
+            if group
+        ]
         self.ledger.counts.generated_tokens += sum(len(c.tokens) for c in completions)
+        self.ledger.charge_generation(texts)
         remaining = iter(samples)
         return [[next(remaining) for _ in group] for group in seeds]
 

@@ -7,16 +7,19 @@ come from disk.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from experiments.run_dir.activity import VERBS, Activity
+from experiments.run_dir.flops import UNKNOWN, ModelFlops, Text
 from experiments.run_dir.machine import PeakMemory
 
 PHASES = ("generate", "judge", "reference", "train", "sync", "evaluate")
+MEASURING = {"sync", "evaluate"}  # phases whose passes check or evaluate and train nothing
 
 
 @dataclass
@@ -35,6 +38,7 @@ class Counts:
     replayed_programs: int = 0  # of those judged: replayed samples of other runs, at first use
     optimiser_steps: int = 0
     weight_syncs: int = 0
+    flops: float = 0.0  # of the models (`run_dir/flops.py`); above 2⁶³ in long runs
 
 
 @dataclass
@@ -42,6 +46,7 @@ class Ledger:
     """Counts, wall time by phase, judge CPU time and peak memory."""
 
     memory: PeakMemory = field(default_factory=PeakMemory)
+    model: ModelFlops = UNKNOWN  # that generates responses: without an adapter
     counts: Counts = field(default_factory=Counts)
     judge_cpu_s: float = 0.0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
@@ -95,6 +100,15 @@ class Ledger:
         self.charge(name, seconds - self.recalled.get(name, 0.0))
         self.recalled[name] = seconds
 
+    def charge_flops(self, flops: float) -> None:
+        """Charge floating-point operations, except those of evaluations and engine checks."""
+        if not MEASURING & set(self._open):
+            self.counts.flops += flops
+
+    def charge_generation(self, texts: Sequence[Text]) -> None:
+        """Charge the operations of generating these responses, each prompt read once."""
+        self.charge_flops(self.model.forward(texts))
+
     def state_dict(self) -> dict[str, Any]:
         """Return the costs so far."""
         return {
@@ -109,7 +123,8 @@ class Ledger:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from these costs; the time in between is not charged."""
-        self.counts = Counts(**state["counts"])
+        # A checkpoint of before operations were counted lacks them, and so does the whole run.
+        self.counts = Counts(**{"flops": math.nan} | state["counts"])
         self.seconds = dict(state["seconds"])
         self.waited = dict(state["waited"])
         self.judge_cpu_s = state["judge_cpu_s"]

@@ -26,6 +26,7 @@ COSTS = {  # column of the report's table.csv or costs.csv → heading
 AXES = {  # of equal_budget.csv
     "generated_tokens": "tokens, including the reference's",
     "judged_programs": "judged programs",
+    "flops": "FLOPs",
 }
 METRICS = ("pass@1", "pass@10")
 
@@ -67,8 +68,9 @@ def _equal_budget_table(axis: str, labels: Mapping[str, str | None], scores: pd.
             scored = (cells.get((label, metric)) for metric in METRICS)
             rows.append([arm, *(cell for row in scored for cell in _score_cells(row))])
     head = ["arm", *(heading for metric in METRICS for heading in (metric, "tier"))]
-    budget = count(scores["budget"].iloc[0])
-    return f"At {budget} {AXES[axis]}:\n\n" + table(head, rows)
+    budget = scores["budget"].iloc[0]
+    spent = f"{budget:.3g}" if axis == "flops" else count(budget)
+    return f"At {spent} {AXES[axis]}:\n\n" + table(head, rows)
 
 
 def _score_cells(row: Mapping[str, Any] | None) -> list[str]:

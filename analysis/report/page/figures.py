@@ -33,6 +33,7 @@ AXIS_TITLES = {
     "step": "training steps",
     "generated_tokens": "tokens generated in training",
     "judged_programs": "programs judged in training",
+    "flops": "floating-point operations of the models in training",
     "wall_time": "wall time in minutes, without evaluations",
     "kl_ref": "distance from the base: KL in nats per response",
 }
@@ -40,6 +41,7 @@ AXIS_CHOICES = {
     "step": "steps",
     "generated_tokens": "tokens",
     "judged_programs": "judged programs",
+    "flops": "FLOPs",
     "wall_time": "wall time",
     "kl_ref": "distance from the base",
 }

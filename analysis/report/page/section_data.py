@@ -13,6 +13,7 @@ from analysis.report import render
 from analysis.report.experiment import Experiment, Section
 from analysis.report.headline import headline_metrics
 from analysis.report.page import figures, samples
+from analysis.report.page.fits import fit_figure, fit_tables
 
 
 def section_context(experiment: Experiment, section: Section, page_share: float) -> dict[str, Any]:
@@ -55,6 +56,7 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
         | _figure_context(experiment, tables)
         | {
             "equal_budget": render.equal_budget_cells(tables["equal_budget.csv"], metrics),
+            "fits": fit_tables(tables["curve_fits.csv"], tables["curve_fit_differences.csv"]),
             "letters": render.letter_cells(tables["letters.csv"], metrics),
             "matrices": render.difference_matrices(experiment),
             "power": render.power_cells(tables["power.csv"], metrics),
@@ -85,6 +87,7 @@ def _figure_context(experiment: Experiment, tables: dict[str, pd.DataFrame]) -> 
             experiment.rewards, curve, metrics, styles, experiment.reward_window
         ),
         figures.pass_at_k_figure(tables["pass_at_k.csv"], styles),
+        fit_figure(experiment.fits, styles),
     )
     trained = int((results["step"] > 0).sum())
     return {

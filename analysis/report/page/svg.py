@@ -100,8 +100,8 @@ def axis_range(
 
 
 def short_number(value: float) -> str:
-    """Return 0.25, 12, 300k or 1.5M."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    """Return 0.25, 12, 300k, 1.5M or 2E (1e18)."""
+    for size, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * (10 if unit == "k" else 1):
             return f"{value / size:g}{unit}"
     return f"{value:g}"

@@ -95,6 +95,7 @@ def render_page(context: Mapping[str, Any]) -> str:
     allows no request and no script except its own.
     """
     environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -119,8 +120,12 @@ def render_page(context: Mapping[str, Any]) -> str:
         "script_hash": f"sha256-{digest}",
         "css": "".join((FOLDER / f"{name}.css").read_text("utf-8") for name in STYLES),
     }
-    template = (FOLDER / "page.html.j2").read_text(encoding="utf-8").replace("95 %", "95&nbsp;%")
-    return environment.from_string(template).render(context)
+    return environment.get_template("page.html.j2").render(context)
+
+
+def _template(name: str) -> str:
+    """Return a template's text, without a line break between a number and its per cent sign."""
+    return (FOLDER / name).read_text(encoding="utf-8").replace("95 %", "95&nbsp;%")
 
 
 def _displayed(text: str) -> str:

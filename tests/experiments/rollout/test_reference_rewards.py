@@ -12,6 +12,7 @@ from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Completion, Sampling
 from experiments.rollout.initial_values import ReferenceRewards
 from experiments.run_dir.budget import Ledger
+from experiments.run_dir.flops import ModelFlops
 from experiments.sample import PromptedProblem
 
 
@@ -72,7 +73,7 @@ def reference_rewards(folder, samples=8, seed=0, broken=(), policy="a", slow=())
         Sampling(8),
         samples,
         seed,
-        Ledger(),
+        Ledger(model=ModelFlops(blocks=10, head=1)),
         overlap=True,
     )
 
@@ -108,6 +109,7 @@ def test_programs_tests_and_cpu_are_charged_once_for_equal_programs(tmp_path):
     )
     assert counts.reference_programs == len(digits) < 8
     assert counts.reference_tokens == 16
+    assert counts.flops == 2 * (10 * (1 + 16) + 1 * 16)  # the prompt has two tokens
     reference.rewards_of(PROMPTS[:1])
     assert charged.programs_judged == len(digits)  # a prompt that comes again costs nothing
 

@@ -10,6 +10,7 @@ from experiments.errors import UserError
 from experiments.rollout import generation
 from experiments.rollout.rollouts import MAX_RESAMPLINGS, Rollouts
 from experiments.run_dir.budget import Ledger
+from experiments.run_dir.flops import ModelFlops
 from experiments.sample import PromptedProblem
 
 PROBLEMS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (2, i)) for i in range(6)]
@@ -42,10 +43,12 @@ def collected(monkeypatch):
         monkeypatch.setattr(generation, "judge_completions", judged)
         given = [f"train.{key}={value}" for key, value in train.items()]
         config = config_of(["algo=dapo", "train.prompts=2", "train.group_size=2", *given])
-        engine, ledger = FakeEngine(), Ledger()
+        engine, ledger = FakeEngine(), Ledger(model=ModelFlops(blocks=10, head=1))
         drawn = Rollouts(config, PROBLEMS, engine, None, None, None, ledger, "run")
         samples = drawn.collect(1)
         names = [sample.prompt.problem.name for sample in samples[::2]]
+        # In each group a prompt of two tokens and two responses of one are read, two predicted.
+        assert ledger.counts.flops == ledger.counts.generated_tokens / 2 * 2 * (10 * 3 + 1 * 2)
         return names, ledger.counts.generated_tokens, engine.seeds
 
     return collect

@@ -1,0 +1,147 @@
+"""What more budget would bring: the fitted curves as a figure and as tables of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.report.page.figures import AXIS_CHOICES, Figure, Styles
+from analysis.report.page.svg import Axis, Panel, Series, axis_range, draw_panel
+from analysis.report.render import NOTHING, Cells, Row, count, interval, missing, number, records
+from analysis.stats.curve_fits import LEAST_EVALUATIONS, TAIL, CurveFit
+
+AHEAD = 2.0  # the curves are drawn up to twice the budget
+POINTS = 40  # of a line
+TITLES = {
+    "step": "training steps",
+    "generated_tokens": "tokens generated in training",
+    "judged_programs": "programs judged in training",
+    "flops": "FLOPs in training",
+    "wall_time": "minutes without evaluations",
+}
+HEADING = ["", "metric", "A", "B", "C_mid", "at twice the budget", "second half: error, at its end"]
+DIFFERENCE_HEADING = ["", "metric", "difference of A", "difference of B"]
+
+
+class FitTables(NamedTuple):
+    """The tables of one axis; the second has no rows without a pair of fitted groups."""
+
+    axis: str
+    fits: Cells
+    differences: Cells
+
+
+def fit_figure(fits: Sequence[CurveFit], styles: Styles) -> Figure | None:
+    """Draw the fitted curves up to twice the budget, with the scores that they are fitted to."""
+    drawn = [one for one in fits if one.curve is not None and one.measured.label in styles]
+    choices = []
+    for axis in dict.fromkeys(one.measured.axis for one in drawn):
+        on_axis = [one for one in drawn if one.measured.axis == axis]
+        metrics = dict.fromkeys(one.measured.metric for one in on_axis)
+        panels = [_panel(axis, metric, on_axis, styles) for metric in metrics]
+        choices.append((AXIS_CHOICES[axis], panels))
+    if not choices:
+        return None
+    caption = (
+        "Curves fitted to the evaluations (markers), R0 + (A − R0) / (1 + (C_mid / C)^B) over the "
+        "budget C, drawn up to twice the budget spent, with 95 % intervals over seeds and "
+        "problems. Beyond the markers they are predictions."
+    )
+    labels = {one.measured.label for one in drawn}
+    return Figure("fits", "What more budget would bring", caption, labels, choices)
+
+
+def _panel(axis: str, metric: str, fits: Sequence[CurveFit], styles: Styles) -> Panel:
+    fits = [one for one in fits if one.measured.metric == metric]
+    series = [part for one in fits for part in _series(one, styles)]
+    low, high = axis_range([y for one in series for y in (*one.low, *one.high, *one.y)])
+    description = "; ".join(
+        f"{one.measured.label} fitted to {one.measured.scores[-1]:.3f} at the end, then towards "
+        f"{float(one.curve.asymptote):.3f}"
+        for one in fits
+        if one.curve is not None
+    )
+    return draw_panel(
+        metric,
+        Axis(TITLES[axis], *axis_range([x for one in series for x in one.x])),
+        Axis(metric, low, min(high, 1.02)),
+        series,
+        description,
+    )
+
+
+def _series(one: CurveFit, styles: Styles) -> list[Series]:
+    """Return the curve with its band, and each measured score as a marker of its own."""
+    assert one.curve is not None and one.replicates is not None
+    measured, style = one.measured, styles[one.measured.label]
+    unit = 60 if measured.axis == "wall_time" else 1
+    budget = np.linspace(measured.budget[1] / 4, AHEAD * measured.budget[-1], POINTS)
+    low, high = np.quantile(one.replicates.at(budget), [TAIL, 1 - TAIL], axis=0)
+    line = Series(
+        measured.label,
+        style,
+        (budget / unit).tolist(),
+        one.curve.at(budget).tolist(),
+        low.tolist(),
+        high.tolist(),
+        markers=False,
+    )
+    points = zip((measured.budget / unit).tolist(), measured.scores.tolist(), strict=True)
+    return [line, *(Series(measured.label, style, [x], [y], [], []) for x, y in points)]
+
+
+def fit_tables(fits: pd.DataFrame, differences: pd.DataFrame) -> list[FitTables]:
+    """Return the tables of each axis; none where no group has evaluations enough."""
+    if not len(fits) or fits["evaluations"].max() < LEAST_EVALUATIONS:
+        return []
+    tables = []
+    for axis, part in fits.groupby("axis", sort=False):
+        rows = [_fit_cells(row) for row in records(part)]
+        pairs = differences[(differences["axis"] == axis) & (differences["refused"] == "")]
+        cells = [
+            [
+                f"{row['a']} − {row['b']}",
+                row["metric"],
+                _difference(row, "A"),
+                _difference(row, "B"),
+            ]
+            for row in records(pairs)
+        ]
+        name = AXIS_CHOICES[str(axis)]
+        tables.append(FitTables(name, (HEADING, rows), (DIFFERENCE_HEADING, cells)))
+    return tables
+
+
+def _fit_cells(row: Row) -> list[str]:
+    if row["refused"]:
+        return [row["label"], row["metric"], f"no fit: {row['refused']}", *[NOTHING] * 4]
+    error = NOTHING
+    if not missing(row["second_half_rms"]):
+        error = f"{number(row['second_half_rms'])}, {row['second_half_last']:+.3f}"
+    parameters = (_estimate(row, "A"), _estimate(row, "B", 2), _midpoint(row))
+    return [row["label"], row["metric"], *parameters, _estimate(row, "at_twice"), error]
+
+
+def _estimate(row: Row, name: str, digits: int = 3) -> str:
+    return f"{number(row[name], digits)} {interval(row, name, digits)}".strip()
+
+
+def _midpoint(row: Row) -> str:
+    values: list[Any] = [row[f"C_mid{end}"] for end in ("", "_low", "_high")]
+    if missing(values[0]):
+        return NOTHING
+    if row["axis"] == "wall_time":
+        texts = [f"{value / 60:.1f}" for value in values]
+        return f"{texts[0]} min [{texts[1]}, {texts[2]}]"
+    middle, low, high = map(count, values)
+    return f"{middle} [{low}, {high}]"
+
+
+def _difference(row: Row, name: str) -> str:
+    value, low, high = (row[f"{name}{end}"] for end in ("_difference", "_low", "_high"))
+    if missing(value):
+        return NOTHING
+    return f"{value:+.3f}" if missing(low) else f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
