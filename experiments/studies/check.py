@@ -54,15 +54,20 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     for fault in faults:
         print(fault)
-    print(f"{len(faults)} faults" if faults else "no fault")
+    print(f"faults: {len(faults)}")
     return 1 if faults else 0
 
 
 def check_results(root: Path, verbose: bool) -> list[Fault]:
-    """Check all pages of studies and print what was checked; return the faults."""
+    """Check all pages of studies and print what was checked; return the faults.
+
+    Raises UserError if there is no page, or sentences.yaml has a mistake.
+    """
     faults: list[Fault] = []
     folders = [file.parent for file in sorted((root / PAGES).glob("*/*")) if is_packed(file.parent)]
     pages = {*(root / PAGES).glob("study-*.md"), *(folder.with_suffix(".md") for folder in folders)}
+    if not pages:
+        raise UserError(f"root={root}: no {PAGES}/study-*.md; give the folder of the repository")
     for page in sorted(pages):
         name, folder = page.relative_to(root).as_posix(), page.with_suffix("")
         if not is_packed(folder):

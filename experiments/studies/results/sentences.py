@@ -131,7 +131,7 @@ class Numbers:
             raise UserError(f"{{{placeholder}}}: {arm} has no {metric}")
         if not main.startswith(SHARES):
             return "–" if isnan(ends[0]) else f"{ends[0]:,.0f}"
-        return share(ends[0]) + (_interval(*ends[1:]) if "interval" in options else "")
+        return share(ends[0]) + (_interval(ends[1], ends[2]) if "interval" in options else "")
 
     def _of_pair(self, a: str, b: str, metric: str, options: list[str], placeholder: str) -> str:
         difference = self.results.difference(a, b, metric)

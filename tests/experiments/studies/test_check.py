@@ -54,7 +54,7 @@ def told(copy, capsys, *more):
 
 def test_a_right_repository_passes_and_says_what_it_checked(repository, capsys):
     status, lines = told(repository, capsys, "verbose=true")
-    assert (status, lines[-1]) == (0, "no fault")
+    assert (status, lines[-1]) == (0, "faults: 0")
     old, own, *others = lines[:-1]
     assert old == "docs/results/study-old.md: cannot be checked: no results in the repository"
     assert "2 sentences with 5 right numbers; 2 numbers of the discussion in no" in own
@@ -76,7 +76,7 @@ def test_a_wrong_cell_is_found(copy, capsys):
     planted(page, row, row.replace(cell, wrong))
     status, lines = told(copy, capsys)
     fault = f"docs/results/study-s.md:{number}: ppo: {wrong} stands there; the results give {cell}"
-    assert status == 1 and fault in lines and lines[-1] == "1 faults"
+    assert status == 1 and fault in lines and lines[-1] == "faults: 1"
 
 
 def test_a_wrong_line_and_a_missing_one_are_found(copy, capsys):
@@ -84,7 +84,7 @@ def test_a_wrong_line_and_a_missing_one_are_found(copy, capsys):
     planted(page, "4 runs finished", "5 runs finished")
     planted(page, "- small\n", "")
     status, lines = told(copy, capsys)
-    assert status == 1 and lines[-1] == "2 faults"
+    assert status == 1 and lines[-1] == "faults: 2"
     assert any('"5 runs finished, at commit' in line and 'give "4 runs' in line for line in lines)
     assert any('the results give "- small"' in line for line in lines)
 
@@ -94,7 +94,7 @@ def test_a_wrong_number_in_a_sentence_is_found(copy, capsys):
     spo = re.search(r"SPO at (\S+);", readme.read_text())[1]
     planted(readme, f"SPO at {spo}", "SPO at .999")
     status, lines = told(copy, capsys)
-    assert status == 1 and lines[-1] == "1 faults"
+    assert status == 1 and lines[-1] == "faults: 1"
     (fault,) = [line for line in lines if line.startswith("README.md:4: ")]
     assert f".999 stands there; the results give {spo}, {{spo-x_1.5.pass@1}}" in fault
 
@@ -139,6 +139,11 @@ def test_an_unknown_placeholder_is_one_line(says, message, copy, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_a_folder_without_pages_is_no_success(tmp_path, capsys):
+    assert check([f"root={tmp_path}"]) == 2
+    assert "no docs/results/study-*.md; give the folder" in capsys.readouterr().err
+
+
 def test_every_form_of_a_number(repository):
     results = Results(repository / "docs/results/study-s")
     text = Numbers(results).text
@@ -165,4 +170,4 @@ def test_the_page_is_written_again_as_the_fault_says(copy, capsys):
     folder = page.with_suffix("")
     assert write([f"study={folder}/s.yaml", f"folder={folder}", f"out={page}"]) == 0
     status, lines = told(copy, capsys)
-    assert (status, lines[-1]) == (0, "no fault")
+    assert (status, lines[-1]) == (0, "faults: 0")
