@@ -16,7 +16,7 @@ size ?= 1m
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run resume export sweep study tune atlas anatomy report compare test test-slow test-vllm lint \
+.PHONY: help install run resume export sweep study tune atlas anatomy report compare check-results test test-slow test-vllm lint \
 	nano sandbox-image doctor bench bench-generate bench-judge bench-prepare bench-report \
 	bench-train bench-memory bench-start bench-runtimes scaling gpu-check clean
 
@@ -65,6 +65,9 @@ report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT
 
 compare: $(READY) ## paired difference of two groups of runs (A='outputs/x/spo-*' B='outputs/x/ppo-*')
 	$(PY) -m analysis.compare a='$(A)' b='$(B)' $(ARGS)
+
+check-results: $(READY) ## the numbers of docs/results and README against the results in the repository (ARGS=verbose=true)
+	$(PY) -m experiments.studies.check $(ARGS)
 
 test: $(READY) ## the fast tests, every kind of fault once; Docker's part where an engine answers
 	$(PY) -m pytest -q -m "not slow and not vllm" -n auto --maxprocesses 4 --dist loadfile \

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isnan, nan
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from analysis.load.run_folders import RunError, load_run
+from analysis.load.run_folders import Run, RunError
 from analysis.metrics.learning_curve import curve_score
 from analysis.report.markdown import table
 
@@ -19,14 +19,16 @@ the score of each seed."""
 
 
 def area_section(
-    folder: Path, runs: Sequence[Mapping[str, Any]], arms: Sequence[str], seeds: Sequence[int]
+    load: Callable[[str], Run],
+    runs: Sequence[Mapping[str, Any]],
+    arms: Sequence[str],
+    seeds: Sequence[int],
 ) -> list[str]:
-    """The section, arms in descending order of their means; [] if no run has such a score."""
-    scores = {
-        (run["arm"], run["seed"]): _score(folder / Path(run["run"]).name)
-        for run in runs
-        if run["status"] == "finished" and not run["trial"]
-    }
+    """The section, arms in descending order of their means; [] if no run has such a score.
+
+    `load` returns a run by the name of its folder, or raises RunError. `runs`: of arms.json.
+    """
+    scores = area_scores(load, runs)
     rows = []
     for arm in arms:
         by_seed = [scores.get((arm, seed), nan) for seed in seeds]
@@ -42,10 +44,21 @@ def area_section(
     return [f"### Area under the learning curve\n\n{text}\n\n{table(head, rows)}"]
 
 
-def _score(folder: Path) -> float:
+def area_scores(
+    load: Callable[[str], Run], runs: Sequence[Mapping[str, Any]]
+) -> dict[tuple[str, int], float]:
+    """Return (arm, seed) → score of each finished run that is no trial, NaN without one."""
+    return {
+        (run["arm"], run["seed"]): _score(load, Path(run["run"]).name)
+        for run in runs
+        if run["status"] == "finished" and not run["trial"]
+    }
+
+
+def _score(load: Callable[[str], Run], name: str) -> float:
     """NaN if the run was not evaluated between its start and its end, or not with ten samples."""
     try:
-        return curve_score(load_run(folder))
+        return curve_score(load(name))
     except (RunError, ValueError):
         return nan
 

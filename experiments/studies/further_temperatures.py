@@ -13,8 +13,8 @@ from experiments.studies.figures import signed
 if TYPE_CHECKING:
     import pandas as pd
 
+    from experiments.studies.results.results import Results
     from experiments.studies.study import Study
-    from experiments.studies.write import Results
 
 Rows = tuple[list[str], list[list[str]]]  # heading and rows
 

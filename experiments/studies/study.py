@@ -150,9 +150,14 @@ def _tuned_files(override: str) -> list[str]:
     return [name for name in _experiments(override) if name.startswith("tuned_")]
 
 
+def file_of(name: str) -> Path:
+    """Return the YAML file of a study's name or path."""
+    return Path(name) if name.endswith((".yaml", ".yml")) else HERE / f"{name}.yaml"
+
+
 def read(name: str) -> Study:
     """Read a study beside this file by name, or any YAML file by path. Raises UserError."""
-    file = Path(name) if name.endswith((".yaml", ".yml")) else HERE / f"{name}.yaml"
+    file = file_of(name)
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -3,15 +3,14 @@
     python -m experiments.studies.write study=mini folder=outputs/study-mini \\
         out=docs/results/study-mini.md
 
+A packed study (`python -m experiments.studies.pack`) in place of the folder gives the same page.
 A figure of the same name, .svg, goes beside the page. Only the text between the two marks of PROSE
 is written by hand; an existing file keeps it.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,11 +25,12 @@ from experiments.studies.area_section import area_section
 from experiments.studies.arm_costs import cost_sections
 from experiments.studies.figures import forest, interval, save, signed
 from experiments.studies.further_temperatures import check_claims, temperature_sections
+from experiments.studies.results.packed import is_packed
+from experiments.studies.results.results import LESS, Results
 from experiments.studies.study import Claim, Study, read
 
 PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
 METRICS = ("pass@1", "pass@10", "distinct_of_5")
-LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 
 
 @dataclass
@@ -38,103 +38,9 @@ class Options:
     """The command line."""
 
     study: str = "mini"  # a file of experiments/studies/, or FILE.yaml
-    folder: str = "outputs/study-mini"  # where `python -m experiments.studies.run` ran the study
+    # where `python -m experiments.studies.run` ran the study, or a packed study
+    folder: str = "outputs/study-mini"
     out: str = "docs/results/study-mini.md"  # the page; its text between the marks stays
-
-
-class Results:
-    """The results in a study's folder, by arm."""
-
-    def __init__(self, folder: Path) -> None:
-        import pandas as pd
-
-        try:
-            self.arms = json.loads((folder / "arms.json").read_text())
-            tables = {t: pd.read_csv(folder / "report" / f"{t}.csv") for t in _TABLES}
-        except OSError as error:
-            raise UserError(
-                f"folder={folder}: {Path(error.filename).name} is missing; "
-                "`python -m experiments.studies.run` writes it at the end of the study"
-            ) from error
-        # By the runs' names, which are unique in a study: its folder may have moved since, or be
-        # read from another working directory.
-        self.folder = folder
-        groups = dict(zip(map(_name, tables["runs"]["path"]), tables["runs"]["group"], strict=True))
-        self.label = {
-            run["arm"]: groups.get(_name(run["run"]))
-            for run in self.arms
-            if run["run"] and not run["trial"]
-        }
-        self.table = tables["table"].set_index("label")
-        self.differences, self._letters = tables["differences"], tables["letters"]
-        contrasts = folder / "report" / "contrasts.csv"  # reports made before have none
-        self.contrasts = pd.read_csv(contrasts) if contrasts.is_file() else pd.DataFrame()
-        self.runs, self.equal_budget = tables["runs"], tables["equal_budget"]
-        costs = tables["costs"].set_index("label")
-        self.costs = costs.join(self.table.drop(columns=costs.columns, errors="ignore"))
-
-    def difference(self, a: str, b: str, metric: str) -> tuple[float, float, float] | None:
-        """a − b with its interval; for time and memory paired over seeds."""
-        if metric in LESS:
-            return self._cost_difference(a, b, metric)
-        pair = (self.label.get(a), self.label.get(b), metric)
-        for row in self.differences.to_dict("records"):
-            if (row["a"], row["b"], row["metric"]) == pair:
-                return float(row["difference"]), float(row["low"]), float(row["high"])
-        return None
-
-    def corrected(self, a: str, b: str, metric: str, margin: float = 0.0) -> str:
-        """above | below | not decided: a − b against -margin, corrected over the contrasts."""
-        arms = (self.label.get(a), self.label.get(b))
-        opposite = {"above": "below", "below": "above"}
-        for row in self.contrasts.to_dict("records"):
-            if (row["metric"], row["margin"]) == (metric, margin):
-                if (row["a"], row["b"]) == arms:
-                    return str(row["answer"])
-                if (row["b"], row["a"]) == arms and not margin:
-                    return opposite.get(row["answer"], row["answer"])
-        return "not decided"
-
-    def _cost_difference(self, a: str, b: str, metric: str) -> tuple[float, float, float] | None:
-        """Student's interval of the paired differences over seeds."""
-        import numpy as np
-        from scipy import stats
-
-        first, second = self._costs(a, metric), self._costs(b, metric)
-        gaps = np.array(
-            [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
-        )
-        if len(gaps) < 2:
-            return None
-        half = stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5
-        return float(gaps.mean()), float(gaps.mean() - half), float(gaps.mean() + half)
-
-    def _costs(self, arm: str, metric: str) -> dict[int, float]:
-        """Time without evaluations, or peak memory, of each finished seed."""
-        import pandas as pd
-
-        costs = {}
-        for run in self.arms:
-            if run["arm"] == arm and run["status"] == "finished" and not run["trial"]:
-                last = pd.read_parquet(self.folder / _name(run["run"]) / "metrics.parquet").iloc[-1]
-                time = last["time/total_s"] - last["time/evaluate_s"]
-                costs[run["seed"]] = float(time if metric == "time" else last["memory/peak_mb"])
-        return costs
-
-    def letters(self, arm: str, metric: str) -> str:
-        """The arm's letters, or –; two arms are separated if they share none."""
-        for row in self._letters.to_dict("records"):
-            if (row["label"], row["metric"]) == (self.label.get(arm), metric):
-                return str(row["letters"])
-        return "–"
-
-    def row(self, label: str | None) -> dict[Any, Any] | None:
-        """The row of table.csv."""
-        return dict(self.table.loc[label]) if label in self.table.index else None
-
-
-def _name(path: str) -> str:
-    return Path(path).name
 
 
 TAKEN = {
@@ -142,17 +48,35 @@ TAKEN = {
     "rollouts_of": "on the recorded batches of `{}`",
     "replay_of": "with the recorded responses of `{}`",
 }
-_TABLES = ("table", "differences", "letters", "runs", "costs", "equal_budget")
 
 
-def page(study: Study, results: Results, name: str, figure: str, discussion: str) -> str:
-    """The whole page; `figure` is its picture's file name."""
+def page_at(out: Path, study: Study, results: Results) -> str:
+    """The whole page at `out`, with the text between the marks of the existing file.
+
+    Raises UserError if a claim or the order is on something that the results do not have.
+    """
+    check_claims(study, results)
+    name, figure = study.name.removeprefix("study-"), out.with_suffix(".svg").name
+    packed = out.with_suffix("")
+    evidence = (
+        f" They follow from the counts in [{packed.name}/]({packed.name}/), as "
+        "`make check-results` shows."
+        if is_packed(packed)
+        else ""
+    )
+    return _page(study, results, name, figure, evidence, discussion_of(out)[0])
+
+
+def _page(
+    study: Study, results: Results, name: str, figure: str, evidence: str, discussion: str
+) -> str:
+    """`figure`: its picture's file name. `evidence`: where its numbers can be checked."""
     finished = [run for run in results.arms if run["status"] == "finished" and not run["trial"]]
     arms = in_order(study, results)
     parts = [
         f"# The study `{name}`",
         "Written by `python -m experiments.studies.write` from the report's CSV files. Curves, "
-        "problems and programs are in that report's `report.html`.",
+        f"problems and programs are in that report's `report.html`.{evidence}",
         f"## Question\n\n{study.question.strip()}",
         "## Setting\n\n" + "\n".join(_setting(study, results, finished)),
         *_chosen(study, results, arms),
@@ -169,7 +93,7 @@ def page(study: Study, results: Results, name: str, figure: str, discussion: str
         if results.contrasts.empty:
             note = ""
         parts.append(f"### Side by side\n\n{note}" + table(["difference", *METRICS], rows))
-    parts += area_section(results.folder, results.arms, arms, study.seeds)
+    parts += area_section(results.source.run, results.arms, arms, study.seeds)
     parts += temperature_sections(
         study, results, METRICS, lambda metrics: _result_rows(arms, results, metrics)
     )
@@ -276,9 +200,7 @@ def _result_rows(
 
 def _named(arms: Sequence[str], results: Results) -> list[tuple[str, str | None]]:
     """(name, label in the report) of each row of the results: base models, then arms."""
-    bases = [str(label) for label in results.table.index if str(label).startswith("base")]
-    named = ((re.sub(r" path=\S+", "", label).replace(" name=", " "), label) for label in bases)
-    return [*named, *((arm, results.label.get(arm)) for arm in arms)]
+    return [*results.bases.items(), *((arm, results.label.get(arm)) for arm in arms)]
 
 
 def _gaps(results: Results, a: str, b: str) -> list[str]:
@@ -307,11 +229,12 @@ def _claim_rows(claims: Sequence[Claim], results: Results) -> Iterator[list[str]
         yield [claim.says, text, f"**{verdict}**"]
 
 
-def _discussion(out: Path) -> str:
-    """The text between the marks of the existing file."""
+def discussion_of(out: Path) -> tuple[str, int]:
+    """The text between the marks of the existing file, and its offset there."""
     if not out.is_file():
-        return ""
-    return out.read_text().partition(PROSE[0])[2].partition(PROSE[1])[0]
+        return "", 0
+    before, mark, after = out.read_text().partition(PROSE[0])
+    return after.partition(PROSE[1])[0], len(before + mark)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -320,9 +243,7 @@ def main(arguments: Sequence[str]) -> int:
         options = parse_arguments(Options, arguments)
         study, out = read(options.study), Path(options.out)
         results = Results(Path(options.folder))
-        check_claims(study, results)
-        figure, name = out.with_suffix(".svg"), study.name.removeprefix("study-")
-        text = page(study, results, name, figure.name, _discussion(out))
+        text = page_at(out, study, results)
     except (UserError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -333,7 +254,7 @@ def main(arguments: Sequence[str]) -> int:
         for called, label in _named(in_order(study, results), results)
         if (row := results.row(label)) is not None
     ]
-    save(forest(rows, METRICS), figure)
+    save(forest(rows, METRICS), figure := out.with_suffix(".svg"))
     print(out, figure, sep="\n")
     return 0
 

@@ -57,6 +57,7 @@ def study(tmp_path):
         ends = dict(zip(("difference", "low", "high"), gap, strict=True))
         gaps.append({"a": "spo x=1", "b": "sft x=1", "metric": metric} | ends)
     (tmp_path / "study-s" / "arms.json").write_text(json.dumps(arms))
+    (tmp_path / "study-s" / "report" / "contrasts.csv").write_text("experiment\n")  # none
     written = {
         "runs": runs,
         "table": table,

@@ -1,0 +1,4 @@
+"""Results of a study: its tables and runs, from run folders or from counts in the repository.
+
+Knows the files of a study's folder and of a packed study. Must not know how a page is written.
+"""

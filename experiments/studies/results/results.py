@@ -1,0 +1,161 @@
+"""The results of a study by arm: scores, differences, letters and costs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from experiments.errors import UserError
+from experiments.studies.results.packed import PackedStudy, is_packed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.load.run_folders import Run
+
+LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
+TABLES = (  # of the report
+    *("table", "differences", "contrasts", "letters", "runs", "costs", "equal_budget"),
+)
+
+
+class Source(Protocol):
+    """Where results come from: a study's folder or a packed study."""
+
+    arms: list[dict[str, Any]]  # arms.json
+
+    def tables(self, names: Sequence[str]) -> dict[str, pd.DataFrame]: ...
+
+    def run(self, name: str) -> Run: ...
+
+    def last_metrics(self, name: str) -> pd.Series: ...
+
+
+class StudyFolder:
+    """Run folders of a study, and the report on them. Raises UserError for a missing file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.arms = json.loads(self._existing("arms.json").read_text())
+
+    def _existing(self, name: str) -> Path:
+        if not (self.folder / name).is_file():
+            raise UserError(
+                f"folder={self.folder}: {Path(name).name} is missing; "
+                "`python -m experiments.studies.run` writes it at the end of the study"
+            )
+        return self.folder / name
+
+    def tables(self, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+        """Return tables of the report by name."""
+        import pandas as pd
+
+        return {name: pd.read_csv(self._existing(f"report/{name}.csv")) for name in names}
+
+    def run(self, name: str) -> Run:
+        """Return a run by the name of its folder. Raises RunError."""
+        from analysis.load.run_folders import load_run
+
+        return load_run(self.folder / name)
+
+    def last_metrics(self, name: str) -> pd.Series:
+        """Return the last row of a run's metrics."""
+        import pandas as pd
+
+        return pd.read_parquet(self.folder / name / "metrics.parquet").iloc[-1]
+
+
+class Results:
+    """The results of a study's folder, or of a packed study, by arm."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source: Source = PackedStudy(folder) if is_packed(folder) else StudyFolder(folder)
+        self.arms, tables = self.source.arms, self.source.tables(TABLES)
+        # By the runs' names, which are unique in a study: its folder may have moved since, or be
+        # read from another working directory.
+        groups = dict(zip(map(_name, tables["runs"]["path"]), tables["runs"]["group"], strict=True))
+        self.label = {
+            run["arm"]: groups.get(_name(run["run"]))
+            for run in self.arms
+            if run["run"] and not run["trial"]
+        }
+        self.table: pd.DataFrame = tables["table"].set_index("label")
+        self._differences = {
+            (row["a"], row["b"], row["metric"]): (row["difference"], row["low"], row["high"])
+            for row in tables["differences"].to_dict("records")
+        }
+        self._letters = {
+            (row["label"], row["metric"]): str(row["letters"])
+            for row in tables["letters"].to_dict("records")
+        }
+        self.contrasts = tables["contrasts"]
+        self.runs, self.equal_budget = tables["runs"], tables["equal_budget"]
+        costs = tables["costs"].set_index("label")
+        self.costs = costs.join(self.table.drop(columns=costs.columns, errors="ignore"))
+
+    def difference(self, a: str, b: str, metric: str) -> tuple[float, float, float] | None:
+        """a − b with its interval; for time and memory paired over seeds."""
+        if metric in LESS:
+            return self._cost_difference(a, b, metric)
+        return self._differences.get((self.label.get(a), self.label.get(b), metric))
+
+    def corrected(self, a: str, b: str, metric: str, margin: float = 0.0) -> str:
+        """above | below | not decided: a − b against -margin, corrected over the contrasts."""
+        arms = (self.label.get(a), self.label.get(b))
+        opposite = {"above": "below", "below": "above"}
+        for row in self.contrasts.to_dict("records"):
+            if (row["metric"], row["margin"]) == (metric, margin):
+                if (row["a"], row["b"]) == arms:
+                    return str(row["answer"])
+                if (row["b"], row["a"]) == arms and not margin:
+                    return opposite.get(row["answer"], str(row["answer"]))
+        return "not decided"
+
+    def _cost_difference(self, a: str, b: str, metric: str) -> tuple[float, float, float] | None:
+        """Student's interval of the paired differences over seeds."""
+        import numpy as np
+        from scipy import stats
+
+        first, second = self._costs(a, metric), self._costs(b, metric)
+        gaps = np.array(
+            [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+        )
+        if len(gaps) < 2:
+            return None
+        half = stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5
+        return float(gaps.mean()), float(gaps.mean() - half), float(gaps.mean() + half)
+
+    def _costs(self, arm: str, metric: str) -> dict[int, float]:
+        """Time without evaluations, or peak memory, of each finished seed."""
+        costs = {}
+        for run in self.arms:
+            if run["arm"] == arm and run["status"] == "finished" and not run["trial"]:
+                last = self.source.last_metrics(_name(run["run"]))
+                time = last["time/total_s"] - last["time/evaluate_s"]
+                costs[run["seed"]] = float(time if metric == "time" else last["memory/peak_mb"])
+        return costs
+
+    def letters(self, arm: str, metric: str) -> str:
+        """The arm's letters, or –; two arms are separated if they share none."""
+        return self._letters.get((self.label.get(arm), metric), "–")
+
+    def row(self, label: str | None) -> dict[Any, Any] | None:
+        """The row of table.csv."""
+        return dict(self.table.loc[label]) if label in self.table.index else None
+
+    def costs_row(self, label: str | None) -> dict[Any, Any] | None:
+        """The row of costs.csv, with what only table.csv has."""
+        return dict(self.costs.loc[label]) if label in self.costs.index else None
+
+    @property
+    def bases(self) -> dict[str, str]:
+        """The base models: short name → label in the report."""
+        labels = [str(label) for label in self.table.index if str(label).startswith("base")]
+        return {re.sub(r" path=\S+", "", x).replace(" name=", " "): x for x in labels}
+
+
+def _name(path: str) -> str:
+    return Path(path).name
