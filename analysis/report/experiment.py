@@ -18,6 +18,7 @@ from analysis.metrics.normal_form import precompute_normal_forms
 from analysis.report.caveats import caveats
 from analysis.stats import curves
 from analysis.stats.differences import PairedDifference, paired_differences
+from analysis.stats.training_curves import training_curve
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Experiment:
     def rewards(self) -> pd.DataFrame:
         """The training rewards, as returned by `analysis.stats.curves.reward_curve`."""
         return curves.reward_curve(self.groups, self.reward_window)
+
+    @cached_property
+    def training(self) -> pd.DataFrame:
+        """training.csv, as returned by `analysis.stats.training_curves.training_curve`."""
+        return training_curve(self.groups, self.reward_window)
 
     @property
     def bases(self) -> list[EvaluatedModel]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,13 +20,18 @@ from analysis.metrics.definitions import reported_metrics
 from analysis.report import latex, render
 from analysis.report.experiment import Section
 from analysis.report.page.figures import figure_files
+from analysis.report.page.points import panel_key
 from analysis.report.page.svg import swatch
+from analysis.report.units import duration
 from analysis.stats import curves
 from envs.command_line.readable import readable
 
 FOLDER = Path(__file__).parent
-STYLES = ("figures", "style")  # the second has the figures' text larger on narrow screens
-SCRIPTS = ("text", "diff", "tables", "choices", "matrix", "explorer", "start")
+STYLES = ("figures", "style", "reading")  # later ones have exceptions for narrow screens
+SCRIPTS = (
+    *("text", "diff", "tables", "choices", "address", "contents", "values", "matrix", "explorer"),
+    "start",
+)
 
 
 def write_report(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> None:
@@ -95,6 +101,7 @@ def render_page(context: Mapping[str, Any]) -> str:
     allows no request and no script except its own.
     """
     environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -108,19 +115,24 @@ def render_page(context: Mapping[str, Any]) -> str:
     environment.globals |= {
         "number": render.number,
         "count": render.count,
-        "minutes": render.minutes,
+        "duration": duration,
         "interval": render.interval,
         "missing": render.missing,
         "plural": render.plural,
         "most_in_matrix": render.MATRIX_LABELS,
         "swatch": swatch,
+        "panel_key": panel_key,
         "checks": health.CHECKS,
         "script": script,
         "script_hash": f"sha256-{digest}",
         "css": "".join((FOLDER / f"{name}.css").read_text("utf-8") for name in STYLES),
     }
-    template = (FOLDER / "page.html.j2").read_text(encoding="utf-8").replace("95 %", "95&nbsp;%")
-    return environment.from_string(template).render(context)
+    return environment.get_template("page.html.j2").render(context)
+
+
+def _template(name: str) -> str:
+    """Return a template's text, without a line break between a number and its per cent sign."""
+    return (FOLDER / name).read_text(encoding="utf-8").replace("95 %", "95&nbsp;%")
 
 
 def _displayed(text: str) -> str:
@@ -129,5 +141,5 @@ def _displayed(text: str) -> str:
 
 
 def _breakable(text: str) -> Markup:
-    """Allow a line break after each underscore of a group's label, for narrow columns."""
-    return Markup(str(escape(_displayed(text))).replace("_", "_<wbr>"))
+    """Allow a line break after each part of a name, such as a_b/c=1, for narrow columns."""
+    return Markup(re.sub(r"([_/=])(?=.)", r"\1<wbr>", str(escape(_displayed(text)))))
