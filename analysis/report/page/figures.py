@@ -190,8 +190,7 @@ def line(
 def _metric_panel(curve: pd.DataFrame, x: str, metric: str, styles: Styles) -> Panel:
     columns = (metric, f"{metric}_low", f"{metric}_high")
     series = [
-        line(label, styles, floats(part[x]), part, columns)
-        for label, part in by_label(curve)
+        line(label, styles, floats(part[x]), part, columns) for label, part in by_label(curve)
     ]
     return line_panel(_title(metric), x, series)
 
@@ -300,7 +299,8 @@ def _figure_file(panels: Sequence[Panel], key: Styles, footnote: str) -> str:
         top = MARGIN + i // columns * (TITLE + panel_height + GAP)
         parts.append(
             f'<text class="title" x="{left}" y="{top + 14}">{escape(panel.title)}</text>'
-            f'<g class="panel{panel.size.kind}" transform="translate({left},{top + TITLE})">{panel.body}</g>'
+            f'<g class="panel{panel.size.kind}" transform="translate({left},{top + TITLE})">'
+            f"{panel.body}</g>"
         )
     top = MARGIN + -(-len(panels) // columns) * (TITLE + panel_height + GAP)
     places, height = _key_places(list(key), width, top)

@@ -14,7 +14,6 @@ from html import escape
 from itertools import pairwise
 
 COLOURS = 6
-MARKS = 5  # of a line whose points have no markers of their own, so that it is recognised
 MARKERS = ("circle", "square", "triangle", "diamond", "wedge", "plus")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "14 4", "4 2 1 2")
 # Paths around 0, 0, about 10 wide.
@@ -41,6 +40,7 @@ class Size:
     top: int = 10
     bottom: int = 44
     ticks: int = 6  # at most, on each axis
+    marks: int = 5  # of a line whose points have no markers of their own, so that it is recognised
     kind: str = ""  # further class of the drawing
 
     @property
@@ -51,7 +51,8 @@ class Size:
 
 
 LARGE = Size()
-SMALL = Size(width=320, height=190, left=44, bottom=40, ticks=4, kind=" small")  # of many panels
+# For a figure of many panels.
+SMALL = Size(width=320, height=190, left=44, bottom=40, ticks=4, marks=2, kind=" small")
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class Panel:
 def draw_panel(
     title: str, x: Axis, y: Axis, series: Sequence[Series], description: str, size: Size = LARGE
 ) -> Panel:
-    """Draw the series over a grid, between two axes. What lies beyond an axis is drawn at its end."""
+    """Draw the series over a grid, between two axes; what lies beyond the y-axis, at its end."""
     left, top, width, height = size.plot
 
     def pixel(px: float, py: float) -> Point:
@@ -189,20 +190,26 @@ def draw_panel(
         f'<text class="axis-title" x="{left + width / 2}" y="{size.height - 8}" '
         f'text-anchor="middle">{escape(x.title)}</text>'
     )
-    drawn = [_draw_series(one, place, len(series), pixel) for place, one in enumerate(series)]
+    drawn = [
+        _draw_series(one, pixel, (place + 0.5) / len(series), size.marks)
+        for place, one in enumerate(series)
+    ]
     return Panel(title, description, "".join([*parts, *drawn]), x, y, series, size)
 
 
 def _draw_series(
-    series: Series, place: int, of: int, pixel: Callable[[float, float], Point]
+    series: Series, pixel: Callable[[float, float], Point], offset: float, marks: int
 ) -> str:
-    """Draw the interval's edges or crosses, line and markers of series `place` out of `of`."""
+    """Draw the interval's edges or crosses, line and markers.
+
+    Points without markers of their own get a few, `marks` on the line. `offset` in (0, 1) differs
+    between the lines of a panel, so that their few markers are apart.
+    """
     finite = [
         i for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)) if _all_finite(x, y)
     ]
     points = [pixel(series.x[i], series.y[i]) for i in finite]
-    alone = " alone" if of == 1 else ""
-    parts = [f'<g class="series {series.style.colour}{alone}" data-group="{escape(series.label)}">']
+    parts = [f'<g class="series {series.style.colour}" data-group="{escape(series.label)}">']
     crosses = len(series.x_low) > 0
     if len(series.low) and not crosses:
         parts += _draw_band(series, finite, pixel)
@@ -215,15 +222,10 @@ def _draw_series(
                 across = pixel(series.x_low[i], y), pixel(series.x_high[i], y)
                 along = pixel(x, series.low[i]), pixel(x, series.high[i])
                 parts += [f'<path class="bar" d="{_path(bar)}"/>' for bar in (across, along)]
-    marked = points if series.markers or len(points) <= 1 else _some(points, place, of)
-    parts += [_draw_marker(series.style, point) for point in marked]
+    if not series.markers and len(points) > 1:
+        points = [points[int((i + offset) / marks * len(points))] for i in range(marks)]
+    parts += [_draw_marker(series.style, point) for point in points]
     return "".join([*parts, "</g>"])
-
-
-def _some(points: Sequence[Point], place: int, of: int) -> Sequence[Point]:
-    """Return MARKS points of a line, at places that differ between the lines of a panel."""
-    between = len(points) / MARKS
-    return [points[int((i + (place + 0.5) / of) * between)] for i in range(MARKS)]
 
 
 def _draw_band(

@@ -20,7 +20,7 @@ from analysis.report.page.svg import SMALL, Panel
 from analysis.stats.curves import X_AXES
 from analysis.stats.training_curves import TRAINING_METRICS, TrainingMetric, thinned
 
-MOST_POINTS = 60  # of a line, in a panel of a third of the page's width
+MOST_POINTS = 50  # of a line, in a panel of a third of the page's width
 MOST_WITH_RANGE = 6  # groups; the edges of more ranges than that hide the lines
 
 

@@ -62,38 +62,43 @@ def test_contents_are_folded_on_a_narrow_screen(page):
 def test_every_heading_has_a_link_to_itself_and_no_two_are_the_same(page):
     links = page.locator(":is(h2, h3, summary) > a.anchor")
     targets = links.evaluate_all(
-        "all => all.map(a => [a.getAttribute('href'), document.getElementById(a.hash.slice(1))?.id])"
+        """all => all.map(a =>
+          [a.getAttribute('href'), document.getElementById(a.hash.slice(1))?.id])"""
     )
     assert len(targets) == len({href for href, _ in targets}) > 15
     assert all(href == f"#{target}" for href, target in targets)
 
 
 def test_an_address_opens_the_explorer_at_a_sample(page, three_groups):
-    page.goto(f"{three_groups.as_uri()}#problem={PROBLEM}&arm=spo&sample=2&arm=base&sample=1")
-    page.wait_for_function("document.activeElement.classList.contains('form')")
+    page.evaluate(f"location.hash = 'problem={PROBLEM}'")
+    spo = page.locator(".column").filter(has=page.get_by_role("heading", name="spo"))
+    address = spo.locator(".form").nth(1).locator("a.anchor").get_attribute("href")
+    name = spo.locator(".form").nth(1).get_attribute("aria-label")
+    page.goto("about:blank")  # as one who follows a link from elsewhere
+    page.goto(f"{three_groups.as_uri()}{address}&arm=base")
+    page.wait_for_selector(".form.chosen")
     assert chosen_problem(page) == PROBLEM
     form = page.locator(".form.chosen")
-    assert form.get_attribute("aria-label") == "form 2" and in_view(page, form)
-    titles = page.locator(".compare h5").all_inner_texts()
-    assert titles[0] == "A: spo, form 2"
-    page.reload()
-    page.wait_for_selector(".form.chosen")
-    assert page.locator(".compare h5").all_inner_texts() == titles
-    page.seen.clear()  # the two loads of the page itself
+    assert form.get_attribute("aria-label") == name and in_view(page, form)
+    assert page.evaluate("document.activeElement.matches('.form.chosen')")
+    left, right = page.locator(".compare h5").all_inner_texts()
+    assert left == f"A: spo, {name}" and right.startswith("B: base, form ")
+    itself = ("request: about:blank", f"request: {three_groups.as_uri()}")
+    assert [one for one in page.seen if not one.startswith(itself)] == []
+    page.seen.clear()  # the page itself, loaded anew
 
 
 def test_back_and_forward_go_through_problems(page):
     box = page.locator(".explorer")
     box.get_by_label("Problem").select_option(label="mini/test/0002")
     page.locator(".matrix-box tbody a").filter(has_text="0005").click()
-    page.wait_for_function("document.querySelector('.explorer select').value === '5'")
+    shown = "document.querySelector('.explorer option:checked').textContent.endsWith('{}')"
+    page.wait_for_function(shown.format("0005"))
     box.get_by_role("button", name="Next").click()
     assert chosen_problem(page) == "mini/test/0006"
     for button, problem in (("back", "0005"), ("back", "0002"), ("forward", "0005")):
         page.evaluate(f"history.{button}()")
-        page.wait_for_function(
-            f"document.querySelector('.explorer option:checked').textContent.endsWith('{problem}')"
-        )
+        page.wait_for_function(shown.format(problem))
     assert page.evaluate("location.hash") == "#problem=mini/test/0005"
 
 
@@ -180,7 +185,8 @@ def test_no_name_is_broken_within_a_word_on_a_narrow_screen(page):
     broken = page.evaluate(
         r"""() => {
           const broken = [];
-          for (const box of document.querySelectorAll('th, .keys span, .choice label, h2, h3, h5')) {
+          const names = document.querySelectorAll('th, .keys span, .choice label, h2, h3, h5');
+          for (const box of names) {
             const texts = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
             for (let node = texts.nextNode(); node; node = texts.nextNode())
               for (const word of node.data.matchAll(/[^\s_\/=−–—-]+/g)) {
@@ -199,7 +205,8 @@ def test_no_name_is_broken_within_a_word_on_a_narrow_screen(page):
 
 
 def test_tables_link_to_files_that_are_there(page, three_groups):
-    links = page.locator("a[href$='.csv']").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+    hrefs = "all => all.map(a => a.getAttribute('href'))"
+    links = page.locator("a[href$='.csv']").evaluate_all(hrefs)
     names = {"table.csv", "differences.csv", "curve.csv", "training.csv", "costs.csv", "runs.csv"}
     assert names < set(links)
     assert all((three_groups.parent / name).is_file() for name in links)
