@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class TimeUnit(NamedTuple):
@@ -25,7 +25,7 @@ def fitting_unit(seconds: Iterable[float]) -> TimeUnit:
     return [UNITS[0], *(unit for unit in UNITS if most >= CHANGE * unit.seconds)][-1]
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: Any) -> str:
     """Return a duration with its unit, such as 0.12 s, 45 s, 3.2 min or 1.5 h; a dash for none."""
     if seconds is None or not math.isfinite(seconds):
         return "–"

@@ -22,8 +22,8 @@ def problem_changes(run: Run, before: int, after: int) -> pd.DataFrame:
 
     n are judged samples, c accepted ones.
     """
-    first, last = counts_at_step(run, before), counts_at_step(run, after)
-    both = first.join(last, how="inner", lsuffix="_before", rsuffix="_after")
+    first = counts_at_step(run, before).add_suffix("_before")
+    both = first.join(counts_at_step(run, after).add_suffix("_after"), how="inner")
     return both[["n_before", "c_before", "n_after", "c_after"]].sort_index()
 
 

@@ -62,7 +62,7 @@ def _recorded(run: Run, name: str) -> bool:
     return name in run.metrics and bool(run.metrics[name].notna().any())
 
 
-def _group_curve(group: Group, names: Sequence[str], window: int) -> pd.DataFrame:
+def _group_curve(group: Group, names: list[str], window: int) -> pd.DataFrame:
     """Return the rows of one group."""
     runs = [run for run in group.runs if len(run.metrics)]
     if not runs:
