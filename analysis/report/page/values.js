@@ -69,7 +69,7 @@ function panelValues(svg, data) {
     if (event.key === "Escape") return hide();
     if (!among.length || !(event.key in moves || event.key === "ArrowUp" || event.key === "ArrowDown")) return;
     event.preventDefault();
-    if (!chosen) return show(among[0], 0);
+    if (!chosen) return show(among[0], event.key === "End" ? data.series[among[0]].x.length - 1 : 0);
     const [series, point] = chosen, one = data.series[series];
     if (event.key in moves) return show(series, Math.min(Math.max(point + moves[event.key], 0), one.x.length - 1));
     const turn = among.indexOf(series) + (event.key === "ArrowDown" ? 1 : among.length - 1);

@@ -2,6 +2,7 @@
 
 from urllib.parse import quote
 
+import pandas as pd
 import pytest
 
 from tests.analysis.report.page.attacks import NAME
@@ -159,12 +160,16 @@ def test_arrow_keys_walk_along_a_line_and_between_groups(page):
     assert not status.is_visible() and frame.locator(".series.lit").count() == 0
 
 
-def test_training_panels_say_the_range_over_seeds(page):
-    frame = panel(page, "KL to the reference, nats per response", "Training curves")
+def test_training_panels_say_the_range_over_seeds(page, three_groups):
+    curve = pd.read_csv(three_groups.parent / "training.csv").set_index(["label", "step"])
+    at_end = curve.loc[("grpo_correction_of_lags", 20)]
+    frame = panel(page, "reward", "Training curves")
     frame.locator("svg").focus()
     page.keyboard.press("End")
-    assert "at training steps 20" in frame.get_by_role("status").inner_text()
-    assert "0.2" in frame.get_by_role("status").inner_text()
+    said = frame.get_by_role("status").inner_text()
+    mean, low, high = (f"{at_end[f'reward_mean{end}']:.4g}" for end in ("", "_low", "_high"))
+    place = "at training steps 20, range over seeds in brackets"
+    assert said == f"grpo_correction_of_lags reward {mean} [{low}, {high}] {place}"
 
 
 def test_overlapping_intervals_are_edges_and_only_the_chosen_is_filled(page):
