@@ -220,7 +220,7 @@ def test_text_of_run_folders_is_escaped_and_control_characters_do_nothing(
 def test_every_table_is_there_as_csv_and_parquet_and_the_main_ones_as_latex(six_runs):
     out, _ = six_runs
     tables = sorted(out.glob("*.csv"))
-    assert len(tables) == 17
+    assert len(tables) == 18
     for table in tables:
         there = pd.read_parquet(table.with_suffix(".parquet"))
         read = pd.read_csv(table)
