@@ -163,7 +163,8 @@ def learning_figure(
     caption = (
         "From the base model (left) to the end of training. Choose the horizontal axis: two "
         "algorithms may spend very different budgets in equally many steps. Thin lines: 95 % "
-        "intervals; for the reward on training problems, the range over seeds. Tokens and "
+        "intervals; for the reward on training problems, the range over seeds; of more than six "
+        "groups, that of the chosen one. Tokens and "
         "programs include the base model's responses that an algorithm requested."
     )
     return Figure("learning", "Learning curves", caption, set(labels), choices)

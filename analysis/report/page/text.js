@@ -27,11 +27,11 @@ function readable(text) {
   return nodes;
 }
 
-// The text of a name, with a line break allowed after each of its parts: a_b/c=1 in four.
+// The text of a name, with a line break allowed after each of its parts: a_b/c in three.
 function breakable(text) {
   return readable(text).flatMap((node) => {
     if (typeof node !== "string") return [node];
-    return node.split(/(?<=[_/=])(?=.)/).flatMap((part, i) => (i ? [make("wbr"), part] : [part]));
+    return node.split(/(?<=[_/])(?=.)/).flatMap((part, i) => (i ? [make("wbr"), part] : [part]));
   });
 }
 

@@ -141,5 +141,5 @@ def _displayed(text: str) -> str:
 
 
 def _breakable(text: str) -> Markup:
-    """Allow a line break after each part of a name, such as a_b/c=1, for narrow columns."""
-    return Markup(re.sub(r"([_/=])(?=.)", r"\1<wbr>", str(escape(_displayed(text)))))
+    """Allow a line break after each part of a name, such as a_b/c, for narrow columns."""
+    return Markup(re.sub(r"([_/])(?=.)", r"\1<wbr>", str(escape(_displayed(text)))))
