@@ -22,6 +22,7 @@ from analysis.stats.control import control_differences
 from analysis.stats.curve_fits import CurveFit, curve_fits
 from analysis.stats.differences import PairedDifference, paired_differences
 from analysis.stats.equivalence import with_equality
+from analysis.stats.training_curves import training_curve
 
 
 class Plan(NamedTuple):
@@ -86,6 +87,11 @@ class Experiment:
     def rewards(self) -> pd.DataFrame:
         """The training rewards, as returned by `analysis.stats.curves.reward_curve`."""
         return curves.reward_curve(self.groups, self.reward_window)
+
+    @cached_property
+    def training(self) -> pd.DataFrame:
+        """training.csv, as returned by `analysis.stats.training_curves.training_curve`."""
+        return training_curve(self.groups, self.reward_window)
 
     @property
     def bases(self) -> list[EvaluatedModel]:

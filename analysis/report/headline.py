@@ -181,8 +181,16 @@ def format_difference(pair: PairedDifference) -> str:
     d = pair.difference
     if math.isnan(d.mean):
         return "–"
-    ends = "" if math.isnan(d.low) else f" [{d.low:+.3f}, {d.high:+.3f}]"
+    ends = f" [{d.low:+.3f}, {d.high:+.3f}]" if has_width(pair) else ""
     return f"{d.mean:+.3f}{ends}".replace("-", "−")
+
+
+def has_width(pair: PairedDifference) -> bool:
+    """Return whether the difference has an interval, and not one from d to d.
+
+    That is so where two groups differ by the same on every problem, as where both solve none.
+    """
+    return pair.difference.high - pair.difference.low > 1e-9
 
 
 def _detectable(pairs: Sequence[PairedDifference]) -> str:
@@ -195,7 +203,7 @@ def _detectable(pairs: Sequence[PairedDifference]) -> str:
     low, high = min(known), max(known)
     if low >= 1:
         return "This design could not have detected any difference, however large."
-    sizes = [_size(low), *([_size(min(high, 1))] if high - low >= 0.005 else [])]
+    sizes = list(dict.fromkeys([_size(low), _size(min(high, 1))]))
     return (
         "Not separated does not mean equal: most such comparisons would detect only a true "
         f"difference of {' to '.join(sizes)} or more."
@@ -222,7 +230,10 @@ def difference_matrix(
         mean, bracket, ends = text.partition(" [")
         mean += " †" if pair.contrast_p < SIGNIFICANCE else ""
         mean += " =" if pair.answer == EQUAL else ""
-        return f"{mean}{bracket}{ends}" + (" *" if pair.separated else "")
+        text = f"{mean}{bracket}{ends}"
+        if intervals and not has_width(pair) and not math.isnan(pair.difference.low):
+            text += f" [{pair.problems} problems]"
+        return text + (" *" if pair.separated else "")
 
     rows = [[a, *("" if a == b else cell(find_pair(pairs, a, b)) for b in labels)] for a in labels]
     return ["row − column", *labels], rows

@@ -16,6 +16,7 @@ from analysis.metrics.definitions import (
 )
 from analysis.report.headline import difference_matrix, headline_metrics
 from analysis.report.markdown import table as markdown_table
+from analysis.report.units import duration
 from analysis.stats.tables import AREA, BUDGET_TITLES, PHASE_TITLES
 from envs.command_line.readable import readable
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from analysis.report.experiment import Experiment, Headline, Section
 
 NOTHING = "–"
+NO_WIDTH = 1e-9  # an interval narrower than this has no width beyond rounding
 MATRIX_LABELS = 30  # groups up to which differences are shown as a matrix
 INTERVALS_IN_MATRIX = 8  # groups up to which a matrix has room for intervals
 AXIS_TITLES = {
@@ -34,7 +36,7 @@ AXIS_TITLES = {
     "flops": "FLOPs",
     "wall_time": "wall time without evaluations",
 }
-BUDGET_HEADINGS = BUDGET_TITLES | {"wall_s": "wall time (min)"}
+BUDGET_HEADINGS = BUDGET_TITLES | {"wall_s": "wall time"}
 MEMORY_HEADINGS = {"peak_mb": "peak memory, MB", "gpu_peak_mb": "peak GPU memory, MB"}
 TERMINAL_DIVERSITY = (DISTINCT, "edit_distance")
 Cells = tuple[list[str], list[list[str]]]  # heading and rows
@@ -66,25 +68,39 @@ def plural(how_many: int | str, noun: str) -> str:
     return f"{how_many} {noun}" if str(how_many) == "1" else f"{how_many} {noun}s"
 
 
-def minutes(seconds: Any) -> str:
-    """Return seconds in minutes."""
-    return NOTHING if missing(seconds) else f"{seconds / 60:.1f}"
-
-
 def missing(value: Any) -> bool:
     """Return whether a value was not measured: None or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def interval(row: Row, name: str, digits: int = 3, form: str = "[{}, {}]") -> str:
-    """Return the ends of the interval of a column, "" if there is none."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "" if missing(low) else form.format(number(low, digits), number(high, digits))
+    """Return the ends of the interval of a column, "" if there is none or it has no width."""
+    return ends(row[f"{name}_low"], row[f"{name}_high"], digits, form)
+
+
+def ends(low: Any, high: Any, digits: int = 3, form: str = "[{}, {}]") -> str:
+    """Return the ends of an interval, with more digits where they would look the same.
+
+    "" if it has no width: where all problems have one value, a mean of them has no spread to show.
+    """
+    if missing(low) or missing(high) or high - low < NO_WIDTH:
+        return ""
+    while number(low, digits) == number(high, digits):
+        digits += 1
+    return form.format(number(low, digits), number(high, digits))
 
 
 def with_interval(row: Row, name: str) -> str:
-    """Return a column's number with its interval."""
-    return f"{number(row[name])} {interval(row, name)}".strip()
+    """Return a column's number with its interval, or the number of problems if that has none."""
+    return f"{number(row[name])} {interval(row, name) or no_width(row, name)}".strip()
+
+
+def no_width(row: Row, name: str) -> str:
+    """Return [200 problems] in place of an interval without width, "" where none was measured."""
+    problems = row.get(f"{name}_problems")
+    if missing(row[f"{name}_low"]) or missing(problems):
+        return ""
+    return f"[{plural(count(problems), 'problem')}]"
 
 
 # Tables as cells.
@@ -140,7 +156,7 @@ def budget_cells(results: pd.DataFrame) -> Cells:
     rows = [
         [
             row["label"],
-            *(minutes(row[name]) if name == "wall_s" else count(row[name]) for name in columns),
+            *(duration(row[name]) if name == "wall_s" else count(row[name]) for name in columns),
         ]
         for row in records(trained)
     ]
@@ -235,7 +251,7 @@ def equal_budget_cells(table: pd.DataFrame, metrics: Sequence[str]) -> list[tupl
         for label in part["label"].unique():
             by_metric = {row["metric"]: row for row in records(part[part["label"] == label])}
             rows.append([label, *(_with_tier(by_metric.get(name)) for name in names)])
-        spent = f"{minutes(budget)} minutes" if axis == "wall_time" else count(budget)
+        spent = duration(budget) if axis == "wall_time" else count(budget)
         heading = ["", *(TITLES.get(name, name) for name in names)]
         titled_cells.append((f"{AXIS_TITLES[str(axis)]}: {spent}", (heading, rows)))
     return titled_cells
@@ -244,25 +260,23 @@ def equal_budget_cells(table: pd.DataFrame, metrics: Sequence[str]) -> list[tupl
 def _with_tier(row: Row | None) -> str:
     if row is None:
         return NOTHING
-    text = f"{number(row['mean'])} [{number(row['low'], 2)}, {number(row['high'], 2)}]"
+    text = f"{number(row['mean'])} {ends(row['low'], row['high'], 2)}".strip()
     return text if missing(row["tier"]) else f"{text} tier {row['tier']:.0f}"
 
 
 def cost_cells(table: pd.DataFrame) -> Cells:
-    """Return costs.csv as cells: minutes by phase, seconds per step, peak memory."""
+    """Return costs.csv as cells: wall time by phase and per step, peak memory."""
     if not len(table):
         return [], []
     titles = {f"{phase}_s": title for phase, title in PHASE_TITLES.items()}
     titles |= {"trained_s": "training in total", "evaluate_s": "evaluating (not charged)"}
     times = [name for name in titles if table[name].notna().any() and (table[name] > 0).any()]
     memory = [name for name in MEMORY_HEADINGS if table[name].notna().any()]
-    heading = ["", *(titles[name] for name in times), "seconds per step", "judge CPU, min"]
+    heading = ["", *(titles[name] for name in times), "per step", "judge CPU"]
     rows = [
         [
             row["label"],
-            *(minutes(row[name]) for name in times),
-            number(row["step_s"], 2),
-            minutes(row["judge_cpu_s"]),
+            *(duration(row[name]) for name in (*times, "step_s", "judge_cpu_s")),
             *(count(row[name]) for name in memory),
         ]
         for row in records(table)

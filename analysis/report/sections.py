@@ -166,6 +166,7 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "settings.csv": settings_table(groups),
         "costs.csv": tables.cost_table(groups),
         "health.csv": health(groups, ks),
+        "training.csv": experiment.training,
     }
     if not models:
         return run_tables | dict.fromkeys(EVALUATION_TABLES, pd.DataFrame())

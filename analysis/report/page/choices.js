@@ -18,9 +18,15 @@ function choosable(box) {
   options[0].before(make("div", { class: "tools" }, make("span", { class: "soft" }, box.dataset.choice), group));
 }
 
-// A key shows or hides its group in all figures of its section.
+// A key shows or hides its group in all figures of its section, and brings it out while pointed at.
 function keys(section) {
   for (const key of section.querySelectorAll(".keys .button")) {
+    const light = (on) => () => {
+      for (const series of section.querySelectorAll(".series"))
+        if (series.dataset.group === key.dataset.group) series.classList.toggle("lit", on);
+    };
+    for (const name of ["pointerenter", "focus"]) key.addEventListener(name, light(true));
+    for (const name of ["pointerleave", "blur"]) key.addEventListener(name, light(false));
     key.onclick = () => {
       const shown = key.getAttribute("aria-pressed") !== "true";
       for (const same of section.querySelectorAll(".keys .button"))

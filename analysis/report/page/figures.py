@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.report.page.svg import (
-    HEIGHT,
-    WIDTH,
+    LARGE,
     Axis,
     Panel,
     Series,
+    Size,
     Style,
     axis_range,
     draw_panel,
@@ -25,6 +25,8 @@ from analysis.report.page.svg import (
     swatch_paths,
 )
 from analysis.report.render import Row, missing, records
+from analysis.report.units import fitting_unit
+from analysis.stats.training_curves import thinned
 from envs.command_line.readable import readable
 
 MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
@@ -34,7 +36,7 @@ AXIS_TITLES = {
     "generated_tokens": "tokens generated in training",
     "judged_programs": "programs judged in training",
     "flops": "floating-point operations of the models in training",
-    "wall_time": "wall time in minutes, without evaluations",
+    "wall_time": "wall time in {unit}, without evaluations",
     "kl_ref": "distance from the base: KL in nats per response",
 }
 AXIS_CHOICES = {
@@ -46,6 +48,7 @@ AXIS_CHOICES = {
     "kl_ref": "distance from the base",
 }
 REWARD = "training reward"
+RANGE = "range over seeds"
 Styles = dict[str, Style]  # by label
 
 
@@ -161,67 +164,79 @@ def learning_figure(
         return None
     caption = (
         "From the base model (left) to the end of training. Choose the horizontal axis: two "
-        "algorithms may spend very different budgets in equally many steps. Shaded: 95 % "
-        "intervals; for the reward on training problems, the range over seeds. Tokens and "
+        "algorithms may spend very different budgets in equally many steps. Thin lines: 95 % "
+        "intervals; for the reward on training problems, the range over seeds; of more than six "
+        "groups, that of the chosen one. Tokens and "
         "programs include the base model's responses that an algorithm requested."
     )
     return Figure("learning", "Learning curves", caption, set(labels), choices)
 
 
-def _floats(values: pd.Series) -> list[float]:
+def floats(values: pd.Series) -> list[float]:
+    """Return a column as floats."""
     return [float(value) for value in values.to_numpy(float)]
 
 
-def _on_axis(values: pd.Series, x: str) -> list[float]:
-    """Return values in the unit of axis x: wall time in minutes."""
-    return _floats(values.astype(float) / (60 if x == "wall_time" else 1))
-
-
-def _by_label(table: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
+def by_label(table: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
+    """Return label and rows of each group, in the table's order."""
     return ((str(label), part) for label, part in table.groupby("label", sort=False))
 
 
-def _line(
+def line(
     label: str, styles: Styles, x: list[float], part: pd.DataFrame, columns: Sequence[str]
 ) -> Series:
     """Return one group's line, with `columns` for its values and the ends of their intervals."""
-    y, low, high = (_floats(part[column]) for column in columns)
+    y, low, high = (floats(part[column]) for column in columns)
     return Series(label, styles[label], x, y, low, high)
 
 
 def _metric_panel(curve: pd.DataFrame, x: str, metric: str, styles: Styles) -> Panel:
     columns = (metric, f"{metric}_low", f"{metric}_high")
     series = [
-        _line(label, styles, _on_axis(part[x], x), part, columns)
-        for label, part in _by_label(curve)
+        line(label, styles, floats(part[x]), part, columns) for label, part in by_label(curve)
     ]
-    return _line_panel(_title(metric), x, series)
+    return line_panel(_title(metric), x, series)
 
 
 def _reward_panel(rewards: pd.DataFrame, x: str, styles: Styles, window: int) -> Panel:
     series = []
-    for label, whole in _by_label(rewards):
-        part = whole.iloc[np.unique(np.linspace(0, len(whole) - 1, MOST_POINTS).astype(int))]
-        line = _line(label, styles, _on_axis(part[x], x), part, ("mean", "low", "high"))
-        series.append(replace(line, markers=False))
+    for label, whole in by_label(rewards):
+        part = whole.iloc[thinned(len(whole), MOST_POINTS)]
+        one = line(label, styles, floats(part[x]), part, ("mean", "low", "high"))
+        series.append(replace(one, markers=False))
     smoothing = f", mean of {window} steps" if window > 1 else ""
-    return _line_panel(f"{REWARD}{smoothing}", x, series)
+    return replace(line_panel(f"{REWARD}{smoothing}", x, series), interval=RANGE)
 
 
-def _line_panel(title: str, x: str, series: Sequence[Series]) -> Panel:
+def line_panel(
+    title: str,
+    x: str,
+    series: Sequence[Series],
+    size: Size = LARGE,
+    bounds: tuple[float, float] = (-math.inf, 1.02),
+) -> Panel:
+    """Draw lines against axis `x`; the vertical axis has 0 and does not exceed `bounds`.
+
+    Wall times, in seconds, are drawn in the unit that fits them.
+    """
+    x_title = AXIS_TITLES[x]
+    if x == "wall_time":
+        unit = fitting_unit(value for one in series for value in one.x)
+        x_title = x_title.format(unit=unit.name)
+        series = [replace(one, x=[value / unit.seconds for value in one.x]) for one in series]
     x_range = axis_range([value for one in series for value in one.x])
     low, high = axis_range(
         [value for one in series for values in (one.low, one.high, one.y) for value in values]
     )
-    y_axis = Axis(title, low, min(high, 1.02) if title != REWARD else high)
+    y_axis = Axis(title, max(low, bounds[0]), min(high, bounds[1]))
     description = "; ".join(
-        f"{one.label} from {one.y[0]:.3f} to {one.y[-1]:.3f} at "
+        f"{one.label} from {one.y[0]:.3g} to {one.y[-1]:.3g} at "
         f"{short_number(float(f'{one.x[-1]:.3g}'))}"
         for one in series
         if len(one.x)
     )
-    x_axis = Axis(AXIS_TITLES[x], *x_range, whole=x == "step")
-    return draw_panel(title, x_axis, y_axis, series, description)
+    x_axis = Axis(x_title, *x_range, whole=x == "step")
+    return draw_panel(title, x_axis, y_axis, series, description, size)
 
 
 def pass_at_k_figure(table: pd.DataFrame, styles: Styles) -> Figure | None:
@@ -230,8 +245,8 @@ def pass_at_k_figure(table: pd.DataFrame, styles: Styles) -> Figure | None:
     if not len(table):
         return None
     series = [
-        _line(label, styles, _floats(part["k"]), part, ("mean", "low", "high"))
-        for label, part in _by_label(table)
+        line(label, styles, floats(part["k"]), part, ("mean", "low", "high"))
+        for label, part in by_label(table)
     ]
     last = int(table["k"].max())
     description = "; ".join(
@@ -240,7 +255,7 @@ def pass_at_k_figure(table: pd.DataFrame, styles: Styles) -> Figure | None:
     caption = (
         "Chance that at least one of k programs solves a problem. A steep line gains from more "
         "tries. Where a trained model's line meets the base's, training only made likelier what "
-        "the base could already solve. Shaded: 95 % intervals."
+        "the base could already solve. Thin lines: 95 % intervals."
     )
     panel = draw_panel(
         title="pass@k: at least one of k programs is right",
@@ -276,19 +291,21 @@ def figure_files(
 
 
 def _figure_file(panels: Sequence[Panel], key: Styles, footnote: str) -> str:
-    """Return the panels, two in a row, with the key below."""
-    columns = min(2, len(panels))
-    width = 2 * MARGIN + columns * WIDTH + (columns - 1) * GAP
+    """Return the panels, two or three in a row, with the key below."""
+    columns = min(2 if panels[0].size == LARGE else 3, len(panels))
+    panel_width, panel_height = panels[0].size.width, panels[0].size.height
+    width = 2 * MARGIN + columns * panel_width + (columns - 1) * GAP
     width = max(width, *(2 * MARGIN + _key_width(label) for label in key))
     parts = []
     for i, panel in enumerate(panels):
-        left = MARGIN + i % columns * (WIDTH + GAP)
-        top = MARGIN + i // columns * (TITLE + HEIGHT + GAP)
+        left = MARGIN + i % columns * (panel_width + GAP)
+        top = MARGIN + i // columns * (TITLE + panel_height + GAP)
         parts.append(
             f'<text class="title" x="{left}" y="{top + 14}">{escape(panel.title)}</text>'
-            f'<g class="panel" transform="translate({left},{top + TITLE})">{panel.body}</g>'
+            f'<g class="panel{panel.size.kind}" transform="translate({left},{top + TITLE})">'
+            f"{panel.body}</g>"
         )
-    top = MARGIN + -(-len(panels) // columns) * (TITLE + HEIGHT + GAP)
+    top = MARGIN + -(-len(panels) // columns) * (TITLE + panel_height + GAP)
     places, height = _key_places(list(key), width, top)
     for (label, style), (x, y) in zip(key.items(), places, strict=True):
         parts.append(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis.report.page.figures import AXIS_CHOICES, Figure, Styles
-from analysis.report.page.svg import Axis, Panel, Series, axis_range, draw_panel
+from analysis.report.page.svg import LARGE, Axis, Panel, Series, axis_range, draw_panel
 from analysis.report.render import NOTHING, Cells, Row, count, interval, missing, number, records
 from analysis.stats.curve_fits import LEAST_EVALUATIONS, TAIL, CurveFit
 
@@ -70,6 +71,7 @@ def _panel(axis: str, metric: str, fits: Sequence[CurveFit], styles: Styles) -> 
         Axis(metric, low, min(high, 1.02)),
         series,
         description,
+        replace(LARGE, marks=0),  # a marker is an evaluation
     )
 
 

@@ -20,7 +20,7 @@ function matrixKinds(data) {
   return kinds;
 }
 
-function matrix(box, data, open) {
+function matrix(section, box, data) {
   const kinds = matrixKinds(data);
   const state = { kind: 0, words: [], key: (p) => p, descending: false, all: false };
   const said = make("span", { class: "soft", role: "status" });
@@ -33,7 +33,7 @@ function matrix(box, data, open) {
   const share = (i, p) => (data.judged[i][p] ? data.accepted[i][p] / data.judged[i][p] : -1);
   const orders = [(p) => p, ...(tiers ? [(p) => data.difficulty[p]] : []), ...data.columns.map((_, i) => (p) => share(i, p))];
   const head = headings.map((name, place) => {
-    const button = make("button", { type: "button" }, ...readable(name));
+    const button = make("button", { type: "button" }, make("span", {}, ...breakable(name)));
     const cell = make("th", { scope: "col", "aria-sort": "none" }, button);
     button.onclick = () => {
       state.descending = state.key === orders[place] ? !state.descending : place > orders.length - data.columns.length - 1;
@@ -61,7 +61,7 @@ function matrix(box, data, open) {
   }
 
   function row(p) {
-    const name = make("button", { type: "button", class: "link", title: "show its programs", onclick: () => open(data.problems[p]) }, ...readable(data.problems[p]));
+    const name = make("a", { href: addressOf(section, data.problems[p]), title: "show its programs" }, ...breakable(data.problems[p]));
     const cells = data.columns.map((_, i) => {
       const [c, n] = [data.accepted[i][p], data.judged[i][p]];
       const text = n ? percent(c, n) : "–";

@@ -22,7 +22,7 @@ from analysis.report.experiment import Experiment
 
 MOST_SAMPLES = 150_000  # of a page
 FEWEST = 10  # samples of a cell; intermediate evaluations are dropped before it has fewer
-MOST_BYTES = 3_000_000  # of a page, packed
+MOST_BYTES = 1_700_000  # of a page, packed; tables and figures come on top
 MOST_PROMPT = 20_000  # characters
 CELL = ["column", "step", "problem"]  # a group's samples for a problem at an evaluation
 

@@ -14,6 +14,9 @@ from analysis.report.experiment import Experiment, Section
 from analysis.report.headline import headline_metrics
 from analysis.report.page import figures, samples
 from analysis.report.page.fits import fit_figure, fit_tables
+from analysis.report.page.points import figure_points
+from analysis.report.page.training_figure import training_figure
+from analysis.report.single_run import single_run
 
 
 def section_context(experiment: Experiment, section: Section, page_share: float) -> dict[str, Any]:
@@ -44,6 +47,8 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
             for temperature in section.temperatures
         ],
         "figures": [],
+        "points": "",
+        "run": None,
         "change": "–",
     }
     if not experiment.models:
@@ -68,6 +73,7 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
             "health": render.records(tables["health.csv"]),
             "difficulties": render.difficulty_cells(tables["difficulty.csv"]),
             "verdicts": render.verdict_cells(tables["verdicts.csv"].set_index("label")),
+            "run": single_run(experiment),
             "packed": samples.pack({"matrix": matrix, "explorer": explorer}),
             "left_out": left_out,
         }
@@ -86,12 +92,15 @@ def _figure_context(experiment: Experiment, tables: dict[str, pd.DataFrame]) -> 
         figures.learning_figure(
             experiment.rewards, curve, metrics, styles, experiment.reward_window
         ),
+        training_figure(tables["training.csv"], styles, experiment.reward_window),
         figures.pass_at_k_figure(tables["pass_at_k.csv"], styles),
         fit_figure(experiment.fits, styles),
     )
+    drawn = [figure for figure in all_figures if figure]
     trained = int((results["step"] > 0).sum())
     return {
-        "figures": [figure for figure in all_figures if figure],
+        "figures": drawn,
+        "points": samples.pack(figure_points(drawn)),
         "styles": styles,
         "drawn_of": (figures.MOST_DRAWN, trained) if trained > figures.MOST_DRAWN else None,
     }

@@ -17,23 +17,21 @@ async function programs(section) {
     boxes.forEach((box) => box.replaceChildren(make("p", {}, `This browser cannot unpack the programs (${error.message}); use one from 2023 or later.`)));
     return;
   }
-  const go = explorer(boxes[1], data.explorer, data.matrix.columns, data.matrix.bases);
-  const said = make("p", { role: "status", class: "soft" });
-  boxes[0].after(said);
-  matrix(boxes[0], data.matrix, (name) => {
-    const known = go(name);
-    said.textContent = known ? "" : "This page has no programs for this problem.";
-    if (known) {
-      section.querySelector(".explorer-title").scrollIntoView();
-      boxes[1].querySelector("select").focus({ preventScroll: true });
-    }
-  });
-  section.dataset.ready = "";
+  explorers.set(section.id, explorer(section, boxes[1], data.explorer, data.matrix.columns, data.matrix.bases));
+  matrix(section, boxes[0], data.matrix);
+  boxes[0].after(make("p", { role: "status", class: "soft address-said" }));
 }
 
-tables(document);
-document.querySelectorAll("[data-choice]").forEach(choosable);
-for (const section of document.querySelectorAll("main > section")) {
-  keys(section);
-  programs(section);
+async function start() {
+  contents();
+  tables(document);
+  document.querySelectorAll("[data-choice]").forEach(choosable);
+  const sections = [...document.querySelectorAll("main > section")];
+  sections.forEach(keys);
+  await Promise.all(sections.flatMap((section) => [programs(section), values(section)]));
+  followLinks();
+  if (location.hash) openAddress();
+  for (const section of sections) section.dataset.ready = "";
 }
+
+start();

@@ -1,7 +1,8 @@
 """Panels of the page's figures as SVG: scales, grid, lines with intervals, points with crosses.
 
 Colours come from the page's style by the classes g0 … g5 (or base), so that they follow dark mode.
-Each series also has its own marker and dash, so that it can be recognised without colour.
+Each series also has its own marker and dash, so that it can be recognised without colour. Intervals
+of lines are drawn as two thin edges: where filled areas overlap, their colours would mix to grey.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
-WIDTH, HEIGHT = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 46, 14, 10, 44
 COLOURS = 6
 MARKERS = ("circle", "square", "triangle", "diamond", "wedge", "plus")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "14 4", "4 2 1 2")
@@ -27,6 +27,32 @@ PATHS = {
     "cross": "M-4.6,-3L-3,-4.6L0,-1.6L3,-4.6L4.6,-3L1.6,0L4.6,3L3,4.6L0,1.6L-3,4.6L-4.6,3L-1.6,0z",
 }
 Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Size:
+    """A panel's size and the margins around its plot, in the units of the drawing."""
+
+    width: int = 460
+    height: int = 300
+    left: int = 46
+    right: int = 14
+    top: int = 10
+    bottom: int = 44
+    ticks: int = 6  # at most, on each axis
+    marks: int = 5  # of a line whose points have no markers of their own, so that it is recognised
+    kind: str = ""  # further class of the drawing
+
+    @property
+    def plot(self) -> tuple[int, int, int, int]:
+        """Left, top, width and height of the plot."""
+        right, bottom = self.left + self.right, self.top + self.bottom
+        return self.left, self.top, self.width - right, self.height - bottom
+
+
+LARGE = Size()
+# For a figure of many panels.
+SMALL = Size(width=320, height=190, left=44, bottom=40, ticks=4, marks=2, kind=" small")
 
 
 @dataclass(frozen=True)
@@ -109,56 +135,76 @@ def short_number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Panel:
-    """A drawing WIDTH by HEIGHT; `description` tells screen readers what it shows."""
+    """A drawing; `description` tells screen readers what it shows.
+
+    `x`, `y` and `series` are the drawn data, and `interval` says what its low and high ends are.
+    """
 
     title: str
     description: str
     body: str
+    x: Axis
+    y: Axis
+    series: Sequence[Series]
+    size: Size = LARGE
+    interval: str = "95 % interval"
 
-    @property
-    def svg(self) -> str:
+    def svg(self, key: str = "") -> str:
+        """Return the drawing; `key` names its data on the page (`analysis.report.page.points`)."""
+        data = f' data-panel="{escape(key)}"' if key else ""
         return (
-            f'<svg class="panel" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'<svg class="panel{self.size.kind}" viewBox="0 0 {self.size.width} '
+            f'{self.size.height}" role="img"{data} '
             f'aria-label="{escape(self.title)}: {escape(self.description)}">{self.body}</svg>'
         )
 
 
-def draw_panel(title: str, x: Axis, y: Axis, series: Sequence[Series], description: str) -> Panel:
-    """Draw the series over a grid, between two axes."""
-    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+def draw_panel(
+    title: str, x: Axis, y: Axis, series: Sequence[Series], description: str, size: Size = LARGE
+) -> Panel:
+    """Draw the series over a grid, between two axes; what lies beyond the y-axis, at its end."""
+    left, top, width, height = size.plot
 
     def pixel(px: float, py: float) -> Point:
-        return (
-            LEFT + (px - x.low) / (x.high - x.low) * width,
-            TOP + height - (py - y.low) / (y.high - y.low) * height,
-        )
+        across = (px - x.low) / (x.high - x.low)
+        up = (min(max(py, y.low), y.high) - y.low) / (y.high - y.low)
+        return left + across * width, top + height - up * height
 
     parts = []
-    for tick in y.ticks():
-        top = pixel(x.low, tick)[1]
-        parts.append(f'<path class="grid" d="M{LEFT},{top:.1f}h{width}"/>')
+    for tick in y.ticks(size.ticks):
+        at = pixel(x.low, tick)[1]
+        parts.append(f'<path class="grid" d="M{left},{at:.1f}h{width}"/>')
         parts.append(
-            f'<text class="tick" x="{LEFT - 7}" y="{top + 4:.1f}" '
+            f'<text class="tick" x="{left - 7}" y="{at + 4:.1f}" '
             f'text-anchor="end">{short_number(tick)}</text>'
         )
-    for tick in x.ticks():
-        left = pixel(tick, y.low)[0]
-        parts.append(f'<path class="grid" d="M{left:.1f},{TOP}v{height}"/>')
+    for tick in x.ticks(size.ticks):
+        at = pixel(tick, y.low)[0]
+        parts.append(f'<path class="grid" d="M{at:.1f},{top}v{height}"/>')
         parts.append(
-            f'<text class="tick" x="{left:.1f}" y="{TOP + height + 17}" '
+            f'<text class="tick" x="{at:.1f}" y="{top + height + 17}" '
             f'text-anchor="middle">{short_number(tick)}</text>'
         )
-    parts.append(f'<path class="axis" d="M{LEFT},{TOP}v{height}h{width}"/>')
+    parts.append(f'<path class="axis" d="M{left},{top}v{height}h{width}"/>')
     parts.append(
-        f'<text class="axis-title" x="{LEFT + width / 2}" y="{HEIGHT - 8}" '
+        f'<text class="axis-title" x="{left + width / 2}" y="{size.height - 8}" '
         f'text-anchor="middle">{escape(x.title)}</text>'
     )
-    parts += [_draw_series(one, pixel) for one in series]
-    return Panel(title, description, "".join(parts))
+    drawn = [
+        _draw_series(one, pixel, (place + 0.5) / len(series), size.marks)
+        for place, one in enumerate(series)
+    ]
+    return Panel(title, description, "".join([*parts, *drawn]), x, y, series, size)
 
 
-def _draw_series(series: Series, pixel: Callable[[float, float], Point]) -> str:
-    """Draw band, line, crosses and markers, each marker with its numbers as a tooltip."""
+def _draw_series(
+    series: Series, pixel: Callable[[float, float], Point], offset: float, marks: int
+) -> str:
+    """Draw the interval's edges or crosses, line and markers.
+
+    Points without markers of their own get a few, `marks` on the line. `offset` in (0, 1) differs
+    between the lines of a panel, so that their few markers are apart.
+    """
     finite = [
         i for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)) if _all_finite(x, y)
     ]
@@ -169,14 +215,16 @@ def _draw_series(series: Series, pixel: Callable[[float, float], Point]) -> str:
         parts += _draw_band(series, finite, pixel)
     if len(points) > 1:
         parts.append(f'<path class="line" d="{_path(points)}"{series.style.dash_attribute}/>')
-    if series.markers or len(points) <= 1:
-        for i, point in zip(finite, points, strict=True):
-            if crosses and _all_finite(series.low[i], series.x_low[i]):
+    if crosses:
+        for i in finite:
+            if _all_finite(series.low[i], series.x_low[i]):
                 x, y = series.x[i], series.y[i]
                 across = pixel(series.x_low[i], y), pixel(series.x_high[i], y)
                 along = pixel(x, series.low[i]), pixel(x, series.high[i])
                 parts += [f'<path class="bar" d="{_path(bar)}"/>' for bar in (across, along)]
-            parts.append(_draw_marker(series, i, point))
+    if not series.markers and len(points) > 1:
+        points = [points[int((i + offset) / marks * len(points))] for i in range(marks)]
+    parts += [_draw_marker(series.style, point) for point in points]
     return "".join([*parts, "</g>"])
 
 
@@ -184,23 +232,16 @@ def _draw_band(
     series: Series, finite: Sequence[int], pixel: Callable[[float, float], Point]
 ) -> list[str]:
     known = [i for i in finite if _all_finite(series.low[i], series.high[i])]
-    if len(known) <= 1:
+    if len(known) <= 1 or all(series.low[i] == series.high[i] for i in known):
         return []
     outline = [pixel(series.x[i], series.high[i]) for i in known]
     outline += [pixel(series.x[i], series.low[i]) for i in reversed(known)]
-    return [f'<path class="band" d="{_path(outline)}z"/>']
+    return [f'<path class="band" d="{_path(outline)}z"{series.style.dash_attribute}/>']
 
 
-def _draw_marker(series: Series, i: int, point: Point) -> str:
-    tooltip = f"{series.label}: {series.y[i]:.3f}"
-    if len(series.low) and _all_finite(series.low[i], series.high[i]):
-        tooltip += f" [{series.low[i]:.3f}, {series.high[i]:.3f}]"
-    tooltip += f" at {short_number(float(f'{series.x[i]:.4g}'))}"
+def _draw_marker(style: Style, point: Point) -> str:
     place = f'transform="translate({point[0]:.1f},{point[1]:.1f})"'
-    return (
-        f'<path class="marker" d="{series.style.marker}" {place}>'
-        f"<title>{escape(tooltip)}</title></path>"
-    )
+    return f'<path class="marker" d="{style.marker}" {place}/>'
 
 
 def swatch(style: Style) -> str:
@@ -220,7 +261,11 @@ def swatch_paths(style: Style) -> str:
 
 
 def _path(points: Sequence[Point]) -> str:
-    return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    """Return a line through the points, in steps from one to the next, which are short to write."""
+    rounded = [(round(10 * x), round(10 * y)) for x, y in points]
+    steps = [(x - px, y - py) for (px, py), (x, y) in pairwise(rounded)]
+    first = f"M{rounded[0][0] / 10:g},{rounded[0][1] / 10:g}l"
+    return first + " ".join(f"{x / 10:g},{y / 10:g}" for x, y in steps)
 
 
 def _all_finite(*values: float) -> bool:

@@ -27,5 +27,13 @@ function readable(text) {
   return nodes;
 }
 
+// The text of a name, with a line break allowed after each of its parts: a_b/c in three.
+function breakable(text) {
+  return readable(text).flatMap((node) => {
+    if (typeof node !== "string") return [node];
+    return node.split(/(?<=[_/])(?=.)/).flatMap((part, i) => (i ? [make("wbr"), part] : [part]));
+  });
+}
+
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %` : "–");

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,13 +20,18 @@ from analysis.metrics.definitions import reported_metrics
 from analysis.report import latex, render
 from analysis.report.experiment import Section
 from analysis.report.page.figures import figure_files
+from analysis.report.page.points import panel_key
 from analysis.report.page.svg import swatch
+from analysis.report.units import duration
 from analysis.stats import curves
 from envs.command_line.readable import readable
 
 FOLDER = Path(__file__).parent
-STYLES = ("figures", "style")  # the second has the figures' text larger on narrow screens
-SCRIPTS = ("text", "diff", "tables", "choices", "matrix", "explorer", "start")
+STYLES = ("figures", "style", "reading")  # later ones have exceptions for narrow screens
+SCRIPTS = (
+    *("text", "diff", "tables", "choices", "address", "contents", "values", "matrix", "explorer"),
+    "start",
+)
 
 
 def write_report(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> None:
@@ -109,12 +115,13 @@ def render_page(context: Mapping[str, Any]) -> str:
     environment.globals |= {
         "number": render.number,
         "count": render.count,
-        "minutes": render.minutes,
+        "duration": duration,
         "interval": render.interval,
         "missing": render.missing,
         "plural": render.plural,
         "most_in_matrix": render.MATRIX_LABELS,
         "swatch": swatch,
+        "panel_key": panel_key,
         "checks": health.CHECKS,
         "script": script,
         "script_hash": f"sha256-{digest}",
@@ -134,5 +141,5 @@ def _displayed(text: str) -> str:
 
 
 def _breakable(text: str) -> Markup:
-    """Allow a line break after each underscore of a group's label, for narrow columns."""
-    return Markup(str(escape(_displayed(text))).replace("_", "_<wbr>"))
+    """Allow a line break after each part of a name, such as a_b/c, for narrow columns."""
+    return Markup(re.sub(r"([_/])(?=.)", r"\1<wbr>", str(escape(_displayed(text)))))

@@ -24,7 +24,7 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         named = dict(attrs)
-        if tag == "svg" and named["class"] == "panel":
+        if tag == "svg" and named["class"].startswith("panel"):
             self.panels.append(named["aria-label"])
         if tag in ("link", "iframe", "img") or "src" in named:
             self.outside.append(tag)
@@ -94,6 +94,7 @@ def test_report_of_six_runs_from_the_command_line(six_runs):
     assert set(pd.read_csv(out / "tiers.csv")["label"]) == {"grpo", "ppo", "spo"}
     ways = ("steps", "tokens", "judged_programs", "wall_time", "distance_from_the_base")
     drawn = {"headline", "pass_at_k", *(f"learning_{way}" for way in ways)}
+    drawn |= {f"training_{way}" for way in ways[:4]}
     assert {file.stem for file in (out / "figures" / "compare").glob("*.svg")} == drawn
     (left,) = (out / "figures" / "another").iterdir()  # a former report's figure has gone
     assert left.name == "notes.txt"
@@ -101,8 +102,8 @@ def test_report_of_six_runs_from_the_command_line(six_runs):
     assert page.open == []
     assert page.outside == []
     # Two of the headline; reward, pass@1, pass@10 and diversity on four axes, less the reward
-    # against the KL; one of pass@k.
-    assert len(page.panels) == 2 + 4 * 4 + 3 + 1
+    # against the KL; one of pass@k; reward, loss and KL at each step on four axes.
+    assert len(page.panels) == 2 + 4 * 4 + 3 + 1 + 3 * 4
     assert all("spo" in said for said in page.panels)
     text = " ".join(page.words)
     for words in ("spo-1", "0123abc", "d4ta", "Fewer than 5 seeds", "distinct of 5"):
@@ -168,9 +169,10 @@ def test_each_experiment_has_a_section_and_labels_that_can_be_read(tmp_path, mak
     printed = capsys.readouterr().out
     page = Page((out / "report.html").read_text())
     assert page.open == page.outside == []
-    assert page.links == page.places
+    assert {link for link in page.links if link.startswith("#")} == page.places
+    assert all((out / link).is_file() for link in page.links if not link.startswith("#"))
     assert page.places == {"#content", "#words", "#a-b", "#a-b-1", "#broken"}
-    assert len(page.panels) == 2 * (2 + 4 * 4 + 3 + 1)
+    assert len(page.panels) == 2 * (2 + 4 * 4 + 3 + 1 + 3 * 4)
     table = pd.read_csv(out / "table.csv")
     assert table["step"].dtype == int
     assert set(table["experiment"]) == {"a b", "a/b"}
@@ -218,7 +220,7 @@ def test_text_of_run_folders_is_escaped_and_control_characters_do_nothing(
 def test_every_table_is_there_as_csv_and_parquet_and_the_main_ones_as_latex(six_runs):
     out, _ = six_runs
     tables = sorted(out.glob("*.csv"))
-    assert len(tables) == 19
+    assert len(tables) == 22
     for table in tables:
         there = pd.read_parquet(table.with_suffix(".parquet"))
         read = pd.read_csv(table)

@@ -1,64 +1,13 @@
-"""The page in a real browser: Debian's Chromium, driven without a window; skipped where none is."""
+"""The page's tables, figures and explorer in a real browser."""
 
 import json
-import shutil
-from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from analysis.report.command import main
-from tests.analysis.report.page.attacks import ATTACK, NAME
+from tests.analysis.report.page.attacks import NAME
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM, reason="no Chromium here (apt-get install chromium): the page was not tried in it"
-)
-
-
-def attacked(folder: Path, place: int) -> None:
-    """Plant the attack as an accepted program, as a problem's name and as its prompt."""
-    evals = pd.read_parquet(folder / "evals.parquet")
-    names = sorted(evals["problem"].unique())
-    evals.loc[evals["problem"] == names[place], ["program", "verdict"]] = [ATTACK, "ACCEPTED"]
-    evals["problem"] = evals["problem"].replace(names[place], NAME)
-    evals.to_parquet(folder / "evals.parquet", index=False)
-    asked = [{"problem": name, "prompt": f"Add what is above {name}."} for name in names]
-    asked[place] = {"problem": NAME, "prompt": ATTACK}
-    pd.DataFrame(asked).to_parquet(folder / "problems.parquet")
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory, make_run):
-    """The page of three groups on two seeds, open; what it logs and asks for is in `seen`."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is in [dev]")
-    root = tmp_path_factory.mktemp("page")
-    skills = {"grpo": 2.0, "ppo": 4.0, "spo": 6.0}
-    for algo, skill in skills.items():
-        for seed in (0, 1):
-            sizes = {"problems": 8, "samples": 10, "every": 10}
-            attacked(make_run(root / "outputs", algo, seed, skill=skill, **sizes), 3)
-    assert main([f"runs={root}/outputs", f"out={root}/report"]) == 0
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        opened = browser.new_page(viewport={"width": 1280, "height": 900})
-        opened.seen = []
-        opened.on("console", lambda message: opened.seen.append(f"console: {message.text}"))
-        opened.on("pageerror", lambda error: opened.seen.append(f"error: {error}"))
-        opened.on("dialog", lambda dialog: (opened.seen.append("dialog"), dialog.dismiss()))
-        opened.on("request", lambda request: opened.seen.append(f"request: {request.url}"))
-        opened.goto((root / "report" / "report.html").as_uri())
-        opened.wait_for_selector("main > section[data-ready]", state="attached")
-        assert opened.seen.pop(0).startswith("request: file://")
-        yield opened
-        browser.close()
-
-
-@pytest.fixture(autouse=True)
-def quiet(page):
-    """Whatever a test does, the page logs no error, asks for nothing and opens no dialog."""
-    yield
-    assert page.seen == []
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def column(page, table, place):
@@ -91,11 +40,11 @@ def test_a_filter_keeps_the_rows_with_its_words(page):
 
 
 def test_the_budget_axis_switches_and_a_key_hides_its_group(page):
-    figure = page.locator("figure:has([data-choice='Measured against'])")
+    figure = page.locator("figure:has([data-choice='Measured against'])").first
     assert figure.get_by_text("training steps").first.is_visible()
     figure.get_by_role("radio", name="wall time").check()
     assert not figure.get_by_text("training steps").first.is_visible()
-    assert figure.get_by_text("wall time in minutes").first.is_visible()
+    assert figure.get_by_text("wall time in seconds").first.is_visible()
     key = figure.get_by_role("button", name="ppo")
     line = figure.locator(".series[data-group=ppo]:visible")
     assert line.count() > 0
@@ -119,7 +68,7 @@ def test_the_matrix_sorts_and_tells_who_alone_solves_what(page):
 
 
 def test_a_problem_is_read_program_by_program_and_two_side_by_side(page):
-    page.locator(".matrix-box tbody button").filter(has_text="mini/test/0000").click()
+    page.locator(".matrix-box tbody a").filter(has_text="mini/test/0000").click()
     box = page.locator(".explorer")
     assert box.get_by_label("Problem").locator("option:checked").inner_text() == "mini/test/0000"
     assert "Add what is above mini/test/0000." in box.locator("pre.prompt").inner_text()
@@ -141,7 +90,7 @@ def test_a_problem_is_read_program_by_program_and_two_side_by_side(page):
 
 
 def test_an_attack_is_shown_as_text(page):
-    page.locator(".matrix-box tbody button").filter(has_text="<img").click()
+    page.locator(".matrix-box tbody a").filter(has_text="<img").click()
     box = page.locator(".explorer")
     shown = box.locator(".form pre").first.inner_text()
     for part in ("</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "<!--"):

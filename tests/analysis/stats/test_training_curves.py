@@ -1,0 +1,58 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.load.groups import group_runs
+from analysis.load.run_folders import load_run
+from analysis.stats.training_curves import MOST_STEPS, thinned, training_curve
+
+
+def recorded(path, **columns):
+    """The run after columns of its metrics were set."""
+    metrics = pd.read_parquet(path / "metrics.parquet").assign(**columns)
+    metrics.to_parquet(path / "metrics.parquet")
+    return load_run(path)
+
+
+def test_a_metric_is_smoothed_averaged_over_seeds_and_has_their_range(tmp_path, make_run):
+    steps = np.arange(1.0, 21.0)
+    runs = [
+        recorded(make_run(tmp_path, "spo", seed), entropy=steps * (1 + seed)) for seed in (0, 1)
+    ]
+    curve = training_curve(group_runs(runs), window=4).set_index("step")
+    at_end = curve.loc[20]
+    assert (at_end["entropy_low"], at_end["entropy_high"]) == (18.5, 37.0)  # of steps 17 to 20
+    assert at_end["entropy"] == pytest.approx(27.75)
+    assert (curve["seeds"] == 2).all() and len(curve) == 20
+    assert curve.loc[1, "entropy"] == 1.5  # a window that begins before the run
+    tokens = [run.metrics.set_index("step").loc[7] for run in runs]
+    spent = [row["budget/generated_tokens"] + row["budget/reference_tokens"] for row in tokens]
+    assert curve.loc[7, "generated_tokens"] == pytest.approx(np.mean(spent))
+
+
+def test_a_step_without_a_value_has_none_and_infinities_spoil_no_window(tmp_path, make_run):
+    norms = np.ones(20)
+    norms[4], norms[9] = np.nan, np.inf
+    run = recorded(make_run(tmp_path), grad_norm=norms)
+    curve = training_curve(group_runs([run]), window=5).set_index("step")
+    assert list(curve.index[curve["grad_norm"].isna()]) == [5, 10]
+    assert (curve["grad_norm"].dropna() == 1.0).all()
+
+
+def test_columns_are_those_that_any_run_recorded(tmp_path, make_run):
+    critic = recorded(make_run(tmp_path, "ppo"), **{"value/explained_variance": np.ones(20)})
+    other = recorded(make_run(tmp_path, "spo"), clip_share=np.full(20, np.nan))
+    curve = training_curve(group_runs([critic, other]), window=1)
+    assert "clip_share" not in curve and "reward_mean_high" in curve
+    by_group = curve.groupby("label")["value/explained_variance"]
+    assert by_group.count().to_dict() == {"ppo": 20, "spo": 0}
+
+
+def test_a_run_that_stopped_before_its_first_step_is_no_row():
+    assert list(training_curve([], 1).columns[:2]) == ["label", "seeds"]
+
+
+def test_long_runs_are_thinned_and_keep_both_ends():
+    places = thinned(10 * MOST_STEPS, MOST_STEPS)
+    assert len(places) == MOST_STEPS and (places[0], places[-1]) == (0, 10 * MOST_STEPS - 1)
+    assert list(thinned(3, MOST_STEPS)) == [0, 1, 2]
