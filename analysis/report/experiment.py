@@ -17,11 +17,15 @@ from analysis.metrics.evaluated_models import EvaluatedModel, common_ks, evaluat
 from analysis.metrics.normal_form import precompute_normal_forms
 from analysis.report.caveats import caveats
 from analysis.stats import curves
-from analysis.stats.contrasts import ContrastTest, contrast_tests, with_contrasts
-from analysis.stats.control import control_differences
 from analysis.stats.curve_fits import CurveFit, curve_fits
 from analysis.stats.differences import PairedDifference, paired_differences
 from analysis.stats.equivalence import with_equality
+from analysis.stats.named_pairs import (
+    ContrastTest,
+    contrast_tests,
+    control_differences,
+    with_contrasts,
+)
 from analysis.stats.training_curves import training_curve
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from analysis.load.groups import join_names
-from analysis.stats.contrasts import ContrastTest
 from analysis.stats.differences import ANSWERS, EQUAL, UNDECIDED, PairedDifference
+from analysis.stats.named_pairs import ContrastTest
 
 MOST_PAIRS = 6  # listed in a statement; the tables have all
 MOST_GROUPS = 15

@@ -25,9 +25,8 @@ from analysis.report.experiment import NOTHING, Experiment, Plan, Section, build
 from analysis.report.headline import headlines
 from analysis.report.page.section_data import section_context
 from analysis.stats import curve_fits, curves, differences, equal_budget, power, tables
-from analysis.stats.contrasts import contrast_table
-from analysis.stats.control import control_table
 from analysis.stats.letters import letter_table
+from analysis.stats.named_pairs import contrast_table, control_table
 
 MIN_PARALLEL = 100  # runs from which worker processes pay
 EVALUATION_TABLES = (

@@ -45,7 +45,7 @@ class PairedDifference:
     training randomness. `adjusted_p` is Holm's p-value over all pairs of the metric. The last five
     are NaN unless named ahead: Holm's p-value over the contrasts of the metric, the margin, that of
     equality within the margin, and how many seeds or problems an answer takes
-    (`analysis.stats.contrasts`, `equivalence` and `power`).
+    (`analysis.stats.named_pairs`, `equivalence` and `power`).
     """
 
     a: str

@@ -117,7 +117,7 @@ def report_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
     from analysis.metrics.sample_counts import is_counted
     from analysis.report.experiment import Experiment
     from analysis.stats import differences, equal_budget, letters, tables
-    from analysis.stats.contrasts import contrast_table
+    from analysis.stats.named_pairs import contrast_table
 
     groups = group_runs(runs)
     ks, notes = common_ks(runs)

@@ -18,10 +18,10 @@ from itertools import pairwise
 import numpy as np
 
 from analysis.load.run_folders import Contrast
-from analysis.stats import control
-from analysis.stats.contrasts import contrast_tests
+from analysis.stats import named_pairs
 from analysis.stats.differences import SIGNIFICANCE, holm, p_values, paired_differences
 from analysis.stats.equivalence import equality_p_values
+from analysis.stats.named_pairs import contrast_tests
 from tests.analysis.stats.family_wise import LEAD, STRENGTH_SD, study
 
 SEED_SD = 0.2  # of the spread "equal"
@@ -69,7 +69,7 @@ def separations(
     """Return family → whether each of its pairs is separated, in one simulated study."""
     pairs = paired_differences(study(arms, seeds, spread, lead, random), ["pass@1"])
     labels = [f"{arm:02}" for arm in range(arms)]
-    against = control.control_differences(pairs, labels[0])
+    against = named_pairs.control_differences(pairs, labels[0])
     named = [Contrast(a, b) for a, b in pairwise(labels)]
     return {
         "control": [pair.separated for pair in against],
@@ -120,7 +120,7 @@ def print_families(arms: int, seeds: int, studies: int) -> None:
 
 def main(studies: int = 300) -> None:
     """Print both tables; two arms take three times, many arms half the studies."""
-    control.DRAWS = DRAWS
+    named_pairs.DRAWS = DRAWS
     print_equality(3 * studies)
     for arms, seeds in DESIGNS:
         print_families(arms, seeds, studies if arms < 10 else studies // 2)

@@ -8,8 +8,8 @@ import pytest
 
 from analysis.load.run_folders import Contrast
 from analysis.metrics.scores import ScoreGrid
-from analysis.stats.contrasts import contrast_table, contrast_tests, with_contrasts
 from analysis.stats.differences import difference_table, holm, p_values, paired_differences
+from analysis.stats.named_pairs import contrast_table, contrast_tests, with_contrasts
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from analysis.metrics.scores import ScoreGrid
-from analysis.stats import control
-from analysis.stats.control import control_differences, control_table, correlation, step_down
+from analysis.stats import named_pairs
 from analysis.stats.differences import holm, p_values, paired_differences
+from analysis.stats.named_pairs import control_differences, control_table, correlation, step_down
 
 HALVES = np.full((3, 3), 0.5) + np.eye(3) / 2
 
@@ -67,7 +67,7 @@ def test_a_step_has_the_tails_of_its_own_and_all_later_comparisons():
 
 
 def test_it_is_never_above_holms_and_equals_it_far_out(monkeypatch):
-    monkeypatch.setattr(control, "DRAWS", 5000)
+    monkeypatch.setattr(named_pairs, "DRAWS", 5000)
     p = [0.004, 0.03, 0.2]
     assert all(np.array(step_down(p, HALVES)) <= np.array(holm(p)) + 1e-12)
     tiny = [1e-9, 2e-9, 3e-9]

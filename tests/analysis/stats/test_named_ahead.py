@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.stats import control
+from analysis.stats import named_pairs
 from tests.analysis.stats.family_wise import study
 from tests.analysis.stats.named_ahead import DRAWS, equal_shares, errors, lead_of, powers
 
@@ -35,14 +35,14 @@ def test_arms_that_differ_by_the_margin_are_not_called_equal(margin, seeds):
 @pytest.mark.parametrize("spread", ["equal", "unequal", "one wild"])
 @pytest.mark.parametrize(("arms", "seeds"), [(5, 3), (15, 5)])
 def test_the_family_wise_error_of_control_and_contrasts_holds(arms, seeds, spread, monkeypatch):
-    monkeypatch.setattr(control, "DRAWS", DRAWS)
+    monkeypatch.setattr(named_pairs, "DRAWS", DRAWS)
     found = errors(arms, seeds, spread, STUDIES)
     assert max(found["control"], found["contrasts"]) <= 0.06 + SLACK
 
 
 @pytest.mark.slow  # hundreds of studies
 def test_few_questions_find_more_than_all_pairs(monkeypatch):
-    monkeypatch.setattr(control, "DRAWS", DRAWS)
+    monkeypatch.setattr(named_pairs, "DRAWS", DRAWS)
     even, alone = powers(15, 3, 30)
     assert even["control"] > even["control, all pairs"]
     assert even["contrasts"] > even["contrasts, all pairs"]

@@ -1,6 +1,7 @@
 """The page in a real browser: Debian's Chromium, driven without a window; skipped where none is."""
 
 import shutil
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,13 +27,25 @@ def attacked(folder: Path, place: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """Chromium, one process for all pages."""
+def chromium():
+    """The browser's path."""
     if not CHROMIUM:
         pytest.skip("no Chromium here (apt-get install chromium): the page was not tried in it")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is in [dev]")
-    with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    pytest.importorskip("playwright.sync_api", reason="playwright is in [dev]")
+    return CHROMIUM
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    """Chromium, one process for a file's pages.
+
+    Not for the session: playwright's event loop runs until it is closed, and other tests of the
+    same worker have their own.
+    """
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield launched
         launched.close()
 
@@ -53,8 +66,16 @@ def opened(browser, file: Path):
     page.close()
 
 
+def becomes_true(page, expression: str, seconds: float = 10.0):
+    """Wait for a JavaScript expression; the page's policy forbids playwright's own wait."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(50)
+
+
 @pytest.fixture(scope="session")
-def three_groups(tmp_path_factory, make_run, browser):
+def three_groups(tmp_path_factory, make_run, chromium):
     """The page's file of three groups on two seeds."""
     root = tmp_path_factory.mktemp("page")
     skills = {"grpo_correction_of_lags": 2.0, "ppo": 4.0, "spo": 6.0}

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.analysis.report.page.attacks import NAME
+from tests.analysis.report.page.conftest import becomes_true
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -94,18 +95,18 @@ def test_back_and_forward_go_through_problems(page):
     box.get_by_label("Problem").select_option(label="mini/test/0002")
     page.locator(".matrix-box tbody a").filter(has_text="0005").click()
     shown = "document.querySelector('.explorer option:checked').textContent.endsWith('{}')"
-    page.wait_for_function(shown.format("0005"))
+    becomes_true(page, shown.format("0005"))
     box.get_by_role("button", name="Next").click()
     assert chosen_problem(page) == "mini/test/0006"
     for button, problem in (("back", "0005"), ("back", "0002"), ("forward", "0005")):
         page.evaluate(f"history.{button}()")
-        page.wait_for_function(shown.format(problem))
+        becomes_true(page, shown.format(problem))
     assert page.evaluate("location.hash") == "#problem=mini/test/0005"
 
 
 def test_what_is_chosen_is_in_the_link_and_a_hostile_name_in_an_address(page):
     page.evaluate(f"location.hash = 'problem={quote(NAME, safe='')}'")
-    page.wait_for_function("document.activeElement.matches('.explorer select')")
+    becomes_true(page, "document.activeElement.matches('.explorer select')")
     box = page.locator(".explorer")
     assert chosen_problem(page).startswith("mini/test/<img")
     spo = box.locator(".column").filter(has=page.get_by_role("heading", name="spo"))

@@ -1,7 +1,7 @@
 """The page of a single run in a real browser."""
 
 from analysis.report.command import main
-from tests.analysis.report.page.conftest import opened
+from tests.analysis.report.page.conftest import becomes_true, opened
 
 
 def test_gained_problems_open_beside_what_the_base_wrote(browser, tmp_path, make_run):
@@ -12,12 +12,12 @@ def test_gained_problems_open_beside_what_the_base_wrote(browser, tmp_path, make
         problem = named.nth(2).inner_text()
         named.nth(2).click()
         explorer = page.locator(".explorer")
-        page.wait_for_function("document.activeElement.matches('.explorer select')")
+        becomes_true(page, "document.activeElement.matches('.explorer select')")
         assert explorer.locator("option:checked").first.inner_text() == problem
         base, trained = explorer.locator(".column > p").all_inner_texts()
         assert base.startswith("0 of 10 programs accepted") and not trained.startswith("0 of")
         left, right = explorer.locator(".compare h5").all_inner_texts()
         assert left.startswith("A: base, form ") and right.startswith("B: spo, form ")
         page.go_back()
-        page.wait_for_function("location.hash === ''")
+        becomes_true(page, "location.hash === ''")
         assert page.seen == []
