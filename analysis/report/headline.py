@@ -68,7 +68,7 @@ def _single_group(experiment: Experiment) -> str:
 
 
 def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -> Headline:
-    """State what was named ahead, who leads, the greatest differences, letters and power."""
+    """State who leads, the greatest differences, what was named ahead, letters and power."""
     pairs = [pair for pair in experiment.pairs if pair.metric == metric]
     order = list(tiers.loc[tiers["metric"] == metric, "label"])
     title = TITLES.get(metric, metric)
@@ -81,13 +81,14 @@ def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -
     many = len(order) > MOST_WITH_MEANS
     names = {label: label for label in order} if many else with_means
     ahead = {a: tuple(b for b in order if _is_ahead(pairs, a, b)) for a in order}
-    statements = contrast_statements([c for c in experiment.contrasts if c.pair.metric == metric])
-    statements += control_statements([d for d in experiment.against_control if d.metric == metric])
-    if many:
-        ranked = join_names([with_means[label] for label in order[1:]], MOST_RANKED)
-        statements.append(f"Highest mean: {with_means[order[0]]}; then {ranked}.")
+    statements = [_lead(find_pair(pairs, *order[:2]), with_means)] if many else []
     statements += _separations(order, ahead, names)
     statements += _differences_of_best(pairs, order, ahead)
+    statements += contrast_statements([c for c in experiment.contrasts if c.pair.metric == metric])
+    statements += control_statements([d for d in experiment.against_control if d.metric == metric])
+    if many:
+        ranked = join_names([with_means[label] for label in order], MOST_RANKED)
+        statements.append(f"By mean: {ranked}.")
     separated = [(pair.a, pair.b) for pair in pairs if pair.separated]
     if len(order) > 2 and separated and not many:  # of many, the page has a table
         statements.append(_letters(letters(order, separated)))
@@ -95,6 +96,13 @@ def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -
     if power := _detectable(pairs):
         statements.append(power)
     return Headline(title, tuple(statements))
+
+
+def _lead(pair: PairedDifference, with_means: Mapping[str, str]) -> str:
+    """State the best mean, and its difference from the next."""
+    apart = "separated" if pair.separated else "not separated"
+    gap = f"{format_difference(pair)} from {with_means[pair.b]}, {apart}"
+    return f"Highest mean: {with_means[pair.a]}, {gap}."
 
 
 def _is_ahead(pairs: Sequence[PairedDifference], a: str, b: str) -> bool:
@@ -132,7 +140,9 @@ def _separations(order: Sequence[str], ahead: Ahead, names: Mapping[str, str]) -
         verb = "are each" if len(labels) > 1 else "is"
         statements.append(f"{above} {verb} above {_names_behind(order, behind, names)}.")
     if (more := len(statements) - MOST_STATEMENTS) > 0:
-        rest = f"{more} more of this kind; letters show every separated pair (letters.csv)."
+        rest = (
+            f"{more} more of this kind; letters show every pair separated among all (letters.csv)."
+        )
         return [*statements[:MOST_STATEMENTS], rest]
     return statements
 

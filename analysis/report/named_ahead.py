@@ -22,7 +22,10 @@ def contrast_statements(contrasts: Sequence[ContrastTest]) -> list[str]:
     parts = _listed(decided, "contrasts.csv")
     parts += [f"{open_ones} not decided"] * bool(open_ones)
     pairs = f"{len(contrasts)} pair{'s' * (len(contrasts) != 1)}"
-    return [f"Named before the runs and tested alone (Holm, {pairs}): {'; '.join(parts)}."]
+    return [
+        f"Named before the runs and tested alone (Holm, {pairs}; letters are of all pairs): "
+        f"{'; '.join(parts)}."
+    ]
 
 
 def _contrast(one: ContrastTest) -> str:

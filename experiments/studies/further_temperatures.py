@@ -40,7 +40,8 @@ def temperature_sections(
         text = (
             f"### At temperature {temperature:g}\n\n"
             "The same models, problems and numbers of samples, sampled at temperature "
-            f"{temperature:g}. Intervals and letters as above.\n\n" + table(*result_rows(there))
+            f"{temperature:g}. Intervals and letters as above; the pairs named ahead are tested at "
+            "`eval.temperature` alone.\n\n" + table(*result_rows(there))
         )
         if rows := list(_difference_rows(study, results, there)):
             text += "\n\n" + table(["difference", *there], rows)

@@ -58,8 +58,11 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(exp
     )
     mean = float(estimate(seed_means(grid.values, grid.weights)).mean)
     means = [f"{name} ({mean - 0.05 * place:.3f})" for place, name in enumerate(names)]
-    rest = f"{', '.join(means[1:-1])} and {means[-1]}"
-    assert headline.statements[0] == f"Highest mean: {means[0]}; then {rest}."
+    lead = f"Highest mean: {means[0]}, "
+    assert headline.statements[0].startswith(lead)
+    assert headline.statements[0].endswith(f" from {means[1]}, not separated.")
+    ranked = f"{', '.join(means[:-1])} and {means[-1]}"
+    assert f"By mean: {ranked}." in headline.statements
     assert headline.statements[1:5] == (
         "a is above all 5 from d on in this order.",
         "b is above all 4 from e on in this order.",
@@ -68,7 +71,7 @@ def test_many_groups_are_ranked_once_and_a_run_of_them_is_named_by_its_first(exp
     )
     assert (
         headline.statements[5]
-        == "1 more of this kind; letters show every separated pair (letters.csv)."
+        == "1 more of this kind; letters show every pair separated among all (letters.csv)."
     )
     # a - b has an interval without 0 here, and is still not separated.
     assert (
