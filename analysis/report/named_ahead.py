@@ -37,9 +37,13 @@ def _contrast(one: ContrastTest) -> str:
 
 
 def control_statements(differences: Sequence[PairedDifference]) -> list[str]:
-    """State one metric's comparisons with the control; [] if none was tested."""
-    if all(math.isnan(one.adjusted_p) for one in differences):
+    """State one metric's comparisons with the control; [] without a control."""
+    if not differences:
         return []
+    if all(math.isnan(one.adjusted_p) for one in differences):
+        return [
+            f"Against {differences[0].b} nothing was tested: no group shares two seeds with it."
+        ]
     parts = []
     for answer in ANSWERS:
         if labels := [one.a for one in differences if one.answer == answer]:

@@ -63,7 +63,7 @@ def cumulative_spend(run: Run, x: str) -> pd.Series:
     columns = [column for column in X_AXES[x] if column in run.metrics]
     if not columns:
         return pd.Series(np.nan, index=run.metrics.index)
-    total = run.metrics[columns].astype(float).sum(axis=1)
+    total = run.metrics[columns].astype(float).sum(axis=1, min_count=1)
     if NOT_CHARGED.get(x) in run.metrics:
         total -= run.metrics[NOT_CHARGED[x]].astype(float).fillna(0.0)
     return total

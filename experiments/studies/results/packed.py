@@ -39,8 +39,8 @@ SUMS, SENTENCES = "SHA256SUMS", "sentences.yaml"
 
 
 def is_packed(folder: Path) -> bool:
-    """Whether a folder holds a packed study, not run folders."""
-    return (folder / COUNTS).is_file()
+    """Whether a folder holds a packed study, not run folders; also if a file of it is missing."""
+    return (folder / COUNTS).is_file() or (folder / SUMS).is_file()
 
 
 class PackedStudy:

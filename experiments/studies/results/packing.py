@@ -79,7 +79,7 @@ def read_arms(folder: Path) -> tuple[list[dict[str, Any]], list[FinishedRun]]:
 def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     """Write a packed study into `out`; return the sizes of its files in bytes.
 
-    Raises RunError for a damaged run.
+    Raises RunError for a damaged run, UserError for one without evaluations.
     """
     import pandas as pd
 
@@ -90,6 +90,8 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     for each in finished:
         run = load_run(each.folder)
         name = each.folder.name
+        if not len(run.evals) or not len(run.metrics):
+            raise UserError(f"folder={folder}: {name} has no evaluation or no step, so no counts")
         counts.append(_counts(run).assign(run=name))
         metrics.append(_evaluated_metrics(run).assign(run=name))
         files = {"config": "config.yaml", "info": "run.json"}

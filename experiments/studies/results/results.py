@@ -78,9 +78,9 @@ class Results:
         # read from another working directory.
         groups = dict(zip(map(_name, tables["runs"]["path"]), tables["runs"]["group"], strict=True))
         self.label = {
-            run["arm"]: groups.get(_name(run["run"]))
+            run["arm"]: group
             for run in self.arms
-            if run["run"] and not run["trial"]
+            if run["run"] and not run["trial"] and (group := groups.get(_name(run["run"])))
         }
         self.table: pd.DataFrame = tables["table"].set_index("label")
         self._differences = {

@@ -97,7 +97,7 @@ class Numbers:
         options = [option for option in listed.split(",") if option]
         if unknown := [option for option in options if option not in OPTIONS]:
             raise UserError(f"{{{placeholder}}}: {unknown[0]} is not one of {', '.join(OPTIONS)}")
-        if name == "runs":
+        if name == "runs" and not options:
             return f"{sum(r['status'] == 'finished' and not r['trial'] for r in self.results.arms)}"
         for dot in (match.start() for match in re.finditer(r"\.", name)):
             subject, metric = name[:dot], name[dot + 1 :]
@@ -113,8 +113,12 @@ class Numbers:
 
     def _of_arm(self, arm: str, metric: str, options: list[str], placeholder: str) -> str:
         label, results = self.labels[arm], self.results
+        allowed = () if metric == "area" else ("interval", "letters")
+        _check_options(options, allowed, placeholder)
         if "letters" in options:
-            return results.letters(arm, metric)
+            if (letters := results.letters(arm, metric)) == "–":
+                raise UserError(f"{{{placeholder}}}: {arm} has no letters in {metric}")
+            return letters
         if metric == "area":
             return share(self._area(arm))
         main, at, axis = metric.partition(" at ")
@@ -134,13 +138,14 @@ class Numbers:
         return share(ends[0]) + (_interval(ends[1], ends[2]) if "interval" in options else "")
 
     def _of_pair(self, a: str, b: str, metric: str, options: list[str], placeholder: str) -> str:
+        _check_options(options, ("mean", "unsigned"), placeholder)
         difference = self.results.difference(a, b, metric)
         if difference is None:
             raise UserError(f"{{{placeholder}}}: {a} and {b} have no difference in {metric}")
         digits = 0 if metric in LESS else 3
         mean, low, high = difference
         text = share(mean, digits)
-        if mean > 0 and "unsigned" not in options:
+        if round(mean, digits) > 0 and "unsigned" not in options:
             text = f"+{text}"
         return text if "mean" in options or isnan(low) else text + _interval(low, high, digits)
 
@@ -151,11 +156,18 @@ class Numbers:
         return fmean(known) if known else nan
 
 
+def _check_options(options: list[str], allowed: tuple[str, ...], placeholder: str) -> None:
+    if wrong := [option for option in options if option not in allowed]:
+        listed = ", ".join(allowed) or "none"
+        raise UserError(f"{{{placeholder}}}: {wrong[0]} cannot stand here; options: {listed}")
+
+
 def share(value: float, digits: int = 3) -> str:
     """Return .473 for 0.473, −.010 for −0.01, – for NaN."""
     if isnan(value):
         return "–"
-    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.{digits}f}").replace("-", "−")
+    rounded = round(value, digits) + 0.0  # no sign on a zero
+    return re.sub(r"^(-?)0\.", r"\1.", f"{rounded:.{digits}f}").replace("-", "−")
 
 
 def _interval(low: float, high: float, digits: int = 3) -> str:
@@ -195,7 +207,7 @@ def pattern(says: str, values: list[str]) -> re.Pattern[str]:
     text = re.escape(literals[0])
     for value, literal in zip(values, literals[2::2], strict=True):
         text += value + re.escape(literal)
-    return re.compile(rf"(?<![\d.]){text}(?!\d|[.,]\d)")
+    return re.compile(rf"(?<![\w.,+−-]){text}(?![\w%]|[.,]\d)")
 
 
 def check_sentence(
@@ -205,14 +217,27 @@ def check_sentence(
     placeholders = PLACEHOLDER.findall(sentence.says)
     right = [numbers.text(placeholder) for placeholder in placeholders]
     exact = pattern(sentence.says, [f"({re.escape(value)})" for value in right])
-    if found := list(exact.finditer(words.text)):
-        groups = range(1, len(right) + 1)
-        return [], [_span(words, each, group) for each in found for group in groups]
-    similar = pattern(sentence.says, [VALUE] * len(right)).search(words.text)
-    if similar is None:
+    found = {each.start(): each for each in exact.finditer(words.text)}
+    similar = pattern(sentence.says, [VALUE] * len(right)).finditer(words.text)
+    stale = [each for each in similar if each.start() not in found]
+    if not found and not stale:
         values = iter(right)
         filled = PLACEHOLDER.sub(lambda _: next(values), " ".join(sentence.says.split()))
         return [Fault(sentence.file, 1, f'is without the sentence "{filled}"')], []
+    groups = range(1, len(right) + 1)
+    places = [_span(words, each, group) for each in found.values() for group in groups]
+    return [
+        fault for each in stale for fault in _faults(sentence, placeholders, right, each, words)
+    ], places
+
+
+def _faults(
+    sentence: Sentence,
+    placeholders: list[str],
+    right: list[str],
+    similar: re.Match[str],
+    words: Words,
+) -> list[Fault]:
     return [
         Fault(
             sentence.file,
@@ -222,7 +247,7 @@ def check_sentence(
         )
         for group, (placeholder, value) in enumerate(zip(placeholders, right, strict=True), 1)
         if similar.group(group) != value
-    ], []
+    ]
 
 
 def _span(words: Words, match: re.Match[str], group: int) -> tuple[int, int]:

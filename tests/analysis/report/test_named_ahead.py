@@ -125,4 +125,6 @@ def test_a_control_without_a_margin_and_without_a_test(study):
     compared = [pair for pair in experiment.against_control if pair.metric == "pass@1"]
     (said,) = control_statements(compared)
     assert said.endswith("above: spo_arm; not decided: grpo_arm.")
-    assert control_statements([replace(one, adjusted_p=float("nan")) for one in compared]) == []
+    (said,) = control_statements([replace(one, adjusted_p=float("nan")) for one in compared])
+    assert said == "Against ppo_arm nothing was tested: no group shares two seeds with it."
+    assert control_statements([]) == []

@@ -5,7 +5,7 @@ import pytest
 from analysis.load.groups import group_runs
 from analysis.load.run_folders import load_run
 from analysis.metrics.definitions import DISTINCT
-from analysis.stats.curves import evaluation_curve, kl_at_step, reward_curve
+from analysis.stats.curves import cumulative_spend, evaluation_curve, kl_at_step, reward_curve
 
 
 @pytest.fixture
@@ -80,3 +80,9 @@ def test_the_way_of_pass_at_1_and_diversity_over_kl(tmp_path, make_run):
     assert curve.loc[20, "kl_ref"] == pytest.approx(5.0)
     row = curve.loc[20]
     assert row[f"{DISTINCT}_low"] <= row[DISTINCT] <= row[f"{DISTINCT}_high"]
+
+
+def test_a_budget_that_a_run_did_not_count_is_not_zero(tmp_path, make_run):
+    path = make_run(tmp_path, "spo", 0) / "metrics.parquet"
+    pd.read_parquet(path).assign(**{"budget/flops": float("nan")}).to_parquet(path)
+    assert cumulative_spend(load_run(path.parent), "flops").isna().all()

@@ -48,7 +48,7 @@ def make_study(root, make_run, add_further):
             one = {"arm": arm, "seed": seed, "trial": False, "status": "finished", "score": None}
             arms.append(one | {"run": f"study-s/{path.name}", "overrides": []})
     (root / "compare").rename(folder)
-    arms.append(arms[0] | {"seed": 2, "status": "failed", "run": None})
+    arms.append(arms[0] | {"seed": 2, "status": "failed", "run": "study-s/ppo-2"})
     (folder / "arms.json").write_text(json.dumps(arms))
     (folder / "contrasts.json").write_text(json.dumps(read(str(root / "s.yaml")).contrasts))
     make_report(folder)

@@ -5,10 +5,11 @@ import re
 import pandas as pd
 import pytest
 
+from experiments.errors import UserError
 from experiments.studies.check import main as check
 from experiments.studies.results.packed import SUMS, sums
 from experiments.studies.results.results import Results
-from experiments.studies.results.sentences import Numbers
+from experiments.studies.results.sentences import Numbers, share
 from experiments.studies.write import PROSE
 from experiments.studies.write import main as write
 from tests.experiments.studies.packed_study import copy_of, make_repository, make_study
@@ -172,3 +173,48 @@ def test_the_page_is_written_again_as_the_fault_says(copy, capsys):
     assert write([f"study={folder}/s.yaml", f"folder={folder}", f"out={page}"]) == 0
     status, lines = told(copy, capsys)
     assert (status, lines[-1]) == (0, "faults: 0")
+
+
+@pytest.mark.parametrize("stale", ["−", "+", "3,", "1"])
+def test_a_sign_or_a_digit_before_a_sentence_is_found(stale, copy, capsys):
+    (copy / "docs/results/study-s/sentences.yaml").write_text(
+        '- {file: README.md, says: "{runs} runs finished"}\n'
+    )
+    readme = copy / "README.md"
+    readme.write_text("4 runs finished\n")
+    assert told(copy, capsys)[0] == 0
+    readme.write_text(f"{stale}4 runs finished\n")
+    assert told(copy, capsys)[0] == 1
+
+
+def test_a_sentence_that_stands_twice_is_right_twice(copy, capsys):
+    readme = copy / "README.md"
+    right = readme.read_text()
+    readme.write_text(right + right)
+    assert told(copy, capsys)[0] == 0
+    wrong = re.sub(r"SPO at \.\d+", "SPO at .001", right)
+    readme.write_text(right + wrong)
+    status, lines = told(copy, capsys)
+    assert status == 1
+    (fault,) = [line for line in lines if ".001 stands there" in line]
+    assert fault.startswith(f"README.md:{right.count(chr(10)) + 4}")
+
+
+def test_a_packed_study_without_its_counts_is_a_fault(copy, capsys):
+    (copy / "docs/results/study-s/counts.parquet").unlink()
+    status, lines = told(copy, capsys)
+    assert status == 1
+    assert any("counts.parquet:1: is not the file of SHA256SUMS" in line for line in lines)
+
+
+def test_an_option_that_cannot_stand_there_is_an_error_and_zero_has_no_sign(repository):
+    numbers = Numbers(Results(repository / "docs/results/study-s")).text
+    for wrong in (
+        "spo-x_1.5-ppo.pass@1:letters",
+        "ppo.area:interval",
+        "runs:mean",
+        "ppo.x:letters",
+    ):
+        with pytest.raises(UserError):
+            numbers(wrong)
+    assert (share(-0.0001), share(-0.2, 0), share(-0.0006)) == (".000", "0", "−.001")

@@ -49,8 +49,7 @@ def test_a_packed_study_is_small_and_names_what_made_it(packed):
     assert runs[["run", "arm", "seed"]].values.tolist()[-1] == ["spo-1", "spo-x_1.5", 1]
     assert json.loads(runs["info"][0])["commit"] == "0123abc" and "output_dir" in runs["config"][0]
     assert {each["run"] for each in json.loads((packed / "arms.json").read_text())} == {
-        *("ppo-0", "ppo-1", "spo-0", "spo-1"),
-        None,
+        *("ppo-0", "ppo-1", "ppo-2", "spo-0", "spo-1"),
     }
 
 
