@@ -46,8 +46,8 @@ TOTALS = (
         "maximum",
         2,
         "maximum (0 if none)",
-        ("max(@,default=0)", "max([0,*@])"),
-        ("min(@,default=0)", "min([0,*@])"),
+        ("max(@,default=0)", "max([*@]or[0])"),
+        ("min(@,default=0)", "min([*@]or[0])"),
     ),
 )
 

@@ -14,7 +14,8 @@ from envs.judge.extract import extract_program
 from envs.problem import Problem
 from envs.tasks.mini import FAMILIES, MINI, MINI_LONG, PROBLEM_SETS, task
 from envs.tasks.mini.build import passes, run_own
-from envs.tasks.mini.composition import draft
+from envs.tasks.mini.composition import Part, draft
+from envs.tasks.mini.long.parts import RESULTS, TOTALS
 from envs.tasks.mini.splits import TIERS, compositions
 from tests.selection import all_but_slow
 
@@ -26,10 +27,10 @@ SHA256 = {
         "test": "bd59ee2b1ba938473791836216278c5cd21abf22c714be4c308947492b6437ef",
     },
     "mini_long": {
-        "train": "d79c2954398391e8d6e51abf0a4a8142074afb3809fce582c8e6e61c2cd6cffb",
-        "tune": "be291ca4062d65597ad9a8d0b737295d18b6370c781df0944857165c26714b30",
-        "choose": "c8e2d36017a6c4c770d562daaba1b31278223743a4536658864b150c22878f16",
-        "test": "f265436683cebb97caff839c3dce4694bc39b4042db8207daf2ca4b10774774f",
+        "train": "a164fde8cedc1131a2cb4f2f77b306676db7bc7e6422fd304a9bd0f4c472f125",
+        "tune": "2f088fb9e7bb58708b1fc53b6b25344f01e7f988082eee2edaa5711e905bb75a",
+        "choose": "b5ac97f92ae138a30ec03f2a2a52d02126985a85a692b85c534951e95eb3bb09",
+        "test": "03c45db62e79b18aaec09e4bc73f8f17e3dd6d58fdc44b5f8ef3329a656c77fb",
     },
 }
 # of the splits of the version with three of them, which called choose's problems test
@@ -193,6 +194,21 @@ def test_longer_programs_have_five_parts_or_more_loops_and_conditions():
             assert loops >= 1
             assert loops + conditions >= 3
             assert not any(isinstance(node, ast.While) for node in nodes)
+
+
+@pytest.mark.parametrize("part", [*RESULTS, *TOTALS], ids=lambda part: part.name)
+def test_right_forms_of_a_part_agree_on_negative_values_and_the_empty_list(part: Part):
+    """Computed values may be negative: max([0,*x]) is no maximum of them."""
+    lists = [[-5, -1], [3, -2], [-4], [7, 7], *([[]] if part in TOTALS else [])]
+    for values in lists:
+        answers = [eval(form.replace("@", "v"), {"v": values}) for form in part.right]
+        assert len({str(answer) for answer in answers}) == 1, (values, part.right)
+
+
+@pytest.mark.slow  # builds 892 problems
+def test_longer_problems_can_be_built_at_the_default_sizes():
+    for split, size in task.SPLITS.items():
+        assert len(task.load(split, name="mini_long")) == size
 
 
 def test_prompt_shows_statement_and_sample_and_no_hidden_test():
