@@ -76,8 +76,8 @@ class Batch:
     batches: int = 0  # number of batches of the run before this one
     fresh: Provided = None  # (batch,) bool: online and not replayed
     accepted: Provided = None  # (batch,) bool: the judge's verdict, which a shaped reward may hide
-    # (batch, time), the ratio's denominator: of the rollout policy μ; with train.correction of the
-    # proximal policy, which is the learner's at the start of the update
+    # (batch, time), the ratio's denominator: of the behaviour policy μ, the weights that generated
+    # the response; with train.correction of the learner's at the start of the update
     behaviour_logp: Provided = None
     correction: Tensor | None = None  # (batch, time), weights of the ratio's terms
     rollout_logp: Provided = None  # (batch, time), of μ, corrected or not; 0 where unknown

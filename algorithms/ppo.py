@@ -161,8 +161,8 @@ def terminal_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
 def penalised_rewards(batch: Batch, kl_coef: float) -> Tensor:
     """Token rewards: the response's on its last token, less kl_coef (log μ − log π_ref) on each.
 
-    μ is the policy of `behaviour_logp`: with `train.correction` that of the start of the update,
-    so there the penalty changes along with the ratio.
+    With `train.correction`, `behaviour_logp` is that of the policy at the start of the update
+    instead of μ, in the penalty as in the ratio.
     """
     rewards = terminal_rewards(batch.rewards, batch.mask)
     if kl_coef > 0:

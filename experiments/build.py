@@ -298,6 +298,7 @@ def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) ->
         message += (
             f": a hash of each statement decides its split ({shares}), and none of {problems} "
             "problems fell there; add rows, or give a folder with train*, valid* and test* files"
+            f"{f', or set eval.split=test ({len(task.test)} problems)' * bool(task.test)}"
         )
     return message + (f"; left out: {_left_out(task)}" if task.left_out else "")
 

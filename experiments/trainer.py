@@ -221,7 +221,8 @@ class Trainer:
     def train_step(self, step: int) -> Row:
         """Generate a batch, judge it and learn from it; return its metrics."""
         parts, generated_before = self.parts, self.ledger.counts.generated_tokens
-        row: Row = {"step": step, "policy_lag": parts.weight_sync.begin(step)}
+        lag_in_steps = parts.weight_sync.begin(step)
+        row: Row = {"step": step, "policy_lag": lag_in_steps}
         if parts.initial_values:
             steps_left = self.config.steps - step + 1
             parts.initial_values.reference.prefetch(parts.rollouts.upcoming_prompts, steps_left)
@@ -230,7 +231,7 @@ class Trainer:
         parts.weight_sync.check(samples)
         if parts.sample_log:
             parts.sample_log.write(step, samples)
-        if parts.logprob_check.due(step, row["policy_lag"]):
+        if parts.logprob_check.due(step, lag_in_steps):
             row |= self.check_logprobs(step, samples)
         self.signs.note(samples)
         if self.show_every and (step == 1 or step % self.show_every == 0):

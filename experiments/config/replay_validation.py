@@ -36,7 +36,8 @@ def check_replay(c: RunConfig) -> None:
         if r.max_age < youngest:
             raise UserError(
                 f"replay.max_age={r.max_age}: this run's responses are at least {youngest} "
-                f"optimiser steps old when they are replayed{f' (train.lag={t.lag})' * bool(t.lag)}"
+                "optimiser steps old when they are replayed"
+                f"{f' from batch {t.lag + 2} on (train.lag={t.lag})' * bool(t.lag)}"
                 f"; set {youngest} or more"
             )
     _check_paths(r)

@@ -167,7 +167,7 @@ class TrainConfig:
     # staleness: sync the rollout policy's weights every N batches
     sync_every: PositiveInt = 1
     # staleness: the rollout policy is exactly so many batches old, from batch lag + 1 on; needs
-    # sync_every=1
+    # sync_every=1. Columns of staleness are in optimiser steps
     lag: NonNegativeInt = 0
     minibatches: PositiveInt = 1  # optimiser steps in one pass over a batch, each on whole groups
     epochs: PositiveInt = 1  # passes over a batch
@@ -222,8 +222,11 @@ class TrainConfig:
         return low, high
 
     @property
-    def greatest_lag(self) -> int:
-        """The largest staleness of a sample in optimiser steps: at the batch's last step."""
+    def greatest_age(self) -> int:
+        """The largest age of a sample in optimiser steps, where `lag` is in batches.
+
+        It is reached at the last step of a batch.
+        """
         return max(self.lag + 1, self.sync_every) * self.minibatches * self.epochs - 1
 
 

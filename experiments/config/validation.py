@@ -243,7 +243,7 @@ def _check_shares(t: TrainConfig) -> None:
 
 def _check_lag(c: RunConfig, needs: Needs) -> None:
     """Raise UserError if an algorithm without a ratio gets responses of too old weights."""
-    t, lag = c.train, c.train.greatest_lag
+    t, lag = c.train, c.train.greatest_age
     keys = {"lag": 0, "sync_every": 1, "minibatches": 1, "epochs": 1, "replay_share": 0.0}
     causes = [f"train.{key}={getattr(t, key)}" for key in keys if getattr(t, key) != keys[key]]
     r, run_steps = c.replay, c.steps * t.minibatches * t.epochs  # optimiser steps of the run

@@ -1,8 +1,9 @@
 """Weight sync from the learner to the rollout policy's engine: staleness as a controlled variable.
 
 `train.sync_every=N` copies the learner's weights to the engine every N batches, so the lag is a
-saw-tooth. `train.lag=L` copies, after every batch from number L + 1 on, the weights of L batches
-before, as a pipelined system would: from then on the rollout policy is exactly L batches old.
+saw-tooth. With `train.lag=L` the weights that were trained on batch k generate batch k + L + 1, as
+in a pipelined system: with L = 3 the initial weights generate batches 1 to 4. From batch L + 1 on
+the rollout policy is exactly L batches old.
 """
 
 from __future__ import annotations
@@ -75,9 +76,10 @@ class WeightSync:
         The same object may hold other weights once `step` has been followed.
         """
         if self.config.lag:
-            # In `_pending`, which the first batches fill up to `lag`; below 0: the engine has them.
-            index = batch - step - 1 - (self.config.lag - len(self._pending))
-            if index < 0:
+            # Those trained on batch `batch - lag - 1`. `_pending` ends with those of `step - 1`.
+            trained_on = batch - self.config.lag - 1
+            index = trained_on - (step - len(self._pending))
+            if index < 0:  # already in the engine
                 return self.engine.policy
             return self._pending[index].whole() if index < len(self._pending) else None
         every = self.config.sync_every

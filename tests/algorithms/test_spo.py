@@ -155,15 +155,19 @@ def test_log1mexp_is_exact_at_both_ends():
     torch.testing.assert_close(log1mexp(x), torch.tensor(expected, dtype=torch.float64))
 
 
-def test_advantage_is_huber_of_the_squared_error():
+def test_advantage_is_the_huber_penalty_of_the_error():
     logp, ref_logp, mask, rewards = ragged_batch()
     q0 = torch.full((8,), 0.3, dtype=torch.float64)
     inputs = (logp, ref_logp, mask, rewards, q0)
     wide = spo_loss(*inputs, beta=BETA, kind="advantage", huber_width=100.0)
     squared = spo_loss(*inputs, beta=BETA, kind="squared")
     torch.testing.assert_close(wide, squared / 2)
-    narrow = spo_loss(*inputs, beta=BETA, kind="advantage", huber_width=0.01)
-    assert narrow < wide
+
+    error = terminal_q(logp, ref_logp, mask, q0, BETA) - rewards
+    width = float(error.abs().median())  # some errors within it, some beyond
+    q0.requires_grad_()
+    spo_loss(*inputs, beta=BETA, kind="advantage", huber_width=width).backward()
+    torch.testing.assert_close(q0.grad, error.clamp(-width, width) / len(error))
 
 
 def test_only_the_group_value_needs_groups_and_only_the_others_reference_samples():

@@ -57,6 +57,14 @@ def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(
         "(20 % test, 10 % tune, 10 % choose, 60 % train), and none of 6 problems fell there" in said
     )
     assert "a folder with train*, valid* and test* files" in said
+    assert "eval.split=test" not in said  # none of these is a test problem
+
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write(folder / "train.jsonl", few)
+    write(folder / "test.jsonl", rows[-3:])
+    said = failed("task=taco", f"task.path={folder}")
+    assert "or set eval.split=test (3 problems)" in said
 
 
 def test_tests_that_are_all_too_weak(tmp_path, failed):
