@@ -179,13 +179,17 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
 
 
 def load_problems(config: TaskConfig, skipped: Counter[str]) -> Sequence[Problem]:
-    """Return all problems of all splits; count the rows without one, by reason, in `skipped`."""
+    """Return all problems of all splits; count the rows without one, by reason, in `skipped`.
+
+    The reason says where the first such row of a file stands.
+    """
     if config.rows is None:
         splits = open_task(config).splits().values()
         return [problem for problems in splits for problem in problems]
     stores = _stores(config)
     for store in stores:
-        skipped += store.skipped
+        for reason, count in store.skipped.items():
+            skipped[f"{reason} (first: {store.first_skipped[reason]})"] += count
     return _matching_problems(config, stores, skipped)
 
 

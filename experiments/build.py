@@ -220,6 +220,7 @@ def _task_counts(task: Task) -> dict[str, Any]:
     return {
         "rows_read": task.rows_read,
         "left_out": dict(task.left_out),
+        "first_left_out": task.first_left_out,
         "decontaminated": task.decontaminated,
     }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +51,7 @@ class _Reader:
     filter: Filter
     rows: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    first_left_out: dict[str, str] = field(default_factory=dict)
     split_shares: dict[str, float] = field(default_factory=dict)
 
     def splits(self, sources: dict[str, list[Source]]) -> Splits:
@@ -110,6 +111,7 @@ class _Reader:
         self.rows += sum(store.rows for store in stores)
         for store in stores:
             self.left_out += store.skipped
+            self.first_left_out = store.first_skipped | self.first_left_out
         return self.filter.keep(load_entries(stores, alone), self.left_out)
 
 
@@ -142,6 +144,7 @@ def open_dataset(config: TaskConfig) -> Task:
         data_hash=hashlib.sha256(repr(content).encode()).hexdigest()[:16],
         rows_read=sum(reader.rows for reader in readers),
         left_out=+left_out,
+        first_left_out=dict(ChainMap(*(reader.first_left_out for reader in readers))),
         split_shares=readers[0].split_shares if len(readers) == 1 else {},
         decontaminated=duplicates,
     )

@@ -32,6 +32,8 @@ class Task:
     examples: list[Problem] = field(default_factory=list)  # few-shot examples before every prompt
     rows_read: int = 0  # of a data set
     left_out: Counter[str] = field(default_factory=Counter)  # why rows gave no problem → how many
+    # of reasons that lie in the row: the first such row
+    first_left_out: dict[str, str] = field(default_factory=dict)
     # share of each split that a hash of the statements divides; empty: the data set's own splits
     split_shares: dict[str, float] = field(default_factory=dict)
     # near-duplicates: split and problem, other_split and other_problem, similarity, containment

@@ -93,7 +93,8 @@ def show(
         "several answers?", [f"{name}: {line}" for name, line in evidence.items() if line], console
     )
     for reason, count in sorted(skipped.items()):
-        console.print(f"rows skipped, {readable(reason, _MAX_LINE_CHARS)}: {count}", markup=False)
+        line = f"rows skipped, {readable(reason, _MAX_LINE_CHARS)}: {count}"
+        console.print(line, markup=False, soft_wrap=True)
     _list("not as the data set says", report.exceptions, console)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,7 +73,7 @@ def test_each_program_has_a_line(rows, tmp_path, capsys):
         assert line["total"] == 2
         assert line["cpu_s"] > 0
     printed = capsys.readouterr().out
-    assert "rows skipped, reads a file: 1" in printed
+    assert re.search(r"rows skipped, reads a file \(first: row 2 of .*rows.jsonl\): 1\n", printed)
     assert "not as the data set says: 1" in printed
     assert "code_contests/increment solution 1: WRONG_ANSWER test 1" in printed
     assert "programs/s" in printed

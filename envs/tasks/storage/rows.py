@@ -143,6 +143,15 @@ def convert_rows(
             yield SkipRow("a column is nested too deep")
 
 
+def skipped_rows(items: Iterable[Problem | SkipRow], first: int) -> dict[str, list[int]]:
+    """{reason: [how many rows it left out, the first one's number, from 1]} of converted rows."""
+    counts: dict[str, list[int]] = {}
+    for number, item in enumerate(items, first + 1):
+        if isinstance(item, SkipRow):
+            counts.setdefault(str(item), [0, number])[0] += 1
+    return counts
+
+
 def load_problems(converter: Converter, path: Path) -> tuple[list[Problem], Counter[str]]:
     """Return (the problems of a file of rows, counts of the reasons for skipped rows).
 

@@ -24,7 +24,7 @@ from envs.problem import Problem
 from envs.tasks.parsers.field_parsers import SkipRow
 from envs.tasks.storage.arrow_schema import schema, to_batch
 from envs.tasks.storage.generated_cache import write_batch
-from envs.tasks.storage.rows import convert_rows
+from envs.tasks.storage.rows import convert_rows, skipped_rows
 from envs.tasks.storage.sources import Source
 from envs.tasks.storage.test_limits import SizeLimits, limit_tests, why_left_out
 
@@ -35,7 +35,9 @@ STEPS = (convert_rows, why_left_out, limit_tests, to_batch)  # applied to every 
 PART_ROWS = 1000
 PART_CHARS = 16_000_000  # of tests and programs, so that a part fits in memory many times
 
-Part = tuple["pa.RecordBatch", dict[str, Any]]  # problems, and {first, rows, skipped}
+Part = tuple[
+    "pa.RecordBatch", dict[str, Any]
+]  # problems, and {first, rows, skipped: {reason: [rows, first one]}}
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Store:
     batches: list[pa.RecordBatch]
     rows: int
     skipped: Counter[str]  # why rows gave no problem → how many
+    first_skipped: dict[str, str]  # the same reasons → the first of the rows, e.g. "row 3 of train"
 
 
 class _PartFiles:
@@ -101,8 +104,12 @@ def prepare_store(source: Source, limits: SizeLimits, console: Console | None = 
                 _convert(source, limits, files, progress)
             files.finish()
         parts = files.load()
-    skipped = sum((Counter(notes["skipped"]) for _, notes in parts), Counter[str]())
-    return Store(source, [batch for batch, _ in parts], _next_row(parts), skipped)
+    skipped, first = Counter[str](), dict[str, str]()
+    for _, notes in parts:
+        for reason, (count, row) in notes["skipped"].items():
+            skipped[reason] += count
+            first.setdefault(reason, f"row {row} of {source.label}")
+    return Store(source, [batch for batch, _ in parts], _next_row(parts), skipped, first)
 
 
 def _convert(source: Source, limits: SizeLimits, files: _PartFiles, progress: Progress) -> None:
@@ -114,8 +121,7 @@ def _convert(source: Source, limits: SizeLimits, files: _PartFiles, progress: Pr
     for part in _portions(convert_rows(source.converter, source.read(first), first)):
         problems = [limit_tests(item, limits) for item in part if isinstance(item, Problem)]
         reasons = [why_left_out(problem) for problem in problems]
-        skipped = Counter(str(item) for item in part if isinstance(item, SkipRow))
-        notes = {"first": first, "rows": len(part), "skipped": skipped}
+        notes = {"first": first, "rows": len(part), "skipped": skipped_rows(part, first)}
         files.add(number, to_batch(problems, reasons), notes)
         first, number = first + len(part), number + 1
         progress.update(bar, completed=first)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from envs.cache_folder import cache_root
 from envs.tasks.config import FilesConfig
 from envs.tasks.selection import StoredProblems, load_entries
 from envs.tasks.storage import store as store_module
-from envs.tasks.storage.rows import load_problems
+from envs.tasks.storage.rows import convert_rows, load_problems, read_rows
 from envs.tasks.storage.sources import find_sources
 from envs.tasks.storage.store import prepare_store
 from envs.tasks.storage.test_limits import SizeLimits
@@ -61,6 +62,15 @@ def test_a_store_holds_what_the_rows_say(file, small_parts):
     from_rows, skipped = load_problems(TACO, file)
     assert store.rows == 160 and store.skipped == skipped and skipped.total() > 10
     assert len(part_files()) == 7
+
+    # the first row of a reason, across parts
+    assert set(store.first_skipped) == set(skipped)
+    rows = list(read_rows(file))
+    for reason, place in store.first_skipped.items():
+        number = int(place.removeprefix("row ").partition(" of ")[0])
+        before = Counter(map(str, convert_rows(TACO, rows[: number - 1])))
+        here = list(map(str, convert_rows(TACO, [rows[number - 1]])))
+        assert here == [reason] and not before[reason]
 
     def known(problem):
         tests = sorted((test.input, test.output) for test in problem.tests)
@@ -125,7 +135,7 @@ def test_a_half_written_store_is_noticed_and_mended(file, small_parts, damage):
         done.write_text("{")
     mended = opened(file)
     assert problems(mended) == expected and mended.rows == whole.rows
-    assert mended.skipped == whole.skipped
+    assert mended.skipped == whole.skipped and mended.first_skipped == whole.first_skipped
 
 
 PREPARE = """
