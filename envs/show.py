@@ -143,8 +143,8 @@ def _list(task: Task, console: Console) -> None:
             first = " ".join(problem.statement.split())[:70]
             console.print(_text(f"  {problem.name}  {first}", _MAX_CHARS), soft_wrap=True)
     for reason, count in task.left_out.most_common():
-        first = task.first_left_out.get(reason)
-        console.print(_text(f"left out, {reason}: {count}" + f" (first: {first})" * bool(first)))
+        row = task.first_left_out.get(reason)
+        console.print(_text(f"left out, {reason}: {count}" + f" (first: {row})" * bool(row)))
 
 
 def _text(text: str, most: int = _MAX_TEXT_CHARS) -> Text:
