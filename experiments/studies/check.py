@@ -3,9 +3,9 @@
     python -m experiments.studies.check [root=.] [verbose=true]
 
 Every page docs/results/study-NAME.md with a packed study beside it is written again from the counts
-and compared, except for its discussion. The numbers of the sentences in the packed study's
-sentences.yaml (experiments/studies/results/sentences.py) are recomputed. The exit status is 1 if
-something else stands in a file than the results give. Figures are not compared.
+and compared, except for its discussion. So is the leaderboard. The numbers of the sentences in the
+packed study's sentences.yaml (experiments/studies/results/sentences.py) are recomputed. The exit
+status is 1 if something else stands in a file than the results give. Figures are not compared.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
+from experiments.studies.leaderboard import LEADERBOARD, leaderboard
 from experiments.studies.results.packed import SENTENCES, changed_files, is_packed, study_file
 from experiments.studies.results.results import Results
 from experiments.studies.results.sentences import (
@@ -76,7 +77,17 @@ def check_results(root: Path, verbose: bool) -> list[Fault]:
             faults.append(Fault(name, 1, f"is missing; write it from {folder.relative_to(root)}"))
         else:
             faults += _check_study(root, page, folder, verbose)
-    return faults
+    return faults + (_leaderboard_faults(root) if folders else [])
+
+
+def _leaderboard_faults(root: Path) -> list[Fault]:
+    """Where the leaderboard differs from the counts."""
+    page = root / LEADERBOARD
+    if not page.is_file():
+        how = "python -m experiments.studies.leaderboard"
+        return [Fault(LEADERBOARD, 1, f"is missing; write it: `{how}`")]
+    print(f"{LEADERBOARD}: written again from all studies")
+    return list(page_faults(LEADERBOARD, page.read_text(), leaderboard(root)))
 
 
 def _check_study(root: Path, page: Path, folder: Path, verbose: bool) -> list[Fault]:
