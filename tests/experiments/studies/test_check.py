@@ -7,6 +7,7 @@ import pytest
 
 from experiments.errors import UserError
 from experiments.studies.check import main as check
+from experiments.studies.leaderboard import main as leaderboard
 from experiments.studies.results.packed import SUMS, sums
 from experiments.studies.results.results import Results
 from experiments.studies.results.sentences import Numbers, share
@@ -35,6 +36,7 @@ def repository(tmp_path_factory, make_run, add_further):
     words = f"SPO gains\n{gain} (4 runs, of 2 arms; `x=7`), pass@10 .123."
     page.write_text(page.read_text().replace(PROSE[0], f"{PROSE[0]}\n{words}"))
     (page.parent / "study-old.md").write_text("# An old page\n")
+    assert leaderboard([f"root={root}"]) == 0
     ppo, spo = numbers("ppo.pass@1:interval"), numbers("spo-x_1.5.pass@1")
     difference = numbers("spo-x_1.5-ppo.pass@1")
     (root / "README.md").write_text(
@@ -56,10 +58,39 @@ def told(copy, capsys, *more):
 def test_a_right_repository_passes_and_says_what_it_checked(repository, capsys):
     status, lines = told(repository, capsys, "verbose=true")
     assert (status, lines[-1]) == (0, "faults: 0")
-    old, own, *others = lines[:-1]
+    assert lines[-2] == "docs/results/leaderboard.md: written again from all studies"
+    old, own, *others = lines[:-2]
     assert old == "docs/results/study-old.md: cannot be checked: no results in the repository"
     assert "2 sentences with 5 right numbers; 2 numbers of the discussion in no" in own
     assert [re.search(r":\d+: (\S+) in: ", line)[1] for line in others] == ["2", ".123"]
+
+
+def test_the_leaderboard_has_every_arm_best_first_and_its_doubts(repository):
+    page = (repository / "docs/results/leaderboard.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
+    heading, _, *rows = [row for row in rows if len(row) > 1]
+    assert [row[0] for row in rows] == ["`spo-x_1.5`", "`ppo`", "base"]
+    results = Results(repository / "docs/results/study-s")
+    for row in rows[:2]:
+        cells = dict(zip(heading, row, strict=True))
+        values = results.row(results.label[cells["arm"].strip("`")])
+        assert cells["pass@1"].startswith(f"{values['pass@1']:.3f} [")
+        assert cells["generated tokens"] == f"{values['generated_tokens']:,.0f}"
+        assert (cells["study"], cells["seeds"]) == ("[s](study-s.md)", "2")
+        # not final, so on problems for choosing
+        assert cells["doubts"] == "2 seeds planned; evaluated on problems for choosing"
+
+
+def test_a_wrong_or_missing_leaderboard_is_found(copy, capsys):
+    page = copy / "docs/results/leaderboard.md"
+    row = next(line for line in page.read_text().splitlines() if line.startswith("| `ppo`"))
+    planted(page, row, row.replace("problems for choosing", "test problems"))
+    status, lines = told(copy, capsys)
+    assert status == 1 and lines[-1] == "faults: 1"
+    assert "test problems stands there; the results give" in lines[-2]
+    page.unlink()
+    status, lines = told(copy, capsys)
+    assert status == 1 and lines[-2].startswith("docs/results/leaderboard.md:1: is missing; write")
 
 
 def planted(file, old, new):
