@@ -22,9 +22,8 @@ from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.studies.area_section import area_section
-from experiments.studies.arm_costs import cost_sections
 from experiments.studies.figures import forest, interval, save, signed
-from experiments.studies.further_temperatures import check_claims, temperature_sections
+from experiments.studies.page_sections import check_claims, cost_sections, temperature_sections
 from experiments.studies.results.packed import is_packed
 from experiments.studies.results.results import LESS, Results
 from experiments.studies.study import Claim, Study, read

@@ -63,7 +63,12 @@ PARTS = "loss returns these rows' part: times batch.sequence_share, or batch.tok
 DROPPED = "rows outside batch.keep, which prepare still sees, belong in no mean and no count"
 
 
-@pytest.mark.parametrize("layout", [(3, 2, "right"), (2, 0, "left")])
+# Slow: further layouts of the same property.
+FURTHER = [(2, 2, "left"), (0, 0, "left")]
+FURTHER_LAYOUTS = [pytest.param(layout, marks=pytest.mark.slow) for layout in FURTHER]
+
+
+@pytest.mark.parametrize("layout", [(3, 2, "right"), (2, 0, "left"), *FURTHER_LAYOUTS])
 def test_padding_changes_nothing(algorithm, layout):
     case = raw()
     same(gradient(algorithm, *case), gradient(algorithm, *case, layout=layout), PADDING)
@@ -75,7 +80,7 @@ def test_the_order_of_groups_and_of_rows_in_them_changes_nothing(algorithm):
     same(gradient(algorithm, *case), gradient(algorithm, *case, order=order), ORDER)
 
 
-@pytest.mark.parametrize("cut", [1, 5])
+@pytest.mark.parametrize("cut", [1, 5, pytest.param(7, marks=pytest.mark.slow)])
 def test_micro_batches_add_up_to_the_whole(algorithm, cut):
     case = raw(seed=2)
     same(gradient(algorithm, *case), gradient(algorithm, *case, cut=cut), PARTS)

@@ -104,6 +104,10 @@ def test_what_does_not_fit_is_refused_in_a_line(recorded):
     [
         (["algo=grpo"], "without rollout log-probs, which algo=grpo needs"),
         (["algo=spo", "train.group_size=2"], "train.group_size is 2 here; use the same"),
+        pytest.param(
+            *(["algo=spo", "train.group_size=8"], "train.group_size is 8 here; use the same"),
+            marks=pytest.mark.slow,  # larger than recorded, where 2 is smaller
+        ),
         (["algo=spo", "train.temperature=0.7"], "train.temperature is 0.7 here; use the same"),
         (["algo=spo", "judge.output_limit_mb=5"], "judged by another judge"),
     ],

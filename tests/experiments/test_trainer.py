@@ -279,9 +279,13 @@ def start(tmp_path, *overrides):
     raise AssertionError("no training step within five minutes")
 
 
-def test_an_interrupted_run_ends_cleanly_and_is_readable(tmp_path):
+# Slow: Ctrl-C's signal is handled in the same way (tests/experiments/run_dir).
+@pytest.mark.parametrize(
+    "signal_number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
+def test_an_interrupted_run_ends_cleanly_and_is_readable(signal_number, tmp_path):
     process, folder = start(tmp_path)
-    process.send_signal(signal.SIGTERM)  # handled as Ctrl-C is: tests/experiments/run_dir
+    process.send_signal(signal_number)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert out.strip().split("\n")[-1] == f"run folder: {folder}"

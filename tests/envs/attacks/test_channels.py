@@ -14,7 +14,11 @@ LIMITS = Limits(cpu_s=5.0, wall_s=30.0, memory_mb=1024, output_mb=2)
 # The server wipes what it drops by the same code in both embedded forms.
 one_embedded_form = pytest.mark.parametrize(
     "sandbox",
-    ["embedded-namespaces", pytest.param("docker", marks=pytest.mark.docker)],
+    [
+        "embedded-namespaces",
+        pytest.param("embedded-landlock", marks=pytest.mark.slow),
+        pytest.param("docker", marks=pytest.mark.docker),
+    ],
     indirect=True,
 )
 # A program may not know its memory's regions (there may be no /proc), but the allocator hands it

@@ -64,7 +64,6 @@ def test_a_right_program_that_waits_for_a_core_is_given_the_time(sandbox):
     assert execution.wall_s > WALL_S, "the core was not busy enough for this test to say anything"
 
 
-@one_form
 def test_a_program_in_a_thread_too(sandbox):
     program = f"import threading\nthreading.Thread(target=exec, args=({BURN!r}, {{}})).start()"
     # The longest wait of one thread counts: what the main one waits besides needs room.
@@ -78,7 +77,6 @@ def test_a_sleeping_program_is_at_its_limit_on_a_busy_machine_too(sandbox):
     assert execution.wall_s < patience_s(WALL_S)
 
 
-@one_form
 def test_a_program_that_gets_no_core_is_starved_not_slow(sandbox):
     execution = run(sandbox, BURN.replace("0.2", "9.0"), cpu_s=10.0, wall_s=1.2)
     assert execution.outcome is Outcome.STARVED

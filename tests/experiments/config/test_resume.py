@@ -133,14 +133,15 @@ def interrupt_at(monkeypatch, target, name, call):
 INTERRUPTS = {
     "before a step": (Rollouts, "collect", 4),
     "in a batch, while it is judged": (JudgingThread, "judgements", 3),
+    "in a step, after judging": (trainer, "sample_metrics", 4),
     "before an evaluation": (trainer.Trainer, "kl_metrics", 1),
     "in an evaluation": (trainer, "evaluate", 1),
 }
 
 
-# Slow: at the ends of a step and of an evaluation nothing is half done, and an evaluation that
-# broke off is made again as a whole.
-BETWEEN = ("before a step", "before an evaluation", "in an evaluation")
+# Slow: at the ends of a step and of an evaluation nothing is half done, before the update nothing
+# is learnt, and an evaluation that broke off is made again as a whole.
+BETWEEN = ("before a step", "in a step, after judging", "before an evaluation", "in an evaluation")
 
 
 @pytest.mark.parametrize("moment", all_but_slow(INTERRUPTS, slow=BETWEEN))
