@@ -16,6 +16,7 @@ from analysis.stats.tables import BUDGET_TITLES, final_budget
 
 FEW_SEEDS = 5
 FEW_PROBLEMS = 10
+IDLE_SHARE = 0.01  # of the steps, from which on steps without an update are named
 BUDGET_SLACK = 1.1  # budgets within this factor count as equal
 
 
@@ -27,6 +28,7 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
         _left_out,
         _off_policy_ratios,
         _foreign_samples,
+        _steps_without_update,
         _test_split,
         _few_seeds,
         _unequal_budgets,
@@ -115,6 +117,25 @@ def _foreign_samples(groups: Sequence[Group]) -> Iterable[str]:
         yield (
             f"{join_names(labels)} learned from samples of other policies ({listed_sources}); "
             "their judging is charged, but generating them and training those policies is not."
+        )
+
+
+def _steps_without_update(groups: Sequence[Group]) -> Iterable[str]:
+    """Groups in which many batches held nothing that the loss learns from, e.g. no success."""
+    shares = {}
+    for group in groups:
+        taken = [
+            run.metrics[name].diff().fillna(run.metrics[name])
+            for run in group.complete
+            if (name := "budget/optimiser_steps") in run.metrics
+        ]
+        if steps := sum(map(len, taken)):
+            shares[group.label] = sum(int((each == 0).sum()) for each in taken) / steps
+    many = [f"{label} ({share:.0%})" for label, share in shares.items() if share >= IDLE_SHARE]
+    if many:
+        yield (
+            "Batches that held nothing to learn from, so that the weights stayed: "
+            f"{join_names(many)} of the steps."
         )
 
 

@@ -126,6 +126,17 @@ def test_an_engine_that_was_not_the_learner_is_told(tmp_path, make_run):
     assert matching[0].startswith("grpo: in compare/grpo-0 the engine's log-probs differ")
 
 
+def test_batches_that_held_nothing_to_learn_from_are_counted(tmp_path, make_run):
+    raft, ppo = make_run(tmp_path, "raft", 0), make_run(tmp_path, "ppo", 0)
+    metrics = pd.read_parquet(raft / "metrics.parquet")
+    metrics["budget/optimiser_steps"] -= (metrics["step"] > 4).cumsum().clip(upper=3)
+    metrics.to_parquet(raft / "metrics.parquet")
+    notes = [note for note in notes_of(raft, ppo) if "nothing to learn from" in note]
+    assert len(notes) == 1 and notes[0].endswith(
+        "so that the weights stayed: raft (15%) of the steps."
+    )
+
+
 def test_the_test_split_outside_a_final_evaluation_is_told(tmp_path, make_run):
     seen = {"test_split_warning": "eval.split=test: ..."}
     looked = make_run(tmp_path, "spo", 0, info=seen)
