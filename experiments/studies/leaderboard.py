@@ -42,7 +42,8 @@ Written by `python -m experiments.studies.leaderboard` from the counts of all st
 page; `make check-results` compares it with them.
 
 - Rows are ordered by pass@1. Values are means over seeds with 95 % intervals over seeds and \
-problems. Neighbours are seldom separated: the study's page has the tests.
+problems. Neighbours are seldom separated: the study's page has the tests. distinct_of_5 is \
+a mean over the problems that the arm solves often enough, so over others for each arm.
 - Tokens and programs are those of one run's training, without tuning, evaluations and the \
 training of the weights that it starts from.
 - An arm's settings are on its study's page. The runs' whole configurations, environment and \

@@ -81,7 +81,9 @@ def _page(
         *_chosen(study, results, arms),
         "## Result\n\nMeans over seeds, with 95 % intervals over seeds and problems. Two arms are "
         "separated, after Holm's correction for the number of comparisons, if and only if they "
-        "share no letter.\n\n"
+        "share no letter. distinct_of_5 is a mean over the problems that the arm solves often "
+        "enough, so over others for each arm; its differences are over the pair's common "
+        "problems.\n\n"
         f"![{', '.join(METRICS)} of each arm, with its interval]({figure})\n\n"
         + table(*_result_rows(arms, results, METRICS)),
     ]
