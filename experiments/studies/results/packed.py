@@ -7,6 +7,7 @@
                      eval.temperature), and `analysis.metrics.sample_counts.COLUMNS`
     runs.parquet     a row per run: run, arm, seed, config (config.yaml), info (run.json)
     metrics.parquet  rows of the runs' metrics.parquet at evaluated steps: budget, time, memory
+    training.parquet all rows of the columns that a report draws as training curves, as float32
     SHA256SUMS       of the files above, for `sha256sum -c`
     sentences.yaml   by hand: sentences of pages whose numbers `python -m experiments.studies.check`
                      recomputes
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from analysis.load.run_folders import Run
 
 COUNTS, RUNS, METRICS = "counts.parquet", "runs.parquet", "metrics.parquet"
+TRAINING = "training.parquet"  # studies packed before it was introduced have none
 ARMS, CONTRASTS = "arms.json", "contrasts.json"
 SUMS, SENTENCES = "SHA256SUMS", "sentences.yaml"
 
@@ -96,6 +98,21 @@ class PackedStudy:
     def last_metrics(self, name: str) -> pd.Series:
         """Return the last row of a run's metrics."""
         return self.run(name).metrics.iloc[-1]
+
+    def training(self, name: str) -> pd.DataFrame:
+        """Return what a run recorded at each step: `step` and the columns of training curves."""
+        return self._training[self._training["run"] == name].drop(columns="run")
+
+    @cached_property
+    def _training(self) -> pd.DataFrame:
+        import pandas as pd
+
+        try:
+            return pd.read_parquet(self.folder / TRAINING)
+        except OSError as error:
+            raise UserError(
+                f"{self.folder}: {TRAINING} is missing; pack the study again"
+            ) from error
 
     def tables(self, names: Sequence[str]) -> dict[str, pd.DataFrame]:
         """Return tables of the report by name, with the metrics that follow from counts.

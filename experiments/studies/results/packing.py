@@ -20,6 +20,7 @@ from experiments.studies.results.packed import (
     METRICS,
     RUNS,
     SUMS,
+    TRAINING,
     sums,
 )
 from experiments.studies.study import read
@@ -86,7 +87,7 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     from analysis.load.run_folders import load_run
 
     arms, finished = read_arms(folder)
-    counts, rows, metrics = [], [], []
+    counts, rows, metrics, training = [], [], [], []
     for each in finished:
         run = load_run(each.folder)
         name = each.folder.name
@@ -94,6 +95,7 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
             raise UserError(f"folder={folder}: {name} has no evaluation or no step, so no counts")
         counts.append(_counts(run).assign(run=name))
         metrics.append(_evaluated_metrics(run).assign(run=name))
+        training.append(_training_metrics(run).assign(run=name))
         files = {"config": "config.yaml", "info": "run.json"}
         texts = {column: (each.folder / file).read_text() for column, file in files.items()}
         rows.append({"run": name, "arm": each.entry["arm"], "seed": each.entry["seed"]} | texts)
@@ -101,6 +103,7 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     for name, table in (
         (COUNTS, pd.concat(counts, ignore_index=True)),
         (METRICS, pd.concat(metrics, ignore_index=True)),
+        (TRAINING, pd.concat(training, ignore_index=True)),
         (RUNS, pd.DataFrame(rows)),
     ):
         table.insert(0, "run", table.pop("run"))
@@ -109,7 +112,7 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     (out / study_file.name).write_bytes(study_file.read_bytes())
     contrasts = read(str(study_file)).contrasts
     (out / CONTRASTS).write_text(json.dumps(contrasts, indent=1) + "\n")
-    files_of_pack = (ARMS, CONTRASTS, COUNTS, METRICS, RUNS, study_file.name)
+    files_of_pack = (ARMS, CONTRASTS, COUNTS, METRICS, TRAINING, RUNS, study_file.name)
     lines = [f"{digest}  {file}\n" for file, digest in sums(out, files_of_pack).items()]
     (out / SUMS).write_text("".join(lines))
     return {file: (out / file).stat().st_size for file in (*files_of_pack, SUMS)}
@@ -134,6 +137,15 @@ def _evaluated_metrics(run: Run) -> pd.DataFrame:
     steps = run.metrics["step"]
     columns = [c for c in run.metrics if c in KEPT or str(c).startswith(KEPT_SECTIONS)]
     return run.metrics.loc[steps.isin(run.evaluated_steps) | (steps == steps.max()), columns]
+
+
+def _training_metrics(run: Run) -> pd.DataFrame:
+    """Return the columns of training curves at every step, at single precision."""
+    from analysis.stats.training_curves import TRAINING_METRICS
+
+    drawn = [metric.name for metric in TRAINING_METRICS]
+    names = [name for name in (*drawn, "value/group_mean_explained") if name in run.metrics]
+    return run.metrics[["step", *names]].astype(dict.fromkeys(names, "float32"))
 
 
 # Slim run folders.

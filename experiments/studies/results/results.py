@@ -33,6 +33,8 @@ class Source(Protocol):
 
     def last_metrics(self, name: str) -> pd.Series: ...
 
+    def training(self, name: str) -> pd.DataFrame: ...
+
 
 class StudyFolder:
     """Run folders of a study, and the report on them. Raises UserError for a missing file."""
@@ -66,6 +68,12 @@ class StudyFolder:
         import pandas as pd
 
         return pd.read_parquet(self.folder / name / "metrics.parquet").iloc[-1]
+
+    def training(self, name: str) -> pd.DataFrame:
+        """Return what a run recorded at each step."""
+        import pandas as pd
+
+        return pd.read_parquet(self.folder / name / "metrics.parquet")
 
 
 class Results:
@@ -137,6 +145,20 @@ class Results:
                 time = last["time/total_s"] - last["time/evaluate_s"]
                 costs[run["seed"]] = float(time if metric == "time" else last["memory/peak_mb"])
         return costs
+
+    def in_second_half(self, arm: str, column: str) -> list[float]:
+        """The mean of a column of metrics.parquet over the second half of each seed's steps.
+
+        Steps without a value do not count; a run without any has no mean.
+        """
+        means = []
+        for run in self.arms:
+            if run["arm"] == arm and run["status"] == "finished" and not run["trial"]:
+                steps = self.source.training(_name(run["run"]))
+                late = steps.loc[steps["step"] * 2 > steps["step"].max()]
+                if column in late and late[column].notna().any():
+                    means.append(float(late[column].mean()))
+        return means
 
     def letters(self, arm: str, metric: str) -> str:
         """The arm's letters, or –; two arms are separated if they share none."""

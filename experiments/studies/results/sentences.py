@@ -7,7 +7,9 @@
 
 A placeholder is {ARM.METRIC}, with the rows of the page's table of results as arms, {A-B.METRIC}
 for a paired difference, or {runs}, the number of finished runs. METRIC is a column of table.csv or
-costs.csv, `area`, `METRIC at AXIS` at equal budget, and for differences also `time` or `memory`.
+costs.csv, `area`, `METRIC at AXIS` at equal budget, `COLUMN in second half` (of metrics.parquet,
+the mean over seeds of the mean over the second half of the steps, or its range over seeds), and for
+differences also `time` or `memory`.
 Options follow a colon, with commas between them:
 
     {sft.pass@1}                    .473
@@ -15,6 +17,8 @@ Options follow a colon, with commas between them:
     {sft.pass@1:letters}            ab
     {sft.trained_s}                 21
     {sft.pass@1 at judged_programs} .351
+    {spo.weight/rejected in second half}       .006
+    {spo.weight/rejected in second half:range} .004 to .009
     {spo-sft.pass@10}               +.108 [.056, .159]
     {spo-sft.pass@10:mean}          +.108
     {spo-sft.pass@10:unsigned}      .108 [.056, .159]
@@ -41,8 +45,10 @@ from experiments.studies.results.results import LESS, Results
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 NUMBER = r"[+−-]?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)"
 INTERVAL = rf"\[{NUMBER}, {NUMBER}\]"
-VALUE = rf"({NUMBER} {INTERVAL}|{NUMBER}|–|[a-z]+\d*)"  # what may stand in a placeholder's place
-OPTIONS = ("mean", "interval", "letters", "unsigned")
+# What may stand in a placeholder's place
+VALUE = rf"({NUMBER} {INTERVAL}|{NUMBER} to {NUMBER}|{NUMBER}|–|[a-z]+\d*)"
+OPTIONS = ("mean", "interval", "letters", "unsigned", "range")
+SECOND_HALF = " in second half"
 SHARES = ("pass@", "distinct", "area")  # metrics that are written as .473; others as 1,234
 
 
@@ -113,6 +119,8 @@ class Numbers:
 
     def _of_arm(self, arm: str, metric: str, options: list[str], placeholder: str) -> str:
         label, results = self.labels[arm], self.results
+        if metric.endswith(SECOND_HALF):
+            return self._of_training(arm, metric.removesuffix(SECOND_HALF), options, placeholder)
         allowed = () if metric == "area" else ("interval", "letters")
         _check_options(options, allowed, placeholder)
         if "letters" in options:
@@ -136,6 +144,14 @@ class Numbers:
         if not main.startswith(SHARES):
             return "–" if isnan(ends[0]) else f"{ends[0]:,.0f}"
         return share(ends[0]) + (_interval(ends[1], ends[2]) if "interval" in options else "")
+
+    def _of_training(self, arm: str, column: str, options: list[str], placeholder: str) -> str:
+        _check_options(options, ("range",), placeholder)
+        if not (means := self.results.in_second_half(arm, column)):
+            raise UserError(f"{{{placeholder}}}: {arm} has no {column} in metrics.parquet")
+        if "range" in options:
+            return f"{share(min(means))} to {share(max(means))}"
+        return share(fmean(means))
 
     def _of_pair(self, a: str, b: str, metric: str, options: list[str], placeholder: str) -> str:
         _check_options(options, ("mean", "unsigned"), placeholder)

@@ -36,7 +36,8 @@ def make_study(root, make_run, add_further):
     for arm, skill in SKILL.items():
         for seed in (0, 1):
             algo = arm.partition("-")[0]
-            path = make_run(root, algo, seed, skill=skill, config={"eval.further_temperatures": []})
+            config = {"eval.further_temperatures": [], "eval.split": "choose"}
+            path = make_run(root, algo, seed, skill=skill, config=config)
             metrics = pd.read_parquet(path / "metrics.parquet")
             metrics["memory/peak_mb"] = 100.0 + 10 * seed + len(arm)
             metrics.to_parquet(path / "metrics.parquet", index=False)

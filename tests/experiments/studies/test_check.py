@@ -93,6 +93,26 @@ def test_a_wrong_or_missing_leaderboard_is_found(copy, capsys):
     assert status == 1 and lines[-2].startswith("docs/results/leaderboard.md:1: is missing; write")
 
 
+def test_means_over_the_second_half_of_training_are_recomputed(copy, capsys):
+    packed = copy / "docs/results/study-s"
+    rows = pd.read_parquet(packed / "training.parquet")
+    late = rows[(rows["step"] > 10) & rows["run"].str.startswith("ppo")]
+    means = late.groupby("run")["reward_mean"].mean()
+    text = f"{share(means.min())} to {share(means.max())}, on average {share(means.mean())}"
+    values = "{ppo.reward_mean in second half:range}, on average {ppo.reward_mean in second half}"
+    with (packed / "sentences.yaml").open("a") as file:
+        file.write(f'- {{file: README.md, says: "Rewards are {values}."}}\n')
+    with (copy / "README.md").open("a") as file:
+        file.write(f"\nRewards are {text}.\n")
+    assert told(copy, capsys)[1][-1] == "faults: 0"
+    planted(copy / "README.md", f"Rewards are {share(means.min())}", "Rewards are .001")
+    status, lines = told(copy, capsys)
+    assert status == 1 and "README.md:" in lines[-2] and ".001 to " in lines[-2]
+    for placeholder in ("ppo.nothing in second half", "ppo.loss in second half:letters"):
+        with pytest.raises(UserError, match=r"ppo has no nothing|letters cannot stand here"):
+            Numbers(Results(packed)).text(placeholder)
+
+
 def planted(file, old, new):
     text = file.read_text()
     assert old in text

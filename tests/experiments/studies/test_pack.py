@@ -39,12 +39,15 @@ def test_the_page_from_counts_is_that_of_the_run_folders(study, packed, tmp_path
 
 def test_a_packed_study_is_small_and_names_what_made_it(packed):
     files = {file.name for file in packed.iterdir()}
-    tables = {f"{name}.parquet" for name in ("counts", "runs", "metrics")}
+    tables = {f"{name}.parquet" for name in ("counts", "runs", "metrics", "training")}
     assert files == {"arms.json", "contrasts.json", "s.yaml", "SHA256SUMS"} | tables
     counts = pd.read_parquet(packed / "counts.parquet")
     evaluations = counts[["step", "temperature", "main"]].drop_duplicates().values.tolist()
     main = [[step, 0.4, True] for step in (0, 10, 20)]
     assert evaluations == [*main, [0, 1.0, False], [20, 1.0, False]]
+    training = pd.read_parquet(packed / "training.parquet")
+    assert training.groupby("run")["step"].agg(list).tolist() == [list(range(1, 21))] * 4
+    assert {"reward_mean", "loss", "kl_ref"} < set(training) and "time/total_s" not in training
     runs = pd.read_parquet(packed / "runs.parquet")
     assert runs[["run", "arm", "seed"]].values.tolist()[-1] == ["spo-1", "spo-x_1.5", 1]
     assert json.loads(runs["info"][0])["commit"] == "0123abc" and "output_dir" in runs["config"][0]
