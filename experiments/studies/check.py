@@ -77,7 +77,9 @@ def check_results(root: Path, verbose: bool) -> list[Fault]:
             faults.append(Fault(name, 1, f"is missing; write it from {folder.relative_to(root)}"))
         else:
             faults += _check_study(root, page, folder, verbose)
-    return faults + (_leaderboard_faults(root) if folders else [])
+    if folders and not any(map(changed_files, set(folders))):
+        faults += _leaderboard_faults(root)
+    return faults
 
 
 def _leaderboard_faults(root: Path) -> list[Fault]:
