@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cache
 from pathlib import Path
 
 from envs.command_line.command_help import quiet_when_unread
@@ -65,6 +66,7 @@ def check_results(root: Path, verbose: bool) -> list[Fault]:
     Raises UserError if there is no page, or sentences.yaml has a mistake.
     """
     faults: list[Fault] = []
+    load = cache(Results)  # scoring a study takes seconds
     folders = [file.parent for file in sorted((root / PAGES).glob("*/*")) if is_packed(file.parent)]
     pages = {*(root / PAGES).glob("study-*.md"), *(folder.with_suffix(".md") for folder in folders)}
     if not pages:
@@ -76,23 +78,25 @@ def check_results(root: Path, verbose: bool) -> list[Fault]:
         elif not page.is_file():
             faults.append(Fault(name, 1, f"is missing; write it from {folder.relative_to(root)}"))
         else:
-            faults += _check_study(root, page, folder, verbose)
+            faults += _check_study(root, page, folder, load, verbose)
     if folders and not any(map(changed_files, set(folders))):
-        faults += _leaderboard_faults(root)
+        faults += _leaderboard_faults(root, load)
     return faults
 
 
-def _leaderboard_faults(root: Path) -> list[Fault]:
+def _leaderboard_faults(root: Path, load: Callable[[Path], Results]) -> list[Fault]:
     """Where the leaderboard differs from the counts."""
     page = root / LEADERBOARD
     if not page.is_file():
         how = "python -m experiments.studies.leaderboard"
         return [Fault(LEADERBOARD, 1, f"is missing; write it: `{how}`")]
     print(f"{LEADERBOARD}: written again from all studies")
-    return list(page_faults(LEADERBOARD, page.read_text(), leaderboard(root)))
+    return list(page_faults(LEADERBOARD, page.read_text(), leaderboard(root, load)))
 
 
-def _check_study(root: Path, page: Path, folder: Path, verbose: bool) -> list[Fault]:
+def _check_study(
+    root: Path, page: Path, folder: Path, load: Callable[[Path], Results], verbose: bool
+) -> list[Fault]:
     name = page.relative_to(root).as_posix()
     if changed := changed_files(folder):
         of = folder.relative_to(root).as_posix()
@@ -100,7 +104,7 @@ def _check_study(root: Path, page: Path, folder: Path, verbose: bool) -> list[Fa
             Fault(f"{of}/{file}", 1, "is not the file of SHA256SUMS; pack the study again")
             for file in changed
         ]
-    results = Results(folder)
+    results = load(folder)
     faults = list(page_faults(name, page.read_text(), page_at(page, read_study(folder), results)))
     covered: dict[str, list[tuple[int, int]]] = {}
     numbers, words = Numbers(results), dict[str, Words]()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,12 +74,12 @@ class Track:
         )
 
 
-def leaderboard(root: Path) -> str:
-    """The page. Raises UserError if no study is packed under `root`."""
+def leaderboard(root: Path, load: Callable[[Path], Results] = Results) -> str:
+    """The page. `load` reads a packed study. Raises UserError if there is none under `root`."""
     folders = sorted(file.parent for file in (root / PAGES).glob("*/arms.json"))
     tracks: dict[Track, list[tuple[float, list[str]]]] = {}
     for folder in filter(is_packed, folders):
-        for track, score, row in _rows(folder):
+        for track, score, row in _rows(folder, load(folder)):
             tracks.setdefault(track, []).append((score, row))
     if not tracks:
         raise UserError(f"root={root}: no packed study in {PAGES}; give the repository's folder")
@@ -90,9 +90,9 @@ def leaderboard(root: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _rows(folder: Path) -> Iterator[tuple[Track, float, list[str]]]:
+def _rows(folder: Path, results: Results) -> Iterator[tuple[Track, float, list[str]]]:
     """(track, pass@1, cells) of each arm and base model of a packed study."""
-    study, results = read(str(study_file(folder))), Results(folder)
+    study = read(str(study_file(folder)))
     link = f"[{study.name.removeprefix('study-')}]({folder.name}.md)"
     of_arm = {
         arm: [run for run in results.arms if run["arm"] == arm and not run["trial"]]
