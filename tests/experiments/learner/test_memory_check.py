@@ -87,7 +87,7 @@ def test_the_advice_fits_and_is_the_least_change(llama_8b):
         True,
     )
     assert memory_check.suggest_change(chosen, shape, CPU, on_cpu(2 * GIB)).startswith(
-        "model=nano "
+        "model=nano_5m "
     )
     assert memory_check.suggest_change(chosen, shape, CPU, on_cpu(2**20)).startswith(
         "none of the models"
