@@ -58,7 +58,8 @@ def area_scores(
 def _score(load: Callable[[str], Run], name: str) -> float:
     """NaN if the run was not evaluated between its start and its end, or not with ten samples."""
     try:
-        return curve_score(load(name))
+        run = load(name)
+        return curve_score(run) if len(run.evaluated_steps) > 2 else nan
     except (RunError, ValueError):
         return nan
 

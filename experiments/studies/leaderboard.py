@@ -42,8 +42,9 @@ Written by `python -m experiments.studies.leaderboard` from the counts of all st
 page; `make check-results` compares it with them.
 
 - Rows are ordered by pass@1. Values are means over seeds with 95 % intervals over seeds and \
-problems. Neighbours are seldom separated: the study's page has the tests. distinct_of_5 is \
-a mean over the problems that the arm solves often enough, so over others for each arm.
+problems. Neighbours are seldom separated, and then their order says nothing: the study's page \
+has the tests. distinct_of_5 is a mean over the problems that the arm solves often enough, so \
+over others for each arm.
 - Tokens and programs are those of one run's training, without tuning, evaluations and the \
 training of the weights that it starts from.
 - An arm's settings are on its study's page. The runs' whole configurations, environment and \
@@ -99,7 +100,8 @@ def _rows(folder: Path, results: Results) -> Iterator[tuple[Track, float, list[s
         for arm in study.arms
     }
     finished = [run for runs in of_arm.values() for run in runs if run["status"] == "finished"]
-    track = _track(results.source.run(Path(finished[0]["run"]).name))
+    first = results.source.run(Path(finished[0]["run"]).name)
+    track = _track(first)
     for arm, runs in of_arm.items():
         done = [run for run in runs if run["status"] == "finished"]
         model = (
@@ -114,7 +116,7 @@ def _rows(folder: Path, results: Results) -> Iterator[tuple[Track, float, list[s
         yield track, _order(values), cells
     for name, label in results.bases.items():
         values = results.row(label) or {}
-        model = name.removeprefix("base ")
+        model = first.config["model"]["name"] if name == "base" else name.removeprefix("base ")
         yield track, _order(values), ["base", model, link, "–", "0", *_scores(values), *"00––"]
 
 

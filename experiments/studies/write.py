@@ -107,7 +107,12 @@ def _page(
             + table(["claim", "difference", ""], rows)
         )
     parts += cost_sections(
-        {arm: results.label.get(arm) for arm in arms}, results.costs, results.equal_budget
+        {arm: results.label.get(arm) for arm in arms},
+        results.costs,
+        results.equal_budget,
+        evaluated_between=any(
+            len(results.source.run(Path(run["run"]).name).evaluated_steps) > 2 for run in finished
+        ),
     )
     parts += [f"{PROSE[0]}\n{discussion.strip()}\n{PROSE[1]}"]
     parts += ["## Threats to validity\n\n" + "\n".join(f"- {threat}" for threat in study.threats)]

@@ -34,6 +34,12 @@ def test_each_arm_has_the_score_of_its_seeds_the_best_first(runs):
     assert float(second[1]) < float(first[1])
 
 
+def test_without_an_evaluation_in_between_there_is_no_curve(tmp_path, make_run):
+    path = make_run(tmp_path, "ppo", 0, every=20)
+    row = {"arm": "ppo", "seed": 0, "run": str(path), "status": "finished", "trial": False}
+    assert area_section(lambda name: load_run(path), [row], ["ppo"], [0]) == []
+
+
 def test_what_has_no_score_is_blank_or_left_out(runs):
     folder, rows = runs
     rows[1]["status"] = "failed"

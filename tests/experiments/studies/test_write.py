@@ -82,7 +82,7 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert "time: +10 [" in faster and " s | **not held** |" in faster
     assert "| spo − sft | +0.100 [+0.020, +0.200] | +0.000 [−0.060, +0.100] | – |" in page
     assert "| sft | 1,234 | – | 56 | – | – | 7 | – | 1,234 | – | – |" in page
-    assert "At 1,000 tokens, including the reference's:" in page
+    assert "At 1,000 generated tokens, the reference's included:" in page
     assert (
         "| spo | 0.400 [0.300, 0.500] | 1 | – | – |" in page and "judged programs\n\n" not in page
     )
