@@ -110,9 +110,7 @@ def _page(
         {arm: results.label.get(arm) for arm in arms},
         results.costs,
         results.equal_budget,
-        evaluated_between=any(
-            len(results.source.run(Path(run["run"]).name).evaluated_steps) > 2 for run in finished
-        ),
+        evaluated_between="eval.every=0" not in study.overrides,
     )
     parts += [f"{PROSE[0]}\n{discussion.strip()}\n{PROSE[1]}"]
     parts += ["## Threats to validity\n\n" + "\n".join(f"- {threat}" for threat in study.threats)]

@@ -6,6 +6,7 @@ import re
 import pandas as pd
 import pytest
 
+from experiments.studies.page_sections import cost_sections
 from experiments.studies.study import Claim
 from experiments.studies.write import PROSE, main
 
@@ -234,3 +235,10 @@ def test_a_study_that_has_not_ended_is_one_line(study, tmp_path, capsys):
 )
 def test_what_an_interval_decides(margin, low, high, verdict):
     assert Claim("", "a", "b", "pass@1", margin).verdict(low, high) == verdict
+
+
+def test_values_on_a_straight_line_are_called_so():
+    costs, budgets = pd.DataFrame({"steps": [2.0]}, index=["ppo"]), pd.DataFrame({"axis": []})
+    for between in (True, False):
+        page = "".join(cost_sections({"ppo": "ppo"}, costs, budgets, between))
+        assert ("were not measured" in page) == (not between)
