@@ -134,8 +134,8 @@ def _steps_without_update(groups: Sequence[Group]) -> Iterable[str]:
     many = [f"{label} ({share:.0%})" for label, share in shares.items() if share >= IDLE_SHARE]
     if many:
         yield (
-            "Batches that held nothing to learn from, so that the weights stayed: "
-            f"{join_names(many)} of the steps."
+            "Some batches held nothing to learn from, so their steps left the weights as they were "
+            f"(share of the steps): {join_names(many)}."
         )
 
 

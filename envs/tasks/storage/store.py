@@ -35,9 +35,8 @@ STEPS = (convert_rows, why_left_out, limit_tests, to_batch)  # applied to every 
 PART_ROWS = 1000
 PART_CHARS = 16_000_000  # of tests and programs, so that a part fits in memory many times
 
-Part = tuple[
-    "pa.RecordBatch", dict[str, Any]
-]  # problems, and {first, rows, skipped: {reason: [rows, first one]}}
+# Problems, and {first, rows, skipped}; skipped is what `skipped_rows` returns.
+Part = tuple["pa.RecordBatch", dict[str, Any]]
 
 
 @dataclass(frozen=True)

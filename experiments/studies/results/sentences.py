@@ -18,7 +18,7 @@ Options follow a colon, with commas between them:
     {sft.trained_s}                 21
     {sft.pass@1 at judged_programs} .351
     {spo.weight/rejected in second half}       .006
-    {spo.weight/rejected in second half:range} .004 to .009
+    {spo.weight/rejected in second half:range} .000 to .032
     {spo-sft.pass@10}               +.108 [.056, .159]
     {spo-sft.pass@10:mean}          +.108
     {spo-sft.pass@10:unsigned}      .108 [.056, .159]

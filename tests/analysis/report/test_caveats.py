@@ -132,9 +132,7 @@ def test_batches_that_held_nothing_to_learn_from_are_counted(tmp_path, make_run)
     metrics["budget/optimiser_steps"] -= (metrics["step"] > 4).cumsum().clip(upper=3)
     metrics.to_parquet(raft / "metrics.parquet")
     notes = [note for note in notes_of(raft, ppo) if "nothing to learn from" in note]
-    assert len(notes) == 1 and notes[0].endswith(
-        "so that the weights stayed: raft (15%) of the steps."
-    )
+    assert len(notes) == 1 and notes[0].endswith("(share of the steps): raft (15%).")
 
 
 def test_the_test_split_outside_a_final_evaluation_is_told(tmp_path, make_run):
