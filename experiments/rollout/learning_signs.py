@@ -11,6 +11,7 @@ from experiments.sample import Sample
 FIRST_AFTER = 2  # steps
 TRUNCATED_SHARE = 0.1  # of the responses; above, it is said
 PROGRAMLESS_SHARE = 0.5
+FEWEST_RESPONSES = 8  # below, a share of them says nothing
 STILL_NATS = 1e-4  # of KL to the base in a whole response; below, the policy has not moved
 
 
@@ -77,14 +78,18 @@ class LearningSigns:
 
     def _truncated(self) -> str:
         share = self.truncated / self.responses
-        if share <= TRUNCATED_SHARE:
+        if self.responses < FEWEST_RESPONSES or share <= TRUNCATED_SHARE:
             return ""
         limit = self.config.task.max_response_tokens
         return f"{share:.0%} of the responses were cut off; raise task.max_response_tokens={limit}"
 
     def _programless(self) -> str:
         share = self.programless / self.responses
-        if share <= PROGRAMLESS_SHARE or self.config.task.environment:
+        if (
+            self.responses < FEWEST_RESPONSES
+            or share <= PROGRAMLESS_SHARE
+            or self.config.task.environment
+        ):
             return ""
         return (
             f"{share:.0%} of the responses have no program; show the model how to answer "

@@ -32,7 +32,7 @@ HELP = """\
 Run a study: every arm on every seed, in parallel, then the report.
 
   python -m experiments.studies.run study=NAME [jobs=N] [seeds=0,1] [arms=A,B] [plan=true]
-                                    [again=changed] [KEY=VALUE ...]
+                                    [again=changed] [live=true] [KEY=VALUE ...]
 
 KEY=VALUE overrides a key of every run, as of run.py.
 
@@ -56,6 +56,7 @@ class Options:
     # changed: begin runs anew that were made with other code, data, model or packages; always: all
     again: Again = "never"
     plan: bool = False  # print the runs to do and their estimated time, then exit
+    live: bool = False  # one run at a time, with its own output on the screen instead of in logs/
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -73,9 +74,14 @@ def _run(arguments: Sequence[str]) -> int:
     seeds = choose("seeds", options.seeds, study.seeds)
     arms = choose("arms", options.arms, list(study.arms))
     print(f"{study.name}: {study.question}")
+    if study.took:
+        print(f"It took {study.took}.", flush=True)
     for item, reason in study.left_out.items():
         print(f"left out: {item}: {reason}")
-    runner = Runner(jobs_of(study, seeds, arms, overrides), options.jobs, say, again=options.again)
+    workers = 1 if options.live else options.jobs
+    runner = Runner(
+        jobs_of(study, seeds, arms, overrides), workers, say, again=options.again, live=options.live
+    )
     folder = runner.log(runner.jobs[-1]).parents[1]
     folder.mkdir(parents=True, exist_ok=True)
     study_lock = _lock(folder)
@@ -112,8 +118,8 @@ def _announce(runner: Runner) -> None:
     )
     if line := changes_line(runner.found, runner.again):
         say(line)
-    if not left:
-        return
+    if not left or (runner.live and not runner.clock.steps):
+        return  # a live run says how long it will take
     basis = "from the finished runs"
     if not runner.clock.steps:
         timed = _one_of_each_arm(left)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from experiments.config.command_line import Again
@@ -51,14 +52,15 @@ class Runner:
         say: Callable[[str], None],
         after: Callable[[Job, End], None] = lambda job, end: None,
         again: Again = "never",
+        live: bool = False,
     ) -> None:
         """`after` is called for each job that ends while this runs; it may add jobs.
 
         `progress` is said of the job after that. `again`: which runs that were made before begin
-        anew.
+        anew. `live`: runs write on the screen, not into files.
         """
         self.jobs, self.workers, self.say, self.after = list(jobs), workers, say, after
-        self.again = again
+        self.again, self.live = again, live
         self.found: list[tuple[Path, RunConfig]] = []  # runs that were made before
         self.replaced: dict[Job, Path] = {}  # of those: that begin anew
         self.progress: Callable[[Job], str] = self._progress
@@ -148,8 +150,9 @@ class Runner:
                 name = self.config(job).name
                 used = [gpu for other in self.running if (gpu := self.gpu_of[other])]
                 self.gpu_of[job] = least_used(self.gpus, used)
-                self.running[job] = start_process(command, self.log(job), name, self.gpu_of[job])
+                log = None if self.live else self.log(job)
                 self.say(f"{job.label} starts")
+                self.running[job] = start_process(command, log, name, self.gpu_of[job])
 
     def _is_locked(self, job: Job) -> bool:
         """Whether another process has the run folder, e.g. one that is just ending."""
@@ -182,7 +185,7 @@ class Runner:
                 self._finished(job, end)
                 outcome = "done"
             else:
-                error = end.error or _error_of(process, self.log(job))
+                error = end.error or _error_of(process, None if self.live else self.log(job))
                 self.ended[job] = End("failed", end.folder, error)
                 outcome = f"failed: {error}"
             self.after(job, self.ended[job])
@@ -253,20 +256,23 @@ def _times(file: Path) -> tuple[float, float]:
 
 
 def start_process(
-    overrides: Sequence[str], log: Path, study: str, gpu: str | None
+    overrides: Sequence[str], log: Path | None, study: str, gpu: str | None
 ) -> subprocess.Popen:
     """Start one run of a study on one core's threads. It ends with its parent, with a checkpoint.
 
-    `gpu`: the only one that it sees, as CUDA_VISIBLE_DEVICES names it; None: there is none.
+    `log`: where its output is appended; None: it goes where this process's goes. `gpu`: the only
+    one that it sees, as CUDA_VISIBLE_DEVICES names it; None: there is none.
     It has a session of its own, so that Ctrl-C reaches it only through its parent.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
+    with ExitStack() as stack:
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+        out = None if log is None else stack.enter_context(log.open("ab"))
         return subprocess.Popen(
             [sys.executable, str(ROOT / "run.py"), "-m", *overrides],
             stdin=subprocess.DEVNULL,
             stdout=out,
-            stderr=subprocess.STDOUT,
+            stderr=out and subprocess.STDOUT,
             env=os.environ
             | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", STUDY_VARIABLE: study}
             | ({} if gpu is None else {VISIBLE: gpu}),
@@ -292,11 +298,11 @@ def end_processes(running: Sequence[subprocess.Popen]) -> None:
             continue
 
 
-def _error_of(process: subprocess.Popen, log: Path) -> str:
+def _error_of(process: subprocess.Popen, log: Path | None) -> str:
     """The reason why a run failed, for a run folder that does not record it."""
     if process.returncode < 0:
         return f"ended by {signal.Signals(-process.returncode).name}"
-    return last_error(log)
+    return last_error(log) if log else "its last lines are above"
 
 
 def last_error(log: Path) -> str:

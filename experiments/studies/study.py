@@ -102,6 +102,7 @@ class Study:
     order_by: str = ""  # a metric that orders the page's arms, descending; empty: as here
     threats: list[str] = field(default_factory=list)  # to validity
     left_out: dict[str, str] = field(default_factory=dict)  # item → reason
+    took: str = ""  # how long it took, and on which machine; said before it begins
 
     @property
     def contrasts(self) -> list[dict[str, Any]]:

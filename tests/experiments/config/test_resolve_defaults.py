@@ -19,7 +19,8 @@ from tests.experiments.compose import config
     ("device", "prompt", "response", "dtype"),
     [("cpu", 1024, 256, "float32"), ("cuda:1", 2048, 1024, "bfloat16")],
 )
-def test_lengths_and_dtype_by_device(device, prompt, response, dtype):
+def test_lengths_and_dtype_by_device(device, prompt, response, dtype, monkeypatch, tmp_path):
+    monkeypatch.setattr("experiments.config.resolve_defaults.CPU_FACTS", tmp_path / "none")
     picked = resolve_defaults(config("task=taco"), device)
     assert (picked.task.max_prompt_tokens, picked.task.max_response_tokens) == (prompt, response)
     assert picked.model.dtype == dtype
@@ -27,6 +28,19 @@ def test_lengths_and_dtype_by_device(device, prompt, response, dtype):
     assert "\n" not in line
     for word in (device, "qwen25_coder_0b5", dtype, "engine=hf", str(prompt), str(response)):
         assert word in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "dtype"),
+    [("avx2 avx512f avx512_bf16", "bfloat16"), ("amx_bf16", "bfloat16"), ("avx512f", "float32")],
+)
+def test_a_cpu_computes_in_bfloat16_if_it_has_instructions_for_it(
+    flags, dtype, monkeypatch, tmp_path
+):
+    facts = tmp_path / "cpuinfo"
+    facts.write_text(f"processor\t: 0\nbugs\t\t: amx_bf16\nflags\t\t: {flags}\n")
+    monkeypatch.setattr("experiments.config.resolve_defaults.CPU_FACTS", facts)
+    assert resolve_defaults(config("task=taco"), "cpu").model.dtype == dtype
 
 
 def test_the_line_of_a_run_says_how_stale_its_responses_are():

@@ -14,10 +14,11 @@ def runner(tmp_path, monkeypatch):
     """A runner of two jobs whose processes end at once; `started` has their environments."""
     ends = {"good": End("finished", tmp_path), "bad": End("failed", tmp_path, "why")}
     jobs = [Job(arm, 0, ()) for arm in ends]
-    started, commands, said = [], [], []
+    started, commands, said, outputs = [], [], [], []
 
     def popen(command, **given):
         started.append(given["env"])
+        outputs.append(given["stdout"])
         commands.append(command)
         return SimpleNamespace(poll=lambda: 0, returncode=0)
 
@@ -32,13 +33,26 @@ def runner(tmp_path, monkeypatch):
         name = "study-s"
 
     monkeypatch.setattr(made, "config", lambda job: Config(job.arm))
-    made.started, made.commands, made.said = started, commands, said
+    made.started, made.commands, made.said, made.outputs = started, commands, said, outputs
     return made
 
 
 def test_a_run_is_told_which_study_started_it(runner):
     runner.run()
     assert [env["SPO_BENCH_STUDY"] for env in runner.started] == ["study-s", "study-s"]
+
+
+def test_a_live_run_writes_where_its_study_does(runner, tmp_path):
+    runner.live = True
+    runner.run()
+    assert runner.outputs == [None, None] and not list(tmp_path.glob("*.log"))
+
+
+def test_a_run_writes_into_its_log(runner, tmp_path):
+    runner.run()
+    assert [out.name for out in runner.outputs] == [
+        str(tmp_path / f"{n}.log") for n in ("good", "bad")
+    ]
 
 
 def test_an_end_is_handed_on_before_its_line_is_said(runner):
