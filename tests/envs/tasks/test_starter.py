@@ -1,0 +1,38 @@
+"""task=starter: the rows of MBPP that a small model solved, in MBPP's own splits."""
+
+import csv
+import os
+from pathlib import Path
+
+import pytest
+
+from envs.tasks import open_task
+from envs.tasks.loaders.mbpp import published_split
+from tests.experiments.compose import config
+
+DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[3] / "../shared/data")
+RATES = Path(__file__).parents[3] / "assets" / "starter" / "rates.csv"
+PUBLISHED = {"train": "train", "tune": "validation", "choose": "validation", "test": "test"}
+
+
+def rates():
+    with RATES.open(newline="") as file:
+        return {row["name"]: row for row in csv.DictReader(file)}
+
+
+def test_a_good_problem_was_solved_and_another_one_was_not():
+    for row in rates().values():
+        assert (row["good"] == "true") == (0 < int(row["accepted"]) <= int(row["samples"]))
+        assert published_split(row["name"]) is not None
+        assert int(row["samples"]) >= (8 if published_split(row["name"]) == "train" else 4) - 1
+
+
+@pytest.mark.skipif(not (DATA / "mbpp.jsonl").is_file(), reason="MBPP's rows are not here")
+def test_it_holds_exactly_the_good_problems_each_in_its_published_split():
+    task = open_task(config("task=starter", f"task.path={DATA / 'mbpp.jsonl'}").task)
+    names = {split: {problem.name for problem in getattr(task, split)} for split in PUBLISHED}
+    assert set.union(*names.values()) == {
+        name for name, row in rates().items() if row["good"] == "true"
+    }
+    for split, there in names.items():
+        assert there and {published_split(name) for name in there} == {PUBLISHED[split]}
