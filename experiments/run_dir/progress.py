@@ -84,7 +84,9 @@ class Display:
     def step(self, step: int, row: dict[str, Any], seconds: float) -> None:
         """Show a training step that took `seconds`."""
         rate = row["generated_tokens"] / max(seconds, 1e-9)
-        self._note = f"reward {row['reward_mean']:.3f}  {{score}}  {rate:,.0f} tokens/s"
+        learnt = f"reward {row['reward_mean']:.3f}  {{score}}  {rate:,.0f} tokens/s"
+        # a batch of the data set's programs alone has no reward of the policy
+        self._note = learnt if rate else f"loss {row['loss']:.3f}  {{score}}"
         self._seconds = [*self._seconds, seconds][-RATE_STEPS:]
         self._done = step
         self._update()

@@ -92,6 +92,13 @@ def test_the_last_bar_has_the_last_evaluations_score(monkeypatch):
     assert "pass@1 0.414" in task.fields["note"]
 
 
+def test_a_step_without_a_response_shows_its_loss(monkeypatch):
+    display, _ = terminal(monkeypatch, 140)
+    display.step(3, {"generated_tokens": 0, "reward_mean": float("nan"), "loss": 1.25}, seconds=1.0)
+    [task] = display.bars.tasks
+    assert task.fields["note"].startswith("loss 1.250") and "reward" not in task.fields["note"]
+
+
 def test_a_log_has_a_line_while_a_step_lasts(monkeypatch):
     monkeypatch.setattr(progress, "LINE_EVERY_S", 0.2)
     monkeypatch.setattr(progress, "CHECK_EVERY_S", 0.02)
