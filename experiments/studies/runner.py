@@ -207,8 +207,8 @@ def time_few_steps(
 ) -> None:
     """Time a few steps of each job, in parallel runs that are deleted afterwards.
 
-    The first job evaluates as in the study, so its base evaluation stays cached for later runs; the
-    others draw one sample a problem. Raises UserError if one fails.
+    They draw one sample a problem in an evaluation. The first job evaluates between its steps too,
+    and its time is multiplied by the study's samples. Raises UserError if one fails.
     """
     waiting, running = list(jobs), dict[Job, subprocess.Popen]()
     gpus, gpu_of = visible_gpus(), dict[Job, str | None]()
@@ -223,9 +223,9 @@ def time_few_steps(
                 job = waiting.pop(0)
                 shutil.rmtree(folders[job], ignore_errors=True)
                 command = [*jobs[job][0], f"seed={job.seed}", f"name={folders[job].name}", *FEW]
+                command += ["eval.samples=1", "eval.k=[1]", "eval.further_temperatures=[]"]
                 # the base's evaluation starts the engine and judges slow programs: time another
-                few = ["eval.samples=1", "eval.k=[1]", "eval.further_temperatures=[]"]
-                command += ["eval.every=2"] if job is first else few
+                command += ["eval.every=2"] if job is first else []
                 gpu_of[job] = least_used(gpus, [gpu for one in running if (gpu := gpu_of[one])])
                 log = folders[job] / "log"
                 running[job] = start_process(command, log, folders[job].name, gpu_of[job])
@@ -234,7 +234,8 @@ def time_few_steps(
                     raise UserError(f"{job.label}: {last_error(folders[job] / 'log')}")
                 step, evaluation = _times(next(folders[job].glob("*/metrics.parquet")))
                 clock.steps[job.arm] = [step]
-                clock.evaluations += [evaluation] if job is first else []
+                if job is first:
+                    clock.evaluations.append(evaluation * jobs[job][1].eval.samples)
             time.sleep(0.1)
     finally:
         for process in running.values():
