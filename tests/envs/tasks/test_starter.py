@@ -15,8 +15,8 @@ RATES = Path(__file__).parents[3] / "assets" / "starter" / "rates.csv"
 PUBLISHED = {"train": "train", "tune": "validation", "choose": "validation", "test": "test"}
 
 
-def rates():
-    with RATES.open(newline="") as file:
+def rates(file=RATES):
+    with file.open(newline="") as file:
         return {row["name"]: row for row in csv.DictReader(file)}
 
 
@@ -25,6 +25,14 @@ def test_a_good_problem_was_solved_and_another_one_was_not():
         assert (row["good"] == "true") == (0 < int(row["accepted"]) <= int(row["samples"]))
         assert published_split(row["name"]) is not None
         assert int(row["samples"]) >= (8 if published_split(row["name"]) == "train" else 4) - 1
+
+
+def test_supervised_training_has_all_of_train_and_the_same_problems_elsewhere():
+    wide = rates(RATES.with_name("supervised.csv"))
+    assert wide.keys() == rates().keys()
+    for name, row in rates().items():
+        all_of_it = published_split(name) == "train"
+        assert wide[name]["good"] == ("true" if all_of_it else row["good"])
 
 
 @pytest.mark.skipif(not (DATA / "mbpp.jsonl").is_file(), reason="MBPP's rows are not here")
