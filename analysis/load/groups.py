@@ -80,11 +80,11 @@ def settings_of(run: Run) -> Settings:
         and not (isinstance(value, str) and value.startswith((home + "/", str(run.path))))
     }
     if source_runs := settings.get("replay.from_runs"):
-        settings["replay.from_runs"] = [_experiment_and_algo(Path(run)) for run in source_runs]
+        settings["replay.from_runs"] = [experiment_and_algo(Path(run)) for run in source_runs]
     return settings | {"data_hash": run.info.get("data_hash")}
 
 
-def _experiment_and_algo(folder: Path) -> str:
+def experiment_and_algo(folder: Path) -> str:
     """Return a run folder's name without seed and time: experiment/algorithm."""
     return f"{folder.parent.name}/{RUN_SUFFIX.sub('', folder.name)}"
 
@@ -178,12 +178,12 @@ def _label(name: str, variant: Settings, keys: Sequence[str], longest: int | Non
     all_parts = list(last_parts.values())
     names = {key: part if all_parts.count(part) == 1 else key for key, part in last_parts.items()}
     settings = [
-        f"{names[key]}={_cut(as_text(variant[key]), longest)}" for key in keys if key in variant
+        f"{names[key]}={cut(as_text(variant[key]), longest)}" for key in keys if key in variant
     ]
     return " ".join([name, *settings])
 
 
-def _cut(text: str, longest: int | None) -> str:
+def cut(text: str, longest: int | None) -> str:
     """Shorten a text: keep the end of a path, the beginning of anything else."""
     if longest is None or len(text) <= longest:
         return text

@@ -7,17 +7,27 @@ of an experiment, not only for what differs in it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.load.groups import OFF_VALUES, Group, Settings, as_text
+from analysis.load.groups import (
+    LABEL_SECTIONS,
+    LONGEST_VALUE,
+    MACHINE_KEYS,
+    OFF_VALUES,
+    Group,
+    Settings,
+    as_text,
+    cut,
+    differing_keys,
+)
+from analysis.load.origins import recorded_responses, starting_points
 
 NOTHING = "–"
-
-
+FRESH = "fresh"
 Cells = tuple[list[str], list[list[str]]]  # heading and rows
 
 
@@ -27,7 +37,7 @@ def hyperparameters(groups: Sequence[Group]) -> tuple[list[tuple[str, str]], Cel
     Settings that a group's algorithm has not, and those that are off, are dashes. A title that says
     nothing of any group is left out.
     """
-    texts = {title: [describe(g.settings) for g in groups] for title, describe in COLUMNS.items()}
+    texts = _texts(groups)
     shared = [(title, of[0]) for title, of in texts.items() if of[0] and len(set(of)) == 1]
     differing = [title for title, of in texts.items() if len(set(of)) > 1]
     rows = [
@@ -37,7 +47,98 @@ def hyperparameters(groups: Sequence[Group]) -> tuple[list[tuple[str, str]], Cel
     return shared, (["", *differing], rows if differing else [])
 
 
-def _of(*keys: str, form: str = "{}") -> Callable[[Settings], str]:
+def _texts(groups: Sequence[Group]) -> dict[str, list[str]]:
+    """Return title → what it says of each group, "" where a group has nothing of the kind."""
+    origins = {
+        "starts from": starting_points(groups),
+        "recorded responses of": recorded_responses(groups),
+    }
+    columns = {
+        title: [column.describe(g.settings) for g in groups] for title, column in COLUMNS.items()
+    }
+    return origins | columns
+
+
+# A line for each group, so that a reader knows what its name stands for.
+
+# What a name stands for first; the other hyper-parameters may only be tuned.
+MAIN_TITLES = (
+    *("starts from", "recorded responses of"),
+    *("others' programs", "replayed", "rollout policy"),
+)
+
+
+def descriptions(groups: Sequence[Group]) -> list[tuple[str, str]]:
+    """Return label and description of each group; [] if the algorithms alone describe them.
+
+    A description is the algorithm and what is not the same for all groups: first MAIN_TITLES, then
+    settings that are words, then other hyper-parameters and numbers. What is off is left out.
+    """
+    differing = {title: of for title, of in _texts(groups).items() if len(set(of)) > 1}
+    words, numbers = _other_settings(groups)
+    lines = []
+    for place in range(len(groups)):
+        said = {
+            title: f"{title} {of[place]}"
+            for title, of in differing.items()
+            if of[place] not in ("", FRESH)
+        }
+        main = [said.pop(title) for title in MAIN_TITLES if title in said]
+        lines.append([*main, *words[place], *said.values(), *numbers[place]])
+    if not any(lines):
+        return []
+    return [
+        (group.label, "; ".join([group.algo, *line]))
+        for group, line in zip(groups, lines, strict=True)
+    ]
+
+
+def _other_settings(groups: Sequence[Group]) -> tuple[list[list[str]], list[list[str]]]:
+    """Return for each group its differing settings that COLUMNS lacks, as key=value.
+
+    First those that are words, then numbers. An algorithm's own settings are compared between its
+    groups only; of others, what is off is left out.
+    """
+    words: list[list[str]] = [[] for _ in groups]
+    numbers: list[list[str]] = [[] for _ in groups]
+    for key, members in _differing(groups):
+        for place in members:
+            settings = groups[place].settings
+            of_algorithm = key.startswith("algo.")
+            if key not in settings or (settings[key] in OFF_VALUES and not of_algorithm):
+                continue
+            text = f"{key.rpartition('.')[2]}={cut(as_text(settings[key]), LONGEST_VALUE)}"
+            number = isinstance(settings[key], (int, float)) and type(settings[key]) is not bool
+            (numbers if number else words)[place].append(text)
+    return words, numbers
+
+
+def _differing(groups: Sequence[Group]) -> Iterator[tuple[str, list[int]]]:
+    """Yield key and places of the groups that it is compared between, where it differs."""
+    known = {key for column in COLUMNS.values() for key in column.keys} | set(ORIGIN_KEYS)
+    everyone = list(range(len(groups)))
+    for algo in dict.fromkeys(group.algo for group in groups):
+        same = [place for place in everyone if groups[place].algo == algo]
+        for key in differing_keys([groups[place].settings for place in same]):
+            if key.startswith("algo.") and key not in known:
+                yield key, same
+    for key in differing_keys([group.settings for group in groups]):
+        section, _, last = key.partition(".")
+        if section in ("replay", *LABEL_SECTIONS[1:]) and not {key, last} & {*known, *MACHINE_KEYS}:
+            yield key, everyone
+
+
+# What is said of a group's settings.
+
+
+class Column(NamedTuple):
+    """A hyper-parameter: the keys that it follows from, and what it says of a group's settings."""
+
+    keys: tuple[str, ...]
+    describe: Callable[[Settings], str]
+
+
+def _of(*keys: str, form: str = "{}") -> Column:
     """Describe a group by these keys' values, "" if one is missing or all are off."""
 
     def describe(settings: Settings) -> str:
@@ -46,12 +147,12 @@ def _of(*keys: str, form: str = "{}") -> Callable[[Settings], str]:
             return ""
         return form.format(*map(as_text, values))
 
-    return describe
+    return Column(keys, describe)
 
 
-def _share(key: str) -> Callable[[Settings], str]:
+def _share(key: str) -> Column:
     """Describe a group by a share as a percentage, "" if it is 0."""
-    return lambda settings: f"{100 * settings[key]:g} %" if settings.get(key) else ""
+    return Column((key,), lambda s: f"{100 * s[key]:g} %" if s.get(key) else "")
 
 
 def _learning_rate(settings: Settings) -> str:
@@ -68,7 +169,7 @@ def _staleness(settings: Settings) -> str:
         return ""
     parts = [f"lag {lag}"] if lag else []
     parts += [f"synced every {sync} batches"] if sync not in (None, 1) else []
-    return ", ".join(parts) or "fresh"
+    return ", ".join(parts) or FRESH
 
 
 def _updates(settings: Settings) -> str:
@@ -86,18 +187,19 @@ def _norm_clipping(settings: Settings) -> str:
     return f"at {as_text(norm)}" if norm else ""
 
 
-COLUMNS: dict[str, Callable[[Settings], str]] = {
+ORIGIN_KEYS = ("model.name", "model.path", "replay.from_runs", "replay.frozen")
+COLUMNS: dict[str, Column] = {
     "steps": _of("steps"),
     "prompts × responses": _of("train.prompts", "train.group_size", form="{} × {}"),
-    "learning rate": _learning_rate,
+    "learning rate": Column(("algo.learning_rate", "train.schedule"), _learning_rate),
     "critic's learning rate": _of("algo.critic_learning_rate"),
     "β": _of("algo.beta"),
     "KL weight": _of("algo.kl_coef"),
     "entropy weight": _of("algo.entropy_coef"),
     "weight decay": _of("train.weight_decay"),
-    "norm clipping": _norm_clipping,
-    "minibatches × epochs": _updates,
-    "rollout policy": _staleness,
+    "norm clipping": Column(("train.clip_quantile", "train.max_grad_norm"), _norm_clipping),
+    "minibatches × epochs": Column(("train.minibatches", "train.epochs"), _updates),
+    "rollout policy": Column(("train.lag", "train.sync_every"), _staleness),
     "others' programs": _share("train.offline_share"),
     "replayed": _share("train.replay_share"),
     "temperature": _of("train.temperature"),

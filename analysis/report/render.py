@@ -209,38 +209,6 @@ def letter_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
     return ["", *(TITLES.get(metric, metric) for metric in metrics)], rows
 
 
-def power_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
-    """Return power.csv for these metrics as cells."""
-    if not len(table):
-        return [], []
-    table = table[table["metric"].isin(metrics)]
-    sources = ("seeds", "problems", "interaction", "sampling")
-    resources = ("seeds", "samples", "problems")
-    target = f"{table['wish'].iloc[0]:g}"
-    heading = [
-        "",
-        "metric",
-        "detected in 80 %",
-        *(f"{source}, % of variance" for source in sources),
-    ]
-    heading += [f"{resource} to detect {target}" for resource in resources]
-    rows = [
-        [
-            f"{row['a']} − {row['b']}",
-            TITLES.get(row["metric"], row["metric"]),
-            number(row["smallest_difference"]),
-            *(number(100 * row[f"of_{source}"], 0) for source in sources),
-            *(_needed(row[f"{resource}_needed"]) for resource in resources),
-        ]
-        for row in records(table)
-    ]
-    return heading, rows
-
-
-def _needed(needed: float) -> str:
-    return "none suffices" if needed == math.inf else count(needed)
-
-
 def equal_budget_cells(table: pd.DataFrame, metrics: Sequence[str]) -> list[tuple[str, Cells]]:
     """Return title and cells of equal_budget.csv for each axis: these metrics and AREA."""
     titled_cells = []

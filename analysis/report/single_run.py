@@ -39,7 +39,8 @@ def single_run(experiment: Experiment) -> dict[str, Any] | None:
         "label": model.label,
         "base": experiment.bases[0].label,
         "step": model.step,
-        "samples": max(model.sample_counts),
+        "samples_before": max(experiment.bases[0].sample_counts),
+        "samples_after": max(model.sample_counts),
         "problems": len(changes),
         "passes": _pass_cells(pass_changes(changes, experiment.ks)),
         "most_named": MOST_NAMED,
@@ -74,11 +75,12 @@ def _signed(mean: float, low: float, high: float, row: Mapping[str, Any]) -> str
 
 
 def _named(rows: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return each problem with its accepted samples before and after."""
-    return [
-        (str(name), f"{row['c_before']} → {row['c_after']} of {row['n_after']}")
-        for name, row in zip(rows.index, records(rows), strict=True)
-    ]
+    """Return each problem with its accepted samples before and after, and of how many."""
+    named = []
+    for name, row in zip(rows.index, records(rows), strict=True):
+        of = "" if row["n_before"] == row["n_after"] else f" of {row['n_before']}"
+        named.append((str(name), f"{row['c_before']}{of} → {row['c_after']} of {row['n_after']}"))
+    return named
 
 
 def _spent(experiment: Experiment) -> list[tuple[str, str]]:

@@ -48,8 +48,8 @@ DIFFERENCE_COLUMNS = (
 class MeasuredCurve:
     """A group's evaluations in one metric over one budget; the first is the base's, at 0.
 
-    budget (evaluations,), values (seeds, evaluations, problems); problems are those with a value at
-    every evaluation of every seed.
+    spent (seeds, evaluations), values (seeds, evaluations, problems); problems are those with a
+    value at every evaluation of every seed.
     """
 
     label: str
@@ -57,8 +57,13 @@ class MeasuredCurve:
     metric: str
     seeds: tuple[int | None, ...]
     problems: tuple[str, ...]
-    budget: np.ndarray
+    spent: np.ndarray
     values: np.ndarray
+
+    @property
+    def budget(self) -> np.ndarray:
+        """What the seeds of the curve had spent, mean, (evaluations,)."""
+        return self.spent.mean(axis=0)
 
     @property
     def scores(self) -> np.ndarray:
@@ -75,6 +80,7 @@ class MeasuredCurve:
             self,
             seeds=tuple(self.seeds[i] for i in seeds),
             problems=tuple(self.problems[i] for i in problems),
+            spent=self.spent[seeds],
             values=self.values[seeds][:, :, problems],
         )
 
@@ -109,7 +115,8 @@ def measured_curve(
     steps = sorted(set.intersection(*(set(run.evaluated_steps) for run in runs))) if runs else []
     if len(steps) < 2 or steps[0] != 0:
         return None
-    budget = np.mean([[spend_at_step(run, step, axis) for step in steps] for run in runs], axis=0)
+    spent = np.array([[spend_at_step(run, step, axis) for step in steps] for run in runs])
+    budget = spent.mean(axis=0)
     if np.isnan(budget).any():
         return None
     # Of evaluations between which nothing was spent, the last one counts.
@@ -134,7 +141,7 @@ def measured_curve(
         metric=metric,
         seeds=tuple(run.seed for run in runs),
         problems=tuple(np.array(sorted(common), dtype=object)[defined]),
-        budget=budget[kept],
+        spent=spent[:, kept],
         values=values[:, :, defined],
     )
 

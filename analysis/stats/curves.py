@@ -25,12 +25,13 @@ X_AXES = {
 }
 NOT_CHARGED = {"wall_time": "time/evaluate_s"}
 KL_STEPS = 10
+WINDOWS = 20  # over which the longest run's rewards are averaged
 
 
 def smoothing_window(groups: Sequence[Group]) -> int:
-    """Return the number of steps over which rewards are averaged: 1/20 of the longest run."""
+    """Return the number of steps over which rewards are averaged: 1/WINDOWS of the longest run."""
     longest = max((len(run.metrics) for group in groups for run in group.runs), default=0)
-    return max(1, longest // 20)
+    return max(1, longest // WINDOWS)
 
 
 def evaluation_curve(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.DataFrame:

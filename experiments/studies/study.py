@@ -8,6 +8,7 @@ short runs of that arm. `left_out` lists omissions and their reasons.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -177,10 +178,30 @@ def read(name: str) -> Study:
         }
     except ValueError as error:
         raise UserError(f"study={name}: {error}") from error
+    _check_names(name, list(arms))
     _check_parents(name, arms, study.choice)
     _check_seeds(name, study)
     _check_comparisons(name, study, list(arms))
     return replace(study, arms=arms, name=study.name or f"study-{file.stem}")
+
+
+def _check_names(name: str, arms: list[str]) -> None:
+    """Raise UserError if A-B, a pair in sentences.yaml, is an arm too, or another pair."""
+    pairs: dict[str, tuple[str, str]] = {}
+    for pair in permutations(arms, 2):
+        text = "-".join(pair)
+        if text in arms:
+            raise UserError(
+                f"study={name}: arms.{text} can be read as {pair[0]} minus {pair[1]}; "
+                f"write {text.replace('-', '_')}"
+            )
+        if text in pairs:
+            one, other = (" minus ".join(each) for each in (pairs[text], pair))
+            raise UserError(
+                f"study={name}: {text} can be read as {one} and as {other}; "
+                "name arms with _ in place of -"
+            )
+        pairs[text] = pair
 
 
 def _check_comparisons(name: str, study: Study, arms: list[str]) -> None:

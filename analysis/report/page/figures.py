@@ -305,6 +305,9 @@ def _figure_file(panels: Sequence[Panel], key: Styles, footnote: str) -> str:
             f'<g class="panel{panel.size.kind}" transform="translate({left},{top + TITLE})">'
             f"{panel.body}</g>"
         )
+        if panel.note:
+            low = top + TITLE + panel_height + 14
+            parts.append(f'<text class="note" x="{left}" y="{low}">{escape(panel.note)}</text>')
     top = MARGIN + -(-len(panels) // columns) * (TITLE + panel_height + GAP)
     places, height = _key_places(list(key), width, top)
     for (label, style), (x, y) in zip(key.items(), places, strict=True):
@@ -350,6 +353,7 @@ def _light_style_sheet() -> str:
     figures = (FOLDER / "figures.css").read_text(encoding="utf-8")
     text = (
         "text { font-family: sans-serif; font-size: 13px; fill: var(--ink); }\n"
-        ".title { font-size: 14.5px; font-weight: 600; }\n.paper { fill: var(--paper); }\n"
+        ".title { font-size: 14.5px; font-weight: 600; }\n.note { font-size: 11px; }\n"
+        ".paper { fill: var(--paper); }\n"
     )
     return re.sub(r"var\(--([\w-]+)\)", lambda name: colours[name[1]], text + figures)

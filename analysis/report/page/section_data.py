@@ -6,7 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load.hyperparameters import commands, hyperparameters, shared_values
+from analysis.load.hyperparameters import (
+    commands,
+    descriptions,
+    hyperparameters,
+    shared_values,
+)
 from analysis.load.settings import differing_settings, shared_settings
 from analysis.metrics.definitions import DISTINCT
 from analysis.report import render
@@ -16,6 +21,7 @@ from analysis.report.page import figures, samples
 from analysis.report.page.fits import fit_figure, fit_tables
 from analysis.report.page.points import figure_points
 from analysis.report.page.training_figure import training_figure
+from analysis.report.power_tables import power_tables
 from analysis.report.single_run import single_run
 
 
@@ -37,6 +43,7 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
         "short": len(experiment.trained) > render.INTERVALS_IN_MATRIX,
         "shared_settings": shared_settings(experiment.runs),
         "settings": differing_settings(experiment.groups),
+        "names": descriptions(experiment.groups),
         "hyperparameters": hyperparameters(experiment.groups),
         "shared_values": shared_values(experiment.groups),
         "commands": commands(experiment.groups),
@@ -64,7 +71,7 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
             "fits": fit_tables(tables["curve_fits.csv"], tables["curve_fit_differences.csv"]),
             "letters": render.letter_cells(tables["letters.csv"], metrics),
             "matrices": render.difference_matrices(experiment),
-            "power": render.power_cells(tables["power.csv"], metrics),
+            "power": power_tables(tables["power.csv"], metrics, experiment.named_contrasts),
             "change": render.change_from_base(results, section.ks),
             "evaluation_size": render.evaluation_size(results),
             "metrics": render.measured_metrics(results, section.ks),

@@ -28,6 +28,7 @@ async function start() {
   document.querySelectorAll("[data-choice]").forEach(choosable);
   const sections = [...document.querySelectorAll("main > section")];
   sections.forEach(keys);
+  sections.forEach(meanings);
   await Promise.all(sections.flatMap((section) => [programs(section), values(section)]));
   followLinks();
   if (location.hash) openAddress();

@@ -24,6 +24,9 @@ PATHS = {
     "diamond": "M0,-5.6L5.6,0L0,5.6L-5.6,0z",
     "wedge": "M0,5.2L4.9,-3.8H-4.9z",
     "plus": "M-1.6,-5h3.2v3.4H5v3.2H1.6V5h-3.2V1.6H-5v-3.2h3.4z",
+    # Where a point lies beyond the upper or the lower end of the axis.
+    "above": "M0,1L5,9H-5z",
+    "below": "M0,-1L5,-9H-5z",
     "cross": "M-4.6,-3L-3,-4.6L0,-1.6L3,-4.6L4.6,-3L1.6,0L4.6,3L3,4.6L0,1.6L-3,4.6L-4.6,3L-1.6,0z",
 }
 Point = tuple[float, float]
@@ -138,6 +141,7 @@ class Panel:
     """A drawing; `description` tells screen readers what it shows.
 
     `x`, `y` and `series` are the drawn data, and `interval` says what its low and high ends are.
+    `note` says what lies beyond the axis, "" if nothing does.
     """
 
     title: str
@@ -148,6 +152,7 @@ class Panel:
     series: Sequence[Series]
     size: Size = LARGE
     interval: str = "95 % interval"
+    note: str = ""
 
     def svg(self, key: str = "") -> str:
         """Return the drawing; `key` names its data on the page (`analysis.report.page.points`)."""
@@ -162,7 +167,10 @@ class Panel:
 def draw_panel(
     title: str, x: Axis, y: Axis, series: Sequence[Series], description: str, size: Size = LARGE
 ) -> Panel:
-    """Draw the series over a grid, between two axes; what lies beyond the y-axis, at its end."""
+    """Draw the series over a grid, between two axes.
+
+    What lies beyond the y-axis is drawn at its end, each point with a triangle.
+    """
     left, top, width, height = size.plot
 
     def pixel(px: float, py: float) -> Point:
@@ -191,14 +199,14 @@ def draw_panel(
         f'text-anchor="middle">{escape(x.title)}</text>'
     )
     drawn = [
-        _draw_series(one, pixel, (place + 0.5) / len(series), size.marks)
+        _draw_series(one, pixel, y, (place + 0.5) / len(series), size.marks)
         for place, one in enumerate(series)
     ]
     return Panel(title, description, "".join([*parts, *drawn]), x, y, series, size)
 
 
 def _draw_series(
-    series: Series, pixel: Callable[[float, float], Point], offset: float, marks: int
+    series: Series, pixel: Callable[[float, float], Point], axis: Axis, offset: float, marks: int
 ) -> str:
     """Draw the interval's edges or crosses, line and markers.
 
@@ -209,6 +217,11 @@ def _draw_series(
         i for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)) if _all_finite(x, y)
     ]
     points = [pixel(series.x[i], series.y[i]) for i in finite]
+    beyond = [
+        _draw_triangle("above" if series.y[i] > axis.high else "below", point)
+        for i, point in zip(finite, points, strict=True)
+        if not axis.low <= series.y[i] <= axis.high
+    ]
     parts = [f'<g class="series {series.style.colour}" data-group="{escape(series.label)}">']
     crosses = len(series.x_low) > 0
     if len(series.low) and not crosses:
@@ -225,7 +238,7 @@ def _draw_series(
     if not series.markers and len(points) > 1:
         points = [points[int((i + offset) / marks * len(points))] for i in range(marks)]
     parts += [_draw_marker(series.style, point) for point in points]
-    return "".join([*parts, "</g>"])
+    return "".join([*parts, *beyond, "</g>"])
 
 
 def _draw_band(
@@ -242,6 +255,11 @@ def _draw_band(
 def _draw_marker(style: Style, point: Point) -> str:
     place = f'transform="translate({point[0]:.1f},{point[1]:.1f})"'
     return f'<path class="marker" d="{style.marker}" {place}/>'
+
+
+def _draw_triangle(side: str, point: Point) -> str:
+    place = f'transform="translate({point[0]:.1f},{point[1]:.1f})"'
+    return f'<path class="beyond" d="{PATHS[side]}" {place}/>'
 
 
 def swatch(style: Style) -> str:

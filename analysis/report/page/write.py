@@ -29,8 +29,8 @@ from envs.command_line.readable import readable
 FOLDER = Path(__file__).parent
 STYLES = ("figures", "style", "reading")  # later ones have exceptions for narrow screens
 SCRIPTS = (
-    *("text", "diff", "tables", "choices", "address", "contents", "values", "matrix", "explorer"),
-    "start",
+    *("text", "diff", "tables", "choices", "names", "address", "contents", "values", "matrix"),
+    *("explorer", "start"),
 )
 
 

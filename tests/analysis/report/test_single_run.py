@@ -34,6 +34,17 @@ def test_a_run_says_what_it_learnt_and_spent(path):
     assert "generation 12 s" in spent["training"]
 
 
+def test_evaluations_of_different_sizes_say_both(path, tmp_path):
+    evals = pd.read_parquet(path / "evals.parquet")
+    evals[(evals["step"] > 0) | (evals["sample"] < 5)].to_parquet(path / "evals.parquet")
+    shown = single_run(build_experiment("mini", [load_run(path)]))
+    assert (shown["samples_before"], shown["samples_after"]) == (5, 10)
+    assert re.fullmatch(r"0 of 5 → \d+ of 10", shown["moved"][0][2][0][1])
+    assert main([f"runs={path}", f"out={tmp_path / 'report'}"]) == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert re.search(r"an accepted program among 5; after step 20, \d+ have one among 10\.", page)
+
+
 def test_several_runs_or_a_run_without_a_base_have_no_such_page(path, make_run, tmp_path):
     other = make_run(tmp_path / "outputs", seed=1, problems=40, samples=10)
     runs = [load_run(one) for one in (path, other)]

@@ -69,7 +69,8 @@ def simulated_curves(
         names = tuple(f"{i:03}" for i in range(PROBLEMS))
         seeds = tuple(range(design.seeds))
         values = random.binomial(SAMPLES, chance) / SAMPLES
-        curves.append(MeasuredCurve(f"g{number}", "step", "pass@1", seeds, names, budget, values))
+        spent = np.tile(budget, (design.seeds, 1))
+        curves.append(MeasuredCurve(f"g{number}", "step", "pass@1", seeds, names, spent, values))
     return curves
 
 

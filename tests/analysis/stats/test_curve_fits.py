@@ -44,8 +44,8 @@ def curve_of(scores, seeds=3, problems=40, noise=0.0, label="g", budget=BUDGET, 
     )
     values = values + noise * np.random.default_rng(seed).normal(size=values.shape)
     names = tuple(f"{i:03}" for i in range(problems))
-    at = np.append(0.0, budget[: len(scores) - 1])
-    return MeasuredCurve(label, "step", "pass@1", tuple(range(seeds)), names, at, values)
+    spent = np.tile(np.append(0.0, budget[: len(scores) - 1]), (seeds, 1))
+    return MeasuredCurve(label, "step", "pass@1", tuple(range(seeds)), names, spent, values)
 
 
 def exact(asymptote=0.6, exponent=1.5, midpoint=20.0, base=0.1):
@@ -197,11 +197,19 @@ def test_differences_are_paired_and_on_what_both_have():
     assert row["A_difference"] == pytest.approx(fits[0].curve.asymptote - fits[1].curve.asymptote)
     same = fit_differences([fits[0], fits[0]]).iloc[0]
     assert (same["A_low"], same["A_difference"], same["B_high"]) == (0, 0, 0)
-    fewer = replace(b, seeds=b.seeds[:2], values=b.values[:2])
+    fewer = replace(b, seeds=b.seeds[:2], spent=b.spent[:2], values=b.values[:2])
     on_both = fit_differences([fits[0], fit_curve(fewer)]).iloc[0]
     assert (on_both["seeds"], on_both["problems"]) == (2, 120)
-    single = replace(b, seeds=b.seeds[:1], values=b.values[:1])
+    single = replace(b, seeds=b.seeds[:1], spent=b.spent[:1], values=b.values[:1])
     assert np.isnan(fit_differences([fits[0], fit_curve(single)]).iloc[0]["A_low"])
+
+
+def test_a_curve_on_fewer_seeds_has_the_budget_of_these():
+    spent = np.outer([1.0, 1.0, 4.0], np.append(0.0, BUDGET))
+    a = replace(curve_of(exact()), spent=spent)
+    assert a.budget == pytest.approx(2 * np.append(0.0, BUDGET))
+    b = replace(a, seeds=(0, 1), spent=spent[:2], values=a.values[:2])
+    assert a.restricted(b).budget == pytest.approx(b.budget)
 
 
 def test_a_difference_of_a_refused_fit_names_it():

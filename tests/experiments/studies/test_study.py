@@ -35,6 +35,14 @@ MISTAKES = {
         SOUND + "tuning: {overrides: [], seed: 0, rescore_seeds: [1, 2]}\n",
         ["tuning.seed=0", "a seed of the study"],
     ),
+    "an arm that is also a pair": (
+        SOUND + "  b: {overrides: [algo=ppo]}\n  b-a: {overrides: [algo=grpo]}\n",
+        ["arms.b-a can be read as b minus a; write b_a"],
+    ),
+    "a pair that is also another": (
+        SOUND + "".join(f"  {arm}: {{overrides: [algo=ppo]}}\n" for arm in ("a-b", "b-c", "c")),
+        ["a-b-c can be read as a minus b-c and as a-b minus c", "_ in place of -"],
+    ),
     "a claim on no arm": (
         SOUND + "claims: [{says: s, a: a, b: x, metric: pass@1}]\n",
         ["the claim 's' names x"],
@@ -58,6 +66,11 @@ def test_a_mistake_is_one_line(mistake, tmp_path):
         read(f"{tmp_path}/s.yaml")
     assert "\n" not in str(error.value)
     assert all(word in str(error.value) for word in [f"study={tmp_path}/s.yaml", *words])
+
+
+def test_a_dash_that_makes_no_pair_is_part_of_a_name(tmp_path):
+    (tmp_path / "s.yaml").write_text(SOUND + "  b-1: {overrides: [algo=ppo]}\n")
+    assert list(read(f"{tmp_path}/s.yaml").arms) == ["a", "b-1"]
 
 
 def test_an_unknown_study_is_told_the_known_ones():

@@ -17,9 +17,9 @@ from tests.analysis.stats.fit_coverage import Design, simulated_curves
 def fits():
     """Two fitted groups and one with three evaluations, over steps and over wall time."""
     a, b = simulated_curves(Design(3, 0.1), [0.0, 0.3], np.random.default_rng(0))
-    short = replace(b, label="short", budget=b.budget[:4], values=b.values[:, :4])
+    short = replace(b, label="short", spent=b.spent[:, :4], values=b.values[:, :4])
     steps = [a, b, short]
-    seconds = [replace(one, axis="wall_time", budget=60 * one.budget) for one in steps]
+    seconds = [replace(one, axis="wall_time", spent=60 * one.spent) for one in steps]
     return [fit_curve(one) for one in (*steps, *seconds)]
 
 

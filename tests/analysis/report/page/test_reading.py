@@ -90,6 +90,31 @@ def test_an_address_opens_the_explorer_at_a_sample(page, three_groups):
     page.seen.clear()  # the page itself, loaded anew
 
 
+def test_an_address_is_reached_at_once(page, three_groups):
+    page.emulate_media(reduced_motion="no-preference")
+    heading = page.locator(".explorer-title")
+    assert not in_view(page, heading)
+    page.evaluate(f"location.hash = 'problem={PROBLEM}'")
+    becomes_true(page, "document.activeElement.matches('.explorer select')")
+    assert in_view(page, heading)
+    page.emulate_media(reduced_motion="reduce")
+
+
+def test_a_name_says_what_it_means(page):
+    key = page.locator("details.names")
+    assert not key.locator("dl").is_visible()
+    key.locator("summary").click()
+    names, meanings = (key.locator(one).all_inner_texts() for one in ("dt", "dd"))
+    lines = dict(zip(names, meanings, strict=True))
+    assert lines["spo"] == "spo; rollout policy lag 10" and lines["ppo"] == "ppo"
+    in_answer = page.locator(".answer .metrics abbr").filter(has_text="spo").first
+    assert in_answer.get_attribute("title") == lines["spo"]
+    row = page.locator("div[aria-label=Results] th[scope=row]").filter(has_text="spo")
+    row.hover()
+    assert row.get_attribute("title") == f"spo: {lines['spo']}"
+    key.locator("summary").click()
+
+
 def test_back_and_forward_go_through_problems(page):
     box = page.locator(".explorer")
     box.get_by_label("Problem").select_option(label="mini/test/0002")
