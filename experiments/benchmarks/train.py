@@ -7,8 +7,9 @@ process.
 Whole steps of GRPO follow, from prompts to new weights: ours and, where it is installed (extra
 `peer`), TRL's in turn. Both begin with the same weights and prompts, write as many responses of the
 same length at most, and take their rewards from a judge of their own in the same sandbox. The floor
-is the raw pass over our responses: no response is written or judged, no weight changes. A model
-that is not bundled takes whole steps alone: seven learners at once need too much memory.
+is the raw pass over our responses: no response is written or judged, no weight changes. Rows of
+phases say what each spends its wall time on; TRL's scoring by the reference is in its training. A
+model that is not bundled takes whole steps alone: seven learners at once need too much memory.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveInt
 
+from algorithms.base import Algorithm
 from algorithms.grpo import GRPOConfig
 from envs.environment import Environment, Submission
 from experiments.benchmarks import common, workload
@@ -33,7 +35,7 @@ from experiments.benchmarks.workload import MiniContests, padded
 from experiments.config.model_folder import BUILT_HERE
 from experiments.config.schema import RunConfig, TrainConfig
 from experiments.engines.base import Sampling
-from experiments.sample import Origin, Sample, compute_reward
+from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
 
 if TYPE_CHECKING:
     import torch
@@ -122,50 +124,58 @@ class Raw:
 # Whole steps
 
 
-class WholeSteps:
-    """Rounds of our step and the floor, and what was measured, TRL's steps included.
+class OurSteps:
+    """Whole steps of a copy of the model: write, judge, learn.
 
-    Ours is a run's step, but for judging, which begins when all responses are written.
+    They are a run's steps, but for judging, which begins when all responses are written.
     """
 
-    def __init__(self, mini: MiniContests, judge: Environment) -> None:
+    def __init__(self, mini: MiniContests, judge: Environment, algorithm: Algorithm) -> None:
         from experiments.engines.hf import HFEngine
         from experiments.rollout.generation import Responder
 
-        self.mini, self.size, self.floor = mini, mini.size, Raw(mini.engine.model)
-        algorithm = workload.algorithms()["GRPO"]
+        self.size = mini.size
         self.step = workload.step_of(algorithm, mini.engine.policy, mini.engine.pad)
         self.ledger = self.step.learner.ledger
         engine = HFEngine(self.step.learner.policy, mini.ends, mini.engine.pad, 4096)
         reward = mini.task.reward
         self.responder = Responder(engine, judge, mini.tokenizer, reward, False, self.ledger)
+
+    def take(self, prompts: Sequence[PromptedProblem], number: int) -> list[Sample]:
+        """Train on new responses to `prompts`, which are returned; `number` seeds their tokens."""
+        seeds = workload.seeds_of(len(prompts), self.size.responses, number)
+        origin, sampling = Origin("policy", "bench", number), Sampling(self.size.max_tokens)
+        _, samples = self.responder.respond(prompts, seeds, sampling, origin)
+        with self.ledger.phase("train"):
+            self.step(samples, self.size.responses)
+        return samples
+
+
+class WholeSteps:
+    """Rounds of our step and the floor, and what was measured, TRL's steps included."""
+
+    def __init__(self, mini: MiniContests, judge: Environment) -> None:
+        self.mini, self.floor = mini, Raw(mini.engine.model)
+        self.ours = OurSteps(mini, judge, workload.algorithms()["GRPO"])
         self.seconds: Values = {OURS: [], TRL: [], FLOOR: []}
-        self.parts: Values = {OURS: []}  # of our wall time
+        self.parts: Values = {OURS: [], TRL: []}  # of their wall time
         self.tokens: Values = {OURS: [], TRL: []}  # of the responses
 
     def take(self) -> None:
         """Measure our step and the floor once."""
-        before, timer = dict(self.ledger.seconds), start_timer()
-        samples = self._our_step(number=len(self.parts[OURS]))
+        spent = self.ours.ledger.seconds
+        before, timer = dict(spent), start_timer()
+        samples = self.ours.take(self.mini.prompted, number=len(self.parts[OURS]))
         self.seconds[OURS].append(timer())
-        spent = self.ledger.seconds
         parts = {f"wall time, {phase}": spent[phase] - before[phase] for phase in PHASES}
         start = time.perf_counter()  # a further step with the same gradients
-        self.step.learner.optimiser.step()
+        self.ours.step.learner.optimiser.step()
         parts["wall time, train: the optimiser"] = time.perf_counter() - start
         self.parts[OURS].append(parts)
         self.count_tokens(OURS, [sample.tokens for sample in samples])
         timer = start_timer()
-        self.floor(samples, self.size.responses)
+        self.floor(samples, self.mini.size.responses)
         self.seconds[FLOOR].append(timer())
-
-    def _our_step(self, number: int) -> list[Sample]:
-        seeds = workload.seeds_of(self.size.prompts, self.size.responses, number)
-        origin, sampling = Origin("policy", "bench", number), Sampling(self.size.max_tokens)
-        _, samples = self.responder.respond(self.mini.prompted, seeds, sampling, origin)
-        with self.ledger.phase("train"):
-            self.step(samples, self.size.responses)
-        return samples
 
     def count_tokens(self, whose: str, responses: Sequence[Sequence[int]]) -> None:
         self.tokens[whose].append({"tokens of the responses": sum(map(len, responses))})
@@ -185,7 +195,7 @@ def measure_whole_steps(rounds: int, mini: MiniContests) -> Iterator[Row]:
 
     with open_environments(RunConfig(None, task=mini.task)) as environments:
         steps = WholeSteps(mini, environments.make())
-        if find_spec("trl") and version("trl") == TRL_RELEASE:
+        if trl_is_installed():
             take_turns_with_trl(steps, environments.make(), rounds + 1)
         else:
             print(f"TRL {TRL_RELEASE} is not installed: ours alone; pip install -e '.[peer]'")
@@ -194,65 +204,119 @@ def measure_whole_steps(rounds: int, mini: MiniContests) -> Iterator[Row]:
     return steps.rows()
 
 
+def trl_is_installed() -> bool:
+    """Whether the release that these benchmarks were written for is installed."""
+    return bool(find_spec("trl")) and version("trl") == TRL_RELEASE
+
+
 def take_turns_with_trl(steps: WholeSteps, judge: Environment, rounds: int) -> None:
     """Measure ours before each of TRL's steps."""
     import transformers
 
-    prompted, reward = steps.mini.prompted, steps.mini.task.reward
+    mini, phases = steps.mini, dict[str, float]()
 
     class Turns(transformers.TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             steps.take()
+            phases.clear()
             self.timer = start_timer()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            steps.seconds[TRL].append(self.timer())
+            steps.seconds[TRL].append(seconds := self.timer())
+            rest = seconds["wall time"] - sum(phases.values())
+            parts = {f"wall time, {phase}": phases[phase] for phase in ("generate", "judge")}
+            steps.parts[TRL].append(parts | {"wall time, reference and train": rest})
 
-    def rewards(
-        completions: list[str], completion_ids: list[list[int]], problem: list[int], **_: Any
-    ) -> list[float | None]:
-        steps.count_tokens(TRL, completion_ids)
-        problems = [prompted[number].problem for number in problem]
-        judgements = judge.judge(list(map(Submission, problems, completions)))
-        pairs = zip(judgements, completion_ids, strict=True)
-        return [compute_reward(judgement, reward, len(ids)) for judgement, ids in pairs]
-
+    prompted = mini.prompted * rounds
+    rewards = reward_function(mini, prompted, judge, lambda ids, _: steps.count_tokens(TRL, ids))
     with tempfile.TemporaryDirectory() as folder:
-        trainer = trl_trainer(folder, steps.mini, rewards, rounds)
+        trainer = trl_trainer(folder, mini, _timed(rewards, "judge", phases), prompted)
+        trainer.model.generate = _timed(trainer.model.generate, "generate", phases)
         trainer.add_callback(Turns())
         trainer.train()
 
 
-def trl_trainer(folder: str, mini: MiniContests, rewards: Callable[..., Any], steps: int) -> Any:
-    """TRL's GRPO trainer with our defaults; every step has all prompts. Output goes to `folder`."""
+def _timed(act: Callable[..., Any], phase: str, seconds: dict[str, float]) -> Callable[..., Any]:
+    """A function that does the same and leaves its wall time in `seconds`."""
+
+    @wraps(act)  # TRL asks a reward function for its name
+    def timed(*arguments: Any, **named: Any) -> Any:
+        start = time.perf_counter()
+        result = act(*arguments, **named)
+        seconds[phase] = time.perf_counter() - start
+        return result
+
+    return timed
+
+
+def reward_function(
+    mini: MiniContests,
+    prompted: Sequence[PromptedProblem],
+    judge: Environment,
+    seen: Callable[[list[list[int]], list[float | None]], object],
+) -> Callable[..., list[float | None]]:
+    """Our rewards as TRL asks for them: its column `problem` is an index into `prompted`.
+
+    `seen` gets the tokens and rewards of each batch.
+    """
+
+    def rewards(
+        completions: list[str], completion_ids: list[list[int]], problem: list[int], **_: Any
+    ) -> list[float | None]:
+        problems = [prompted[number].problem for number in problem]
+        judgements = judge.judge(list(map(Submission, problems, completions)))
+        pairs = zip(judgements, completion_ids, strict=True)
+        paid = [compute_reward(each, mini.task.reward, len(ids)) for each, ids in pairs]
+        seen(completion_ids, paid)
+        return paid
+
+    return rewards
+
+
+def trl_trainer(
+    folder: str,
+    mini: MiniContests,
+    rewards: Callable[..., Any],
+    prompted: Sequence[PromptedProblem],
+    rate: float = workload.LEARNING_RATE,
+    seed: int = 0,
+) -> Any:
+    """TRL's GRPO trainer with our defaults, which takes `mini.size.prompts` prompts a step.
+
+    Its output goes to `folder`.
+    """
     import datasets
     import trl
 
-    texts = [mini.tokenizer.decode(list(prompt)) for prompt in mini.prompts]
-    if [tuple(mini.tokenizer(text)["input_ids"]) for text in texts] != mini.prompts:
+    texts = [mini.tokenizer.decode(list(prompt.tokens)) for prompt in prompted]
+    if any(
+        tuple(mini.tokenizer(text)["input_ids"]) != prompt.tokens
+        for text, prompt in zip(texts, prompted, strict=True)
+    ):
         raise RuntimeError("TRL reads other tokens than we do")
     defaults, model = GRPOConfig(), copy.deepcopy(mini.engine.model)
     config = trl.GRPOConfig(
         output_dir=folder,
-        per_device_train_batch_size=len(texts) * mini.size.responses,
+        per_device_train_batch_size=mini.size.prompts * mini.size.responses,
         num_generations=mini.size.responses,
         max_completion_length=mini.size.max_tokens,
-        max_steps=steps,
-        learning_rate=workload.LEARNING_RATE,
+        max_steps=len(prompted) // mini.size.prompts,
+        learning_rate=rate,
         lr_scheduler_type="constant",
         beta=defaults.kl_coef,
         epsilon=defaults.clip_low,
         loss_type="grpo",
         shuffle_dataset=False,
+        seed=seed,
         bf16=False,
         gradient_checkpointing=False,
         use_cpu=model.device.type == "cpu",
         save_strategy="no",
         logging_strategy="no",
+        report_to=[],
         disable_tqdm=True,
     )
-    rows = {"prompt": texts * steps, "problem": list(range(len(texts))) * steps}
-    data = datasets.Dataset.from_dict(rows)
+    data = datasets.Dataset.from_dict({"prompt": texts, "problem": list(range(len(texts)))})
     names = {"reward_funcs": rewards, "train_dataset": data, "processing_class": mini.tokenizer}
     return trl.GRPOTrainer(model=model, args=config, **names)
 

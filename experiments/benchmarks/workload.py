@@ -169,7 +169,7 @@ def batch_size(model: ModelConfig, *given: int | None) -> BatchSize:
 
 @dataclass(frozen=True)
 class MiniContests:
-    """A model in our own engine, and a batch's prompts, the first problems of MiniContests."""
+    """A model in our own engine, and its prompts, the first problems of MiniContests: a batch's."""
 
     engine: HFEngine
     tokenizer: PreTrainedTokenizerBase
@@ -178,18 +178,25 @@ class MiniContests:
     size: BatchSize
 
     @staticmethod
-    def load(model: ModelConfig, size: BatchSize) -> MiniContests:
-        """Load them. Raises UserError if a prompt is too long."""
+    def load(
+        model: ModelConfig, size: BatchSize, batches: int = 1, reward: str = "binary"
+    ) -> MiniContests:
+        """Load them, and the problems of so many batches. Raises UserError if a prompt is too long.
+
+        `reward` is a choice of task.reward.kind.
+        """
         from experiments.engines.hf import HFEngine
         from experiments.policy import loading
 
         policy, tokenizer = loading.load(model)
-        task = task_config(["task=mini", f"task.train_problems={size.prompts}"])
+        count = batches * size.prompts
+        kind = f"task.reward.kind={reward}"
+        task = task_config(["task=mini", f"task.train_problems={count}", kind])
         task.chat = bool(tokenizer.chat_template)
         opened = open_task(task)
         encoded, too_long = encode_prompts(opened.train, opened, tokenizer, task, model.chat_args)
         if too_long:
-            raise UserError(f"{too_long} of {size.prompts} prompts are too long for this model")
+            raise UserError(f"{too_long} of {count} prompts are too long for this model")
         eos = loading.end_tokens(policy.model, tokenizer)
         engine = HFEngine(policy, eos, tokenizer.pad_token_id, 4096)
         return MiniContests(engine, tokenizer, task, list(encoded), size)

@@ -20,6 +20,10 @@ SMALL = {
     "start": ["rounds=1"],
     "runtimes": ["rounds=1", "steps=2"],
 }
+ROWS = {  # that a result has among others
+    "generate": {"bare forward", "generate", "ours", "ours, bfloat16"},
+    "train": {"raw", "GRPO", "whole GRPO step, ours", "whole GRPO step, raw pass alone"},
+}
 OF_PROCESSES = ("prepare", "memory")  # each of their measurements starts a Python of its own
 SLOW = ("report", "start", "runtimes", *OF_PROCESSES)
 
@@ -39,6 +43,7 @@ def test_it_runs_to_its_end(name, tmp_path):
     benchmark.main(parse_arguments(benchmark.Options, [*SMALL[name], f"out={tmp_path}"]))
     result = json.loads((tmp_path / f"{name}.json").read_text())
     assert max(row["median"] for row in result["rows"]) > 0
+    assert ROWS.get(name, set()) <= {row["case"] for row in result["rows"]}
 
 
 # Slow: tests of gpu-check measure memory in this process too.
