@@ -1,6 +1,6 @@
-"""Read run folders and group comparable runs.
+"""Read run folders and packed studies, and group comparable runs.
 
-Knows the files of a run folder; knows no metric, no statistics and no report.
+Knows the files of both; knows no metric, no statistics and no report.
 """
 
 from analysis.load.groups import Group, group_runs

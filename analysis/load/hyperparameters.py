@@ -229,13 +229,16 @@ def shared_values(groups: Sequence[Group]) -> list[tuple[str, str]]:
 def commands(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
     """Return for each group its label, the command that makes its first run again, and the commit.
 
-    The command reads the run's configuration from its folder.
+    The command reads the run's configuration from its folder. A packed study has no run folders: of
+    its runs it is the command that began them.
     """
     rows = []
     for group in groups:
         run = group.runs[0]
-        folder = shlex.quote(_relative(run.path))
-        rows.append((group.label, f"python run.py from={folder}", _commit(run.info)))
+        command = f"python run.py from={shlex.quote(_relative(run.path))}"
+        if run.packed:
+            command = str(run.info.get("command") or NOTHING)
+        rows.append((group.label, command, _commit(run.info)))
     return rows
 
 

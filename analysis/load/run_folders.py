@@ -25,6 +25,7 @@ FILES = ("run.json", "config.yaml", "metrics.parquet", "evals.parquet")
 METRIC_COLUMNS = ("step", "reward_mean")
 EVAL_COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "program", "tokens")
 FURTHER_EVAL_COLUMNS = ("temperature", *EVAL_COLUMNS)
+COUNTS, SUMS = "counts.parquet", "SHA256SUMS"  # of a packed study (analysis.load.packed_study)
 
 
 class RunError(Exception):
@@ -42,6 +43,8 @@ class Run:
     evals: pd.DataFrame  # one row per evaluation sample, sorted by step
     # temperature → the same, of evaluations at eval.further_temperatures
     further_evals: Mapping[float, pd.DataFrame] = field(default_factory=dict)
+    # of a packed study: samples stand for counts, and what was spent is known at evaluations only
+    packed: bool = False
 
     @property
     def status(self) -> str:
@@ -92,10 +95,11 @@ class Run:
 
 
 def find_runs(patterns: Iterable[str | Path], key: str = "runs") -> list[Path]:
-    """Return all run folders at or below these folders or glob patterns, sorted and unique.
+    """Return all run folders and packed studies at or below these folders or glob patterns.
 
-    A run folder is one that holds any of FILES. Raises RunError for a pattern that matches nothing
-    and if there is no run folder. `key`: the command's, for the message.
+    They are sorted and unique. A run folder is one that holds any of FILES. Raises RunError for a
+    pattern that matches nothing and if there is none of both. `key`: the command's, for the
+    message.
     """
     texts = [str(pattern) for pattern in patterns]
     run_folders: set[Path] = set()
@@ -113,16 +117,24 @@ def find_runs(patterns: Iterable[str | Path], key: str = "runs") -> list[Path]:
 
 
 def _run_folders_below(folder: Path) -> list[Path]:
-    if any((folder / name).exists() for name in FILES):
+    if is_packed(folder) or any((folder / name).exists() for name in FILES):
         return [folder]
     subfolders = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
     return [run for subfolder in subfolders for run in _run_folders_below(subfolder)]
 
 
+def is_packed(folder: Path) -> bool:
+    """Whether a folder holds a packed study, not a run; also if one of its files is missing."""
+    sums = folder / SUMS
+    return (folder / COUNTS).is_file() or (
+        sums.is_file() and COUNTS in sums.read_text(errors="replace")
+    )
+
+
 def experiment_of(path: Path) -> str:
     """Return the `name` of a run's configuration, else that of its parent folder."""
     try:
-        name = _mapping(path, "config.yaml", _parse_yaml).get("name")
+        name = _mapping(path, "config.yaml", parse_yaml).get("name")
     except RunError:
         name = None
     return str(name or path.parent.name)
@@ -133,11 +145,13 @@ def load_run(path: str | Path) -> Run:
     path = Path(path)
     if not path.is_dir():
         raise RunError(f"{path}: no such run folder; check the path")
+    if is_packed(path):
+        raise RunError(f"{path}: a packed study, not a run folder; only `make report` reads it")
     info = _mapping(path, "run.json", json.loads)
     if info.get("status") not in STATUSES:
         statuses = ", ".join(STATUSES)
         raise _damaged(path, f"run.json has status {info.get('status')!r}, not one of {statuses}")
-    config = _mapping(path, "config.yaml", _parse_yaml)
+    config = _mapping(path, "config.yaml", parse_yaml)
     # An unfinished run may have stopped before its first step or evaluation.
     required = info["status"] == "finished"
     metrics = _unmerged_metrics(path)
@@ -192,19 +206,19 @@ def _mapping(path: Path, name: str, parse: Callable[[str], Any]) -> dict[str, An
     try:
         content = parse(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise _damaged(path, f"{name} cannot be read ({_first_line(error)})") from None
+        raise _damaged(path, f"{name} cannot be read ({first_line(error)})") from None
     if not isinstance(content, dict):
         raise _damaged(path, f"{name} is empty or not a mapping")
     return content
 
 
-def _parse_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     import yaml
 
     try:
         return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
-        raise ValueError(_first_line(error)) from None
+        raise ValueError(first_line(error)) from None
 
 
 def _table(path: Path, name: str, columns: tuple[str, ...], required: bool) -> pd.DataFrame:
@@ -219,7 +233,7 @@ def _table(path: Path, name: str, columns: tuple[str, ...], required: bool) -> p
     try:
         table = pd.read_parquet(file)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise _damaged(path, f"{name} cannot be read ({_first_line(error)})") from None
+        raise _damaged(path, f"{name} cannot be read ({first_line(error)})") from None
     # A run that was stopped early leaves tables without rows, perhaps also without columns.
     if not len(table):
         return _empty(columns)
@@ -262,7 +276,7 @@ def _unmerged_metrics(path: Path) -> pd.DataFrame | None:
     return table
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(" .:")
 
 

@@ -23,6 +23,7 @@ from analysis.load.groups import (
 )
 from analysis.load.run_folders import Run
 from analysis.metrics.definitions import at_temperature
+from analysis.metrics.sample_counts import counted
 from analysis.metrics.scores import (
     ProblemScores,
     ScoreGrid,
@@ -56,7 +57,8 @@ class ScoredGroup(Protocol):
 class EvaluatedModel:
     """A row of the result table: a base model, or a group at its last evaluation.
 
-    `scores` has `analysis.metrics.scores.scores` of each run.
+    `scores` has `analysis.metrics.scores.scores` of each run; of a packed one, those that follow
+    from counts.
     """
 
     label: str
@@ -154,7 +156,8 @@ def _score(evaluations: Sequence[_Evaluation], ks: Sequence[int]) -> list[Evalua
     runs = [(run, e.step) for e in evaluations for run in e.runs]
     samples = [run.evaluation(step) for run, step in runs]
     further = [run.further_evaluations(step) for run, step in runs]
-    scores = iter(scores_at_temperatures(samples, further, ks))
+    by_run = zip(runs, scores_at_temperatures(samples, further, ks), strict=True)
+    scores = iter([counted(found) if run.packed else found for (run, _), found in by_run])
     return [
         EvaluatedModel(e.label, e.step, e.runs, tuple(ks), list(islice(scores, len(e.runs))))
         for e in evaluations

@@ -24,6 +24,7 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
     """Return a sentence or two for each caveat, the most important first."""
     sentences: list[str] = []
     for check in (
+        _packed,
         _unfinished,
         _left_out,
         _off_policy_ratios,
@@ -42,6 +43,15 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
     sentences.extend(_few_problems(models))
     sentences.extend(_different_problems(models))
     return sentences
+
+
+def _packed(groups: Sequence[Group]) -> Iterable[str]:
+    if any(run.packed for group in groups for run in group.runs):
+        yield (
+            "From a packed study: counts of samples, without their programs. Whether some steps "
+            "left the weights as they were, and whether the engine's log-probs were the learner's, "
+            "is not in it, so neither is checked here."
+        )
 
 
 def _unfinished(groups: Sequence[Group]) -> Iterable[str]:
@@ -127,7 +137,7 @@ def _steps_without_update(groups: Sequence[Group]) -> Iterable[str]:
         taken = [
             run.metrics[name].diff().fillna(run.metrics[name])
             for run in group.complete
-            if (name := "budget/optimiser_steps") in run.metrics
+            if (name := "budget/optimiser_steps") in run.metrics and not run.packed
         ]
         if steps := sum(map(len, taken)):
             shares[group.label] = sum(int((each == 0).sum()) for each in taken) / steps

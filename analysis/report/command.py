@@ -1,4 +1,4 @@
-"""Turn run folders into a report: tables, figures and one HTML page.
+"""Turn run folders, or packed studies, into a report: tables, figures and one HTML page.
 
     python -m analysis.report runs=outputs out=reports/latest
 
@@ -29,7 +29,9 @@ Make a report of run folders: tables, figures and one HTML page.
   python -m analysis.report [runs=WHERE] [out=FOLDER] [margin=0.03] [control=GROUP]
                             [skip_damaged=true]
 
-Each experiment (the runs of one `name`) is reported separately. Writes report.html
+Each experiment (the runs of one `name`) is reported separately. A packed study, such as
+docs/results/study-mini, is one too, with the margin and the control of its file; it has no
+programs. Writes report.html
 (self-contained), table.md, table.csv (a row per group), runs.csv (a row per run),
 settings.csv (a row per group and setting), differences.csv (a row per ordered pair of groups
 and metric), contrasts.csv (the pairs that a study named before its runs), control.csv (each group
@@ -45,10 +47,12 @@ spent.
 class Options:
     """The command line."""
 
-    # folders or quoted glob patterns, separated by commas; searched for run folders at any depth
+    # folders or quoted glob patterns, separated by commas; searched for run folders, and packed
+    # studies, at any depth
     runs: str = "outputs"
     out: Path = Path("reports/latest")  # folder of the report; an earlier report is replaced
-    # a difference in pass@k up to which two groups are equal, named before the runs; null: none
+    # a difference in pass@k up to which two groups are equal, named before the runs; null: none, or
+    # that of a packed study
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None
     control: str | None = None  # the label of the group that each other one is compared with
     skip_damaged: bool = False  # skip damaged run folders and list them, instead of stopping

@@ -98,6 +98,11 @@ class Experiment:
         return training_curve(self.groups, self.reward_window)
 
     @property
+    def packed(self) -> bool:
+        """Whether the runs are those of a packed study, without samples and their programs."""
+        return any(run.packed for run in self.runs)
+
+    @property
     def bases(self) -> list[EvaluatedModel]:
         return [model for model in self.models if model.is_base]
 

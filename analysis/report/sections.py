@@ -19,7 +19,8 @@ import pandas as pd
 
 from analysis.load.compute import cores, process_pool
 from analysis.load.hyperparameters import settings_table
-from analysis.load.run_folders import RunError, experiment_of, load_run
+from analysis.load.packed_study import PackedStudy, experiment_of_packed
+from analysis.load.run_folders import Run, RunError, experiment_of, is_packed, load_run
 from analysis.metrics.health import health
 from analysis.report.experiment import NOTHING, Experiment, Plan, Section, build_experiment
 from analysis.report.headline import headlines
@@ -51,7 +52,10 @@ EVALUATION_TABLES = (
 
 
 class SectionJob(NamedTuple):
-    """One experiment to read; `page_share` is its share of the page's room for programs."""
+    """One experiment to read; `page_share` is its share of the page's room for programs.
+
+    `paths` are run folders, or one packed study.
+    """
 
     name: str
     slug: str
@@ -73,15 +77,19 @@ def build_sections(
 ) -> tuple[list[Section], list[str]]:
     """Return the sections of these run folders by name, and a line per damaged one left out.
 
-    Raises RunError for a damaged run, unless these are to be skipped.
+    A packed study is a section by itself. Raises RunError for a damaged run, unless these are to be
+    skipped.
     """
-    by_name: dict[str, list[Path]] = {}
+    by_name: dict[tuple[str, str], list[Path]] = {}
     for path in paths:
-        by_name.setdefault(experiment_of(path), []).append(path)
-    names = sorted(by_name)
+        packed = is_packed(path)
+        name = experiment_of_packed(path) if packed else experiment_of(path)
+        by_name.setdefault((name, str(path) if packed else ""), []).append(path)
+    keys = sorted(by_name)
+    names = [name for name, _ in keys]
     jobs = [
-        SectionJob(name, slug, by_name[name], 1 / len(names), skip_damaged, plan)
-        for name, slug in zip(names, slugs(names), strict=True)
+        SectionJob(name, slug, by_name[key], 1 / len(keys), skip_damaged, plan)
+        for key, name, slug in zip(keys, names, slugs(names), strict=True)
     ]
     results = list(_run_jobs(jobs, len(paths)))
     sections = [result.section for result in results if result.section]
@@ -123,17 +131,24 @@ def _submit(processes: ProcessPoolExecutor, jobs: Sequence[SectionJob]) -> Itera
 
 def build_section(job: SectionJob) -> SectionResult:
     """Read and lay out one experiment. Raises RunError as `build_sections` does."""
-    runs, skipped = [], []
+    runs: list[Run] = []
+    skipped: list[str] = []
+    plan = job.plan
     for path in job.paths:
         try:
-            runs.append(load_run(path))
+            if is_packed(path):
+                study = PackedStudy(path)
+                runs += study.runs.values()
+                plan = _completed(plan, study)
+            else:
+                runs.append(load_run(path))
         except RunError as error:
             if not job.skip_damaged:
                 raise
             skipped.append(f"Damaged and left out: {str(error).partition(';')[0]}.")
     if not runs:
         return SectionResult(None, skipped)
-    experiment = build_experiment(job.name, runs, job.plan)
+    experiment = build_experiment(job.name, runs, plan)
     section = Section(
         name=job.name,
         slug=job.slug,
@@ -148,6 +163,12 @@ def build_section(job: SectionJob) -> SectionResult:
     return SectionResult(section, skipped)
 
 
+def _completed(plan: Plan, study: PackedStudy) -> Plan:
+    """Return the plan, with what the study named where the command names nothing."""
+    margin = study.margin if plan.margin is None else plan.margin
+    return Plan(margin, study.control if plan.control is None else plan.control)
+
+
 def slugs(names: Sequence[str]) -> list[str]:
     """Return for each name a distinct one that is safe in a path and in a link."""
     chosen: list[str] = []
@@ -158,7 +179,10 @@ def slugs(names: Sequence[str]) -> list[str]:
 
 
 def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
-    """Return file name → table; without an evaluation, only the tables of runs have rows."""
+    """Return file name → table; without an evaluation, only the tables of runs have rows.
+
+    verdicts.csv of a packed study has no rows: its counts tell accepted samples from others only.
+    """
     groups, models, ks = experiment.groups, experiment.models, experiment.ks
     run_tables = {
         "runs.csv": tables.run_table(groups),
@@ -172,6 +196,9 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
     trained, pairs = experiment.trained, experiment.pairs
     at_equal_budget, equal_budget_differences = equal_budget.equal_budget_tables(groups, ks)
     fits = experiment.fits
+    verdicts = tables.verdict_table(models).reset_index()
+    if experiment.packed:
+        verdicts = pd.DataFrame(columns=["label"])
     thresholds = equal_budget.threshold_table(groups, ks) if trained else pd.DataFrame()
     by_file = {
         "table.csv": tables.result_table(models),
@@ -190,6 +217,6 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "pass_at_k.csv": tables.pass_at_k_table(models),
         "profile.csv": tables.profile_table(models),
         "difficulty.csv": tables.difficulty_table(models),
-        "verdicts.csv": tables.verdict_table(models).reset_index(),
+        "verdicts.csv": verdicts,
     }
     return run_tables | {name: by_file[name] for name in EVALUATION_TABLES}

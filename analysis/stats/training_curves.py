@@ -44,6 +44,7 @@ TRAINING_METRICS = (
 def training_curve(groups: Sequence[Group], window: int) -> pd.DataFrame:
     """Return training.csv, a row per group and step, each metric averaged over `window` steps.
 
+    No rows if no run recorded any of TRAINING_METRICS (a study that was packed without them).
     Columns: label, seeds, the X_AXES, and each of TRAINING_METRICS that any run recorded: its mean
     over seeds, and in _low and _high the least and the greatest seed, not an interval. A window
     averages the values that it has, and a step without a value of its own has none. Steps that not
@@ -51,7 +52,7 @@ def training_curve(groups: Sequence[Group], window: int) -> pd.DataFrame:
     """
     runs = [run for group in groups for run in group.runs]
     names = [m.name for m in TRAINING_METRICS if any(_recorded(run, m.name) for run in runs)]
-    parts = [_group_curve(group, names, window) for group in groups]
+    parts = [_group_curve(group, names, window) for group in groups] if names else []
     columns = ["label", "seeds", *X_AXES]
     columns += [f"{name}{suffix}" for name in names for suffix in ("", "_low", "_high")]
     kept = [part for part in parts if len(part)]

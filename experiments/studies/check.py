@@ -18,11 +18,12 @@ from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
+from analysis.load.packed_study import SENTENCES, changed_files, study_file
+from analysis.load.run_folders import RunError, is_packed
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.studies.leaderboard import LEADERBOARD, leaderboard
-from experiments.studies.results.packed import SENTENCES, changed_files, is_packed, study_file
 from experiments.studies.results.results import Results
 from experiments.studies.results.sentences import (
     Fault,
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = parse_arguments(Options, arguments)
         faults = check_results(options.root, options.verbose)
-    except (UserError, ValueError) as error:
+    except (UserError, RunError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     for fault in faults:

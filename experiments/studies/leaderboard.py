@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.load.packed_study import study_file
+from analysis.load.run_folders import RunError, is_packed
 from analysis.report.markdown import table
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.studies.figures import count, interval
-from experiments.studies.results.packed import is_packed, study_file
 from experiments.studies.results.results import Results
 from experiments.studies.study import Study, read
 
@@ -170,7 +171,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = parse_arguments(Options, arguments)
         text = leaderboard(options.root)
-    except (UserError, ValueError) as error:
+    except (UserError, RunError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     (options.root / LEADERBOARD).write_text(text)

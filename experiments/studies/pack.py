@@ -4,7 +4,7 @@
         out=docs/results/study-mini [archive=study-mini.tar.zst] [weights=true]
 
 Finished runs of arms.json are packed, trials are not. The files are described in
-experiments/studies/results/packed.py. An archive holds slim run folders with every sample, from
+analysis/load/packed_study.py. An archive holds slim run folders with every sample, from
 which `python -m analysis.report` and `python -m experiments.studies.write` give the same tables
 and page.
 """

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.load.run_folders import RunError, is_packed
 from analysis.report.markdown import table
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
@@ -24,7 +25,6 @@ from experiments.errors import UserError
 from experiments.studies.area_section import area_section
 from experiments.studies.figures import forest, interval, save, signed
 from experiments.studies.page_sections import check_claims, cost_sections, temperature_sections
-from experiments.studies.results.packed import is_packed
 from experiments.studies.results.results import LESS, Results
 from experiments.studies.study import Claim, Study, read
 
@@ -59,7 +59,8 @@ def page_at(out: Path, study: Study, results: Results) -> str:
     packed = out.with_suffix("")
     evidence = (
         f" They follow from the counts in [{packed.name}/]({packed.name}/), as "
-        "`make check-results` shows."
+        f"`make check-results` shows. `make report RUNS=docs/results/{packed.name} OUT=FOLDER` "
+        "writes that report from the counts, without programs."
         if is_packed(packed)
         else ""
     )
@@ -248,7 +249,7 @@ def main(arguments: Sequence[str]) -> int:
         study, out = read(options.study), Path(options.out)
         results = Results(Path(options.folder))
         text = page_at(out, study, results)
-    except (UserError, ValueError) as error:
+    except (UserError, RunError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     out.parent.mkdir(parents=True, exist_ok=True)

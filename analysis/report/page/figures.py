@@ -157,8 +157,9 @@ def learning_figure(
             for metric in metrics
             if recorded[metric].notna().any()
         ]
-        if x in rewards and rewards[x].notna().any():
-            panels.insert(0, _reward_panel(rewards.dropna(subset=[x]), x, styles, window))
+        rewarded = rewards.dropna(subset=[x]) if x in rewards else rewards.head(0)
+        if rewarded["mean"].notna().any():
+            panels.insert(0, _reward_panel(rewarded, x, styles, window))
         choices.append((AXIS_CHOICES[x], panels))
     if not choices:
         return None

@@ -20,7 +20,8 @@ function matrixKinds(data) {
   return kinds;
 }
 
-function matrix(section, box, data) {
+// `linked`: the names of problems lead to their programs.
+function matrix(section, box, data, linked) {
   const kinds = matrixKinds(data);
   const state = { kind: 0, words: [], key: (p) => p, descending: false, all: false };
   const said = make("span", { class: "soft", role: "status" });
@@ -61,7 +62,8 @@ function matrix(section, box, data) {
   }
 
   function row(p) {
-    const name = make("a", { href: addressOf(section, data.problems[p]), title: "show its programs" }, ...breakable(data.problems[p]));
+    const parts = breakable(data.problems[p]);
+    const name = linked ? [make("a", { href: addressOf(section, data.problems[p]), title: "show its programs" }, ...parts)] : parts;
     const cells = data.columns.map((_, i) => {
       const [c, n] = [data.accepted[i][p], data.judged[i][p]];
       const text = n ? percent(c, n) : "–";
@@ -69,7 +71,7 @@ function matrix(section, box, data) {
       if (c) cell.style.backgroundColor = `rgba(var(--heat), ${(0.08 + (0.5 * c) / n).toFixed(2)})`;
       return cell;
     });
-    return make("tr", {}, make("th", { scope: "row" }, name), ...(tiers ? [make("td", {}, ...readable(data.difficulty[p]))] : []), ...cells);
+    return make("tr", {}, make("th", { scope: "row" }, ...name), ...(tiers ? [make("td", {}, ...readable(data.difficulty[p]))] : []), ...cells);
   }
 
   function show() {

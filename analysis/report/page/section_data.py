@@ -41,6 +41,7 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
         "margin": experiment.plan.margin,
         "contrasts": len(experiment.contrasts) > 0,
         "short": len(experiment.trained) > render.INTERVALS_IN_MATRIX,
+        "packed_study": experiment.packed,
         "shared_settings": shared_settings(experiment.runs),
         "settings": differing_settings(experiment.groups),
         "names": descriptions(experiment.groups),
@@ -60,8 +61,9 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
     }
     if not experiment.models:
         return context
-    explorer, left_out = samples.explorer_data(experiment, page_share)
-    matrix = samples.matrix_data(experiment)
+    packed, left_out = {"matrix": samples.matrix_data(experiment)}, ""
+    if not experiment.packed:
+        packed["explorer"], left_out = samples.explorer_data(experiment, page_share)
     metrics = headline_metrics(experiment)
     return (
         context
@@ -80,8 +82,10 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
             "health": render.records(tables["health.csv"]),
             "difficulties": render.difficulty_cells(tables["difficulty.csv"]),
             "verdicts": render.verdict_cells(tables["verdicts.csv"].set_index("label")),
-            "run": single_run(experiment),
-            "packed": samples.pack({"matrix": matrix, "explorer": explorer}),
+            # The page of a single run is about its programs.
+            "run": None if experiment.packed else single_run(experiment),
+            "training_packed": experiment.packed and experiment.rewards["mean"].notna().any(),
+            "packed": samples.pack(packed),
             "left_out": left_out,
         }
     )

@@ -9,16 +9,16 @@ async function unpacked(element) {
 async function programs(section) {
   const packed = section.querySelector("script.packed");
   if (!packed) return;
-  const boxes = [".matrix-box", ".explorer"].map((name) => section.querySelector(name));
+  const boxes = [".matrix-box", ".explorer"].map((name) => section.querySelector(name)); // a packed study has no explorer
   let data;
   try {
     data = await unpacked(packed);
   } catch (error) {
-    boxes.forEach((box) => box.replaceChildren(make("p", {}, `This browser cannot unpack the programs (${error.message}); use one from 2023 or later.`)));
+    boxes.filter(Boolean).forEach((box) => box.replaceChildren(make("p", {}, `This browser cannot unpack the programs (${error.message}); use one from 2023 or later.`)));
     return;
   }
-  explorers.set(section.id, explorer(section, boxes[1], data.explorer, data.matrix.columns, data.matrix.bases));
-  matrix(section, boxes[0], data.matrix);
+  if (data.explorer) explorers.set(section.id, explorer(section, boxes[1], data.explorer, data.matrix.columns, data.matrix.bases));
+  matrix(section, boxes[0], data.matrix, Boolean(data.explorer));
   boxes[0].after(make("p", { role: "status", class: "soft address-said" }));
 }
 

@@ -1,4 +1,5 @@
 """Results of a study: its tables and runs, from run folders or from counts in the repository.
 
-Knows the files of a study's folder and of a packed study. Must not know how a page is written.
+Knows the files of a study's folder (those of a packed study: `analysis.load.packed_study`). Must
+not know how a page is written.
 """

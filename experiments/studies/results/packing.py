@@ -1,6 +1,6 @@
 """Pack a study: counts of its finished runs for the repository, and an archive of slim run folders.
 
-The files are described in `packed.py`.
+The files are described in analysis/load/packed_study.py.
 """
 
 from __future__ import annotations
@@ -12,17 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.load.packed_study import ARMS, CONTRASTS, METRICS, RUNS, TRAINING, sums
+from analysis.load.run_folders import COUNTS, SUMS
 from experiments.errors import UserError
-from experiments.studies.results.packed import (
-    ARMS,
-    CONTRASTS,
-    COUNTS,
-    METRICS,
-    RUNS,
-    SUMS,
-    TRAINING,
-    sums,
-)
 from experiments.studies.study import read
 
 if TYPE_CHECKING:

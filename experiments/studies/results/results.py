@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from analysis.load.packed_study import PackedStudy
+from analysis.load.run_folders import Run, is_packed
 from experiments.errors import UserError
-from experiments.studies.results.packed import PackedStudy, is_packed
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from analysis.load.run_folders import Run
 
 LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 TABLES = (  # of the report
@@ -76,11 +76,57 @@ class StudyFolder:
         return pd.read_parquet(self.folder / name / "metrics.parquet")
 
 
+class CountedStudy(PackedStudy):
+    """A packed study, and the report's tables computed from its counts."""
+
+    def tables(self, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+        """Return tables of the report by name, with the metrics that follow from counts.
+
+        They are written as CSV and read again, as those of a report are.
+        """
+        import pandas as pd
+
+        computed = report_tables(list(self.runs.values()))
+        texts = (computed[name].assign(experiment="").to_csv(index=False) for name in names)
+        return {name: pd.read_csv(io.StringIO(t)) for name, t in zip(names, texts, strict=True)}
+
+    def last_metrics(self, name: str) -> pd.Series:
+        """Return the last row of a run's metrics."""
+        return self.run(name).metrics.iloc[-1]
+
+
+def report_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
+    """Return the report's tables that a study's page is written from, by name."""
+    from analysis.load.groups import group_runs
+    from analysis.load.run_folders import contrasts_of
+    from analysis.metrics.evaluated_models import common_ks, evaluated_models
+    from analysis.report.experiment import Experiment
+    from analysis.stats import differences, equal_budget, letters, tables
+    from analysis.stats.named_pairs import contrast_table
+
+    groups = group_runs(runs)
+    ks, notes = common_ks(runs)
+    models = evaluated_models(groups, ks)
+    experiment = Experiment("", groups, ks, models, notes, named_contrasts=contrasts_of(runs))
+    return {
+        "table": tables.result_table(models),
+        "differences": differences.difference_table(experiment.pairs),
+        "contrasts": contrast_table(experiment.contrasts),
+        "letters": letters.letter_table(experiment.trained, experiment.pairs),
+        "runs": tables.run_table(groups),
+        "costs": tables.cost_table(groups),
+        "equal_budget": equal_budget.equal_budget_tables(groups, ks)[0],
+    }
+
+
 class Results:
-    """The results of a study's folder, or of a packed study, by arm."""
+    """The results of a study's folder, or of a packed study, by arm.
+
+    Raises UserError for a folder without a file of a study, RunError for a damaged packed study.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.source: Source = PackedStudy(folder) if is_packed(folder) else StudyFolder(folder)
+        self.source: Source = CountedStudy(folder) if is_packed(folder) else StudyFolder(folder)
         self.arms, tables = self.source.arms, self.source.tables(TABLES)
         # By the runs' names, which are unique in a study: its folder may have moved since, or be
         # read from another working directory.

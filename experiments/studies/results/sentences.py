@@ -36,10 +36,10 @@ from statistics import fmean
 
 import yaml
 
+from analysis.load.packed_study import SENTENCES
 from envs.command_line.config_parsing import parse_values
 from experiments.errors import UserError
 from experiments.studies.area_section import area_scores
-from experiments.studies.results.packed import SENTENCES
 from experiments.studies.results.results import LESS, Results
 
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")

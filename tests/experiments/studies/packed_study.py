@@ -29,9 +29,12 @@ threats: [small]
 SKILL = {"ppo": 4.0, "spo-x_1.5": 8.0}
 
 
-def make_study(root, make_run, add_further):
-    """Write s.yaml and study-s/ with run folders, arms.json and report/ below `root`."""
-    (root / "s.yaml").write_text(STUDY)
+def make_study(root, make_run, add_further, named=()):
+    """Write s.yaml and study-s/ with run folders, arms.json and report/ below `root`.
+
+    `named`: what the study names for its report, as ("margin=0.05",).
+    """
+    (root / "s.yaml").write_text(STUDY + "".join(f"{one.replace('=', ': ')}\n" for one in named))
     folder, arms = root / "study-s", []
     for arm, skill in SKILL.items():
         for seed in (0, 1):
@@ -52,12 +55,12 @@ def make_study(root, make_run, add_further):
     arms.append(arms[0] | {"seed": 2, "status": "failed", "run": "study-s/ppo-2"})
     (folder / "arms.json").write_text(json.dumps(arms))
     (folder / "contrasts.json").write_text(json.dumps(read(str(root / "s.yaml")).contrasts))
-    make_report(folder)
+    make_report(folder, named)
     return folder
 
 
-def make_report(folder):
-    assert report([f"runs={folder}", f"out={folder / 'report'}"]) == 0
+def make_report(folder, named=()):
+    assert report([f"runs={folder}", f"out={folder / 'report'}", *named]) == 0
 
 
 def make_repository(root, folder):

@@ -5,10 +5,11 @@ import re
 import pandas as pd
 import pytest
 
+from analysis.load.packed_study import sums
+from analysis.load.run_folders import SUMS
 from experiments.errors import UserError
 from experiments.studies.check import main as check
 from experiments.studies.leaderboard import main as leaderboard
-from experiments.studies.results.packed import SUMS, sums
 from experiments.studies.results.results import Results
 from experiments.studies.results.sentences import Numbers, share
 from experiments.studies.write import PROSE

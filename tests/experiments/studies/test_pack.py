@@ -33,7 +33,11 @@ def test_the_page_from_counts_is_that_of_the_run_folders(study, packed, tmp_path
     assert page.count("pass@10 (T=1): +") == 1 and "Area under the learning curve" in page
     assert "**held" in page and "| – |" not in page.partition("## Result")[2].partition("##")[2]
     beside = packed.with_suffix(".md").read_text()
-    link = " They follow from the counts in [study-s/](study-s/), as `make check-results` shows."
+    link = (
+        " They follow from the counts in [study-s/](study-s/), as `make check-results` shows. "
+        "`make report RUNS=docs/results/study-s OUT=FOLDER` writes that report from the counts, "
+        "without programs."
+    )
     assert beside.replace(link, "", 1).replace("study-s.svg", "page.svg") == page
 
 
