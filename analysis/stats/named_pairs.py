@@ -46,7 +46,7 @@ from analysis.stats.intervals import Estimate, Numbers
 DRAWS = 100_000  # an adjusted p-value of .05 has a standard error of .0007
 SEED = 0
 MOST_CORRELATION = 0.5
-LENT_AT_TWO_SEEDS = 0.6
+LENT_AT_TWO_SEEDS = 0.5
 
 # Contrasts.
 
