@@ -18,7 +18,7 @@ control, every comparison suffers. Three guards keep the family-wise error:
 - The control's variance is not moderated to less than its own.
 - Correlations count for at most MOST_CORRELATION, that of equal spreads. A larger one would come
   from a control that spreads more, and ask for a smaller correction.
-- At two seeds, of the degrees of freedom that moderation adds, LENT_AT_TWO_SEEDS count.
+- Of the degrees of freedom that moderation adds, a part is not counted: NOT_LENT / (seeds - 1)².
 
 `python -m tests.analysis.stats.family_wise` checks the error and the power.
 """
@@ -46,7 +46,7 @@ from analysis.stats.intervals import Estimate, Numbers
 DRAWS = 100_000  # an adjusted p-value of .05 has a standard error of .0007
 SEED = 0
 MOST_CORRELATION = 0.5
-LENT_AT_TWO_SEEDS = 0.5
+NOT_LENT = 0.5
 
 # Contrasts.
 
@@ -173,12 +173,12 @@ def with_control(difference: Estimate, lowered: Numbers) -> Estimate:
 
     `lowered` is what moderation took from the control's variance over seeds.
     """
-    lent = np.maximum(difference.seed_freedom - (difference.seeds - 1), 0.0)
-    share = np.where(difference.seeds == 2, LENT_AT_TWO_SEEDS, 1.0)
+    own = np.maximum(difference.seeds - 1, 1)
+    lent = np.maximum(difference.seed_freedom - own, 0.0)
     return replace(
         difference,
         seed_variance=difference.seed_variance + lowered / np.maximum(difference.seeds, 1),
-        seed_freedom=difference.seed_freedom - (1 - share) * lent,
+        seed_freedom=difference.seed_freedom - lent * NOT_LENT / own**2,
     )
 
 
