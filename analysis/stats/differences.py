@@ -42,8 +42,9 @@ class PairedDifference:
 
     `improvement` is the probability that a run of a beats one of b on a problem. With one seed
     there is no interval and no p-value, because the algorithms' difference cannot be separated from
-    training randomness. `adjusted_p` is Holm's p-value over all pairs of the metric. `lowered` is by
-    how much moderation lowered the variances over the seeds of a and of b. The last five are NaN unless named ahead: Holm's p-value over the contrasts of the metric, the margin, that of
+    training randomness. `lowered` is by how much moderation lowered the variances over the seeds of
+    a and of b. `adjusted_p` is Holm's p-value over all pairs of the metric. The last five are NaN
+    unless named ahead: Holm's p-value over the contrasts of the metric, the margin, that of
     equality within the margin, and how many seeds or problems an answer takes
     (`analysis.stats.named_pairs`, `equivalence` and `power`).
     """

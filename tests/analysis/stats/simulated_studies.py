@@ -1,4 +1,4 @@
-"""Studies simulated from a model, many at once, and the corrected tests of `analysis.stats` on them.
+"""Studies simulated from a model, many at once, and the corrected tests of `analysis.stats`.
 
 In logits, the probability of a right program varies over problems, over an arm's strengths among
 them and over its seeds; 20 samples are then drawn from it. Everything is measured, so the paired
@@ -190,7 +190,9 @@ def by_dunnett(pairs: Pairs) -> np.ndarray:
     drawn, named_pairs.DRAWS = named_pairs.DRAWS, DRAWS
     p = _pick(compared, candidates).p_value()
     for study, of_study in zip(candidates, p, strict=True):
-        adjusted = named_pairs.step_down(of_study.tolist(), _correlation(pairs, compared, int(study)))
+        adjusted = named_pairs.step_down(
+            of_study.tolist(), _correlation(pairs, compared, int(study))
+        )
         separated[study] = np.array(adjusted) < SIGNIFICANCE
     named_pairs.DRAWS = drawn
     return separated
