@@ -180,14 +180,14 @@ def _few_seeds(groups: Sequence[Group]) -> Iterable[str]:
         yield (
             f"One seed only: {_all_or_names(single, groups)}. These intervals cover the choice of "
             "problems and the sampling, but not training randomness; in simulations they "
-            "contained the truth in 48 to 95 of 100 cases, the fewer the more seeds differ. One "
+            "contained the truth in 49 to 95 of 100 cases, the fewer the more seeds differ. One "
             "seed cannot show a difference between algorithms."
         )
     if few:
         yield (
             f"Fewer than {FEW_SEEDS} seeds: {_all_or_names(few, groups)}. The spread between "
             "seeds is itself uncertain, which makes intervals wide; in simulations they contained "
-            "the truth in 89 to 97 of 100 cases at 2 seeds and in 94 to 97 at 3."
+            "the truth in 92 to 97 of 100 cases at 2 seeds and in 94 to 97 at 3."
         )
 
 

@@ -42,8 +42,9 @@ class PairedDifference:
 
     `improvement` is the probability that a run of a beats one of b on a problem. With one seed
     there is no interval and no p-value, because the algorithms' difference cannot be separated from
-    training randomness. `adjusted_p` is Holm's p-value over all pairs of the metric. The last five
-    are NaN unless named ahead: Holm's p-value over the contrasts of the metric, the margin, that of
+    training randomness. `lowered` is by how much moderation lowered the variances over the seeds of
+    a and of b. `adjusted_p` is Holm's p-value over all pairs of the metric. The last five are NaN
+    unless named ahead: Holm's p-value over the contrasts of the metric, the margin, that of
     equality within the margin, and how many seeds or problems an answer takes
     (`analysis.stats.named_pairs`, `equivalence` and `power`).
     """
@@ -56,6 +57,7 @@ class PairedDifference:
     seeds: int
     problems: int
     estimate: Estimate
+    lowered: tuple[float, float] = (0.0, 0.0)
     adjusted_p: float = NAN
     contrast_p: float = NAN
     margin: float = NAN
@@ -83,6 +85,7 @@ class PairedDifference:
             b=self.a,
             difference=Interval(0 - d.mean, 0 - d.high, 0 - d.low),  # 0 - x is never -0.0
             improvement=1 - self.improvement,
+            lowered=self.lowered[::-1],
         )
 
 
@@ -102,7 +105,9 @@ def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDiffere
     """Return every two groups once; each is compared with all later ones in one array operation."""
     labels = [group.label for group in groups]
     values, weights = align_grids([group.grids.get(metric) for group in groups])
-    variances, freedom = moderate(*seed_spread(seed_means(values, weights).means))
+    own, own_freedom = seed_spread(seed_means(values, weights).means)
+    variances, freedom = moderate(own, own_freedom)
+    lowered = np.nan_to_num(np.maximum(own - variances, 0.0)).tolist()
     differences = []
     for i, label in enumerate(labels[:-1]):
         later = slice(i + 1, None)
@@ -117,7 +122,9 @@ def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDiffere
             (variances[i], freedom[i]),
             (variances[later], freedom[later]),
         )
-        differences += _pairs_with(label, labels[later], metric, estimates, improvements, common)
+        pairs = _pairs_with(label, labels[later], metric, estimates, improvements, common)
+        both = zip(pairs, lowered[later], strict=True)
+        differences += [replace(pair, lowered=(lowered[i], other)) for pair, other in both]
     return differences
 
 

@@ -10,7 +10,17 @@ control's error, so that their joint distribution asks for a smaller correction 
 comparison keeps its own p-value, with moderated variance and degrees of freedom. Only the
 dependence between comparisons is modelled: as that of normal variables with the correlation of the
 differences, by Monte Carlo with a fixed seed. With equal variances and many degrees of freedom this
-is Dunnett's test. `python -m tests.analysis.stats.named_ahead` compares it with Holm's correction.
+is Dunnett's test.
+
+An arm that spreads far more than the others may show a usual spread in its few seeds. If it is the
+control, every comparison suffers. Three guards keep the family-wise error:
+
+- The control's variance is not moderated to less than its own.
+- Correlations count for at most MOST_CORRELATION, that of equal spreads. A larger one would come
+  from a control that spreads more, and ask for a smaller correction.
+- Of the degrees of freedom that moderation adds, a part is not counted: NOT_LENT / (seeds - 1)².
+
+`python -m tests.analysis.stats.family_wise` checks the error and the power.
 """
 
 from __future__ import annotations
@@ -31,9 +41,12 @@ from analysis.stats.differences import (
     p_values,
 )
 from analysis.stats.equivalence import with_equality
+from analysis.stats.intervals import Estimate, Numbers
 
 DRAWS = 100_000  # an adjusted p-value of .05 has a standard error of .0007
 SEED = 0
+MOST_CORRELATION = 0.5
+NOT_LENT = 0.5
 
 # Contrasts.
 
@@ -147,31 +160,55 @@ def control_differences(
             for pair in of_metric
             if control in (pair.a, pair.b)
         ]
-        labels = [pair.a for pair in family]
-        adjusted = step_down(p_values(family), correlation(of_metric, labels, str(control)))
+        guarded = [
+            replace(pair, estimate=with_control(pair.estimate, pair.lowered[1])) for pair in family
+        ]
+        adjusted = step_down(p_values(guarded), correlation(guarded, of_metric))
         differences += [replace(d, adjusted_p=p) for d, p in zip(family, adjusted, strict=True)]
     return with_equality(differences, margin)
 
 
-def correlation(
-    pairs: Sequence[PairedDifference], labels: Sequence[str], control: str
-) -> np.ndarray:
-    """Return the correlation (groups, groups) of the differences between groups and the control.
+def with_control(difference: Estimate, lowered: Numbers) -> Estimate:
+    """Return differences from a control with the variance and the freedom of their tests.
 
-    Cov(x - c, y - c) = (Var(x - c) + Var(y - c) - Var(x - y)) / 2. Unknown ones count as 0, which
-    corrects more.
+    `lowered` is what moderation took from the control's variance over seeds.
     """
-    variance = {label: {label: 0.0} for label in (*labels, control)}
+    own = np.maximum(difference.seeds - 1, 1)
+    lent = np.maximum(difference.seed_freedom - own, 0.0)
+    return replace(
+        difference,
+        seed_variance=difference.seed_variance + lowered / np.maximum(difference.seeds, 1),
+        seed_freedom=difference.seed_freedom - lent * NOT_LENT / own**2,
+    )
+
+
+def correlation(
+    against: Sequence[PairedDifference], pairs: Sequence[PairedDifference]
+) -> np.ndarray:
+    """Return the correlation of the differences `against` one control, from all pairs."""
+    labels = [one.a for one in against]
+    variance = {label: {label: 0.0} for pair in pairs for label in (pair.a, pair.b)}
     for pair in pairs:
-        tested = pair.estimate.tested()
-        known = float(tested.seed_variance + tested.problem_variance) if pair.seeds > 1 else np.nan
-        variance[pair.a][pair.b] = variance[pair.b][pair.a] = known
-    own = np.array([variance[label][control] for label in labels])
-    between = np.array([[variance[x][y] for y in labels] for x in labels]).reshape(own.size, -1)
+        variance[pair.a][pair.b] = variance[pair.b][pair.a] = _tested_variance(pair)
+    between = np.array([[variance[x][y] for y in labels] for x in labels])
+    return correlation_of(np.array([_tested_variance(one) for one in against]), between)
+
+
+def _tested_variance(pair: PairedDifference) -> float:
+    tested = pair.estimate.tested()
+    return float(tested.seed_variance + tested.problem_variance) if pair.seeds > 1 else NAN
+
+
+def correlation_of(own: np.ndarray, between: np.ndarray) -> np.ndarray:
+    """Return the correlation from the variances to the control and between the groups.
+
+    `own` is (groups,), `between` and the result (groups, groups): Cov(x - c, y - c) =
+    (Var(x - c) + Var(y - c) - Var(x - y)) / 2. Unknown ones count as 0, which corrects more.
+    """
     covariance = (own[:, None] + own - between) / 2
     with np.errstate(invalid="ignore", divide="ignore"):
         found = covariance / np.sqrt(own[:, None] * own)
-    found = np.where(np.isfinite(found), found.clip(-1, 1), 0.0)
+    found = np.where(np.isfinite(found), found.clip(-1, MOST_CORRELATION), 0.0)
     np.fill_diagonal(found, 1.0)
     return found
 
@@ -183,11 +220,13 @@ def step_down(p: Sequence[float], correlation: np.ndarray) -> list[float]:
     hypothesis. No result is above Holm's. NaN, for a test that could not be made, stays NaN and
     counts in the family.
     """
+    from scipy.special import ndtri
+
     values, count = np.asarray(p, dtype=float), len(p)
     order = np.argsort(values)  # NaN is last
-    tails = _null_p_values(correlation[np.ix_(order, order)])
-    least = np.minimum.accumulate(tails[:, ::-1], axis=1)[:, ::-1]
-    reached = ((least <= values[order]).sum(axis=0) + 1) / (DRAWS + 1)
+    sizes = _null_sizes(correlation[np.ix_(order, order)])
+    greatest = np.maximum.accumulate(sizes[:, ::-1], axis=1)[:, ::-1]
+    reached = ((greatest >= -ndtri(values[order] / 2)).sum(axis=0) + 1) / (DRAWS + 1)
     adjusted = np.empty(count)
     adjusted[order] = np.maximum.accumulate(
         np.minimum(reached, (count - np.arange(count)) * values[order])
@@ -195,16 +234,14 @@ def step_down(p: Sequence[float], correlation: np.ndarray) -> list[float]:
     return adjusted.tolist()
 
 
-def _null_p_values(correlation: np.ndarray) -> np.ndarray:
-    """Return (DRAWS, comparisons) two-sided p-values without any true difference."""
-    from scipy.special import ndtr
-
+def _null_sizes(correlation: np.ndarray) -> np.ndarray:
+    """Return (DRAWS, comparisons): |standard normal| differences without any true one."""
     # Variances of pairs with other seeds or problems may fit no common distribution exactly.
     sizes, directions = np.linalg.eigh(correlation)
     root = directions * np.sqrt(np.maximum(sizes, 0.0))
     root /= np.linalg.norm(root, axis=1, keepdims=True)
     draws = np.random.default_rng(SEED).standard_normal((DRAWS, len(correlation)))
-    return 2 * ndtr(-np.abs(draws @ root.T))
+    return np.abs(draws @ root.T)
 
 
 def control_table(differences: Sequence[PairedDifference]) -> pd.DataFrame:

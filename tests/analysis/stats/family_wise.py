@@ -1,87 +1,118 @@
-"""Family-wise error and power of the corrected tests, in studies simulated from a model.
+"""Family-wise error and power of the corrected tests, in simulated studies.
 
     python -m tests.analysis.stats.family_wise [studies=N]
 
-In logits, the probability of a right program varies over problems, over an arm's strengths among
-them and over its seeds; 20 samples are then drawn from it. Of the null studies, none has a true
-difference, so that any separated pair is an error. Of the others, arms are spread evenly from -1.2
-to 1.2 logits, and power is the share of separated pairs.
+Studies are those of `tests.analysis.stats.simulated_studies`. Without a true difference, any
+separated pair is an error. Where arms are spread evenly from -1.2 to 1.2 logits, power is the share
+of separated pairs. The control is the first arm, contrasts are each arm and the next one.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from types import SimpleNamespace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.metrics.scores import ScoreGrid
-from analysis.stats.differences import paired_differences
+from tests.analysis.stats.simulated_studies import (
+    SPREADS,
+    Pairs,
+    by_dunnett,
+    by_holm,
+    simulated,
+)
 
-PROBLEMS, SAMPLES = 120, 20
-STRENGTH_SD = 0.6  # of an arm on a problem, in logits
 LEAD = 1.2
-SPREADS: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
-    # arms → the standard deviation over each arm's seeds, in logits
-    "equal": lambda arms, _: np.full(arms, 0.2),
-    "unequal": lambda arms, _: np.linspace(0.05, 0.4, arms),
-    "drawn": lambda arms, random: 0.2 * np.sqrt(4 / random.chisquare(4, arms)),
-    "one wild": lambda arms, _: np.r_[np.full(arms - 1, 0.15), 0.9],
-    "one seed in ten fails": lambda arms, _: np.full(arms, 0.2),
-}
-DESIGNS = ((2, 5), (3, 3), (5, 2), (5, 3), (5, 5), (15, 2), (15, 3), (15, 5), (15, 10))
+ALL, OWN, CONTROL, CONTROL_HOLM = "all pairs", "own spread", "control", "control, Holm"
+CONTRASTS = "contrasts"
+DESIGNS = ((3, 3), (5, 2), (5, 3), (5, 5), (15, 2), (15, 3), (15, 5))  # arms, seeds
 
 
-def study(
-    arms: int, seeds: int, spread: str, lead: float | np.ndarray, random: np.random.Generator
-) -> list:
-    """Return the groups of one simulated study, for `paired_differences`.
+@dataclass(frozen=True)
+class Rates:
+    """Of one family of tests, with `studies` simulated ones.
 
-    `lead` spreads the arms evenly from -lead to lead logits, or is one for each arm.
+    `error` is the share of studies in which a pair is separated that does not differ, or differs in
+    the other direction. `power` is the share of pairs that differ and are separated in their
+    direction; NaN where none differs.
     """
-    leads = np.linspace(-lead, lead, arms) if np.ndim(lead) == 0 else np.asarray(lead)
-    difficulty = np.log(odds := random.beta(0.5, 0.9, PROBLEMS).clip(1e-4, 1 - 1e-4)) - np.log1p(
-        -odds
-    )
-    of_seed = random.normal(size=(arms, seeds)) * SPREADS[spread](arms, random)[:, None]
-    if spread == "one seed in ten fails":
-        of_seed -= 2.0 * (random.random((arms, seeds)) < 0.1)
-    strength = random.normal(size=(arms, PROBLEMS)) * STRENGTH_SD
-    logits = difficulty + leads[:, None, None] + of_seed[:, :, None]
-    values = random.binomial(SAMPLES, 1 / (1 + np.exp(-(logits + strength[:, None])))) / SAMPLES
-    problems = tuple(f"p{i}" for i in range(PROBLEMS))
-    return [
-        SimpleNamespace(
-            label=f"{arm:02}",
-            grids={"pass@1": ScoreGrid(tuple(range(seeds)), problems, own, np.ones_like(own))},
-        )
-        for arm, own in enumerate(values)
-    ]
+
+    error: float
+    power: float
+    studies: int
+
+    @property
+    def standard_error(self) -> float:
+        """The Monte Carlo standard error of `error`, of an error of at least .01."""
+        rate = min(max(self.error, 0.01), 0.99)
+        return float(np.sqrt(rate * (1 - rate) / self.studies))
+
+
+def separations(pairs: Pairs, family: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of a family's pairs, and which are separated, (studies, places)."""
+    every, control = np.arange(pairs.own.mean.shape[1]), np.arange(pairs.arms - 1)
+    if family in (ALL, OWN):
+        return every, by_holm(pairs.moderated if family == ALL else pairs.own)
+    if family == CONTROL:
+        return control, by_dunnett(pairs)
+    if family == CONTROL_HOLM:
+        return control, by_holm(pairs.with_control)
+    return pairs.neighbours, by_holm(pairs.of(pairs.neighbours))
 
 
 def rates(
-    arms: int, seeds: int, spread: str, studies: int, lead: float = 0.0
-) -> tuple[float, float]:
-    """Return the shares of studies with a separated pair, and of pairs that are separated."""
+    leads: np.ndarray,
+    spread: str | tuple[float, ...],
+    seeds: int,
+    studies: int,
+    random: np.random.Generator,
+    families: Sequence[str] = (ALL,),
+) -> dict[str, Rates]:
+    """Return family → its rates over simulated studies of arms with these leads, in logits."""
+    first, second = np.triu_indices(len(leads), 1)
+    true = np.sign(leads[first] - leads[second])
+    wrong: dict[str, list[np.ndarray]] = {family: [] for family in families}
+    right: dict[str, list[np.ndarray]] = {family: [] for family in families}
+    for pairs in simulated(leads, spread, seeds, studies, random):
+        for family in families:
+            places, separated = separations(pairs, family)
+            agrees = np.sign(pairs.own.mean[:, places]) == true[places]
+            wrong[family].append((separated & ~agrees).any(axis=1))
+            right[family].append((separated & agrees)[:, true[places] != 0])
+    return {
+        family: Rates(
+            float(np.concatenate(wrong[family]).mean()),
+            float(np.concatenate(right[family]).mean()) if true.any() else float("nan"),
+            studies,
+        )
+        for family in families
+    }
+
+
+def null_errors(
+    arms: int, seeds: int, spread: str, studies: int, families: Sequence[str]
+) -> dict[str, Rates]:
+    """Return the rates where no arm differs."""
     random = np.random.default_rng([arms, seeds, list(SPREADS).index(spread)])
-    any_pair, pairs = 0, 0.0
-    for _ in range(studies):
-        found = paired_differences(study(arms, seeds, spread, lead, random), ["pass@1"])
-        separated = [pair.separated for pair in found]
-        any_pair += any(separated)
-        pairs += float(np.mean(separated))
-    return any_pair / studies, pairs / studies
+    return rates(np.zeros(arms), spread, seeds, studies, random, families)
 
 
-def main(studies: int = 400) -> None:
-    """Print a row for each design and spread."""
-    print("arms seeds spread                  family-wise error   power")
+def main(studies: int = 2000) -> None:
+    """Print a row for each design and spread; power with equal spreads from fewer studies."""
+    families = (ALL, CONTROL, CONTROL_HOLM, CONTRASTS)
+    print(f"{studies} studies; error by family: {', '.join(families)}")
     for arms, seeds in DESIGNS:
         for spread in SPREADS:
-            error, _ = rates(arms, seeds, spread, studies)
-            _, power = rates(arms, seeds, spread, max(studies // 8, 20), LEAD)
-            print(f"{arms:4} {seeds:5} {spread:22} {error:18.3f} {power:7.2f}", flush=True)
+            found = null_errors(arms, seeds, spread, studies, families)
+            cells = "  ".join(f"{100 * found[family].error:4.1f} %" for family in families)
+            print(f"{arms:3} {seeds:2} {spread:22} {cells}", flush=True)
+        even, alone = np.linspace(-LEAD, LEAD, arms), np.r_[np.zeros(arms - 1), 1.0]
+        for kind, leads in (("power, even arms", even), ("power, last arm differs", alone)):
+            random = np.random.default_rng([arms, seeds, 99])
+            power = rates(leads, "equal", seeds, max(studies // 8, 20), random, families)
+            cells = "  ".join(f"{power[family].power:6.2f}" for family in families)
+            print(f"{arms:3} {seeds:2} {kind:22} {cells}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Coverage of the report's intervals, in comparisons simulated from a model.
 
-    python -m tests.analysis.stats.simulation
+    python -m tests.analysis.stats.simulation         groups, pairs and tests
+    python -m tests.analysis.stats.simulation groups  groups alone, in a hundredth of the time
 
 In logits, the probability of a right program varies over problems, over an algorithm's strengths
 among them, over seeds, and over pairs of seed and problem; 20 samples are then drawn from it. Four
@@ -80,16 +81,16 @@ def pass_at(k: int) -> np.ndarray:
 
 
 def acceptance_rates(
-    random: np.random.Generator, design: Design, repetitions: int, seeds: int
+    random: np.random.Generator, design: Design, repetitions: int, seeds: int, groups: int = GROUPS
 ) -> np.ndarray:
-    """Return (repetitions, GROUPS, seeds, problems): each sample's probability of acceptance."""
-    shape = (repetitions, GROUPS, seeds, design.problems)
+    """Return (repetitions, groups, seeds, problems): each sample's probability of acceptance."""
+    shape = (repetitions, groups, seeds, design.problems)
     luck = random.normal(0, design.seed_sd, (2, *shape[:3], 1))
     luck[1] = luck[1, :, :1]
     logits = (
-        LEAD * (np.arange(GROUPS) == 0)[:, None, None]
+        LEAD * (np.arange(groups) == 0)[:, None, None]
         + random.normal(0, PROBLEM_SD, (repetitions, 1, 1, design.problems))
-        + random.normal(0, STRENGTH_SD, (repetitions, GROUPS, 1, design.problems))
+        + random.normal(0, STRENGTH_SD, (repetitions, groups, 1, design.problems))
         + luck.sum(axis=0) / np.sqrt(2)
         + random.normal(0, RESIDUAL_SD, shape)
     )
@@ -120,6 +121,21 @@ def simulate(
             part = values[:, :, :count]
             blocks[count].append(_outcomes(seed_means(part, np.ones_like(part)), truth))
     return {count: _coverage(of_count) for count, of_count in blocks.items()}
+
+
+def group_coverage(design: Design, repetitions: int) -> dict[int, float]:
+    """Return the coverage of the first group's interval alone, by number of seeds."""
+    covered: dict[int, list[np.ndarray]] = {count: [] for count in SEEDS}
+    truth, scores = true_means(design)[0], pass_at(design.k)
+    for start in range(0, repetitions, BLOCK):
+        random, size = np.random.default_rng([3, start]), min(BLOCK, repetitions - start)
+        rates = acceptance_rates(random, design, size, max(SEEDS), groups=1)
+        values = scores[random.binomial(SAMPLES, rates)][:, 0]
+        for count in SEEDS:
+            part = values[:, :count]
+            single = estimate(seed_means(part, np.ones_like(part)))
+            covered[count].append(np.abs(single.mean - truth) <= single.half_width())
+    return {count: float(np.concatenate(of_count).mean()) for count, of_count in covered.items()}
 
 
 def _outcomes(means: SeedMeans, truth: np.ndarray) -> Block:
@@ -160,6 +176,20 @@ def _coverage(blocks: list[Block]) -> Coverage:
     )
 
 
+def print_groups() -> int:
+    """Print the coverage of groups: a line per design, then the range per number of seeds."""
+    print(f"{REPETITIONS} repetitions each, {SAMPLES} samples a problem, 95 % intervals")
+    print(f"problems  sd of seeds  k   at {', '.join(map(str, SEEDS))} seeds")
+    found = []
+    for design in DESIGNS:
+        found.append(group_coverage(design, REPETITIONS))
+        row = "  ".join(f"{share:.3f}" for share in found[-1].values())
+        print(f"{design.problems:8d} {design.seed_sd:12.2f} {design.k:3d}   {row}", flush=True)
+    for count in SEEDS:
+        print(f"{count} seeds: groups {_range(shares[count] for shares in found)}")
+    return 0
+
+
 def main() -> int:
     """Print a line per design and number of seeds, then a summary per number of seeds."""
     print(f"{REPETITIONS} repetitions each, {SAMPLES} samples a problem, 95 % intervals")
@@ -190,4 +220,4 @@ def _range(rates: Iterable[float]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_groups() if sys.argv[1:] == ["groups"] else main())

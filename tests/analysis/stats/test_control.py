@@ -10,7 +10,14 @@ from scipy import stats
 from analysis.metrics.scores import ScoreGrid
 from analysis.stats import named_pairs
 from analysis.stats.differences import holm, p_values, paired_differences
-from analysis.stats.named_pairs import control_differences, control_table, correlation, step_down
+from analysis.stats.moderation import moderate, seed_spread
+from analysis.stats.named_pairs import (
+    control_differences,
+    control_table,
+    correlation,
+    step_down,
+    with_control,
+)
 
 HALVES = np.full((3, 3), 0.5) + np.eye(3) / 2
 
@@ -84,15 +91,42 @@ def test_a_comparison_that_could_not_be_made_counts():
     assert found[1] == pytest.approx(1 - 0.98**2, abs=2e-3)
 
 
-def test_the_correlation_is_the_controls_share_of_both_variances(four):
+def test_the_correlation_is_the_controls_share_of_both_variances_up_to_one_half(four):
     random = np.random.default_rng(0)
+    steady = four | {"sft": 0.5 + random.normal(0, 0.01, 40)}
     wild = four | {"sft": 0.5 + random.normal(0, 0.4, 40)}
-    for arms, most in ((four, (0.4, 0.6)), (wild, (0.95, 1.0))):
+    for arms, ends in ((steady, (0.0, 0.1)), (four, (0.4, 0.5)), (wild, (0.5, 0.5))):
         groups = [group(label, means) for label, means in arms.items()]
         pairs = paired_differences(groups, ["pass@1"])
-        found = correlation(pairs, ["ppo", "raft", "spo"], "sft")
+        found = correlation([pair.reversed() for pair in pairs if pair.a == "sft"], pairs)
         assert np.diag(found) == pytest.approx(1)
-        assert most[0] < found[0, 1] == found[1, 0] < most[1]
+        assert ends[0] <= found[0, 1] == found[1, 0] <= ends[1]
+
+
+def test_with_few_seeds_a_part_of_the_freedom_of_other_arms_counts(four):
+    for seeds, share in ((2, 1 / 2), (3, 7 / 8), (5, 31 / 32)):
+        groups = [group(label, means[:seeds]) for label, means in four.items()]
+        difference = paired_differences(groups, ["pass@1"])[0].estimate
+        own = seeds - 1
+        assert difference.seed_freedom > own
+        found = with_control(difference, 0.0)
+        assert found.seed_freedom - own == pytest.approx(share * (difference.seed_freedom - own))
+        assert found.seed_variance == difference.seed_variance
+
+
+def test_the_controls_variance_is_not_moderated_to_less_than_its_own(four):
+    """Where it spreads more than the others, but not enough to keep its own spread."""
+    spread = np.array([-0.1, 0.02, 0.08])
+    arms = {label: means[:3] for label, means in four.items()} | {"sft": 0.5 + spread}
+    groups = [group(label, means) for label, means in arms.items()]
+    pair = paired_differences(groups, ["pass@1"])[0]
+    own, freedom = seed_spread(np.array(list(arms.values())))
+    moderated, _ = moderate(own, freedom)
+    assert pair.lowered == pytest.approx(tuple(np.maximum(own - moderated, 0)[:2]))
+    assert pair.a == "sft" and pair.lowered[0] > 0
+    assert pair.reversed().lowered == pair.lowered[::-1]
+    found = with_control(pair.estimate, pair.lowered[0]).seed_variance
+    assert found == pytest.approx((own[0] + moderated[1]) / 3)
 
 
 def test_without_the_control_there_is_no_comparison_and_a_margin_makes_answers(four):
