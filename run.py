@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 HYDRA_SHOWS = ("--hydra-help", "-c", "--cfg", "-i", "--info", "-sc", "--shell-completion")
 JOBS_VARIABLE = "SPO_BENCH_JOBS"  # number of jobs of the sweep
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
+NOT_BEGUN = "interrupted before the run began; the same command begins it"
 
 
 def main() -> None:
@@ -55,17 +56,25 @@ def act(arguments: list[str], typed: list[str]) -> None:
     from experiments.config.composition import CONF, is_sweep
     from experiments.config.from_run import origin_line
     from experiments.launch import is_rank_zero
+    from experiments.sweep_jobs import RESUMES, interrupted_line
 
     register()
     run = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(start)
-    if any(a == flag or a.startswith(f"{flag}=") for a in arguments for flag in HYDRA_SHOWS):
+    of_sweep = is_sweep(arguments)
+    if flags := [flag for a in arguments if (flag := a.partition("=")[0]) in HYDRA_SHOWS]:
+        if of_sweep and "--hydra-help" not in flags:
+            fail(f"{flags[0]} with -m: it shows one configuration; leave out -m")
         return print_all(run)
+    if is_rank_zero():
+        exit_on_interrupt(RESUMES if of_sweep else NOT_BEGUN)
     jobs, configs = check(arguments)
     if (line := origin_line(arguments, typed)) and is_rank_zero():
         print(line, file=sys.stderr)
     try:
-        sweep(run, jobs, configs) if is_sweep(arguments) else run()
+        sweep(run, jobs, configs) if of_sweep else run()
     except KeyboardInterrupt:
+        if is_rank_zero():
+            print(interrupted_line(arguments) if of_sweep else NOT_BEGUN)
         raise SystemExit(INTERRUPTED) from None
 
 
@@ -108,6 +117,7 @@ def resume(arguments: list[str]) -> None:
     from experiments.errors import UserError
     from experiments.launch import is_rank_zero
     from experiments.run_dir.atomic_files import check_unlocked
+    from experiments.sweep_jobs import RESUMES
 
     folders = [argument for argument in arguments if argument.startswith("resume=")]
     folder = Path(folders[-1].removeprefix("resume="))
@@ -126,9 +136,13 @@ def resume(arguments: list[str]) -> None:
             )
         return
     announce(config)
+    if is_rank_zero():
+        exit_on_interrupt(RESUMES)
     try:
         finish(run_one(config, folder))
     except KeyboardInterrupt:
+        if is_rank_zero():
+            print(RESUMES)
         raise SystemExit(INTERRUPTED) from None
 
 
@@ -143,17 +157,9 @@ def announce(config: RunConfig) -> None:
 
 def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfig]) -> None:
     """Run all jobs, one after the other or several at once; always print a table at the end."""
-    from contextlib import nullcontext
-
     from experiments.config.command_line import requested_again
-    from experiments.sweep import (
-        changes_line,
-        find_run,
-        is_parallel,
-        new_folder,
-        print_summary,
-        stopping_jobs,
-    )
+    from experiments.sweep import changes_line, find_run, new_folder, print_summary
+    from experiments.sweep_jobs import handling_interrupts, parallel_launcher
 
     runs = [(found, config) for config in configs if (found := find_run(config))]
     if line := changes_line(runs, requested_again()):
@@ -162,7 +168,7 @@ def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfi
     os.environ[JOBS_VARIABLE] = str(len(jobs))  # for the processes that run them
     sys.argv.append(f'hydra.sweep.dir="{folder}"')
     try:
-        with stopping_jobs(folder) if is_parallel(sys.argv) else nullcontext():
+        with handling_interrupts(folder, parallel_launcher(sys.argv)):
             run()
     finally:
         failed = print_summary(folder, jobs)
@@ -216,23 +222,46 @@ def start(composed: DictConfig) -> None:
     from experiments.config.schema import parse
 
     job, config = HydraConfig.get(), parse(composed)
-    if job.mode != RunMode.MULTIRUN:
-        announce(config)
-        return finish(run_one(config))
-    folder = Path(job.sweep.dir)
-    name = f"job {job.job.num + 1}/{os.environ.get(JOBS_VARIABLE, '?')}: "
-    print(f"{name}{' '.join(job.overrides.task)}", file=sys.stderr)
-    if "n_jobs" not in job.launcher:  # one after the other
-        if one_of_sweep(config, folder, job.job.num).status == "interrupted":
-            raise KeyboardInterrupt
-        return None
-    from experiments.sweep import job_process
+    if job.mode == RunMode.MULTIRUN:
+        return job_of_sweep(config, job)
+    announce(config)
+    return finish(run_one(config))
 
-    given = (folder, job.job.num, job.launcher.n_jobs, config.model.device)
-    with job_process(*given) as is_to_run:
-        if is_to_run:
-            one_of_sweep(config, folder, job.job.num, name)
-    return None
+
+def job_of_sweep(config: RunConfig, job: DictConfig) -> None:
+    """Run one job of a sweep, in the sweep's process or in one of its own; `job`: Hydra's part.
+
+    Raises KeyboardInterrupt if a run in the sweep's process was interrupted.
+    """
+    from experiments.sweep_jobs import (
+        claimed_gpu,
+        runs_in_sweep_process,
+        submitted_job,
+        worker_process,
+    )
+
+    folder, number = Path(job.sweep.dir), job.job.num
+    name = f"job {number + 1}/{os.environ.get(JOBS_VARIABLE, '?')}"
+    # joblib's alone; each of its jobs takes a GPU
+    at_once = job.launcher.n_jobs if "n_jobs" in job.launcher else None
+
+    def begin() -> None:
+        gpu = "" if at_once is None else claimed_gpu(config.model.device, name)
+        print(f"{name}{gpu}: {' '.join(job.overrides.task)}", file=sys.stderr)
+
+    if runs_in_sweep_process():
+        begin()
+        if one_of_sweep(config, folder, number).status == "interrupted":
+            raise KeyboardInterrupt
+    elif at_once is None:
+        with submitted_job():
+            begin()
+            one_of_sweep(config, folder, number)
+    else:
+        with worker_process(folder, number, at_once) as is_to_run:
+            if is_to_run:
+                begin()
+                one_of_sweep(config, folder, number, f"{name}: ")
 
 
 def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -> Outcome:
@@ -251,13 +280,14 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
     folder = find_run(config)
     if folder and begins_anew(folder, config, requested_again()):
         folder = None
-    if folder and is_finished(folder, config):
+    kept = bool(folder and is_finished(folder, config))
+    if folder and kept:
         print(f"{label}not run again: {provenance(folder)}", file=sys.stderr)
         outcome: Outcome | None = finished_outcome(folder)
     else:
         outcome = run_one(config, folder, label, in_sweep=True)
     assert outcome is not None, "a sweep has no worker ranks"
-    record_outcome(sweep, number, outcome)
+    record_outcome(sweep, number, outcome, kept)
     left = time_left(sweep, int(os.environ.get(JOBS_VARIABLE, "0")))
     print(f"{label}{outcome.status}: {outcome.error or outcome.folder}{left}", file=sys.stderr)
     return outcome

@@ -10,7 +10,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -65,31 +65,42 @@ def with_jobs(arguments: Sequence[str]) -> list[str]:
     return spelt
 
 
-def claim_gpu(folder: Path | None = None) -> str | None:
+def claim_gpu(folder: Path | None = None, waits: Callable[[], None] = lambda: None) -> str | None:
     """Give this process one GPU until it ends; wait while other processes hold all of them.
 
-    `folder` holds the locks of the processes that share this machine. Returns the GPU's name; None
-    if there is none. A process that has one keeps it.
+    `folder` holds the locks of the processes that share this machine. `waits` is called once if
+    the process has to wait. Returns the GPU's name; None if there is none. A process that has one
+    keeps it.
     """
     folder = folder or cache_root() / "gpus" / socket.gethostname()
     gpus = visible_gpus()
     if not gpus or _claimed:
         return gpus[0] if gpus else None
     folder.mkdir(parents=True, exist_ok=True)
-    while True:
-        for position, name in enumerate(gpus):
-            share = gpus[:position].count(name)  # a GPU that is named twice takes two runs
-            file = folder / f"gpu-{name.replace('/', '-')}-{share}.lock"
-            descriptor = os.open(file, os.O_CREAT | os.O_RDWR)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-                continue
-            _claimed.append(descriptor)
-            os.environ[VISIBLE] = name
-            return name
+    name = _lock_free(gpus, folder)
+    if name is None:
+        waits()
+    while name is None:
         time.sleep(POLL_S)
+        name = _lock_free(gpus, folder)
+    os.environ[VISIBLE] = name
+    return name
+
+
+def _lock_free(gpus: Sequence[str], folder: Path) -> str | None:
+    """Lock the first GPU that no other process holds, and return its name; None: all are held."""
+    for position, name in enumerate(gpus):
+        share = gpus[:position].count(name)  # a GPU that is named twice takes two runs
+        file = folder / f"gpu-{name.replace('/', '-')}-{share}.lock"
+        descriptor = os.open(file, os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        _claimed.append(descriptor)
+        return name
+    return None
 
 
 def least_used(gpus: Sequence[str], used: Sequence[str]) -> str | None:

@@ -1,13 +1,9 @@
-"""Sweeps (`run.py -m`): find the run of a configuration, record how jobs end, and end jobs cleanly.
+"""Sweeps (`run.py -m`): find the run of a configuration, record how jobs end, print their table.
 
 Each job's end is written to a folder of the sweep, because Hydra's launchers may run jobs in other
 processes. The same command again finds the runs that it made before, by their configuration, and
 does what is left. It says what has changed since of their code, data, model and packages;
 `again=changed` begins those runs anew, `again=always` all.
-
-Under hydra/launcher=joblib several jobs run at once, each in a session of its own. Ctrl-C reaches
-the sweep alone. It asks every running job to end with a checkpoint, starts no further one, and
-waits. A job whose sweep was killed ends in the same way.
 """
 
 from __future__ import annotations
@@ -15,10 +11,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from experiments.config.command_line import Again
-from experiments.gpus import claim_gpu
 from experiments.run_dir.activity import duration
-from experiments.run_dir.interrupts import INTERRUPTED, exit_on_interrupt, terminate_with_parent
+from experiments.run_dir.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
@@ -43,7 +36,6 @@ KINDS = {  # of what changed, in words
     "unrecorded": "code that was not recorded",
 }
 NAMED = 4  # files that a line names
-STOP = "stop"  # this file in the sweep's folder: no further job is to start
 
 
 def new_folder(output_dir: str) -> Path:
@@ -126,15 +118,17 @@ def changes_line(runs: Iterable[tuple[Path, RunConfig]], again: Again) -> str | 
     return f"{'; '.join(parts)}; {end}"
 
 
-def record_outcome(folder: Path, number: int, outcome: Outcome) -> None:
-    """Write how job `number` of the sweep ended."""
+def record_outcome(folder: Path, number: int, outcome: Outcome, kept: bool = False) -> None:
+    """Write how job `number` of the sweep ended; `kept`: it had finished in an earlier sweep."""
     result = {
         "status": outcome.status,
         "folder": str(outcome.folder) if outcome.folder else None,
         "error": outcome.error,
         "pass_at": outcome.pass_at,
+        "kept": kept,
     }
-    (folder / f"{number}.json").write_text(json.dumps(result) + "\n")
+    with atomic_write(folder / f"{number}.json") as file:  # other jobs read it
+        file.write_text(json.dumps(result) + "\n")
 
 
 def job_labels(jobs: Sequence[Sequence[str]]) -> list[str]:
@@ -176,74 +170,17 @@ def _read_result(file: Path) -> dict[str, Any]:
 
 
 def time_left(folder: Path, jobs: int) -> str:
-    """Return the end of a line: how many jobs have ended, and how long the others will take."""
-    ended = len(list(folder.glob("*.json")))
-    if not 0 < ended < jobs:
+    """Return the end of a line: how many jobs have ended, and how long the others will take.
+
+    The rate is that of the jobs that ran to their end: failed and kept ones take no such time.
+    """
+    results = [_read_result(file) for file in folder.glob("[!.]*.json")]
+    if not 0 < len(results) < jobs:
         return ""
+    counts = f"; {len(results)} of {jobs} jobs"
+    ran = sum(result["status"] == "finished" and not result["kept"] for result in results)
+    if not ran:
+        return counts
     began = time.mktime(time.strptime(folder.name[:STAMP_CHARS], STAMP))
-    each = (time.time() - began) / ended
-    return f"; {ended} of {jobs} jobs, about {duration(each * (jobs - ended))} left"
-
-
-# Jobs in other processes.
-
-
-def is_parallel(arguments: Sequence[str]) -> bool:
-    """Whether the command line names a launcher that runs jobs in other processes."""
-    prefix = "hydra/launcher="
-    names = [a.partition("=")[2] for a in arguments if a.lstrip("+").startswith(prefix)]
-    return bool(names) and names[-1] != "basic"
-
-
-@contextmanager
-def stopping_jobs(folder: Path) -> Iterator[None]:
-    """Around a parallel sweep: pass Ctrl-C on, and raise KeyboardInterrupt when all jobs ended.
-
-    A second Ctrl-C does not wait for the jobs' optimiser steps.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def stop(*_: object) -> None:
-        (folder / STOP).touch()
-        for file in folder.glob("*.pid"):
-            with suppress(OSError, ValueError):
-                os.kill(int(file.read_text()), signal.SIGTERM)
-
-    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    if (folder / STOP).exists():
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def job_process(
-    folder: Path, number: int, jobs_at_once: int, device: str = "cpu"
-) -> Iterator[bool]:
-    """Around one job, in its process. Yields whether the job is to run at all.
-
-    `jobs_at_once`: how many jobs share this machine's cores; below 1: one job a core. `device`:
-    the run's `model.device`; under auto and cuda the process gets a GPU of its own, if there are
-    any, and waits until one is free.
-    """
-    if device in ("auto", "cuda"):
-        claim_gpu()
-    cores = len(os.sched_getaffinity(0))
-    os.environ["SPO_BENCH_CORES"] = str(max(1, cores // jobs_at_once) if jobs_at_once > 0 else 1)
-    exit_on_interrupt()
-    with suppress(PermissionError):  # the process leads a session since the job before
-        os.setsid()
-    terminate_with_parent()
-    sweep = os.getppid()
-    pid_file = folder / f"{number}.pid"
-    pid_file.write_text(str(os.getpid()))
-    try:
-        yield not (folder / STOP).exists()
-    finally:
-        pid_file.unlink(missing_ok=True)
-        if os.getppid() != sweep:  # the sweep was killed, so nothing else would end this process
-            os._exit(INTERRUPTED)
-        exit_on_interrupt()
+    each = (time.time() - began) / ran
+    return f"{counts}, about {duration(each * (jobs - len(results)))} left"

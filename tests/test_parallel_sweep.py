@@ -61,7 +61,8 @@ def test_ctrl_c_ends_all_of_them_with_a_checkpoint(tmp_path):
         sweep.kill()
     assert sweep.returncode == 130
     assert len(list(tmp_path.glob("mini/*"))) == len(found) == 2  # the third was not begun
-    assert out.count("interrupted") == 2 and "not run" in out
+    assert out.count("│ interrupted ") == 2 and "not run" in out
+    assert out.splitlines()[-1] == "interrupted; the same command resumes"
     for journal in found:
         info = json.loads((journal.parent / "run.json").read_text())
         assert info["status"] == "interrupted"

@@ -28,6 +28,7 @@ def test_help_is_in_our_words_and_quick():
     algorithms = done.stdout.split("== algo=NAME")[1].split("==")[1].splitlines()
     assert {"grpo", "ppo", "sft", "spo"} <= {line.split()[0] for line in algorithms if line}
     assert "Soft Policy Optimization" in done.stdout
+    assert "jobs=N|auto" in done.stdout and "again=never|changed|always" in done.stdout
     assert time.monotonic() - begin < 20  # about 1 s alone; CI machines are loaded
 
 
@@ -109,6 +110,16 @@ def test_cfg_job_of_a_resumed_run_is_its_own(call_here, tmp_path):
     assert (printed["algo"]["name"], printed["steps"]) == ("grpo", 9)
     wrong = call_here("--cfg", "job", f"resume={tmp_path}", "seed=9")
     assert wrong.returncode == 2 and "would be another run" in wrong.stderr
+
+
+def test_cfg_job_of_a_package_for_another_machine_is_a_warning(call_here, monkeypatch):
+    monkeypatch.setattr("experiments.config.dependencies.vllm_version", lambda: None)
+    done = call_here("-m", "--cfg", "job", "engine=vllm", "seed=0,1")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    assert done.stderr.startswith("WARNING: engine.name=vllm: vLLM is not installed")
+    assert done.stdout.count("name: vllm") == 2
+    with pytest.raises(UserError, match="vLLM is not installed"):  # of a run it is a mistake
+        config_of(["engine=vllm"])
 
 
 def test_other_kinds_of_cfg_are_hydras(call_here):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pandas
 import pytest
 
-from experiments.sweep import STAMP, begins_anew, changes_line, time_left
+from experiments.sweep import STAMP, begins_anew, changes_line, record_outcome, time_left
 from tests.command_line import SMALL
 
 
@@ -133,12 +133,17 @@ def test_which_runs_begin_anew(again, changed, anew, runs):
     assert begins_anew(folder, config, again) == anew
 
 
-def test_the_time_left_is_that_of_the_jobs_that_ended(tmp_path):
+def test_the_time_left_is_that_of_the_jobs_that_ran_to_their_end(tmp_path):
     began = time.localtime(time.time() - 120)
     folder = tmp_path / f"{time.strftime(STAMP, began)}-1"
     folder.mkdir()
     assert time_left(folder, 9) == ""  # nothing is known yet
-    for number in (0, 1, 2):
-        (folder / f"{number}.json").touch()
-    assert time_left(folder, 9) == "; 3 of 9 jobs, about 4 min left"
-    assert time_left(folder, 3) == ""
+    parts = {"folder": None, "error": None, "pass_at": {}}
+    finished = SimpleNamespace(status="finished", **parts)
+    record_outcome(folder, 0, SimpleNamespace(status="failed", **parts))
+    record_outcome(folder, 1, finished, kept=True)
+    assert time_left(folder, 9) == "; 2 of 9 jobs"  # neither took a run's time
+    record_outcome(folder, 2, finished)
+    record_outcome(folder, 3, finished)
+    assert time_left(folder, 9) == "; 4 of 9 jobs, about 5 min left"  # 5 jobs, 60 s each
+    assert time_left(folder, 4) == ""

@@ -26,6 +26,7 @@ RAY_SETTINGS = {
 ANSWER_S = 10.0  # of a busy machine
 # The beginning of every HTTP/2 connection, which Ray's RPCs use: a preface and a SETTINGS frame.
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+_noted: list[str] | None = None  # lines of missing packages; None: they are raised
 _FRAME_HEADER_BYTES, _FRAME_KIND, _SETTINGS_FRAME = 9, 3, 4
 
 
@@ -39,12 +40,34 @@ def vllm_version() -> str | None:
     return None
 
 
+@contextmanager
+def noting_missing_packages() -> Iterator[list[str]]:
+    """Within the block, checks of vLLM, peft and Ray add their line to the list, and raise nothing.
+
+    So a configuration can be checked on a machine that will not run it.
+    """
+    global _noted
+    before, _noted = _noted, []
+    try:
+        yield _noted
+    finally:
+        _noted = before
+
+
+def _is_missing(line: str) -> None:
+    """Raise UserError, or note the line. A second job's same line is not noted again."""
+    if _noted is None:
+        raise UserError(line)
+    if line not in _noted:
+        _noted.append(line)
+
+
 def check_vllm() -> None:
     """Raise UserError, which says what to install, unless the right vLLM is installed."""
     version = vllm_version()
     if version != VLLM_RELEASE:
         state = f"vLLM {version} is installed" if version else "vLLM is not installed"
-        raise UserError(
+        _is_missing(
             f"engine.name=vllm: {state}, {VLLM_RELEASE} is needed; "
             f"pip install vllm=={VLLM_RELEASE} "
             "(on a machine without a GPU `make test-vllm` builds an environment), or use engine=hf"
@@ -54,13 +77,13 @@ def check_vllm() -> None:
 def check_peft() -> None:
     """Raise UserError, which says what to install, if peft is missing."""
     if importlib.util.find_spec("peft") is None:
-        raise UserError("model.adapter=lora: peft is not installed; pip install -e '.[lora]'")
+        _is_missing("model.adapter=lora: peft is not installed; pip install -e '.[lora]'")
 
 
 def check_ray() -> None:
     """Raise UserError, which says what to install, if Ray is missing."""
     if importlib.util.find_spec("ray") is None:
-        raise UserError("runtime=ray: Ray is not installed; pip install -e '.[ray]'")
+        _is_missing("runtime=ray: Ray is not installed; pip install -e '.[ray]'")
 
 
 def check_gguf(file: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -18,6 +19,7 @@ from envs.command_line.command_help import choice_lines, key_lines, wants_help
 from envs.import_by_name import load_function
 from experiments.config.class_defaults import CONF
 from experiments.config.composition import compose, errors_on_one_line, is_sweep, jobs_of
+from experiments.config.dependencies import noting_missing_packages
 from experiments.config.resume import resumed_config
 from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
@@ -27,7 +29,8 @@ SPO-Bench: train a language model to write contest programs, with one of several
 
 python run.py [choice=NAME | key=VALUE]...
 python run.py -m algo=spo,ppo,grpo seed=0,1,2      a sweep: every combination, one by one
-                                                   (hydra/launcher=joblib: several at once)
+              ... jobs=N|auto                      N at once; auto: one for each GPU, or core
+              ... again=never|changed|always       which runs of an earlier sweep begin anew
 python run.py resume=FOLDER [steps=N]              resume a stopped run or extend one
 python run.py from=FOLDER [key=value]...           a new run, configured as an earlier one
 python run.py --cfg job [...]                      check and print the configuration and exit
@@ -102,8 +105,17 @@ def shown_text(arguments: Sequence[str]) -> str | None:
 def job_text(words: Sequence[str], package: str = "") -> str:
     """The checked, resolved configuration of each job as YAML. Raises UserError.
 
-    `package`: the section to print, as of Hydra's --package.
+    `package`: the section to print, as of Hydra's --package. A package that is not installed is a
+    warning on stderr: the run may be meant for another machine.
     """
+    with noting_missing_packages() as missing:
+        text = _job_text(words, package)
+    for line in missing:
+        print(f"WARNING: {line}", file=sys.stderr)
+    return text
+
+
+def _job_text(words: Sequence[str], package: str) -> str:
     folders = [word for word in words if word.startswith("resume=")]
     if folders:
         overrides = [word for word in words if word not in folders and not is_sweep([word])]

@@ -9,21 +9,36 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 INTERRUPTED = 130  # exit status
 PR_SET_PDEATHSIG = 1
 _state = {"deferring": 0, "pending": False}  # blocks that defer; whether an interrupt waits
 
 
-def exit_on_interrupt() -> None:
-    """Until `raise_interrupts`: end the process, without a traceback through running imports."""
-    _handle(lambda *_: os._exit(INTERRUPTED))
+def exit_on_interrupt(line: str = "") -> None:
+    """Until `raise_interrupts`: end the process, without a traceback through running imports.
+
+    `line` is printed first.
+    """
+
+    def leave(*_: object) -> None:
+        if line:
+            with suppress(OSError):
+                os.write(1, f"{line}\n".encode())
+        os._exit(INTERRUPTED)
+
+    _handle(leave)
+
+
+def exit_if_orphaned(parent: int) -> None:
+    """Until `raise_interrupts`: end the process if its parent, of this id, has ended."""
+    _handle(lambda *_: None if os.getppid() == parent else os._exit(INTERRUPTED))
 
 
 def raise_interrupts() -> None:
     """From now on raise KeyboardInterrupt for either signal."""
-    _handle(_interrupt)
+    _handle(interrupt)
 
 
 def terminate_with_parent() -> None:
@@ -60,7 +75,8 @@ def defer_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _interrupt(*_: object) -> None:
+def interrupt(*_: object) -> None:
+    """Raise KeyboardInterrupt, if a block defers it at the block's end."""
     if _state["deferring"] and not _state["pending"]:
         _state["pending"] = True
         return

@@ -34,6 +34,7 @@ from experiments.config.command_line import command_line
 from experiments.config.schema import RunConfig
 from experiments.config.version import commit, packages
 from experiments.errors import UserError, one_line
+from experiments.gpus import VISIBLE
 from experiments.run_dir.atomic_files import BEFORE, atomic_write, final_name, lock, sync
 from experiments.run_dir.machine import hardware
 from experiments.run_dir.provenance import keep_provenance
@@ -77,6 +78,7 @@ class Records:
             "versions": {"python": platform.python_version(), **_versions()},
             "packages": packages(),
             "hardware": hardware(),
+            "visible_gpus": os.environ.get(VISIBLE),
             "pid": os.getpid(),
             "checkpoints": {},
             "resumed": [],
@@ -111,7 +113,7 @@ class Records:
     def _continue(self, config: RunConfig, recorded: int, checkpoint: Path | None) -> None:
         """Cut what came after the checkpoint, and note in run.json where the run resumed."""
         before = json.loads((self.folder / "run.json").read_text())
-        kept = ("started", "command", "commit", "versions", "packages", "hardware")
+        kept = ("started", "command", "commit", "versions", "packages", "hardware", "visible_gpus")
         now = {key: self.info[key] for key in kept}
         now |= keep_provenance(self.folder, config, recorded)
         resumed = {"resumed": [*before.get("resumed", []), {"step": recorded, **now}]}

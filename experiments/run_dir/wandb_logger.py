@@ -1,4 +1,4 @@
-"""Weights & Biases: online if a key is set, else offline; `wandb sync` uploads it later."""
+"""Weights & Biases: as WANDB_MODE says, else online if a key is set; `wandb sync` uploads later."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ class WandbLogger:
         settings = self.run.settings
         self.run.finish(exit_code=0 if status == "finished" else 1)
         if settings.mode == "offline":
-            self.say(f"W&B logged offline (no key is set); upload: wandb sync {settings.sync_dir}")
+            why, folder = why_offline(), settings.sync_dir
+            self.say(f"W&B logged offline ({why}); upload: wandb sync {folder}")
 
 
 def sample_rows(samples: Sequence[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
@@ -127,6 +128,11 @@ def mode_here() -> str:
 
     base_url = os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url
     return os.environ.get("WANDB_MODE") or ("online" if has_key(base_url) else "offline")
+
+
+def why_offline() -> str:
+    """Return why `mode_here` is offline."""
+    return "WANDB_MODE=offline" if os.environ.get("WANDB_MODE") else "no key is set"
 
 
 def has_key(base_url: str) -> bool:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -14,7 +13,8 @@ CLAIM = """
 import os, sys
 from pathlib import Path
 from experiments.gpus import claim_gpu
-print(claim_gpu(Path(sys.argv[1])), os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+waits = lambda: print("waits", flush=True)
+print(claim_gpu(Path(sys.argv[1]), waits), os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 claim_gpu(Path(sys.argv[1]))  # keeps what it has
 sys.stdin.read()
 """
@@ -35,7 +35,7 @@ def test_each_process_gets_a_gpu_of_its_own_and_the_third_waits_for_a_free_one(t
     held = {process.stdout.readline().split()[0]: process for process in (first, second)}
     assert set(held) == {"4", "6"}
     third = claiming(tmp_path, "4,6")
-    time.sleep(0.5)
+    assert third.stdout.readline() == "waits\n"
     held["6"].kill()  # a dead process holds no lock
     assert third.stdout.readline() == "6 6\n"
     for process in (first, second, third):

@@ -1,6 +1,8 @@
 """Signals: an optimiser step is never interrupted half way."""
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -44,3 +46,14 @@ def test_an_ignored_signal_stays_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     interrupts.raise_interrupts()
     signal.raise_signal(signal.SIGINT)
+
+
+def test_a_process_that_leaves_at_once_says_how_to_resume():
+    program = """
+import signal
+from experiments.run_dir.interrupts import exit_on_interrupt
+exit_on_interrupt("the same command resumes")
+signal.raise_signal(signal.SIGINT)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "the same command resumes\n")

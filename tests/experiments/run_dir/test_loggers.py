@@ -9,7 +9,7 @@ import pytest
 from analysis.metrics.scores import scores
 from experiments.config.composition import config_of
 from experiments.run_dir.loggers import Loggers, open_loggers
-from experiments.run_dir.wandb_logger import group, has_key
+from experiments.run_dir.wandb_logger import group, has_key, mode_here, why_offline
 from experiments.trainer import train
 from tests.experiments.run_dir.wandb_file import history, records, summary, values
 
@@ -220,3 +220,10 @@ def test_a_key_is_looked_for_where_wandb_looks(tmp_path, no_key, monkeypatch):
     assert not has_key("https://other.host/wandb")
     monkeypatch.setenv("WANDB_API_KEY", "secret")
     assert has_key("https://other.host/wandb")
+
+
+def test_the_reason_for_logging_offline_is_the_true_one(no_key, monkeypatch):
+    assert (mode_here(), why_offline()) == ("offline", "no key is set")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_API_KEY", "secret")
+    assert (mode_here(), why_offline()) == ("offline", "WANDB_MODE=offline")

@@ -135,8 +135,10 @@ def test_a_checkpoint_is_there_when_it_is_whole(config):
     assert json.loads((records.folder / "run.json").read_text())["checkpoints"] == {"step-6": 6}
 
 
-def test_provenance_is_complete(config):
+def test_provenance_is_complete(config, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     info = Records(config).info
+    assert info["visible_gpus"] == "3"
     assert info["seed"] == 0
     assert info["versions"]["torch"].startswith("2.13.0")
     assert info["hardware"]["cpus"] >= 1

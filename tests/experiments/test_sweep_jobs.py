@@ -1,0 +1,154 @@
+"""Signals to a sweep and to its jobs, and what is said of the GPU that a job gets."""
+
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from omegaconf import OmegaConf
+
+import run
+from experiments import sweep_jobs
+from experiments.sweep_jobs import (
+    RESUMES,
+    STOP,
+    SUBMITTED,
+    handling_interrupts,
+    interrupted_line,
+    parallel_launcher,
+    submitted_job,
+    worker_process,
+)
+
+JOBLIB = "hydra/launcher=joblib"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
+
+
+@pytest.fixture(autouse=True)
+def process_as_before(monkeypatch):
+    """Signal handlers come back, and the process of the tests leads no session of its own."""
+    monkeypatch.setattr(os, "setsid", lambda: None)
+    monkeypatch.setattr(sweep_jobs, "terminate_with_parent", lambda: None)
+    for name in ("SPO_BENCH_CORES", run.JOBS_VARIABLE):
+        monkeypatch.setenv(name, "9")
+    handlers = {sent: signal.getsignal(sent) for sent in SIGNALS}
+    yield
+    for sent, handler in handlers.items():
+        signal.signal(sent, handler)
+
+
+def run_job(folder, launcher, device="auto"):
+    """The third job of nine, as Hydra starts it; `launcher`: the launcher's keys."""
+    job = {"sweep": {"dir": str(folder)}, "job": {"num": 2}, "launcher": launcher}
+    job["overrides"] = {"task": ["seed=2"]}
+    config = SimpleNamespace(model=SimpleNamespace(device=device))
+    run.job_of_sweep(config, OmegaConf.create(job))
+
+
+def interrupted(*_, **__):
+    return SimpleNamespace(folder=None, status="interrupted", error=None, pass_at={})
+
+
+@pytest.mark.parametrize("jobs", [[], ["jobs=1"]])
+def test_ctrl_c_of_one_job_after_the_other_ends_the_sweep(jobs, tmp_path, call_here, monkeypatch):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    begun = []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(run, "run_one", lambda *a, **k: begun.append(a) or interrupted())
+    done = call_here("-m", *jobs, "seed=0,1", f"output_dir={tmp_path}")
+    assert len(begun) == 1
+    assert done.returncode == 130
+    assert done.stdout.splitlines()[-1] == RESUMES
+    assert "not run" in done.stdout
+
+
+def test_ctrl_c_of_jobs_at_once_says_so_and_reaches_them(tmp_path, capfd):
+    job = subprocess.Popen(["sleep", "60"])
+    with pytest.raises(KeyboardInterrupt), handling_interrupts(tmp_path, "joblib"):
+        (tmp_path / "0.pid").write_text(str(job.pid))
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    line = "stopping: 1 job writes a checkpoint; Ctrl-C again hurries\n"
+    assert capfd.readouterr().err == line
+    assert job.wait() == -signal.SIGTERM
+    assert (tmp_path / STOP).exists()
+
+
+def test_a_job_that_is_not_begun_says_nothing(tmp_path, capfd):
+    (tmp_path / STOP).touch()
+    run_job(tmp_path, {"n_jobs": 2})
+    assert capfd.readouterr().err == ""
+
+
+def test_an_interrupt_while_a_job_loads_ends_the_job_and_not_its_process(tmp_path):
+    with worker_process(tmp_path, 0, 2) as is_to_run:
+        assert is_to_run and (tmp_path / "0.pid").read_text() == str(os.getpid())
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("the job was not interrupted")
+    assert list(tmp_path.iterdir()) == []
+    signal.raise_signal(signal.SIGTERM)  # between two jobs
+
+
+def test_a_job_says_which_gpu_it_has_and_that_it_waits_for_one(tmp_path, monkeypatch, capfd):
+    def claim(waits):
+        waits()
+        return "6"
+
+    monkeypatch.setattr(sweep_jobs, "claim_gpu", claim)
+    monkeypatch.setattr(run, "one_of_sweep", interrupted)
+    run_job(tmp_path, {"n_jobs": 2})
+    begun = "job 3/9: waiting for a GPU\njob 3/9 on GPU 6: seed=2\n"
+    assert capfd.readouterr().err == begun
+    run_job(tmp_path, {"n_jobs": 2}, device="cpu")
+    assert capfd.readouterr().err == "job 3/9: seed=2\n"
+
+
+def test_an_interrupted_job_of_submitit_returns_so_that_the_sweep_waits_on(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setattr(run, "one_of_sweep", interrupted)
+    run_job(tmp_path, {})
+    assert capfd.readouterr().err == "job 3/9: seed=2\n"  # its allocation says which GPU
+
+
+@pytest.mark.parametrize("sent", [signal.SIGUSR2, signal.SIGTERM])
+def test_a_warning_before_the_time_limit_is_an_interrupt(sent):
+    asked = []
+
+    def of_submitit(number, _):
+        asked.append(number)
+        raise RuntimeError("not requeued")
+
+    signal.signal(signal.SIGUSR2, of_submitit)
+    with submitted_job():
+        signal.raise_signal(sent)
+        raise AssertionError("the run was not interrupted")
+    assert asked == ([sent] if sent == signal.SIGUSR2 else [])
+    assert signal.getsignal(signal.SIGUSR2) is of_submitit
+
+
+def test_a_preempted_job_is_requeued_after_its_checkpoint():
+    signal.signal(signal.SIGUSR2, lambda *_: sys.exit(7))
+    saved = []
+    with pytest.raises(SystemExit) as ended, submitted_job():
+        try:
+            signal.raise_signal(signal.SIGUSR2)
+        except KeyboardInterrupt:
+            saved.append(True)
+    assert saved and ended.value.code == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "launcher", "line"),
+    [
+        (["-m", "seed=0,1"], None, RESUMES),
+        ([JOBLIB, "hydra.launcher.n_jobs=1"], None, RESUMES),
+        ([JOBLIB, "hydra.launcher.n_jobs=2"], "joblib", RESUMES),
+        (["+hydra/launcher=submitit_slurm"], "submitit_slurm", SUBMITTED),
+    ],
+)
+def test_the_line_after_ctrl_c_is_of_the_launcher(arguments, launcher, line):
+    assert parallel_launcher(arguments) == launcher
+    assert interrupted_line(arguments) == line
