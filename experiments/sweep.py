@@ -190,9 +190,18 @@ def time_left(folder: Path, jobs: int) -> str:
 
 def is_parallel(arguments: Sequence[str]) -> bool:
     """Whether the command line names a launcher that runs jobs in other processes."""
+    return _launcher(arguments) != "basic"
+
+
+def runs_here(arguments: Sequence[str]) -> bool:
+    """Whether the jobs of a command line run on this machine, and so on its GPUs."""
+    return _launcher(arguments) in ("basic", "joblib")
+
+
+def _launcher(arguments: Sequence[str]) -> str:
     prefix = "hydra/launcher="
     names = [a.partition("=")[2] for a in arguments if a.lstrip("+").startswith(prefix)]
-    return bool(names) and names[-1] != "basic"
+    return names[-1] if names else "basic"
 
 
 @contextmanager
