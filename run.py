@@ -186,6 +186,8 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
     from experiments.config.resolve_defaults import evaluation_warnings
     from experiments.errors import UserError
     from experiments.launch import check_launch, is_rank_zero, torchrun_ranks
+    from experiments.learner.memory_check import check_jobs
+    from experiments.sweep_jobs import runs_here
 
     try:
         jobs = jobs_of(arguments)
@@ -198,6 +200,8 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
         for folder in {config.output_dir for config in configs}:
             make_output_folder(folder)
         check_before_start(configs)
+        if runs_here(arguments):
+            check_jobs(configs)
     except UserError as error:
         fail(str(error), MISUSED)
     warnings = dict.fromkeys(line for config in configs for line in evaluation_warnings(config))

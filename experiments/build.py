@@ -273,6 +273,7 @@ def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) ->
     """Say why a split is empty, and which key changes that."""
     message = f"task={config.task.name}: the {split} split is empty"
     removed = task.left_out[IN_ANOTHER_SPLIT]
+    chosen_by = _choosing_keys(task)
     if len(prompts.problems):
         limit = config.task.max_prompt_tokens
         message += (
@@ -284,7 +285,7 @@ def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) ->
             f": the tests of {weak} problems are too weak for it; task.min_hidden_tests=0 keeps "
             "them, but programs that solve nothing earn their reward"
         )
-    elif removed and split != "test":
+    elif removed and split != "test" and not (chosen_by and split in task.split_shares):
         message += (
             f": {removed} problems are also in another split; task.decontaminate=false keeps "
             "them, but then scores are contaminated"
@@ -300,8 +301,15 @@ def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) ->
             f": a hash of each statement decides its split ({shares}), and none of {problems} "
             "problems fell there; add rows, or give a folder with train*, valid* and test* files"
             f"{f', or set eval.split=test ({len(task.test)} problems)' * bool(task.test)}"
+            f"{f', or loosen {chosen_by}' * bool(chosen_by)}"
         )
     return message + (f"; left out: {_left_out(task)}" if task.left_out else "")
+
+
+def _choosing_keys(task: Task) -> str:
+    """Name the keys that left problems out of every split, such as task.difficulty."""
+    reasons = [reason for reason in task.left_out if reason.startswith(("not of ", "not good by "))]
+    return ", ".join(sorted(reason.split()[-1] for reason in reasons))
 
 
 def _of_train_only(task: Task) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from experiments.errors import UserError
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = Path("/dev")
 POLL_S = 0.5
+ANSWER_S = 20  # of nvidia-smi, which is slow where no process holds the driver
 
 _claimed: list[int] = []  # descriptors of this process's locks, which end with it
 
@@ -33,6 +35,21 @@ def visible_gpus() -> list[str]:
         return [name.strip() for name in listed.split(",") if name.strip() not in ("", "-1")]
     found = [file for file in DEVICES.glob("nvidia*") if file.name.removeprefix("nvidia").isdigit()]
     return [str(number) for number in range(len(found))]
+
+
+def largest_gpu() -> int:
+    """Return the bytes of the largest GPU that this process may use; 0 if nvidia-smi tells none."""
+    gpus = list(dict.fromkeys(visible_gpus()))
+    query = ["--query-gpu=memory.total", "--format=csv,noheader,nounits", f"--id={','.join(gpus)}"]
+    if not gpus:
+        return 0
+    try:
+        told = subprocess.run(
+            ["nvidia-smi", *query], capture_output=True, text=True, timeout=ANSWER_S, check=True
+        )
+        return max(int(line) for line in told.stdout.split()) * 2**20
+    except (OSError, ValueError, subprocess.SubprocessError):  # not installed, or a part of a GPU
+        return 0
 
 
 def jobs_at_once() -> int:

@@ -49,9 +49,14 @@ def parallel_launcher(arguments: Sequence[str]) -> str | None:
     return None if alone else name
 
 
+def runs_here(arguments: Sequence[str]) -> bool:
+    """Whether the jobs of a command line run on this machine, and so on its GPUs."""
+    return parallel_launcher(arguments) in (None, "joblib")
+
+
 def interrupted_line(arguments: Sequence[str]) -> str:
     """Return the last line of a sweep that was interrupted: how it resumes."""
-    return RESUMES if parallel_launcher(arguments) in (None, "joblib") else SUBMITTED
+    return RESUMES if runs_here(arguments) else SUBMITTED
 
 
 @contextmanager

@@ -104,6 +104,10 @@ def prepare(folder: Path) -> None:
     rows = ['{"question": "?", "input_output": "{", "solutions": "[]"}', "no JSON"]
     (folder / "bad.jsonl").write_text("\n".join(rows) + "\n")
     (folder / "other.jsonl").write_text('{"text": "Print 1.", "cases": []}\n')
+    tests = json.dumps({"inputs": ["1", "2"], "outputs": ["1", "2"]})
+    row = {"question": "Print it.", "input_output": tests, "solutions": "[]"}
+    levels = [json.dumps(row | {"difficulty": level}) + "\n" for level in ("EASY", "HARD")]
+    (folder / "levels.jsonl").write_text("".join(levels))
     for name in ("empty", "locked", "untyped", "outputs/mini/run"):
         (folder / name).mkdir(parents=True)
     (folder / "untyped" / "config.json").write_text("{}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import difflib
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from envs.tasks.config import TaskConfig
+
+NAMED = 6  # difficulties that a message names
 
 
 class Described(Protocol):
@@ -34,7 +37,7 @@ class RowSelection:
     """The keys task.difficulty, min_rating, max_rating, from and to.
 
     A problem that lacks the field is left out. A data set in which no problem has it is an error,
-    because the key would silently leave nothing.
+    because the key would silently leave nothing. So is a difficulty that no problem has.
     """
 
     def __init__(self, config: TaskConfig) -> None:
@@ -56,20 +59,21 @@ class RowSelection:
             _Rule("from", c.date_from, "date", lambda date: date >= c.date_from),
             _Rule("to", c.date_to, "date", lambda date: date <= c.date_to),
         )
-        self.task = config.name
+        self.task, self.wanted = config.name, c.difficulty or []
         self.rules = [rule for rule in rules if rule.value is not None]
         self.unstated = {rule.field for rule in self.rules}  # fields that no problem had so far
-        self.problems = 0
+        self.problems, self.difficulties = 0, set[str]()
 
     def note(self, problems: Iterable[Described]) -> None:
         """Note which fields the data set has."""
         for problem in problems if self.rules else ():
             self.problems += 1
+            self.difficulties.add(problem.difficulty)
             for field in [field for field in self.unstated if _stated(problem, field)]:
                 self.unstated.remove(field)
 
     def check(self) -> None:
-        """Raise ValueError for a key whose field none of the noted problems has."""
+        """Raise ValueError for a key whose field, or a difficulty that, no noted problem has."""
         for rule in self.rules:
             if self.problems and rule.field in self.unstated:
                 value = ",".join(rule.value) if isinstance(rule.value, list) else rule.value
@@ -77,6 +81,8 @@ class RowSelection:
                     f"task.{rule.key}={value}: no row of task={self.task} has a {rule.field}; "
                     f"leave the key out"
                 )
+        if self.problems:
+            check_difficulties(self.task, self.wanted, self.difficulties)
 
     def mismatch(self, problem: Described) -> str | None:
         """Return which key a problem fails, or None."""
@@ -86,6 +92,23 @@ class RowSelection:
             if not rule.keeps(getattr(problem, rule.field)):
                 return f"not of task.{rule.key}"
         return None
+
+
+def check_difficulties(task: str, wanted: Iterable[str], known: Collection[str]) -> None:
+    """Raise ValueError for a wanted difficulty that is none of the rows', and name the nearest.
+
+    Case does not matter. `known`: the difficulties of all rows.
+    """
+    texts = {text.lower(): text for text in sorted(known) if text}
+    for text in wanted:
+        if text.lower() not in texts:
+            near = difflib.get_close_matches(text.lower(), texts, n=NAMED, cutoff=0.0)
+            more = len(texts) - len(near)
+            raise ValueError(
+                f"task.difficulty={text}: no row of task={task} has it; the nearest of its "
+                f"difficulties: {', '.join(texts[each] for each in near)}"
+                f"{f' and {more} more' if more else ''}"
+            )
 
 
 def _stated(problem: Described, field: str) -> bool:

@@ -19,6 +19,7 @@ from experiments.benchmarks.common import Row, in_new_process, row
 from experiments.benchmarks.workload import BatchSize, Dtype, algorithms, llama_sizes, step_of
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.learner import memory
+from experiments.learner.shapes import Shape, shape_of
 from experiments.run_dir.machine import PeakMemory
 from experiments.studies.cli import choose
 
@@ -106,7 +107,7 @@ def measure_step(
     name, _, variant = case.partition(", ")
     device, algorithm = loading.pick_device("auto"), algorithms()[name]
     on_gpu = device.type == "cuda"
-    shape, config = memory.shape_of(model_config), _config(batch, variant, dtype)
+    shape, config = shape_of(model_config), _config(batch, variant, dtype)
     needed = _fit(shape, config, algorithm, device, shrink)
     _import_lazily_loaded(variant)
     clock = time.perf_counter if on_gpu else time.process_time
@@ -134,7 +135,7 @@ def _config(batch: BatchSize, variant: str, dtype: str) -> RunConfig:
 
 
 def _fit(
-    shape: memory.Shape, config: RunConfig, algorithm: Algorithm, device: torch.device, shrink: bool
+    shape: Shape, config: RunConfig, algorithm: Algorithm, device: torch.device, shrink: bool
 ) -> int:
     """Estimate a step's bytes, without an engine. `shrink` may change `config.train`."""
     from experiments.learner import memory_check

@@ -144,6 +144,7 @@ RENAMED_KEYS = {
 
 
 OF_SWEEPS = ("again", "jobs")  # keys that run.py takes from the command line of a sweep
+OF_STUDIES = ("arms", "live", "plan", "study")  # keys of a study's command alone
 
 
 def _unknown_key(key: str, overrides: Sequence[str]) -> str:
@@ -152,6 +153,10 @@ def _unknown_key(key: str, overrides: Sequence[str]) -> str:
         return f"unknown key {key!r}; it is now {RENAMED_KEYS[key]!r}"
     if key in OF_SWEEPS:
         return f"{key}=: only a sweep takes it; add -m"
+    if key in OF_STUDIES:
+        command = "python -m experiments.studies.run study=NAME"
+        given = "" if key == "study" else f" {key}=VALUE"
+        return f"unknown key {key!r}; a study takes it: `{command}{given}`"
     choices = [o for o in overrides if (CONF / o.partition("=")[0]).is_dir()]
     known = list(leaves(plain_values(compose(choices))))
     group, _, rest = key.partition(".")

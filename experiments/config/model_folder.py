@@ -101,15 +101,33 @@ def weight_bytes(path: str, fallback: str | None = None) -> int | None:
     return sum(found.stat().st_size for found in weights)
 
 
+def config_file(path: str, fallback: str | None = None) -> Path | None:
+    """Return the config.json of a model that is on this machine; None if there is none.
+
+    Raises UserError as `locate`.
+    """
+    place = Path(locate(path, fallback))
+    if place.suffix == GGUF:
+        return None
+    if place.is_dir():
+        return place / "config.json"
+    return max(_cached_configs(path), key=lambda file: file.stat().st_mtime, default=None)
+
+
+def _cached_configs(name: str) -> list[Path]:
+    """Return the config.json of each downloaded commit of a model of the hub."""
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    snapshots = hub / f"models--{name.replace('/', '--')}" / "snapshots"
+    return list(snapshots.glob("*/config.json"))
+
+
 def may_download(name: str) -> bool:
     """Whether a model of the hub is in the cache, or the hub may be reached.
 
     Behind a proxy, or with another endpoint, only the download itself can find out.
     """
-    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
-    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
-    snapshots = hub / f"models--{name.replace('/', '--')}" / "snapshots"
-    if any(snapshots.glob("*/config.json")):
+    if _cached_configs(name):
         return True
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False

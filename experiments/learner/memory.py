@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from algorithms.base import Needs
 from algorithms.tensors import LOGITS_PER_CHUNK
 from experiments.config.schema import PREFETCHED_BATCHES
+from experiments.learner.shapes import Shape
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
@@ -26,31 +27,6 @@ BYTES = {"float32": 4, "bfloat16": 2}
 ACTIVATIONS, GENERATION = "activations", "keys and values while generating"  # phases
 LOSS_BLOCKS = 5  # the most float32 blocks of logits in the backward pass of `chosen_logp`
 DRAW_BYTES = 40  # a logit while a token is drawn: sorted copies, their int64 order, sums
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The sizes that determine a model's memory, in elements."""
-
-    tensors: tuple[int, ...]  # the size of each parameter, tied ones once
-    output: int  # the output embedding, if it is not tied to the input's; else 0
-    width: int
-    inner: int  # of the feed-forward block
-    layers: int
-    query: int  # heads × head width
-    key: int  # heads of keys and values × head width
-    heads: int
-    normed_heads: bool  # queries and keys are normalised, as in Qwen3
-    vocabulary: int
-    linear: tuple[tuple[int, int], ...]  # (in, out) of every linear layer but the head
-
-    @property
-    def parameters(self) -> int:
-        return sum(self.tensors)
-
-    def adapter(self, rank: int) -> tuple[int, ...]:
-        """Return the sizes of an adapter's tensors."""
-        return tuple(rank * width for pair in self.linear for width in pair)
 
 
 @dataclass(frozen=True)
@@ -81,42 +57,6 @@ class Estimate:
         parts = self.held | {phase: self.phases[phase]}
         sizes = sorted(parts.items(), key=lambda item: -item[1])
         return ", ".join(f"{name} {size / GIB:.2f}" for name, size in sizes)
-
-
-def shape_of(model_config: Any) -> Shape:
-    """Return the shape of a causal model of this config; the model is built without memory."""
-    import torch
-    import transformers
-
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(model_config)
-    text = model_config.get_text_config()
-    tied = {id(p) for p in model.get_input_embeddings().parameters()}
-    output = [p.numel() for p in model.get_output_embeddings().parameters() if id(p) not in tied]
-    head_width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    key_heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    return Shape(
-        tensors=tuple(parameter.numel() for parameter in model.parameters()),
-        output=sum(output),
-        width=text.hidden_size,
-        inner=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
-        layers=text.num_hidden_layers,
-        query=text.num_attention_heads * head_width,
-        key=key_heads * head_width,
-        heads=text.num_attention_heads,
-        normed_heads=any(name.endswith("q_norm") for name, _ in model.named_modules()),
-        vocabulary=text.vocab_size,
-        linear=tuple(
-            (m.in_features, m.out_features) for m in model.modules() if _has_adapter(m, model)
-        ),
-    )
-
-
-def _has_adapter(module: Any, model: Any) -> bool:
-    """Whether LoRA adapts the module: every linear layer but the head."""
-    from torch import nn
-
-    return isinstance(module, nn.Linear) and module is not model.get_output_embeddings()
 
 
 def estimate(

@@ -55,7 +55,9 @@ class Options:
     arms: str | None = None  # only these of the study's arms, and the arms they start from
     # changed: begin runs anew that were made with other code, data, model or packages; always: all
     again: Again = "never"
-    plan: bool = False  # print the runs to do and their estimated time, then exit
+    # print the runs to do and their estimated time, then exit; before any run has finished, a few
+    # steps of some arms are trained to time them
+    plan: bool = False
     live: bool = False  # one run at a time, with its own output on the screen instead of in logs/
 
 

@@ -65,6 +65,13 @@ def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(
     write(folder / "test.jsonl", rows[-3:])
     said = failed("task=taco", f"task.path={folder}")
     assert "or set eval.split=test (3 problems)" in said
+    assert "loosen" not in said
+
+    easy = [row | {"difficulty": "EASY"} for row in few]
+    hard = [row | {"difficulty": "HARD"} for row in rows if row not in few][:-3]
+    write(folder / "train.jsonl", easy + hard)
+    said = failed("task=taco", f"task.path={folder}", "task.difficulty=EASY", "eval.split=tune")
+    assert "split is empty" in said and "or loosen task.difficulty" in said
 
 
 def test_tests_that_are_all_too_weak(tmp_path, failed):

@@ -10,7 +10,8 @@ from algorithms.spo import SPOConfig
 from envs.import_by_name import load_function
 from experiments.benchmarks.workload import llama_sizes
 from experiments.config.resolve_defaults import resolve_defaults
-from experiments.learner.memory import estimate, shape_of
+from experiments.learner.memory import estimate
+from experiments.learner.shapes import shape_of
 from tests.experiments.compose import config
 
 FILES = sorted((Path(__file__).resolve().parents[2] / "conf" / "experiment").glob("*.yaml"))

@@ -7,7 +7,14 @@ import sys
 import pytest
 
 from experiments import gpus
-from experiments.gpus import VISIBLE, jobs_at_once, least_used, visible_gpus, with_jobs
+from experiments.gpus import (
+    VISIBLE,
+    jobs_at_once,
+    largest_gpu,
+    least_used,
+    visible_gpus,
+    with_jobs,
+)
 
 CLAIM = """
 import os, sys
@@ -83,3 +90,17 @@ def test_a_study_gives_each_run_the_gpu_that_fewest_use():
     assert least_used(["0", "1"], ["0"]) == "1"
     assert least_used(["0", "1"], ["0", "1", "0"]) == "1"
     assert least_used([], []) is None
+
+
+def test_the_largest_gpu_is_what_nvidia_smi_tells(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv(VISIBLE, "1,3,3")
+    assert largest_gpu() == 0  # no such program
+    program = tmp_path / "nvidia-smi"
+    program.write_text('#!/bin/sh\n[ "$3" = --id=1,3 ] && echo 24564 && echo 81559\n')
+    program.chmod(0o755)
+    assert largest_gpu() == 81559 * 2**20
+    monkeypatch.setenv(VISIBLE, "MIG-1")  # which it does not know
+    assert largest_gpu() == 0
+    monkeypatch.setenv(VISIBLE, "")
+    assert largest_gpu() == 0

@@ -2,8 +2,11 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
+from envs.tasks import first_rows
 from envs.tasks.first_rows import FIRST_ROWS, check_first_rows
 from envs.tasks.task_cli import task_config
 
@@ -63,3 +66,34 @@ def test_a_missing_path_a_folder_without_files_and_a_second_data_set_are_looked_
 def test_the_hub_and_generated_tasks_pass_without_a_look():
     check_first_rows(task_config(["task=taco"]))
     check_first_rows(task_config(["task=mini"]))
+
+
+def levels(hard_at: int) -> list[dict]:
+    """Rows whose first are EASY, and one HARD."""
+    return [GOOD | {"difficulty": "HARD" if i == hard_at else "EASY"} for i in range(hard_at + 1)]
+
+
+def test_a_difficulty_is_searched_in_all_rows(tmp_path):
+    text = "".join(json.dumps(row) + "\n" for row in levels(3 * FIRST_ROWS))
+    check(tmp_path, text, "rows.jsonl", "task.difficulty=[easy,hard]")
+    with pytest.raises(ValueError, match=r"^task\.difficulty=EAZY: no row .*: EASY, HARD$"):
+        check(tmp_path, text, "rows.jsonl", "task.difficulty=EAZY")
+
+
+def test_of_a_parquet_file_the_column_alone_is_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(first_rows, "SEARCHED_BYTES", 0)
+    file = tmp_path / "rows.parquet"
+    pa.parquet.write_table(pa.Table.from_pylist(levels(3)), file)
+    given = ["task=taco", f"task.path={file}"]
+    check_first_rows(task_config([*given, "task.difficulty=HARD"]))
+    with pytest.raises(ValueError, match="no row of task=taco has it"):
+        check_first_rows(task_config([*given, "task.difficulty=HART"]))
+
+
+def test_a_difficulty_that_cannot_be_searched_passes(tmp_path, monkeypatch):
+    """Opening the task, which reads every row, then decides."""
+    good = json.dumps(GOOD) + "\n"
+    check(tmp_path, good, "rows.jsonl", "task.difficulty=EAZY")  # no row has any difficulty
+    monkeypatch.setattr(first_rows, "SEARCHED_BYTES", 100)
+    text = "".join(json.dumps(row) + "\n" for row in levels(3))
+    check(tmp_path, text, "rows.jsonl", "task.difficulty=EAZY")

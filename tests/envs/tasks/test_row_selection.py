@@ -3,6 +3,7 @@
 import pytest
 
 from envs.tasks import open_task
+from envs.tasks.row_selection import check_difficulties
 from envs.tasks.storage.sources import remote_files
 from envs.tasks.task_cli import task_config
 from experiments.config.composition import config_of
@@ -95,6 +96,19 @@ def test_a_key_that_no_row_can_answer_is_refused(tmp_path, rated):
         with pytest.raises(ValueError) as error:
             open_task(config(name, file, **keys))
         assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_difficulty_that_no_row_has_is_refused_and_the_nearest_are_named(dated):
+    with pytest.raises(ValueError) as error:
+        open_task(config("livecodebench", dated, difficulty=["EASY", "hart"]))
+    said = "task.difficulty=hart: no row of task=livecodebench has it; the nearest of its "
+    assert str(error.value) == f"{said}difficulties: hard, easy, medium"
+
+
+def test_of_many_difficulties_a_few_are_named():
+    known = [f"level {number}" for number in range(9)]
+    with pytest.raises(ValueError, match=r"difficulties: level 7(, level \d){5} and 3 more$"):
+        check_difficulties("own", ["LEVEL 3", "level 77"], known)
 
 
 def test_the_command_line_has_the_keys():

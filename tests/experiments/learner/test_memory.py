@@ -1,6 +1,7 @@
 """The estimate against tensors that were really allocated and really saved for backward."""
 
 import copy
+import json
 
 import pytest
 import torch
@@ -39,8 +40,8 @@ from experiments.learner.memory import (
     LOSS_BLOCKS,
     estimate,
     saved_bytes,
-    shape_of,
 )
+from experiments.learner.shapes import shape_of, shape_of_json
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
@@ -187,6 +188,24 @@ ARCHITECTURES = {
     "qwen2": (Qwen2Config, Qwen2ForCausalLM, 2),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM, 4),
 }
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_config_json_alone_gives_the_shape_of_the_model(name, tied):
+    config_class, _, key_heads = ARCHITECTURES[name]
+    widths = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 8, "num_key_value_heads": key_heads}
+    model_config = config_class(vocab_size=50, **widths, **heads, tie_word_embeddings=tied)
+    assert shape_of_json(json.loads(model_config.to_json_string())) == shape_of(model_config)
+
+
+def test_of_a_sliding_window_config_json_alone_is_not_enough():
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 50}
+    heads = {"num_attention_heads": 8, "num_key_value_heads": 2}
+    model_config = Qwen2Config(**sizes, **heads, use_sliding_window=True, max_window_layers=1)
+    assert shape_of(model_config).slides
+    assert shape_of_json(json.loads(model_config.to_json_string())) is None
 
 
 @pytest.mark.parametrize(("dtype", "adapter"), [("float32", "none"), ("bfloat16", "lora")])

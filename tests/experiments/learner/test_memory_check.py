@@ -1,6 +1,7 @@
 """What does not fit is said in one line before weights are read, with what would."""
 
 import dataclasses
+import json
 import re
 
 import pytest
@@ -8,10 +9,19 @@ import torch
 from transformers import LlamaConfig
 
 from algorithms.spo import SPO, SPOConfig
+from experiments.benchmarks.fits import MODELS
 from experiments.config.resolve_defaults import resolve_defaults
 from experiments.errors import UserError
 from experiments.learner import memory_check
-from experiments.learner.memory import GIB, estimate, shape_of
+from experiments.learner.memory import GIB, estimate
+from experiments.learner.memory_advice import (
+    MemoryLimit,
+    needs_of,
+    smaller_pieces,
+    suggest_change,
+    with_value,
+)
+from experiments.learner.shapes import shape_of, shape_of_json
 from experiments.policy import loading
 from tests.experiments.compose import config
 
@@ -20,7 +30,11 @@ CPU = torch.device("cpu")
 
 
 def on_cpu(free):
-    return memory_check.MemoryLimit(NEEDS, free)
+    return MemoryLimit(NEEDS, free)
+
+
+def read_shape(model):
+    return memory_check._shape(model)
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +80,7 @@ def test_a_large_model_is_not_put_on_a_cpu_unasked(llama_8b):
 
 def advised(chosen, shape, free):
     """The overrides of the advice, and whether the run with them fits in `free`."""
-    said = memory_check.suggest_change(chosen, shape, CPU, on_cpu(free))
+    said = suggest_change(chosen, shape, on_cpu(free), read_shape)
     overrides = dict(part.split("=") for part in re.findall(r"[\w.]+=\w+", said))
     for key, value in overrides.items():
         section, name = key.split(".")
@@ -86,28 +100,27 @@ def test_the_advice_fits_and_is_the_least_change(llama_8b):
         {"train.micro_batch", "engine.batch_size"},
         True,
     )
-    assert memory_check.suggest_change(chosen, shape, CPU, on_cpu(2 * GIB)).startswith(
-        "model=nano_5m "
-    )
-    assert memory_check.suggest_change(chosen, shape, CPU, on_cpu(2**20)).startswith(
-        "none of the models"
-    )
+    smaller = suggest_change(chosen, shape, on_cpu(2 * GIB), read_shape)
+    assert smaller.startswith("model=nano_5m ")
+    none = suggest_change(chosen, shape, on_cpu(2**20), read_shape)
+    assert none.startswith("none of the models")
 
 
 @pytest.mark.parametrize("colocate", [False, True])
 def test_a_vllm_takes_less_of_a_gpu_where_that_fits(colocate, llama_8b):
     chosen = config_of("model=local", f"model.path={llama_8b}", "model.dtype=bfloat16")
     chosen.model.adapter, chosen.train.micro_batch = "lora", 1
+    chosen.model.checkpoint_activations = True
     chosen.engine.name, chosen.engine.colocate = "vllm", colocate
     shape, card = shape_of(loading.read_config(chosen.model)), 80 * 10**9
 
     def room(free):
-        return memory_check.MemoryLimit(NEEDS, free, on_gpu=True, card=card)
+        return MemoryLimit(NEEDS, free, on_gpu=True, card=card)
 
     most, last = 0.9, None
     for gigabytes in range(78, 20, -1):
         chosen.engine.memory_share, given = most, room(gigabytes * 10**9)
-        if (pieces := memory_check.smaller_pieces(chosen, shape, given)) is None:
+        if (pieces := smaller_pieces(chosen, shape, given)) is None:
             break
         (share,) = pieces
         last = chosen.engine.memory_share = float(share.removeprefix("engine.memory_share="))
@@ -128,3 +141,63 @@ def test_what_fits_a_rank_is_for_its_part(llama_8b, monkeypatch):
         memory_check.check_memory(chosen, NEEDS, ranks=8)
     with pytest.raises(UserError, match=r"; model.adapter=lora fits$"):
         memory_check.check_memory(chosen, NEEDS)
+
+
+QWEN_1B5 = MODELS["1.5 B"]
+CARD = int(79.1 * GIB)
+
+
+def ppo_with_vllm():
+    """PPO of a data set with vLLM on the learner's GPU, as by default where vLLM is installed."""
+    chosen = resolve_defaults(config("algo=ppo", "task=taco", "engine.name=hf"), "cuda")
+    return with_value(chosen, "engine.name", "vllm")
+
+
+@pytest.mark.parametrize(
+    ("free", "said"),
+    [
+        (75, "engine.memory_share=0.25 train.micro_batch=1 fits"),
+        (66, "engine.memory_share=0.2 train.micro_batch=1 model.checkpoint_activations=true fits"),
+        (45, "algo.critic=shared "),
+        (28, "model.adapter=lora "),
+        (10, "model=qwen25_coder_0b5 "),
+    ],
+)
+def test_what_keeps_results_is_offered_before_what_makes_another_run(free, said):
+    shape, chosen = shape_of_json(QWEN_1B5), ppo_with_vllm()
+    small = shape_of_json(MODELS["0.5 B"])
+    limit = MemoryLimit(needs_of(chosen), int(free * GIB), on_gpu=True, card=CARD)
+    advice = suggest_change(
+        chosen, shape, limit, lambda model: small if model.name == "qwen25_coder_0b5" else None
+    )
+    assert advice.startswith(said) and advice.endswith(" fits")
+
+
+@pytest.fixture
+def qwen_folder(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_1B5))
+    return tmp_path
+
+
+def test_before_any_job_the_one_that_no_gpu_here_can_hold_is_named(qwen_folder, monkeypatch):
+    monkeypatch.setattr(memory_check, "largest_gpu", lambda: CARD)
+    chosen = ppo_with_vllm()
+    chosen.model.path = str(qwen_folder)
+    with pytest.raises(
+        UserError, match=r"^algo=ppo model\.path=.* about 8[67].* on a GPU"
+    ) as raised:
+        memory_check.check_jobs([chosen])
+    assert "the largest GPU here has 79.10 GiB; engine.memory_share=" in str(raised.value)
+    fits = with_value(with_value(chosen, "engine.memory_share", 0.2), "train.micro_batch", 1)
+    memory_check.check_jobs([fits])
+
+
+def test_what_cannot_be_known_ahead_passes(qwen_folder, monkeypatch):
+    chosen = ppo_with_vllm()
+    chosen.model.path = str(qwen_folder)
+    memory_check.check_jobs([chosen])  # no GPU here
+    monkeypatch.setattr(memory_check, "largest_gpu", lambda: GIB)
+    memory_check.check_jobs([with_value(chosen, "model.device", "cpu")])
+    memory_check.check_jobs([with_value(chosen, "model.path", "nobody/nothing")])
+    (qwen_folder / "config.json").write_text(json.dumps(QWEN_1B5 | {"model_type": "gpt2"}))
+    memory_check.check_jobs([chosen])
