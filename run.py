@@ -183,7 +183,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
     """
     from experiments.config.composition import config_of, is_sweep, jobs_of
     from experiments.config.preflight import check_before_start, make_output_folder
-    from experiments.config.resolve_defaults import evaluation_warnings
+    from experiments.config.resolve_defaults import setting_warnings
     from experiments.errors import UserError
     from experiments.launch import check_launch, is_rank_zero, torchrun_ranks
     from experiments.learner.memory_check import check_jobs
@@ -204,7 +204,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
             check_jobs(configs)
     except UserError as error:
         fail(str(error), MISUSED)
-    warnings = dict.fromkeys(line for config in configs for line in evaluation_warnings(config))
+    warnings = dict.fromkeys(line for config in configs for line in setting_warnings(config))
     for line in warnings if is_rank_zero() else ():
         print(f"WARNING: {line}", file=sys.stderr)
     return jobs, configs

@@ -110,9 +110,17 @@ def final_split_warning(config: RunConfig, study: str | None) -> str | None:
     )
 
 
-def evaluation_warnings(config: RunConfig) -> list[str]:
-    """Warn about settings whose evaluation says little, before anything is loaded."""
+def setting_warnings(config: RunConfig) -> list[str]:
+    """Warn, before anything is loaded, of settings that undo each other or show little."""
     evaluation, longest, found = config.eval, config.task.max_response_tokens, []
+    train = config.train
+    if train.offline_share and train.temperature != 1:
+        found.append(
+            f"train.temperature={train.temperature:g} with train.offline_share="
+            f"{train.offline_share:g}: the data set's programs are learnt as if sampled at this "
+            "temperature, so samples at it become as varied as the data set; "
+            "train.temperature=1 learns them as written"
+        )
     if not evaluation.temperature and evaluation.samples > 1:
         found.append(
             f"eval.temperature=0: all eval.samples={evaluation.samples} responses to a problem are "

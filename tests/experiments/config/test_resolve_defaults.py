@@ -6,7 +6,7 @@ from algorithms import make
 from experiments.config.dependencies import VLLM_RELEASE
 from experiments.config.resolve_defaults import (
     describe_dropped,
-    evaluation_warnings,
+    setting_warnings,
     final_split_warning,
     missing_share_warning,
     resolve_defaults,
@@ -123,8 +123,16 @@ def test_the_test_split_is_warned_of_unless_a_study_evaluates_at_its_end():
     assert "set by hand" in final_split_warning(final, None)
 
 
+def test_programs_of_the_data_set_at_another_temperature_than_1_are_warned_of():
+    half = ["train.offline_share=0.5", "train.temperature=0.5"]
+    [line] = setting_warnings(config("experiment=half_online", *half))
+    assert "train.temperature=0.5" in line and "train.temperature=1" in line
+    for given in (["train.offline_share=0.5"], ["train.temperature=0.5"]):
+        assert setting_warnings(config(*given)) == []
+
+
 def test_only_an_evaluation_that_says_little_is_warned_of():
     for given in (["eval.temperature=0", "eval.samples=1"], ["task.max_response_tokens=16"], []):
-        assert evaluation_warnings(config(*given)) == []
+        assert setting_warnings(config(*given)) == []
     both = config("eval.temperature=0", "task.max_response_tokens=15")
-    assert len(evaluation_warnings(both)) == 2
+    assert len(setting_warnings(both)) == 2
