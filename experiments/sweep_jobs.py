@@ -150,7 +150,7 @@ def submitted_job() -> Iterator[None]:
     """
     caught: list[int] = []
     warnings = (signal.SIGUSR1, signal.SIGUSR2)
-    handlers = {sent: handler for sent in warnings if callable(handler := signal.getsignal(sent))}
+    handlers = {int(n): handler for n in warnings if callable(handler := signal.getsignal(n))}
 
     def warned(sent: int, _: object) -> None:
         caught.append(sent)
