@@ -71,11 +71,16 @@ def run_still_active():
     os.close(handle)
 
 
+def gpu_of_24_gib():
+    return patch("experiments.learner.memory_check.largest_gpu", lambda: 24 * 2**30)
+
+
 CIRCUMSTANCES = {  # by the mistake of docs/reference/errors.md
     "no room for the checkpoints": disk_almost_full,
     "a folder that may not be read": folder_unreadable,
     "a model that may not be read": folder_unreadable,
     "a run that is still active": run_still_active,
+    "a run that no GPU here can hold": gpu_of_24_gib,
 }
 
 
@@ -108,6 +113,14 @@ def prepare(folder: Path) -> None:
     row = {"question": "Print it.", "input_output": tests, "solutions": "[]"}
     levels = [json.dumps(row | {"difficulty": level}) + "\n" for level in ("EASY", "HARD")]
     (folder / "levels.jsonl").write_text("".join(levels))
+    sizes = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28}
+    heads = {"num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064}
+    (folder / "large").mkdir()
+    (folder / "large" / "config.json").write_text(
+        json.dumps({"model_type": "qwen2"} | sizes | heads)
+    )
+    for name in ("model.safetensors", "tokenizer.json"):  # what they hold is not looked at
+        (folder / "large" / name).touch()
     for name in ("empty", "locked", "untyped", "outputs/mini/run"):
         (folder / name).mkdir(parents=True)
     (folder / "untyped" / "config.json").write_text("{}")

@@ -48,7 +48,7 @@ RUNS: tuple[tuple[str, str, dict[str, Any]], ...] = (  # row, algorithm, overrid
     ("SPO or GRPO", "spo", LORA),
     ("PPO", "ppo", {}),
     ("PPO", "ppo", {"train.micro_batch": 1, "engine.memory_share": 0.2}),
-    ("PPO", "ppo", LESS),
+    ("PPO", "ppo", {"model.checkpoint_activations": True, "engine.memory_share": 0.15}),
     ("PPO", "ppo", {"algo.critic": "shared"}),
     ("PPO", "ppo", {"algo.critic": "shared"} | LESS),
     ("PPO", "ppo", LORA),

@@ -89,9 +89,7 @@ def suggest_change(
 def _variants(
     config: RunConfig, shape: Shape, limit: MemoryLimit, read_shape: ReadShape
 ) -> Iterator[Variant]:
-    """Yield (overrides, the run with them, its model's shape, its limit), the least change
-    first.
-    """
+    """Yield (overrides, the run, its model's shape, its limit), the least change first."""
     yield [], config, shape, limit
     if limit.needs.critic == "separate" and hasattr(config.algo, "critic"):
         shared = with_value(config, "algo.critic", "shared")

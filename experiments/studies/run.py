@@ -67,6 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    from experiments.learner.memory_check import check_jobs
     from experiments.studies.jobs import jobs_of
     from experiments.studies.runner import Runner
     from experiments.studies.study import read
@@ -88,6 +89,7 @@ def _run(arguments: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     study_lock = _lock(folder)
     runner.look()
+    check_jobs([runner.config(job) for job in runner.left() if not job.needs])
     raise_interrupts()
     _announce(runner)
     if options.plan:

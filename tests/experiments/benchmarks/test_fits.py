@@ -1,5 +1,6 @@
 """The memory table of docs/guide/gpus.md is the one that its command prints."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def test_vllms_share_counts_and_longer_responses_need_more():
     shape, config = shape_of_json(fits.MODELS["1.5 B"]), fits._composed("ppo", fits.Options())
     assert fits._cell(shape, config) == "none (86)"  # 54.7 GiB held, and 40 % of the GPU
     longer = fits._composed("ppo", fits.Options(response_tokens=8192))
-    assert fits._cell(shape, longer) > fits._cell(shape, config)
+    assert int(re.findall(r"\d+", fits._cell(shape, longer))[0]) > 86
 
 
 @pytest.mark.parametrize("algo", ["spo", "grpo"])

@@ -157,20 +157,18 @@ def ppo_with_vllm():
     ("free", "said"),
     [
         (75, "engine.memory_share=0.25 train.micro_batch=1 fits"),
-        (66, "engine.memory_share=0.2 train.micro_batch=1 model.checkpoint_activations=true fits"),
-        (45, "algo.critic=shared "),
-        (28, "model.adapter=lora "),
-        (10, "model=qwen25_coder_0b5 "),
+        (
+            70,
+            "engine.memory_share=0.15 train.micro_batch=1 model.checkpoint_activations=true fits",
+        ),
+        (66, "algo.critic=shared fits"),
+        (28, "model.adapter=lora engine.memory_share=0.3 fits"),
     ],
 )
 def test_what_keeps_results_is_offered_before_what_makes_another_run(free, said):
     shape, chosen = shape_of_json(QWEN_1B5), ppo_with_vllm()
-    small = shape_of_json(MODELS["0.5 B"])
     limit = MemoryLimit(needs_of(chosen), int(free * GIB), on_gpu=True, card=CARD)
-    advice = suggest_change(
-        chosen, shape, limit, lambda model: small if model.name == "qwen25_coder_0b5" else None
-    )
-    assert advice.startswith(said) and advice.endswith(" fits")
+    assert suggest_change(chosen, shape, limit, lambda _: None) == said
 
 
 @pytest.fixture
