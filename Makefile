@@ -133,7 +133,7 @@ bench-train: $(READY) ## an optimiser step of each algorithm; whole GRPO steps a
 	$(PY) -m experiments.benchmarks.train $(ARGS)
 
 bench-curves: $(READY) ## reward curves of 20 steps of GRPO, ours and TRL's: the same within noise? (extra peer; ARGS="model=NAME")
-	$(PY) -m experiments.benchmarks.curves $(ARGS)
+	$(PY) -m experiments.benchmarks.peers.curves $(ARGS)
 
 bench-memory: $(READY) ## peak memory and time of a step of each algorithm, against the estimate
 	$(PY) -m experiments.benchmarks.memory $(ARGS)

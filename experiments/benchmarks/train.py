@@ -20,22 +20,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
-from importlib.metadata import version
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveInt
 
-from algorithms.base import Algorithm
-from algorithms.grpo import GRPOConfig
-from envs.environment import Environment, Submission
+from envs.environment import Environment
 from experiments.benchmarks import common, workload
 from experiments.benchmarks.common import Row, Values, start_timer
+from experiments.benchmarks.peers.trl import (
+    TRL_RELEASE,
+    OurSteps,
+    reward_function,
+    trl_is_installed,
+    trl_trainer,
+)
 from experiments.benchmarks.workload import MiniContests, padded
 from experiments.config.model_folder import BUILT_HERE
 from experiments.config.schema import RunConfig, TrainConfig
-from experiments.engines.base import Sampling
-from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
+from experiments.sample import Sample
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
 RELATIVE = "CPU time relative to raw"
 GOALS = {"SPO": "≤ 0.75", "GRPO": "≤ 0.7", "PPO critic=separate": "≤ 1.35"}  # by prefix
-TRL_RELEASE, TIMES_TRL = "1.16.0", "≥ 3"
+TIMES_TRL = "≥ 3"
 PHASES = ("generate", "judge", "reference", "train")  # of the ledger
 OURS, TRL, FLOOR = (f"whole GRPO step, {whose}" for whose in ("ours", "TRL's", "raw pass alone"))
 Step = Callable[[Sequence[Sample], int], object]
@@ -124,33 +126,6 @@ class Raw:
 # Whole steps
 
 
-class OurSteps:
-    """Whole steps of a copy of the model: write, judge, learn.
-
-    They are a run's steps, but for judging, which begins when all responses are written.
-    """
-
-    def __init__(self, mini: MiniContests, judge: Environment, algorithm: Algorithm) -> None:
-        from experiments.engines.hf import HFEngine
-        from experiments.rollout.generation import Responder
-
-        self.size = mini.size
-        self.step = workload.step_of(algorithm, mini.engine.policy, mini.engine.pad)
-        self.ledger = self.step.learner.ledger
-        engine = HFEngine(self.step.learner.policy, mini.ends, mini.engine.pad, 4096)
-        reward = mini.task.reward
-        self.responder = Responder(engine, judge, mini.tokenizer, reward, False, self.ledger)
-
-    def take(self, prompts: Sequence[PromptedProblem], number: int) -> list[Sample]:
-        """Train on new responses to `prompts`, which are returned; `number` seeds their tokens."""
-        seeds = workload.seeds_of(len(prompts), self.size.responses, number)
-        origin, sampling = Origin("policy", "bench", number), Sampling(self.size.max_tokens)
-        _, samples = self.responder.respond(prompts, seeds, sampling, origin)
-        with self.ledger.phase("train"):
-            self.step(samples, self.size.responses)
-        return samples
-
-
 class WholeSteps:
     """Rounds of our step and the floor, and what was measured, TRL's steps included."""
 
@@ -204,11 +179,6 @@ def measure_whole_steps(rounds: int, mini: MiniContests) -> Iterator[Row]:
     return steps.rows()
 
 
-def trl_is_installed() -> bool:
-    """Whether the release that these benchmarks were written for is installed."""
-    return bool(find_spec("trl")) and version("trl") == TRL_RELEASE
-
-
 def take_turns_with_trl(steps: WholeSteps, judge: Environment, rounds: int) -> None:
     """Measure ours before each of TRL's steps."""
     import transformers
@@ -247,78 +217,6 @@ def _timed(act: Callable[..., Any], phase: str, seconds: dict[str, float]) -> Ca
         return result
 
     return timed
-
-
-def reward_function(
-    mini: MiniContests,
-    prompted: Sequence[PromptedProblem],
-    judge: Environment,
-    seen: Callable[[list[list[int]], list[float | None]], object],
-) -> Callable[..., list[float | None]]:
-    """Our rewards as TRL asks for them: its column `problem` is an index into `prompted`.
-
-    `seen` gets the tokens and rewards of each batch.
-    """
-
-    def rewards(
-        completions: list[str], completion_ids: list[list[int]], problem: list[int], **_: Any
-    ) -> list[float | None]:
-        problems = [prompted[number].problem for number in problem]
-        judgements = judge.judge(list(map(Submission, problems, completions)))
-        pairs = zip(judgements, completion_ids, strict=True)
-        paid = [compute_reward(each, mini.task.reward, len(ids)) for each, ids in pairs]
-        seen(completion_ids, paid)
-        return paid
-
-    return rewards
-
-
-def trl_trainer(
-    folder: str,
-    mini: MiniContests,
-    rewards: Callable[..., Any],
-    prompted: Sequence[PromptedProblem],
-    rate: float = workload.LEARNING_RATE,
-    seed: int = 0,
-) -> Any:
-    """TRL's GRPO trainer with our defaults, which takes `mini.size.prompts` prompts a step.
-
-    Its output goes to `folder`.
-    """
-    import datasets
-    import trl
-
-    texts = [mini.tokenizer.decode(list(prompt.tokens)) for prompt in prompted]
-    if any(
-        tuple(mini.tokenizer(text)["input_ids"]) != prompt.tokens
-        for text, prompt in zip(texts, prompted, strict=True)
-    ):
-        raise RuntimeError("TRL reads other tokens than we do")
-    defaults, model = GRPOConfig(), copy.deepcopy(mini.engine.model)
-    config = trl.GRPOConfig(
-        output_dir=folder,
-        per_device_train_batch_size=mini.size.prompts * mini.size.responses,
-        num_generations=mini.size.responses,
-        max_completion_length=mini.size.max_tokens,
-        max_steps=len(prompted) // mini.size.prompts,
-        learning_rate=rate,
-        lr_scheduler_type="constant",
-        beta=defaults.kl_coef,
-        epsilon=defaults.clip_low,
-        loss_type="grpo",
-        shuffle_dataset=False,
-        seed=seed,
-        bf16=False,
-        gradient_checkpointing=False,
-        use_cpu=model.device.type == "cpu",
-        save_strategy="no",
-        logging_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-    )
-    data = datasets.Dataset.from_dict({"prompt": texts, "problem": list(range(len(texts)))})
-    names = {"reward_funcs": rewards, "train_dataset": data, "processing_class": mini.tokenizer}
-    return trl.GRPOTrainer(model=model, args=config, **names)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ from algorithms import make
 from experiments.config.dependencies import VLLM_RELEASE
 from experiments.config.resolve_defaults import (
     describe_dropped,
-    setting_warnings,
     final_split_warning,
     missing_share_warning,
     resolve_defaults,
+    setting_warnings,
     summary,
 )
 from tests.experiments.compose import config

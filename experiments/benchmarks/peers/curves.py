@@ -27,7 +27,7 @@ from analysis.report import markdown
 from envs.environment import Environment
 from envs.judge.judge import JudgeConfig
 from experiments.benchmarks import common, workload
-from experiments.benchmarks.train import (
+from experiments.benchmarks.peers.trl import (
     TRL_RELEASE,
     OurSteps,
     reward_function,

@@ -7,9 +7,9 @@ import pytest
 
 from envs.environment import JudgeStats
 from envs.problem import Judgement, Verdict
-from experiments.benchmarks import curves
-from experiments.benchmarks.curves import Options, differences, main, our_rewards, verdict
-from experiments.benchmarks.train import reward_function
+from experiments.benchmarks.peers import curves
+from experiments.benchmarks.peers.curves import Options, differences, main, our_rewards, verdict
+from experiments.benchmarks.peers.trl import reward_function
 from experiments.benchmarks.workload import BatchSize, MiniContests, model_config
 from experiments.errors import UserError
 
