@@ -91,7 +91,9 @@ def advised(chosen, shape, free):
 
 
 def test_the_advice_fits_and_is_the_least_change(llama_8b):
-    chosen = config_of("model=local", f"model.path={llama_8b}", "model.device=cpu")
+    chosen = config_of(
+        "model=local", f"model.path={llama_8b}", "model.device=cpu", "model.dtype=float32"
+    )
     shape = shape_of(loading.read_config(chosen.model))
     whole = estimate(shape, chosen, NEEDS, False)
     held = sum(whole.held.values())
