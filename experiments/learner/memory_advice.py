@@ -141,15 +141,22 @@ def smaller_pieces(config: RunConfig, shape: Shape, limit: MemoryLimit) -> list[
 def _steps(config: RunConfig, shape: Shape, limit: MemoryLimit) -> Iterator[tuple[str, Any]]:
     """Yield keys with their next smaller values, the one to try first first."""
     name = "micro_batch" if config.train.micro_tokens is None else "micro_tokens"
-    if (pieces := getattr(config.train, name)) > 1:
-        yield f"train.{name}", pieces // 2
+    for pieces in _halves(getattr(config.train, name)):
+        yield f"train.{name}", pieces
     if not (config.model.checkpoint_activations or shape.slides):
         yield "model.checkpoint_activations", True
     share = round(config.engine.memory_share - SHARE_STEP, 2)
     if limit.fits_vllm(shape, with_value(config, "engine.memory_share", share)):
         yield "engine.memory_share", share
-    if config.engine.batch_size > 1:
-        yield "engine.batch_size", config.engine.batch_size // 2
+    for rows in _halves(config.engine.batch_size):
+        yield "engine.batch_size", rows
+
+
+def _halves(number: int) -> Iterator[int]:
+    """Yield a half, a quarter and so on, down to 1: a half may still be more than the run uses."""
+    while number > 1:
+        number //= 2
+        yield number
 
 
 def with_value(config: RunConfig, key: str, value: Any) -> RunConfig:
