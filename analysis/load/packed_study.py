@@ -97,7 +97,10 @@ class PackedStudy:
         if self._training is None:
             spent = spent.drop(columns=list(RECORDED_EVERY_STEP), errors="ignore")
             return spent.assign(reward_mean=float("nan"))
-        training = self.training(name).dropna(axis="columns", how="all")
+        training = self.training(name)
+        # each run recorded a reward, NaN where no response was its own; others not every column
+        recorded = training.columns[training.notna().any() | (training.columns == "reward_mean")]
+        training = training[recorded]
         others = [column for column in spent if column == "step" or column not in training]
         return training.merge(spent[others], how="outer", on="step", sort=True)
 

@@ -5,12 +5,13 @@ import gzip
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from analysis.compare import main as compare
-from analysis.load.packed_study import TRAINING
+from analysis.load.packed_study import TRAINING, PackedStudy
 from analysis.load.run_folders import SUMS
 from analysis.metrics.sample_counts import is_counted
 from analysis.report.command import main as report
@@ -145,3 +146,21 @@ def test_only_the_report_reads_a_packed_study(packed, capsys):
     assert (
         "a packed study, not a run folder; only `make report` reads it" in capsys.readouterr().err
     )
+
+
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
+
+
+def test_a_run_without_a_reward_of_its_own_has_the_column_all_the_same():
+    runs = PackedStudy(RESULTS / "study-size").runs.values()
+    rewards = {run.path.name: run.metrics["reward_mean"] for run in runs}
+    assert len(rewards) == 20
+    for name, reward in rewards.items():
+        assert reward.isna().all() == name.startswith("sft-")
+
+
+@pytest.mark.slow  # each takes ten seconds
+@pytest.mark.parametrize("folder", sorted(RESULTS.glob("study-*/")), ids=lambda path: path.name)
+def test_each_packed_study_of_the_repository_has_a_page(folder, tmp_path):
+    assert report([f"runs={folder}", f"out={tmp_path}"]) == 0
+    assert 100_000 < (tmp_path / "report.html").stat().st_size < 3_000_000
