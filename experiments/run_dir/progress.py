@@ -6,6 +6,7 @@ log file, a line comes every LINE_EVERY_S seconds, also within a long step.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -86,7 +87,8 @@ class Display:
         rate = row["generated_tokens"] / max(seconds, 1e-9)
         learnt = f"reward {row['reward_mean']:.3f}  {{score}}  {rate:,.0f} tokens/s"
         # a batch of the data set's programs alone has no reward of the policy
-        self._note = learnt if rate else f"loss {row['loss']:.3f}  {{score}}"
+        supervised = math.isnan(row["reward_mean"])
+        self._note = f"loss {row['loss']:.3f}  {{score}}" if supervised else learnt
         self._seconds = [*self._seconds, seconds][-RATE_STEPS:]
         self._done = step
         self._update()

@@ -97,6 +97,8 @@ def test_a_step_without_a_response_shows_its_loss(monkeypatch):
     display.step(3, {"generated_tokens": 0, "reward_mean": float("nan"), "loss": 1.25}, seconds=1.0)
     [task] = display.bars.tasks
     assert task.fields["note"].startswith("loss 1.250") and "reward" not in task.fields["note"]
+    display.step(4, {"generated_tokens": 0, "reward_mean": 0.5, "loss": 1.25}, seconds=1.0)
+    assert task.fields["note"].startswith("reward 0.500")  # of recorded responses
 
 
 def test_a_log_has_a_line_while_a_step_lasts(monkeypatch):
