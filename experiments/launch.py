@@ -117,7 +117,7 @@ def _build(config: RunConfig, ranks: Torchrun | TorchrunRay, stack: ExitStack) -
     from experiments.policy import loading
     from experiments.rollout.environments import open_environments
 
-    loading.set_up_cpu(config.model.threads)
+    loading.set_up_torch(config.model.threads)
     torch.manual_seed(config.seed)
     config = resolve_defaults(config, str(loading.pick_device(config.model.device)))
     base, tokenizer = loading.load(config.model)

@@ -79,7 +79,7 @@ def train(
     Raises UserError, and OSError on a full disk, if no run folder can be made or resumed.
     """
     raise_interrupts()
-    loading.set_up_cpu(config.model.threads)
+    loading.set_up_torch(config.model.threads)
     torch.manual_seed(config.seed)
     device = str(loading.pick_device(config.model.device))
     requested, config = config, resolve_defaults(config, device)

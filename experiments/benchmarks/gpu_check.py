@@ -256,15 +256,13 @@ def planned(model: str | None = None) -> list[str]:
 
 def run_part(key: str, small: bool, lines: Path) -> None:
     """Append the rows of one part to this file. Raises SkippedError if it cannot run here."""
-    import torch
-
     from experiments.policy import loading
 
     name, _, size = key.partition(" ")
     device = loading.pick_device("auto")
     if device.type == "cpu" and not small:
         raise SkippedError("no GPU here; ARGS=small=true tries the parts at tiny shapes")
-    torch.set_num_threads(1)
+    loading.set_up_torch(1)
     with tempfile.TemporaryDirectory() as folder, lines.open("a") as file:
         for each in PARTS[name][0](make_bench(size, small, device, Path(folder))):
             print(json.dumps(asdict(each) | {"case": f"{key}: {each.case}"}), file=file, flush=True)

@@ -103,7 +103,7 @@ def measure_step(
     from experiments.policy import loading
     from experiments.policy.policy import Policy
 
-    torch.set_num_threads(1)
+    loading.set_up_torch(1)
     name, _, variant = case.partition(", ")
     device, algorithm = loading.pick_device("auto"), algorithms()[name]
     on_gpu = device.type == "cuda"

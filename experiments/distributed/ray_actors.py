@@ -40,7 +40,7 @@ class EngineActor:
         from experiments.engines.factory import open_engines
         from experiments.policy import loading
 
-        loading.set_up_cpu(config.model.threads)
+        loading.set_up_torch(config.model.threads)
         policy, self._tokenizer = loading.load(config.model)
         self._engine = open_engines(config, policy, self._tokenizer)(policy)
         self._version: int | None = None  # of the weights that the engine holds

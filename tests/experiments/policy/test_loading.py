@@ -263,5 +263,11 @@ def test_numbers_below_the_smallest_normal_one_are_0_in_a_run():
     threads = torch.get_num_threads()
     slopes = torch.full((4,), 1e-39)  # SPO's of rejected responses at a small beta
     assert (slopes * 1 > 0).all()
-    loading.set_up_cpu(threads)
+    loading.set_up_torch(threads)
     assert not (slopes * 1).any()
+
+
+def test_a_run_leaves_out_cudnns_attention():
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    loading.set_up_torch(torch.get_num_threads())
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
