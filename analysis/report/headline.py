@@ -25,10 +25,8 @@ from analysis.stats.differences import (
 from analysis.stats.letters import letters
 from analysis.stats.power import smallest_difference
 
-MOST_STATEMENTS = 4  # on which groups are ahead; power.csv has all
 MOST_WITH_MEANS = 6  # groups shown with their means everywhere; if more, only once, in order
 MOST_RANKED = 15  # groups named behind the first; the table of results has all
-FEW = 3  # groups named among many that one group is ahead of
 ONE_TRAINING = (
     "No two groups share two seeds, so differences between algorithms cannot be separated from "
     "training randomness, and nothing is tested."
@@ -79,11 +77,14 @@ def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -
     means = {model.label: f"{mean_score(model, metric):.3f}" for model in experiment.trained}
     with_means = {label: f"{label} ({means[label]})" for label in order}
     many = len(order) > MOST_WITH_MEANS
-    names = {label: label for label in order} if many else with_means
     ahead = {a: tuple(b for b in order if _is_ahead(pairs, a, b)) for a in order}
-    statements = [_lead(find_pair(pairs, *order[:2]), with_means)] if many else []
-    statements += _separations(order, ahead, names)
-    statements += _differences_of_best(pairs, order, ahead)
+    if many:
+        statements = _best_of_many(pairs, order, ahead, with_means)
+        if len(experiment.bases) == 1:
+            statements.append(f"Before training: {mean_score(experiment.bases[0], metric):.3f}.")
+    else:
+        statements = _separations(order, ahead, with_means)
+        statements += _differences_of_best(pairs, order, ahead)
     statements += contrast_statements([c for c in experiment.contrasts if c.pair.metric == metric])
     statements += control_statements([d for d in experiment.against_control if d.metric == metric])
     if many:
@@ -98,11 +99,31 @@ def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -
     return Headline(title, tuple(statements))
 
 
-def _lead(pair: PairedDifference, with_means: Mapping[str, str]) -> str:
-    """State the best mean, and its difference from the next."""
-    apart = "separated" if pair.separated else "not separated"
-    gap = f"{format_difference(pair)} from {with_means[pair.b]}, {apart}"
-    return f"Highest mean: {with_means[pair.a]}, {gap}."
+def _best_of_many(
+    pairs: Sequence[PairedDifference], order: Sequence[str], ahead: Ahead, named: Mapping[str, str]
+) -> list[str]:
+    """State the best mean, who is not separated from it, who is, and where the rest is found."""
+    best, behind = order[0], ahead[order[0]]
+    lead = find_pair(pairs, best, order[1])
+    amount, _, ends = _amount(lead).partition(" ")
+    interval = f", 95 % interval {ends}" if ends else ""
+    statements = [f"Highest mean: {named[best]}, {amount} higher than {named[order[1]]}{interval}."]
+    if alike := [label for label in order[1:] if label not in behind]:
+        listed = join_names([named[label] for label in alike], MOST_RANKED)
+        statements.append(f"Not separated from it, so perhaps as good: {listed}.")
+    if behind:
+        ends = [find_pair(pairs, best, label) for label in dict.fromkeys((behind[0], behind[-1]))]
+        below = " to ".join(f"{pair.b} (by {_amount(pair)})" for pair in ends)
+        count = f"{len(behind)} of {len(order) - 1} groups, from " if len(behind) > 2 else ""
+        test = f"5 % level, corrected for {len(pairs)} pairs"
+        statements.append(f"Separated from it and below ({test}): {count}{below}.")
+    statements.append("Other pairs: groups that share a letter are not separated (letters.csv).")
+    return statements
+
+
+def _amount(pair: PairedDifference) -> str:
+    """Return a - b without its sign, which the sentence says, and its interval."""
+    return format_difference(pair).removeprefix("+")
 
 
 def _is_ahead(pairs: Sequence[PairedDifference], a: str, b: str) -> bool:
@@ -131,30 +152,14 @@ def _separations(order: Sequence[str], ahead: Ahead, names: Mapping[str, str]) -
     if not leaders:
         if len(order) == 2:
             return [f"The data do not separate {names[order[0]]} from {names[order[1]]}."]
-        many = len(order) > MOST_WITH_MEANS
-        these = "these" if many else join_names([names[label] for label in order])
-        return [f"The data do not separate any two of {these}."]
+        return [f"The data do not separate any two of {join_names(list(names.values()))}."]
     statements = []
     for behind, labels in leaders.items():
         above = join_names([names[label] for label in labels])
         verb = "are each" if len(labels) > 1 else "is"
-        statements.append(f"{above} {verb} above {_names_behind(order, behind, names)}.")
-    if (more := len(statements) - MOST_STATEMENTS) > 0:
-        rest = (
-            f"{more} more of this kind; letters show every pair separated among all (letters.csv)."
-        )
-        return [*statements[:MOST_STATEMENTS], rest]
+        below = join_names([names[label] for label in behind])
+        statements.append(f"{above} {verb} above {below}.")
     return statements
-
-
-def _names_behind(order: Sequence[str], behind: tuple[str, ...], names: Mapping[str, str]) -> str:
-    """Name these groups; of many, the first few, or the first of a run to the end of the order."""
-    if len(order) <= MOST_WITH_MEANS:
-        return join_names([names[label] for label in behind])
-    if len(behind) > FEW and behind == tuple(order[-len(behind) :]):
-        return f"all {len(behind)} from {names[behind[0]]} on in this order"
-    most = FEW if len(behind) > FEW + 1 else FEW + 1
-    return join_names([names[label] for label in behind], most)
 
 
 def _differences_of_best(

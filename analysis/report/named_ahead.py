@@ -21,11 +21,9 @@ def contrast_statements(contrasts: Sequence[ContrastTest]) -> list[str]:
     open_ones = len(contrasts) - len(decided)
     parts = _listed(decided, "contrasts.csv")
     parts += [f"{open_ones} not decided"] * bool(open_ones)
-    pairs = f"{len(contrasts)} pair{'s' * (len(contrasts) != 1)}"
-    return [
-        f"Named before the runs and tested alone (Holm, {pairs}; letters are of all pairs): "
-        f"{'; '.join(parts)}."
-    ]
+    many = len(contrasts)
+    family = f"{many} pairs, corrected among themselves by Holm" if many > 1 else "1 pair"
+    return [f"Named before the runs ({family}): {'; '.join(parts)}."]
 
 
 def _contrast(one: ContrastTest) -> str:

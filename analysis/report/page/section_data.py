@@ -36,7 +36,6 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
         "notes": section.notes,
         "headlines": section.headlines,
         "least_k": section.ks[0],
-        "greatest_k": section.ks[-1],
         "matrices": [],
         "margin": experiment.plan.margin,
         "contrasts": len(experiment.contrasts) > 0,

@@ -55,10 +55,9 @@ def test_the_tables_have_the_three_families(study):
 def test_the_answer_says_them(study):
     _, out = study
     text = (out / "table.md").read_text()
-    named = "Named before the runs and tested alone (Holm, "
-    letters = "; letters are of all pairs): "
-    assert f"{named}1 pair{letters}spo_arm above ppo_arm." in text
-    assert f"{named}2 pairs{letters}ppo_arm less than 0.9 below grpo_arm; 1 not decided." in text
+    named, holm = "Named before the runs ", ", corrected among themselves by Holm"
+    assert f"{named}(1 pair): spo_arm above ppo_arm." in text
+    assert f"{named}(2 pairs{holm}): ppo_arm less than 0.9 below grpo_arm; 1 not decided." in text
     against = "Against ppo_arm alone (Dunnett, 2 comparisons), above: spo_arm; "
     assert f"{against}equal within 0.5: grpo_arm." in text
     assert "Equal within 0.5: grpo_arm and ppo_arm." in text
