@@ -106,18 +106,26 @@ def _best_of_many(
     best, behind = order[0], ahead[order[0]]
     lead = find_pair(pairs, best, order[1])
     amount, _, ends = _amount(lead).partition(" ")
-    interval = f", 95 % interval {ends}" if ends else ""
-    statements = [f"Highest mean: {named[best]}, {amount} higher than {named[order[1]]}{interval}."]
+    interval = f", 95 % interval of the difference {ends}" if ends else ""
+    problems = f"{lead.problems} problem{'s' * (lead.problems != 1)}"
+    statements = [
+        f"Highest mean over {lead.seeds} seeds and {problems}: {named[best]}, {amount} higher than "
+        f"{named[order[1]]}{interval}."
+    ]
     if alike := [label for label in order[1:] if label not in behind]:
         listed = join_names([named[label] for label in alike], MOST_RANKED)
-        statements.append(f"Not separated from it, so perhaps as good: {listed}.")
+        statements.append(f"No significant difference from {best}: {listed}.")
     if behind:
-        ends = [find_pair(pairs, best, label) for label in dict.fromkeys((behind[0], behind[-1]))]
-        below = " to ".join(f"{pair.b} (by {_amount(pair)})" for pair in ends)
-        count = f"{len(behind)} of {len(order) - 1} groups, from " if len(behind) > 2 else ""
-        test = f"5 % level, corrected for {len(pairs)} pairs"
-        statements.append(f"Separated from it and below ({test}): {count}{below}.")
-    statements.append("Other pairs: groups that share a letter are not separated (letters.csv).")
+        count = f"{len(behind)} of the other {len(order) - 1}"
+        nearest, last = (find_pair(pairs, best, label) for label in (behind[0], behind[-1]))
+        test = f"5 % level, corrected for all {len(pairs)} pairs"
+        statements.append(
+            f"Significantly below {best} ({test}): {count}; the nearest is {nearest.b}, "
+            f"{_amount(nearest)} lower, the last {last.b}, {_amount(last)} lower."
+        )
+    statements.append(
+        "Other pairs: groups that share a letter below do not differ significantly (letters.csv)."
+    )
     return statements
 
 

@@ -22,7 +22,8 @@ def contrast_statements(contrasts: Sequence[ContrastTest]) -> list[str]:
     parts = _listed(decided, "contrasts.csv")
     parts += [f"{open_ones} not decided"] * bool(open_ones)
     many = len(contrasts)
-    family = f"{many} pairs, corrected among themselves by Holm" if many > 1 else "1 pair"
+    alone = f"{many} pairs; corrected for these alone, so smaller differences can be significant"
+    family = alone if many > 1 else "1 pair"
     return [f"Named before the runs ({family}): {'; '.join(parts)}."]
 
 
