@@ -35,6 +35,7 @@ from pathlib import Path
 from statistics import fmean
 
 import yaml
+from rapidfuzz.fuzz import partial_ratio_alignment
 
 from analysis.load.packed_study import SENTENCES
 from envs.command_line.config_parsing import parse_values
@@ -192,6 +193,7 @@ def _interval(low: float, high: float, digits: int = 3) -> str:
 
 # From a sentence to its place in a file.
 
+NEAR = 70.0  # of 100: below, a text is too unlike a sentence to be that sentence, changed
 
 class Words:
     """A text with single blanks between words, whose places are known in the original."""
@@ -239,12 +241,24 @@ def check_sentence(
     if not found and not stale:
         values = iter(right)
         filled = PLACEHOLDER.sub(lambda _: next(values), " ".join(sentence.says.split()))
-        return [Fault(sentence.file, 1, f'is without the sentence "{filled}"')], []
+        return [_missing(sentence.file, filled, words)], []
     groups = range(1, len(right) + 1)
     places = [_span(words, each, group) for each in found.values() for group in groups]
     return [
         fault for each in stale for fault in _faults(sentence, placeholders, right, each, words)
     ], places
+
+
+def _missing(file: str, filled: str, words: Words) -> Fault:
+    """A fault at the text that is most like the sentence, if any is like it."""
+    says = f'is without the sentence "{filled}"'
+    nearest = partial_ratio_alignment(filled, words.text, score_cutoff=NEAR)
+    if nearest is None:
+        return Fault(file, 1, says)
+    start = words.text.rfind(" ", 0, nearest.dest_start + 1) + 1  # whole words
+    end = words.text.find(" ", max(start, nearest.dest_end - 1))
+    text = words.text[start : end if end >= 0 else None]
+    return Fault(file, words.line(start), f'{says}; nearest: "{text}"')
 
 
 def _faults(

@@ -156,11 +156,20 @@ def test_a_wrong_number_in_a_sentence_is_found(copy, capsys):
     assert f".999 stands there; the results give {spo}, {{spo-x_1.5.pass@1}}" in fault
 
 
-def test_a_sentence_with_other_words_is_missed(copy, capsys):
+def test_a_sentence_with_other_words_is_missed_and_the_nearest_named(copy, capsys):
     planted(copy / "README.md", "PPO ends", "PPO stops")
     status, lines = told(copy, capsys)
     assert status == 1
-    assert any('README.md:1: is without the sentence "PPO ends at .' in line for line in lines)
+    (missed,) = [line for line in lines if line.startswith("README.md:3: ")]
+    assert 'is without the sentence "PPO ends at .' in missed
+    assert '; nearest: "PPO stops at .' in missed
+
+
+def test_a_sentence_that_is_gone_has_no_nearest(copy, capsys):
+    (copy / "README.md").write_text("# Something else\n\nNo result stands here.\n")
+    _, lines = told(copy, capsys)
+    (missed,) = [line for line in lines if line.startswith("README.md:1: ")]
+    assert "nearest" not in missed
 
 
 @pytest.mark.parametrize("summed", [False, True])
