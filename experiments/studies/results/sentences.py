@@ -195,6 +195,7 @@ def _interval(low: float, high: float, digits: int = 3) -> str:
 
 NEAR = 70.0  # of 100: below, a text is too unlike a sentence to be that sentence, changed
 
+
 class Words:
     """A text with single blanks between words, whose places are known in the original."""
 
