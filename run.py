@@ -158,11 +158,19 @@ def announce(config: RunConfig) -> None:
 def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfig]) -> None:
     """Run all jobs, one after the other or several at once; always print a table at the end."""
     from experiments.config.command_line import requested_again
-    from experiments.sweep import changes_line, find_run, new_folder, print_summary
+    from experiments.sweep import (
+        changes_line,
+        find_run,
+        later_runs_line,
+        new_folder,
+        print_summary,
+    )
     from experiments.sweep_jobs import handling_interrupts, parallel_launcher
 
     runs = [(found, config) for config in configs if (found := find_run(config))]
-    if line := changes_line(runs, requested_again()):
+    again = requested_again()
+    lines = [changes_line(runs, again), later_runs_line(runs) if again != "always" else None]
+    for line in filter(None, lines):
         print(line, file=sys.stderr)
     folder = new_folder(configs[0].output_dir)
     os.environ[JOBS_VARIABLE] = str(len(jobs))  # for the processes that run them

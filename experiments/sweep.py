@@ -45,24 +45,56 @@ def new_folder(output_dir: str) -> Path:
 
 
 def find_run(config: RunConfig) -> Path | None:
-    """Return the last run folder of this configuration, however its run ended.
+    """Return the run folder of this configuration, however its run ended; None without any.
+
+    Of several it is the last whose code, data, model and packages are those of now, so that an edit
+    that was taken back finds the runs of before it. If all have changed it is the last of them.
+    """
+    from experiments.run_dir.provenance import changes
+
+    folders = _runs_of(config)
+    unchanged = (at for at in folders if len(folders) == 1 or not changes(at, config))
+    return next(unchanged, folders[0] if folders else None)
+
+
+def _runs_of(config: RunConfig) -> list[Path]:
+    """Return the run folders of this configuration, the last first.
 
     The words of `tuned`, which say how values were found, may differ.
     """
     found = list((Path(config.output_dir) / config.name).glob("*/config.yaml"))
     if not found:
-        return None
+        return []
     from experiments.config.resolve_defaults import resolve_defaults
     from experiments.policy.loading import pick_device
 
     resolved = resolve_defaults(config, str(pick_device(config.model.device)))
     text = _without_tuned(OmegaConf.to_yaml(asdict(resolved)))
-    folders = [
-        file.parent
+    files = [
+        file
         for file in found
         if _without_tuned(file.read_text()) == text and (file.parent / "run.json").is_file()
     ]
-    return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
+    files.sort(key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.parent for file in files]
+
+
+def later_runs_line(runs: Iterable[tuple[Path, RunConfig]]) -> str | None:
+    """Return a line on runs that are later than those that a sweep takes; None: there are none.
+
+    `runs`: the folders that it takes, and their configurations. A report takes the later runs.
+    """
+    later = list[str]()
+    for folder, config in runs:
+        found = _runs_of(config)
+        later += [str(at) for at in found[: found.index(folder)]]
+    if not later:
+        return None
+    more = [f"{len(later) - NAMED} more"] if len(later) > NAMED else []
+    return (
+        f"later runs with the same settings are not of this code, data, model or packages, but a "
+        f"report takes them until they are moved away: {', '.join([*later[:NAMED], *more])}"
+    )
 
 
 def _without_tuned(text: str) -> str:
