@@ -54,8 +54,9 @@ def act(arguments: list[str], typed: list[str]) -> None:
 
     from experiments.config.class_defaults import register
     from experiments.config.composition import CONF, is_sweep
-    from experiments.config.from_run import origin_line
+    from experiments.config.from_run import origin_line, recorded_folder
     from experiments.launch import is_rank_zero
+    from experiments.sweep import other_code_line
     from experiments.sweep_jobs import RESUMES, interrupted_line
 
     register()
@@ -68,8 +69,9 @@ def act(arguments: list[str], typed: list[str]) -> None:
     if is_rank_zero():
         exit_on_interrupt(RESUMES if of_sweep else NOT_BEGUN)
     jobs, configs = check(arguments)
-    if (line := origin_line(arguments, typed)) and is_rank_zero():
-        print(line, file=sys.stderr)
+    if (folder := recorded_folder(typed)) and is_rank_zero():
+        origin = [origin_line(arguments, typed), other_code_line(folder, configs[0])]
+        print(*filter(None, origin), sep="\n", file=sys.stderr)
     try:
         sweep(run, jobs, configs) if of_sweep else run()
     except KeyboardInterrupt:

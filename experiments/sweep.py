@@ -90,10 +90,9 @@ def later_runs_line(runs: Iterable[tuple[Path, RunConfig]]) -> str | None:
         later += [str(at) for at in found[: found.index(folder)]]
     if not later:
         return None
-    more = [f"{len(later) - NAMED} more"] if len(later) > NAMED else []
     return (
-        f"later runs with the same settings are not of this code, data, model or packages, but a "
-        f"report takes them until they are moved away: {', '.join([*later[:NAMED], *more])}"
+        "later runs with the same settings are not of this code, data, model or packages, but a "
+        f"report takes them until they are moved away: {_listed(later)}"
     )
 
 
@@ -142,12 +141,37 @@ def changes_line(runs: Iterable[tuple[Path, RunConfig]], again: Again) -> str | 
     for (state, kind), lists in sorted(found.items()):
         runs_are = "run is" if len(lists) == 1 else "runs are"
         names = sorted({name for names in lists for name in names})
-        more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
-        listed = ", ".join([*names[:NAMED], *more])
-        of = f"{KINDS[kind]}: {listed}" if names else KINDS[kind]
-        parts.append(f"{len(lists)} {state} {runs_are} of {of}")
+        parts.append(f"{len(lists)} {state} {runs_are} of {_changed(kind, names)}")
     end = "again=changed runs them again" if again == "never" else "they begin anew"
     return f"{'; '.join(parts)}; {end}"
+
+
+def _changed(kind: str, names: Sequence[str]) -> str:
+    """Say what changed: its kind, and the first names."""
+    return f"{KINDS[kind]}: {_listed(names)}" if names else KINDS[kind]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join([*names[:NAMED], *more])
+
+
+def other_code_line(folder: Path, config: RunConfig) -> str | None:
+    """Return a line if a run made with `from=FOLDER` has other code or packages; None: the same.
+
+    Its data and model may be others because the command names others.
+    """
+    from experiments.run_dir.provenance import changes
+
+    found = changes(folder, config)
+    kinds = [kind for kind in ("code", "packages", "unrecorded") if kind in found]
+    if not kinds:
+        return None
+    commit = json.loads((folder / "run.json").read_text()).get("commit")
+    diff = f" and git apply {folder}/code.diff" if (folder / "code.diff").is_file() else ""
+    brings = "bring" if diff else "brings"
+    own = f"; git checkout {commit.rstrip('+')}{diff} {brings} its code back" if commit else ""
+    return f"that run is of {'; '.join(_changed(kind, found[kind]) for kind in kinds)}{own}"
 
 
 def record_outcome(folder: Path, number: int, outcome: Outcome, kept: bool = False) -> None:

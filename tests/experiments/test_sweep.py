@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from experiments.config.composition import config_of
 from experiments.config.resolve_defaults import resolve_defaults
-from experiments.sweep import find_run, later_runs_line
+from experiments.sweep import find_run, later_runs_line, other_code_line
 
 
 def test_a_run_is_found_again_whatever_was_said_of_its_tuning(tmp_path):
@@ -64,3 +64,31 @@ def test_an_edit_that_was_taken_back_finds_the_runs_of_before_it(
         assert line.endswith(f"moved away: {', '.join(str(folder / name) for name in later)}")
     else:
         assert line is None
+
+
+@pytest.mark.parametrize(
+    ("found", "has_diff", "line"),
+    [
+        ({}, True, None),
+        ({"data": ["x"], "model": ["y"]}, True, None),  # the command may name others
+        (
+            {"code": ["algorithms/grpo.py"], "packages": ["torch 1 → 2"], "data": ["x"]},
+            True,
+            "that run is of other code: algorithms/grpo.py; other packages: torch 1 → 2; "
+            "git checkout abc and git apply {}/code.diff bring its code back",
+        ),
+        (
+            {"unrecorded": []},
+            False,
+            "that run is of code that was not recorded; git checkout abc brings its code back",
+        ),
+    ],
+)
+def test_a_run_from_another_says_whose_code_that_one_has(
+    found, has_diff, line, config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("experiments.run_dir.provenance.changes", lambda *_: found)
+    (tmp_path / "run.json").write_text('{"commit": "abc+"}')
+    if has_diff:
+        (tmp_path / "code.diff").touch()
+    assert other_code_line(tmp_path, config) == (line and line.format(tmp_path))
