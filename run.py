@@ -296,7 +296,7 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
         folder = None
     kept = bool(folder and is_finished(folder, config))
     if folder and kept:
-        print(f"{label}not run again: {provenance(folder)}", file=sys.stderr)
+        print(f"{label}not run again: {provenance(folder, config)}", file=sys.stderr)
         outcome: Outcome | None = finished_outcome(folder)
     else:
         outcome = run_one(config, folder, label, in_sweep=True)

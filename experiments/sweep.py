@@ -109,10 +109,16 @@ def finished_outcome(folder: Path) -> Outcome:
     return Outcome(folder, "finished", pass_at={int(k): score for k, score in scores.items()})
 
 
-def provenance(folder: Path) -> str:
-    """Say when and from which commit a run was made."""
+def provenance(folder: Path, config: RunConfig) -> str:
+    """Say when and from which commit a run was made, and what has changed since."""
+    from experiments.run_dir.provenance import changes
+
     info = json.loads((folder / "run.json").read_text())
-    return f"{folder}, ended {info['ended']}, commit {info['commit']}; again=always runs it again"
+    kinds = [KINDS[kind] for kind in changes(folder, config)]
+    of = f", of {' and '.join(kinds)}" if kinds else ""
+    again = "changed" if kinds else "always"
+    made = f"ended {info['ended']}, commit {info['commit']}"
+    return f"{folder}, {made}{of}; again={again} runs it again"
 
 
 def begins_anew(folder: Path, config: RunConfig, again: Again) -> bool:

@@ -1,5 +1,7 @@
 """Studies are read whole or refused in a line."""
 
+import re
+
 import pytest
 
 from experiments.errors import UserError
@@ -7,6 +9,7 @@ from experiments.studies.jobs import config_with_seed, jobs_of
 from experiments.studies.run import report_keys
 from experiments.studies.study import HERE, read
 
+GUIDE = HERE.parents[1] / "docs" / "guide" / "comparing.md"
 SOUND = "question: q\nseeds: [0]\narms:\n  a: {overrides: [algo=sft]}\n"
 
 MISTAKES = {
@@ -83,6 +86,14 @@ def test_a_mistake_is_one_line(mistake, tmp_path):
 def test_a_dash_that_makes_no_pair_is_part_of_a_name(tmp_path):
     (tmp_path / "s.yaml").write_text(SOUND + "  b-1: {overrides: [algo=ppo]}\n")
     assert list(read(f"{tmp_path}/s.yaml").arms) == ["a", "b-1"]
+
+
+def test_the_guide_s_study_composes_and_names_its_pairs(tmp_path):
+    block = re.search(r"```yaml\n(question.*?)```", GUIDE.read_text(), re.DOTALL)[1]
+    (tmp_path / "s.yaml").write_text(block)
+    study = read(f"{tmp_path}/s.yaml")
+    assert len(jobs_of(study, study.seeds, list(study.arms), [])) == 9
+    assert [(one["a"], one["b"]) for one in study.contrasts] == [("no_std", "grpo")] * 2
 
 
 def test_an_unknown_study_is_told_the_known_ones():
