@@ -54,8 +54,9 @@ def act(arguments: list[str], typed: list[str]) -> None:
 
     from experiments.config.class_defaults import register
     from experiments.config.composition import CONF, is_sweep
-    from experiments.config.from_run import origin_line
+    from experiments.config.from_run import origin_line, recorded_folder
     from experiments.launch import is_rank_zero
+    from experiments.sweep import other_code_line
     from experiments.sweep_jobs import RESUMES, interrupted_line
 
     register()
@@ -68,8 +69,9 @@ def act(arguments: list[str], typed: list[str]) -> None:
     if is_rank_zero():
         exit_on_interrupt(RESUMES if of_sweep else NOT_BEGUN)
     jobs, configs = check(arguments)
-    if (line := origin_line(arguments, typed)) and is_rank_zero():
-        print(line, file=sys.stderr)
+    if (folder := recorded_folder(typed)) and is_rank_zero():
+        origin = [origin_line(arguments, typed), other_code_line(folder, configs[0])]
+        print(*filter(None, origin), sep="\n", file=sys.stderr)
     try:
         sweep(run, jobs, configs) if of_sweep else run()
     except KeyboardInterrupt:
@@ -158,11 +160,19 @@ def announce(config: RunConfig) -> None:
 def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfig]) -> None:
     """Run all jobs, one after the other or several at once; always print a table at the end."""
     from experiments.config.command_line import requested_again
-    from experiments.sweep import changes_line, find_run, new_folder, print_summary
+    from experiments.sweep import (
+        changes_line,
+        find_run,
+        later_runs_line,
+        new_folder,
+        print_summary,
+    )
     from experiments.sweep_jobs import handling_interrupts, parallel_launcher
 
     runs = [(found, config) for config in configs if (found := find_run(config))]
-    if line := changes_line(runs, requested_again()):
+    again = requested_again()
+    lines = [changes_line(runs, again), later_runs_line(runs) if again != "always" else None]
+    for line in filter(None, lines):
         print(line, file=sys.stderr)
     folder = new_folder(configs[0].output_dir)
     os.environ[JOBS_VARIABLE] = str(len(jobs))  # for the processes that run them
@@ -286,7 +296,7 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
         folder = None
     kept = bool(folder and is_finished(folder, config))
     if folder and kept:
-        print(f"{label}not run again: {provenance(folder)}", file=sys.stderr)
+        print(f"{label}not run again: {provenance(folder, config)}", file=sys.stderr)
         outcome: Outcome | None = finished_outcome(folder)
     else:
         outcome = run_one(config, folder, label, in_sweep=True)

@@ -159,7 +159,15 @@ def answer_sentence(pair: PairedDifference) -> str:
 
 
 def power_sentence(row: dict[str, Any]) -> str:
-    """State the detectable difference in one metric, and the resources to detect `wish`."""
+    """State the detectable difference in one metric, and the resources to detect `wish`.
+
+    Where the groups differ by the same on every seed and problem there is no noise to tell it from.
+    """
+    if row["smallest_difference"] < 1e-9:
+        return (
+            f"{row['metric']}: a and b differ by the same on every seed and problem, so nothing is "
+            "known of the noise, nor of what could have been detected."
+        )
     needed = [
         f"{row[f'{resource}_needed']:,.0f} {resource}"
         for resource in ("seeds", "samples", "problems")

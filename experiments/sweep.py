@@ -45,24 +45,55 @@ def new_folder(output_dir: str) -> Path:
 
 
 def find_run(config: RunConfig) -> Path | None:
-    """Return the last run folder of this configuration, however its run ended.
+    """Return the run folder of this configuration, however its run ended; None without any.
+
+    Of several it is the last whose code, data, model and packages are those of now, so that an edit
+    that was taken back finds the runs of before it. If all have changed it is the last of them.
+    """
+    from experiments.run_dir.provenance import changes
+
+    folders = _runs_of(config)
+    unchanged = (at for at in folders if len(folders) == 1 or not changes(at, config))
+    return next(unchanged, folders[0] if folders else None)
+
+
+def _runs_of(config: RunConfig) -> list[Path]:
+    """Return the run folders of this configuration, the last first.
 
     The words of `tuned`, which say how values were found, may differ.
     """
     found = list((Path(config.output_dir) / config.name).glob("*/config.yaml"))
     if not found:
-        return None
+        return []
     from experiments.config.resolve_defaults import resolve_defaults
     from experiments.policy.loading import pick_device
 
     resolved = resolve_defaults(config, str(pick_device(config.model.device)))
     text = _without_tuned(OmegaConf.to_yaml(asdict(resolved)))
-    folders = [
-        file.parent
+    files = [
+        file
         for file in found
         if _without_tuned(file.read_text()) == text and (file.parent / "run.json").is_file()
     ]
-    return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
+    files.sort(key=lambda file: file.stat().st_mtime, reverse=True)
+    return [file.parent for file in files]
+
+
+def later_runs_line(runs: Iterable[tuple[Path, RunConfig]]) -> str | None:
+    """Return a line on runs that are later than those that a sweep takes; None: there are none.
+
+    `runs`: the folders that it takes, and their configurations. A report takes the later runs.
+    """
+    later = list[str]()
+    for folder, config in runs:
+        found = _runs_of(config)
+        later += [str(at) for at in found[: found.index(folder)]]
+    if not later:
+        return None
+    return (
+        "later runs with the same settings are not of this code, data, model or packages, but a "
+        f"report takes them until they are moved away: {_listed(later)}"
+    )
 
 
 def _without_tuned(text: str) -> str:
@@ -78,10 +109,16 @@ def finished_outcome(folder: Path) -> Outcome:
     return Outcome(folder, "finished", pass_at={int(k): score for k, score in scores.items()})
 
 
-def provenance(folder: Path) -> str:
-    """Say when and from which commit a run was made."""
+def provenance(folder: Path, config: RunConfig) -> str:
+    """Say when and from which commit a run was made, and what has changed since."""
+    from experiments.run_dir.provenance import changes
+
     info = json.loads((folder / "run.json").read_text())
-    return f"{folder}, ended {info['ended']}, commit {info['commit']}; again=always runs it again"
+    kinds = [KINDS[kind] for kind in changes(folder, config)]
+    of = f", of {' and '.join(kinds)}" if kinds else ""
+    again = "changed" if kinds else "always"
+    made = f"ended {info['ended']}, commit {info['commit']}"
+    return f"{folder}, {made}{of}; again={again} runs it again"
 
 
 def begins_anew(folder: Path, config: RunConfig, again: Again) -> bool:
@@ -110,12 +147,37 @@ def changes_line(runs: Iterable[tuple[Path, RunConfig]], again: Again) -> str | 
     for (state, kind), lists in sorted(found.items()):
         runs_are = "run is" if len(lists) == 1 else "runs are"
         names = sorted({name for names in lists for name in names})
-        more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
-        listed = ", ".join([*names[:NAMED], *more])
-        of = f"{KINDS[kind]}: {listed}" if names else KINDS[kind]
-        parts.append(f"{len(lists)} {state} {runs_are} of {of}")
+        parts.append(f"{len(lists)} {state} {runs_are} of {_changed(kind, names)}")
     end = "again=changed runs them again" if again == "never" else "they begin anew"
     return f"{'; '.join(parts)}; {end}"
+
+
+def _changed(kind: str, names: Sequence[str]) -> str:
+    """Say what changed: its kind, and the first names."""
+    return f"{KINDS[kind]}: {_listed(names)}" if names else KINDS[kind]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join([*names[:NAMED], *more])
+
+
+def other_code_line(folder: Path, config: RunConfig) -> str | None:
+    """Return a line if a run made with `from=FOLDER` has other code or packages; None: the same.
+
+    Its data and model may be others because the command names others.
+    """
+    from experiments.run_dir.provenance import changes
+
+    found = changes(folder, config)
+    kinds = [kind for kind in ("code", "packages", "unrecorded") if kind in found]
+    if not kinds:
+        return None
+    commit = json.loads((folder / "run.json").read_text()).get("commit")
+    diff = f" and git apply {folder}/code.diff" if (folder / "code.diff").is_file() else ""
+    brings = "bring" if diff else "brings"
+    own = f"; git checkout {commit.rstrip('+')}{diff} {brings} its code back" if commit else ""
+    return f"that run is of {'; '.join(_changed(kind, found[kind]) for kind in kinds)}{own}"
 
 
 def record_outcome(folder: Path, number: int, outcome: Outcome, kept: bool = False) -> None:

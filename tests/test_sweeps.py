@@ -8,7 +8,14 @@ from types import SimpleNamespace
 import pandas
 import pytest
 
-from experiments.sweep import STAMP, begins_anew, changes_line, record_outcome, time_left
+from experiments.sweep import (
+    STAMP,
+    begins_anew,
+    changes_line,
+    provenance,
+    record_outcome,
+    time_left,
+)
 from tests.command_line import SMALL
 
 
@@ -114,6 +121,22 @@ def test_one_line_says_what_has_changed_since_runs_were_made(runs):
     )
     assert changes_line(found[:1], "changed").endswith("algorithms/spo.py; they begin anew")
     assert changes_line(found[3:], "never") is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "end"),
+    [
+        ({}, "commit abc; again=always runs it again"),
+        (
+            {"code": ["x"], "packages": ["torch"]},
+            "commit abc, of other code and other packages; again=changed runs it again",
+        ),
+    ],
+)
+def test_the_line_of_a_kept_run_says_what_has_changed(changed, end, runs):
+    ((folder, config),) = runs(("finished", changed))
+    (folder / "run.json").write_text('{"ended": "2026-01-01", "commit": "abc"}')
+    assert provenance(folder, config) == f"{folder}, ended 2026-01-01, {end}"
 
 
 def test_runs_without_a_record_of_their_code_are_counted(runs):

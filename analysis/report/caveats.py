@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.load.code_versions import code_caveats, differing_code
 from analysis.load.groups import Group, as_text, differing_keys, join_names
 from analysis.load.run_folders import Run
 from analysis.metrics.definitions import DISTINCT, TITLES
@@ -35,6 +36,7 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
         _unequal_budgets,
         _charged_again,
         _tuning,
+        code_caveats,
         _provenance,
     ):
         sentences.extend(check(groups))
@@ -83,9 +85,14 @@ def _left_out(groups: Sequence[Group]) -> Iterable[str]:
             yield f"{group.label}: evaluated before training only, so it has no row of its own."
         if group.repeats:
             names = [run.name for run in group.repeats]
+            seeds = {run.seed for run in group.repeats}
+            files = differing_code(
+                [*group.repeats, *(run for run in group.runs if run.seed in seeds)]
+            )
+            code = f" The code of the two differs in {join_names(files)}." if files else ""
             yield (
                 f"{group.label}: {join_names(names)} {_are(names)} left out, because another run "
-                "with the same settings and seed got as far or further."
+                f"with the same settings and seed got as far or further.{code}"
             )
 
 
@@ -252,7 +259,6 @@ PROVENANCE = {
     "data hashes": ("data_hash", "the problems are not the same"),
     "judge versions": ("judge_version", "a program may get another verdict"),
     "sandboxes": ("sandbox", "verdicts near a limit and judging times may differ"),
-    "commits": ("commit", "the code is not the same"),
     "hardware": ("hardware", "wall times cannot be compared, and rounding may differ"),
     "package versions": ("versions", "numbers may differ slightly"),
 }
@@ -265,13 +271,6 @@ def _provenance(groups: Sequence[Group]) -> Iterable[str]:
         if len(values) > 1:
             shown = f" ({join_names(values)})" if max(map(len, values)) <= 60 else ""
             yield f"The runs have {len(values)} different {title}{shown}: {consequence}."
-    unknown = [run.name for run in runs if not run.info.get("commit")]
-    if unknown:
-        yield f"No commit was recorded for {join_names(unknown)}: the code cannot be identified."
-    # The recorder marks a changed working tree with a plus sign.
-    changed = [run.name for run in runs if str(run.info.get("commit")).endswith("+")]
-    if changed:
-        yield f"The code had uncommitted changes in {join_names(changed)}."
 
 
 def _distinct_values(values: Sequence[Any]) -> list[str]:

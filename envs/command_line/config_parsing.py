@@ -35,12 +35,14 @@ CURES = {  # pydantic's error type → the required value
     "int_parsing_size": "it takes a whole number (int)",
     "float_parsing": "it takes a number (float)",
     "bool_parsing": "it is true or false",
+    "dict_type": "it takes keys and their values",
     "list_type": "it takes a list, e.g. [1,2]",
     "greater_than_equal": "it must be at least {ge:g}",
     "less_than_equal": "it must be at most {le:g}",
     "less_than": "it must be below {lt:g}",
     "string_pattern_mismatch": "it must match {pattern}",
     "string_too_short": "it must not be empty",
+    "too_short": "it takes at least {min_length}",
 }
 
 
@@ -125,6 +127,9 @@ def _require_known(schema: type, values: Mapping[str, Any], prefix: str) -> None
     """Reject what pydantic accepts: unknown keys, and infinite or NaN floats."""
     hints = typing.get_type_hints(schema)
     keys = key_names(schema)
+    if not isinstance(values, Mapping):
+        listed = ", ".join(keys.values())
+        raise ValueError(f"{prefix}={values!r}; it takes keys and their values, of: {listed}")
     hints |= {key: hints[name] for name, key in keys.items()}
     for key, value in values.items():
         path = f"{prefix}.{key}" if prefix else key

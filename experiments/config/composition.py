@@ -5,6 +5,7 @@ Nothing heavy is imported, so that a mistake shows at once.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -91,6 +92,10 @@ def errors_on_one_line(overrides: Sequence[str]) -> Iterator[None]:
         if group == "hydra/launcher":
             message += "; `pip install -e '.[launch]'` installs others"
         raise UserError(message) from error
+    except OverrideParseException as error:
+        for override in overrides:
+            parse_overrides([override])
+        raise UserError(_on_one_line(error)) from error
     except (HydraException, OmegaConfBaseException) as error:
         text = str(error)
         if text.startswith(UNKNOWN):
@@ -105,6 +110,9 @@ def compose(overrides: Sequence[str], folder: Path = CONF) -> DictConfig:
         return hydra.compose("config", overrides=list(overrides))
 
 
+SEVERAL_KEYS = re.compile(r"[\s,]+(?=[+~]*[a-z][\w./@]*=)")  # between key=value and key=value
+
+
 def parse_overrides(arguments: Sequence[str]) -> list[Override]:
     """Return Hydra's overrides. Raises UserError, which suggests a form that parses."""
     parser = OverridesParser.create()
@@ -113,6 +121,9 @@ def parse_overrides(arguments: Sequence[str]) -> list[Override]:
         try:
             overrides += parser.parse_overrides([argument])
         except OverrideParseException as error:
+            if len(parts := SEVERAL_KEYS.split(argument)) > 1:
+                alone = " ".join(map(shlex.quote, parts))
+                raise UserError(f"{argument!r}: give each key alone: {alone}") from error
             if "=" in argument:
                 key, _, value = argument.partition("=")
                 reason = "quote a value with such characters"

@@ -78,11 +78,16 @@ def with_recorded_run(arguments: Sequence[str]) -> list[str]:
     return [*flags, *_agreed(kept, folders[-1], choices, given), *words]
 
 
-def origin_line(arguments: Sequence[str], typed: Sequence[str]) -> str | None:
-    """Say what `from=FOLDER` stands for, if it is on the command line as it was typed."""
+def recorded_folder(typed: Sequence[str]) -> Path | None:
+    """Return the run folder of `from=FOLDER`, if it is on the command line as it was typed."""
     folders = [word for word in typed if word.startswith(FROM)]
+    return Path(folders[-1].removeprefix(FROM)) if folders else None
+
+
+def origin_line(arguments: Sequence[str], typed: Sequence[str]) -> str:
+    """Say what `from=FOLDER` stands for."""
     words = " ".join(word for word in arguments if word not in typed)
-    return f"{folders[-1]}: {words}" if folders else None
+    return f"{FROM}{recorded_folder(typed)}: {words}"
 
 
 def _recorded(folder: Path, where: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 from experiments.config.composition import config_of
@@ -80,7 +81,18 @@ def jobs_of(
             _composed(job.overrides)
         except UserError as error:
             raise UserError(f"arm {job.arm}: {error}") from error
+    _check_distinct([job for job in jobs if job.seed == seeds[0] and not (job.needs or job.trial)])
     return list(jobs)
+
+
+def _check_distinct(jobs: Sequence[Job]) -> None:
+    """Raise UserError for arms with one configuration: a run is found by it, so they share runs."""
+    for one, other in combinations(jobs, 2):
+        if _composed(one.overrides) == _composed(other.overrides):
+            raise UserError(
+                f"arms {one.arm} and {other.arm} have the same configuration, so they would be the "
+                "same runs; leave one out"
+            )
 
 
 def _dependencies(job: Job) -> Iterator[Job]:

@@ -193,7 +193,8 @@ class Runner:
 
     def _progress(self, _: Job) -> str:
         # without a finished run nothing is known of the time
-        left = f"; {format_duration(self.seconds_left())} left" if self.clock.steps else ""
+        timed = self.clock.steps and self.left()
+        left = f"; {format_duration(self.seconds_left())} left" if timed else ""
         return f"{len(self.ended)} of {len(self.jobs)}{left}"
 
     def _finished(self, job: Job, end: End) -> None:

@@ -7,6 +7,7 @@ short runs of that arm. `left_out` lists omissions and their reasons.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
@@ -15,11 +16,13 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
+from analysis.metrics.definitions import reported_metrics, without_temperature
 from envs.command_line.config_parsing import did_you_mean, parse_values
 from experiments.errors import UserError
 
 HERE = Path(__file__).resolve().parent
 CONF = HERE.parents[1] / "conf" / "experiment"
+LESS_IS_BETTER = ("time", "memory")  # metrics of a claim that are no evaluation's
 PARENTS = ("weights_of", "rollouts_of", "replay_of")  # keys that name another arm
 
 
@@ -89,7 +92,7 @@ class Study:
 
     question: str
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
-    arms: dict[str, Any]  # name → Arm
+    arms: Annotated[dict[str, Any], Field(min_length=1)]  # name → Arm
     name: str = ""  # of the experiment; empty: study-FILE
     overrides: list[str] = field(default_factory=list)  # of every arm
     choice: Choice | None = None
@@ -152,6 +155,18 @@ def _tuned_files(override: str) -> list[str]:
     return [name for name in _experiments(override) if name.startswith("tuned_")]
 
 
+class UniqueKeys(yaml.SafeLoader):
+    """YAML in which a key stands once: of two arms with one name the first would be lost."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                fault = f"{key} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, fault, node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def file_of(name: str) -> Path:
     """Return the YAML file of a study's name or path."""
     return Path(name) if name.endswith((".yaml", ".yml")) else HERE / f"{name}.yaml"
@@ -161,7 +176,7 @@ def read(name: str) -> Study:
     """Read a study beside this file by name, or any YAML file by path. Raises UserError."""
     file = file_of(name)
     try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        values = yaml.load(file.read_text(encoding="utf-8"), UniqueKeys)
     except OSError as error:
         names = sorted(path.stem for path in HERE.glob("*.yaml"))
         near = did_you_mean(name, names)
@@ -211,15 +226,27 @@ def _check_comparisons(name: str, study: Study, arms: list[str]) -> None:
             raise UserError(
                 f"study={name}: the claim {claim.says!r} names {missing[0]}, which is not an arm"
             )
+        if claim.metric not in (*LESS_IS_BETTER, *_metrics_like(claim.metric)):
+            raise UserError(
+                f"study={name}: the claim {claim.says!r} has no such metric: {claim.metric}; a "
+                "metric is pass@10, pass@10 (T=1), distinct_of_5, time, memory, …"
+            )
     for pair in study.gains:
-        if len(pair) != 2 or (missing := [arm for arm in pair if arm not in arms]):
-            fault = f"{missing[0]} is not an arm" if len(pair) == 2 else "a gain has two arms"
+        if len(set(pair)) != 2 or (missing := [arm for arm in pair if arm not in arms]):
+            fault = f"{missing[0]} is not an arm" if len(set(pair)) == 2 else "a gain has two arms"
             raise UserError(f"study={name}: gains: {pair}: {fault}")
     if study.control is not None and study.control not in arms:
         raise UserError(
             f"study={name}: control={study.control}: {did_you_mean(study.control, arms)}"
             f"it must be an arm: {', '.join(arms)}"
         )
+
+
+def _metrics_like(metric: str) -> list[str]:
+    """Return the metrics of a report that has this one's k and temperature."""
+    main = without_temperature(metric)
+    ks = [int(k) for k in re.findall(r"@([1-9]\d*)$", main)]
+    return [each.name + metric.removeprefix(main) for each in reported_metrics(ks)]
 
 
 def _check_seeds(name: str, study: Study) -> None:

@@ -45,6 +45,13 @@ def test_a_margin_makes_an_answer_for_each_pass_at_k(runs, capsys):
     assert "not decided within 0.001, " in printed
 
 
+def test_groups_that_solve_the_same_have_no_noise_to_detect_a_difference_from(runs, capsys):
+    assert main([f"a={runs}/spo-*", f"b={runs}/spo-*"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "pass@10: a and b differ by the same on every seed and problem, so nothing" in printed
+    assert printed.count("detecting 0.05") == 1  # of pass@1
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [

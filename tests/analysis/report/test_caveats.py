@@ -1,3 +1,5 @@
+import json
+
 import pandas as pd
 
 from analysis.load.groups import group_runs
@@ -88,6 +90,53 @@ def test_facts_of_the_machine_are_told_in_words(tmp_path, make_run):
     assert "2 different hardware (memory_gb 16 and memory_gb 8)" in text
     assert "2 different sandboxes (docker and embedded)" in text
     assert "{" not in text
+
+
+def with_code(folder, **digests):
+    code = {f"algorithms/{name}.py": digest for name, digest in digests.items()}
+    (folder / "digests.json").write_text(json.dumps({"code": code}))
+    return folder
+
+
+def test_which_code_differs_is_named(tmp_path, make_run):
+    def run(algo, seed, commit="abc", **digests):
+        return with_code(make_run(tmp_path, algo, seed, info={"commit": commit}), **digests)
+
+    spo = run("spo", 0, spo="1", base="1"), run("spo", 1, spo="1", base="1")
+    grpo = run("grpo", 0, "abc+", grpo="1", base="1"), run("grpo", 1, "abc+", grpo="2", base="1")
+    text = " ".join(notes_of(*spo, *grpo))
+    assert "grpo: the code of its runs differs in algorithms/grpo.py, so its numbers" in text
+    assert (
+        "2 different commits (abc and abc+): the files of code that runs have in common differ"
+        in text
+    )
+    assert "spo: the code" not in text
+
+    text = " ".join(notes_of(*spo, grpo[0]))
+    assert (
+        "2 different commits (abc and abc+): the files of code that runs have in common are" in text
+    )
+    assert "of several versions" not in text
+
+    text = " ".join(notes_of(*grpo))
+    assert "The runs have the same commit with other changes: the files of code" in text
+
+
+def test_a_run_that_is_left_out_for_another_of_other_code_says_so(tmp_path, make_run):
+    older = make_run(tmp_path / "x", "grpo", 0, info={"started": "2026-01-01"})
+    later = make_run(tmp_path / "y", "grpo", 0, info={"started": "2026-01-02"})
+    with_code(older, grpo="1", base="1"), with_code(later, grpo="2", base="1")
+    (note,) = (note for note in notes_of(older, later) if "left out" in note)
+    assert note.endswith("as far or further. The code of the two differs in algorithms/grpo.py.")
+    with_code(older, grpo="2", base="1")
+    (note,) = (note for note in notes_of(older, later) if "left out" in note)
+    assert note.endswith("as far or further.")
+
+
+def test_new_files_that_git_does_not_track_are_uncommitted_changes(tmp_path, make_run):
+    facts = {"commit": "abc", "diff": {"file": "code.diff", "bytes": 9, "sha256": "0"}}
+    notes = notes_of(make_run(tmp_path, "spo", 0, info=facts))
+    assert "The code had uncommitted changes in compare/spo-0." in notes
 
 
 def test_different_provenance_is_told(tmp_path, make_run):

@@ -64,6 +64,16 @@ def test_an_end_is_handed_on_before_its_line_is_said(runner):
     assert runner.said[1::2] == ["good-s0 done; 1 of 2", "bad-s0 failed: why; 2 of 2"]
 
 
+def test_the_last_run_leaves_no_time(runner, monkeypatch):
+    runner.clock.steps["good"] = [1.0]
+    monkeypatch.setattr(runner, "seconds_left", lambda: 60.0)
+    runner.run()
+    assert [line.partition("; ")[2] for line in runner.said[1::2]] == [
+        "1 of 2; 1 min left",
+        "2 of 2",
+    ]
+
+
 @pytest.mark.parametrize(("again", "words"), [("changed", ["again=changed"]), ("never", [])])
 def test_which_runs_begin_anew_and_an_old_folder_is_not_their_end(
     again, words, runner, monkeypatch

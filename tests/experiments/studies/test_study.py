@@ -1,5 +1,7 @@
 """Studies are read whole or refused in a line."""
 
+import re
+
 import pytest
 
 from experiments.errors import UserError
@@ -7,6 +9,7 @@ from experiments.studies.jobs import config_with_seed, jobs_of
 from experiments.studies.run import report_keys
 from experiments.studies.study import HERE, read
 
+GUIDE = HERE.parents[1] / "docs" / "guide" / "comparing.md"
 SOUND = "question: q\nseeds: [0]\narms:\n  a: {overrides: [algo=sft]}\n"
 
 MISTAKES = {
@@ -15,6 +18,13 @@ MISTAKES = {
     "no YAML": ("a: [\n", ["invalid YAML"]),
     "unknown key": (SOUND + "seed: 3\n", ["unknown key 'seed'", "did you mean 'seeds'?"]),
     "unknown key of an arm": (SOUND + "  b: {override: [x=1]}\n", ["'arms.b.override'"]),
+    "an arm that is a list": (
+        SOUND + "  b: [algo=ppo]\n",
+        ["arms.b=['algo=ppo']", "keys and their values, of: overrides, weights_of"],
+    ),
+    "arms that are a list": ("question: q\nseeds: [0]\narms: [spo]\n", ["arms=['spo']", "keys"]),
+    "no arm": ("question: q\nseeds: [0]\narms: {}\n", ["arms={}; it takes at least 1"]),
+    "one name for two arms": (SOUND + "  a: {overrides: [algo=ppo]}\n", ["a stands twice"]),
     "no seeds": (SOUND.replace("[0]", "[]"), ["seeds"]),
     "no such parent": (SOUND + "  b: {weights_of: c}\n", ["arms.b.weights_of=c"]),
     "nothing kept": (SOUND + "  b: {rollouts_of: a}\n", ["train.keep_samples=true"]),
@@ -47,6 +57,11 @@ MISTAKES = {
         SOUND + "claims: [{says: s, a: a, b: x, metric: pass@1}]\n",
         ["the claim 's' names x"],
     ),
+    "a claim on no metric": (
+        SOUND + "  b: {overrides: [x=1]}\nclaims: [{says: s, a: a, b: b, metric: pass@x}]\n",
+        ["the claim 's' has no such metric: pass@x"],
+    ),
+    "a gain over itself": (SOUND + "gains: [[a, a]]\n", ["gains: ['a', 'a']: a gain has two arms"]),
     "a gain over no arm": (SOUND + "gains: [[a, x]]\n", ["gains: ['a', 'x']: x is not an arm"]),
     "a gain of one": (SOUND + "gains: [[a]]\n", ["gains: ['a']: a gain has two arms"]),
     "no such control": (SOUND + "control: x\n", ["control=x", "it must be an arm: a"]),
@@ -73,6 +88,14 @@ def test_a_dash_that_makes_no_pair_is_part_of_a_name(tmp_path):
     assert list(read(f"{tmp_path}/s.yaml").arms) == ["a", "b-1"]
 
 
+def test_the_guide_s_study_composes_and_names_its_pairs(tmp_path):
+    block = re.search(r"```yaml\n(question.*?)```", GUIDE.read_text(), re.DOTALL)[1]
+    (tmp_path / "s.yaml").write_text(block)
+    study = read(f"{tmp_path}/s.yaml")
+    assert len(jobs_of(study, study.seeds, list(study.arms), [])) == 9
+    assert [(one["a"], one["b"]) for one in study.contrasts] == [("no_std", "grpo")] * 2
+
+
 def test_an_unknown_study_is_told_the_known_ones():
     with pytest.raises(UserError, match=r"study=nimi: .* choose one of .*mini"):
         read("nimi")
@@ -83,6 +106,22 @@ def test_an_arm_that_cannot_run_is_named(tmp_path):
     study = read(f"{tmp_path}/s.yaml")
     with pytest.raises(UserError, match=r"arm b: unknown key 'train.lg'; did you mean 'train.lag'"):
         jobs_of(study, [0], list(study.arms), [])
+
+
+@pytest.mark.parametrize("both", ["algo=ppo steps=9", "algo=ppo,steps=9", "algo=ppo, steps=9"])
+def test_two_keys_in_one_override_are_told_apart(both, tmp_path):
+    (tmp_path / "s.yaml").write_text(f"{SOUND}  b: {{overrides: ['{both}']}}\n")
+    study = read(f"{tmp_path}/s.yaml")
+    with pytest.raises(UserError, match=f"arm b: '{both}': give each key alone: algo=ppo steps=9$"):
+        jobs_of(study, [0], list(study.arms), [])
+
+
+def test_arms_that_would_be_the_same_runs_are_refused(tmp_path):
+    (tmp_path / "s.yaml").write_text(SOUND + "  b: {overrides: [algo=sft, train.lag=0]}\n")
+    study = read(f"{tmp_path}/s.yaml")
+    with pytest.raises(UserError, match="arms a and b have the same configuration"):
+        jobs_of(study, [0, 1], list(study.arms), [])
+    assert len(jobs_of(study, [0, 1], ["b"], [])) == 2
 
 
 def test_an_arm_whose_values_are_not_tuned_yet_is_named(tmp_path):
