@@ -100,7 +100,7 @@ def _no_success(groups: Sequence[Group]) -> Iterable[str]:
             labels.append(group.label)
     if labels:
         yield (
-            f"No response that was drawn in training was accepted: {_all_or_names(labels, groups)}. "
+            f"No response drawn in training was accepted: {_all_or_names(labels, groups)}. "
             "Such runs show nothing of how an algorithm learns from its rewards."
         )
 

@@ -26,7 +26,7 @@ def test_training_without_one_accepted_response_is_named(tmp_path, make_run):
         metrics["accepted_share"] = [*[0.0] * (len(metrics) - 1), share]
         metrics.to_parquet(path / "metrics.parquet")
     [note] = [note for note in notes_of(grpo, spo) if "in training" in note]
-    assert note.startswith("No response that was drawn in training was accepted: grpo.")
+    assert note.startswith("No response drawn in training was accepted: grpo.")
 
 
 def test_an_evaluation_on_few_problems_is_named_with_their_number(tmp_path, make_run):

@@ -133,7 +133,7 @@ def test_a_column_may_stand_in_a_later_row_alone(tmp_path):
 def test_how_many_rows_were_searched_for_a_column_is_said(tmp_path):
     path = write(tmp_path / "rows.jsonl", ROWS * 11)
     config = task_config(["task=own", f"task.path={path}", *GIVEN, "task.fields.checker=check"])
-    with pytest.raises(ValueError, match="no such column in the first 200 rows of .*rows.jsonl;"):
+    with pytest.raises(ValueError, match=r"no such column in the first 200 rows of .*rows.jsonl;"):
         check_first_rows(config)
 
 
