@@ -73,6 +73,7 @@ report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT
 	$(PY) -m analysis.report runs=$(RUNS) out=$(OUT) $(ARGS)
 
 compare: $(READY) ## paired difference of two groups of runs (A='outputs/x/spo-*' B='outputs/x/ppo-*')
+	@test -n "$(A)" -a -n "$(B)" || { echo "make compare A='FOLDERS' B='FOLDERS'"; exit 2; }
 	$(PY) -m analysis.compare a='$(A)' b='$(B)' $(ARGS)
 
 check-results: $(READY) ## the numbers of docs/results and README against the results in the repository (ARGS=verbose=true)

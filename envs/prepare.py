@@ -72,12 +72,14 @@ def show(task: Task, console: Console) -> None:
     console.print(table)
     for pair in task.decontaminated[:20]:
         line = (
-            "{problem} of {split} left out: {other_problem} of {other_split} has the same "
+            "{problem} of {split} left out: {other_problem} of {other_split} has nearly the same "
             "statement (similarity {similarity}, containment {containment})".format_map(pair)
         )
         console.print(readable(line), markup=False, soft_wrap=True)
     if len(task.decontaminated) > 20:
         console.print(f"… and {len(task.decontaminated) - 20} more pairs")
+    if task.decontaminated:
+        console.print("task.decontaminate=false keeps them", soft_wrap=True)
 
 
 def _test_sizes(problems: Sequence[Problem]) -> tuple[str, str]:

@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.problem:
             show(*find_problem(config, options.problem), console)
         else:
-            _list(_open_whole(config), console)
+            generated = config.make is not None
+            _list(_open_whole(config), console, config.decontaminate and not generated)
     except (ValueError, OSError) as error:
         print(f"show: {readable(str(error), MAX_ERROR_CHARS)}", file=sys.stderr)
         return 2
@@ -136,7 +137,8 @@ def _names(problems: Sequence[Problem]) -> list[str]:
     return [problem.name for problem in problems]
 
 
-def _list(task: Task, console: Console) -> None:
+def _list(task: Task, console: Console, near_duplicates: bool) -> None:
+    """List problems; `near_duplicates`: those that a run would leave out may be among them."""
     for split, problems in task.splits().items():
         console.print(f"{split}: {len(problems)} problems")
         for problem in problems[:_MAX_LISTED]:
@@ -144,7 +146,14 @@ def _list(task: Task, console: Console) -> None:
             console.print(_text(f"  {problem.name}  {first}", _MAX_CHARS), soft_wrap=True)
     for reason, count in task.left_out.most_common():
         row = task.first_left_out.get(reason)
-        console.print(_text(f"left out, {reason}: {count}" + f" (first: {row})" * bool(row)))
+        text = _text(f"left out, {reason}: {count}" + f" (first: {row})" * bool(row))
+        console.print(text, soft_wrap=True)
+    if near_duplicates:
+        console.print(
+            "near-duplicates of other splits' problems are listed, but left out of runs "
+            "(task.decontaminate); python -m envs.prepare names them",
+            soft_wrap=True,
+        )
 
 
 def _text(text: str, most: int = _MAX_TEXT_CHARS) -> Text:

@@ -231,6 +231,8 @@ def _problem_line(task: Task, train: int, evaluated: int, facts: dict[str, Any])
         text += f", of {task.rows_read} rows"
     if task.left_out:
         text += f"; left out: {_left_out(task)}"
+    if task.left_out[IN_ANOTHER_SPLIT] > train > 0:
+        text += "; most statements are alike across splits: task.decontaminate=false keeps them"
     if programs := facts.get("checker_programs"):
         count = sum(sum(languages.values()) for languages in programs.values())
         text += f"; {count} with a checker program"

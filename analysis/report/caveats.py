@@ -28,6 +28,7 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
         _packed,
         _unfinished,
         _left_out,
+        _no_success,
         _off_policy_ratios,
         _foreign_samples,
         _steps_without_update,
@@ -42,6 +43,7 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
         sentences.extend(check(groups))
     sentences.extend(_evaluations(models))
     sentences.extend(_missing_temperatures(models))
+    sentences.extend(_few_evaluated(models))
     sentences.extend(_few_problems(models))
     sentences.extend(_different_problems(models))
     return sentences
@@ -94,6 +96,25 @@ def _left_out(groups: Sequence[Group]) -> Iterable[str]:
                 f"{group.label}: {join_names(names)} {_are(names)} left out, because another run "
                 f"with the same settings and seed got as far or further.{code}"
             )
+
+
+def _no_success(groups: Sequence[Group]) -> Iterable[str]:
+    """Groups that drew responses in training, none of which was accepted."""
+    labels = []
+    for group in groups:
+        shares = [run.metrics["accepted_share"] for run in group.complete if _has_success(run)]
+        if shares and max(share.max() for share in shares) == 0:
+            labels.append(group.label)
+    if labels:
+        yield (
+            f"No response drawn in training was accepted: {_all_or_names(labels, groups)}. "
+            "Such runs show nothing of how an algorithm learns from its rewards."
+        )
+
+
+def _has_success(run: Run) -> bool:
+    """Return whether a run recorded how many fresh responses were accepted."""
+    return "accepted_share" in run.metrics and bool(run.metrics["accepted_share"].notna().any())
 
 
 def _off_policy_ratios(groups: Sequence[Group]) -> Iterable[str]:
@@ -313,6 +334,16 @@ def _missing_temperatures(models: Sequence[EvaluatedModel]) -> Iterable[str]:
                 f"Not evaluated at temperature {temperature:g}, and left out of the numbers there: "
                 f"{join_names(dict.fromkeys(missing))}."
             )
+
+
+def _few_evaluated(models: Sequence[EvaluatedModel]) -> Iterable[str]:
+    """Evaluations on so few problems that resampling them says little of other problems."""
+    fewest = min((len(_problems(model)) for model in models), default=FEW_PROBLEMS)
+    if fewest < FEW_PROBLEMS:
+        yield (
+            f"Evaluated on {fewest} problem{'s' * (fewest > 1)} only, so intervals over problems "
+            "cannot be relied on."
+        )
 
 
 def _few_problems(models: Sequence[EvaluatedModel]) -> Iterable[str]:

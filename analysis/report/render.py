@@ -85,14 +85,25 @@ def ends(low: Any, high: Any, digits: int = 3, form: str = "[{}, {}]") -> str:
     """
     if missing(low) or missing(high) or high - low < NO_WIDTH:
         return ""
-    while number(low, digits) == number(high, digits):
-        digits += 1
+    digits = _digits_apart(low, high, digits)
     return form.format(number(low, digits), number(high, digits))
 
 
+def _digits_apart(low: float, high: float, digits: int) -> int:
+    """Return how many digits two different numbers need to look different, at least `digits`."""
+    while number(low, digits) == number(high, digits):
+        digits += 1
+    return digits
+
+
 def with_interval(row: Row, name: str) -> str:
-    """Return a column's number with its interval, or the number of problems if that has none."""
-    return f"{number(row[name])} {interval(row, name) or no_width(row, name)}".strip()
+    """Return a column's number with its interval, or the number of problems if that has none.
+
+    The number has as many digits as the ends, so that it does not look to be outside of them.
+    """
+    shown = interval(row, name)
+    digits = _digits_apart(row[f"{name}_low"], row[f"{name}_high"], 3) if shown else 3
+    return f"{number(row[name], digits)} {shown or no_width(row, name)}".strip()
 
 
 def no_width(row: Row, name: str) -> str:

@@ -97,7 +97,7 @@ def _check_file(converter: Converter, file: Path, given: str) -> list[tuple[Row,
     numbered = list(itertools.islice(_numbered_rows(file), FIRST_ROWS))
     if not numbered:
         raise ValueError(f"{given}: {file.name} has no row")
-    converter.check([row for _, row in numbered], str(file))
+    converter.check(read_rows(file), str(file))
     found = list(convert_rows(converter, (row for _, row in numbered)))
     first = [
         (row, item)

@@ -62,7 +62,12 @@ def _check_single(override: Override, sweep: bool) -> None:
             raise UserError(f"{line}: several values are a sweep: python run.py -m {line}")
         return
     value = override.value()
-    if isinstance(value, list) and key != "logger" and (CONF / key).is_dir():
+    if not (CONF / key).is_dir():
+        return
+    if not isinstance(value, str | list | dict):
+        choices = ", ".join(sorted(file.stem for file in (CONF / key).glob("*.yaml")))
+        raise UserError(f"{line}: no such choice; {key} is one of {choices}")
+    if isinstance(value, list) and key != "logger":
         raise UserError(
             f"{line}: one {key} for a run; -m {key}={','.join(map(str, value))} runs each"
         )
@@ -85,13 +90,7 @@ def errors_on_one_line(overrides: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except MissingConfigException as error:
-        group, _, name = (error.missing_cfg_file or "").rpartition("/")
-        choices = error.options or ()
-        near = did_you_mean(name, choices)
-        message = f"{group}={name}: no such choice; {near}{group} is one of {', '.join(choices)}"
-        if group == "hydra/launcher":
-            message += "; `pip install -e '.[launch]'` installs others"
-        raise UserError(message) from error
+        raise UserError(_no_such_choice(error)) from error
     except OverrideParseException as error:
         for override in overrides:
             parse_overrides([override])
@@ -101,6 +100,24 @@ def errors_on_one_line(overrides: Sequence[str]) -> Iterator[None]:
         if text.startswith(UNKNOWN):
             raise UserError(_unknown_key(text.split("'")[1], overrides)) from error
         raise UserError(_on_one_line(error)) from error
+
+
+def _no_such_choice(error: MissingConfigException) -> str:
+    """Return the message on a choice that has no file; the name may be a path with slashes."""
+    file = error.missing_cfg_file or ""
+    group, _, name = file.rpartition("/") if file.startswith("hydra/") else file.partition("/")
+    choices = error.options or ()
+    listed = f"{did_you_mean(name, choices)}{group} is one of {', '.join(choices)}"
+    message = f"{group}={name}: no such choice; {listed}"
+    if group == "hydra/launcher":
+        return f"{message}; `pip install -e '.[launch]'` installs others"
+    if group == "model":
+        place = " and no such folder" if "/" in name else ""
+        return (
+            f"model={name}: no such choice{place}; {listed}, a saved model's folder or a .gguf "
+            "file; a model of the hub is model=local model.path=ORGANISATION/NAME"
+        )
+    return message
 
 
 def compose(overrides: Sequence[str], folder: Path = CONF) -> DictConfig:

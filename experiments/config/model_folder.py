@@ -60,13 +60,22 @@ def locate(path: str, fallback: str | None = None) -> str:
             return str(folder)
         if folder.is_dir():
             raise UserError(
-                f"model.path={path}: no config.json in this folder; give a model's folder"
+                f"model.path={path}: no config.json in this folder; give {_model_in(folder)}"
             )
     if path.count("/") == 1 and not path.startswith((".", "/", "~", "assets")):
         return path if fallback is None or may_download(path) else _in_package(path, fallback)
     made_by = BUILT_HERE.get(path)
     cure = f"build it with `{made_by}`" if made_by else "give a saved model's folder or a hub id"
     raise UserError(f"model.path={path}: no such folder; {cure}")
+
+
+def _model_in(folder: Path) -> str:
+    """Name what to give in place of a folder without a model: of a run, its last checkpoint."""
+    checkpoints = folder if folder.name == "checkpoints" else folder / "checkpoints"
+    models = [file.parent for file in checkpoints.glob("*/config.json")]
+    if not models:
+        return "a model's folder"
+    return f"a checkpoint's, such as {max(models, key=lambda model: model.stat().st_mtime)}"
 
 
 def weight_bytes(path: str, fallback: str | None = None) -> int | None:

@@ -173,4 +173,4 @@ def describe_dropped(requested: RunConfig, resolved: RunConfig) -> str | None:
     if not dropped:
         return None
     listed = ", ".join(f"pass@{k}" for k in dropped)
-    return f"left out: {listed}, which needs more than eval.samples={requested.eval.samples}"
+    return f"left out: {listed}; more than eval.samples={requested.eval.samples} samples are needed"

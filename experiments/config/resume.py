@@ -61,7 +61,11 @@ def recorded_values(folder: Path, where: str) -> dict[str, Any]:
     """Return a run folder's configuration. Raises UserError, which begins with `where`."""
     file = folder / "config.yaml"
     if not file.is_file() or not (folder / "run.json").is_file():
-        raise UserError(f"{where}: not a run folder; run folders are in `outputs/NAME/`")
+        runs = sorted(place.parent.name for place in folder.glob("*/run.json"))
+        inside = f"{len(runs)} are in it, such as {runs[-1]}" if runs else ""
+        raise UserError(
+            f"{where}: not a run folder; {inside or 'run folders are in `outputs/NAME/`'}"
+        )
     try:
         return plain_values(OmegaConf.load(file))
     except (OSError, ValueError, AssertionError, YAMLError, OmegaConfBaseException) as error:
@@ -75,7 +79,8 @@ def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
     if changes:
         may = ", ".join(key.rstrip(".") for key in MAY_CHANGE)
         raise UserError(
-            f"{where}: {', '.join(changes)} would be another run; only {may} may change"
+            f"{where}: {', '.join(changes)} would be another run; only {may} may change (from= "
+            "in place of resume= begins a new run)"
         )
     if now["steps"] != before["steps"] and now["train"]["schedule"] != "constant":
         raise UserError(

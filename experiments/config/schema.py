@@ -324,7 +324,8 @@ RENAMED_VALUES = {("eval", "split", "validation"): "tune"}
 
 def _refuse_renamed_values(values: dict[str, Any]) -> None:
     for (group, key, old), new in RENAMED_VALUES.items():
-        if values.get(group, {}).get(key) == old:
+        section = values.get(group)
+        if isinstance(section, dict) and section.get(key) == old:
             raise ValueError(f"{group}.{key}={old}: it is now {group}.{key}={new}")
 
 

@@ -48,8 +48,9 @@ class LearningSigns:
 
     def lines(self, kl_to_base: float = float("nan")) -> list[str]:
         """Return what to tell the user. `kl_to_base`: of the trained policy; NaN: not measured."""
-        found = [self._rewards(), self._truncated(), self._programless()] if self.responses else []
-        if self.steps and 0 <= kl_to_base < STILL_NATS:
+        rewards = self._rewards() if self.responses else ""
+        found = [rewards, self._truncated(), self._programless()] if self.responses else []
+        if self.steps and 0 <= kl_to_base < STILL_NATS and not rewards:  # else that is why
             rate = self.config.algo.learning_rate
             found.append(
                 f"the KL to the base is {kl_to_base:.1g} nats a response: the policy hardly moved; "
@@ -58,7 +59,7 @@ class LearningSigns:
         return [f"NOTE: {line}" for line in found if line]
 
     def _rewards(self) -> str:
-        train, so_far = self.config.train, f"in {self.steps} steps"
+        train, so_far = self.config.train, f"in {self.steps} step{'s' * (self.steps > 1)}"
         if self.mixed_groups:
             return ""
         if self.low == self.high and self.accepted == self.responses:

@@ -12,6 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 INTERRUPTED = 130  # exit status
+DEFERRED = (
+    "interrupted: the run first finishes this optimiser step or checkpoint; a second interrupt "
+    "does not wait for it"
+)
 PR_SET_PDEATHSIG = 1
 _state = {"deferring": 0, "pending": False}  # blocks that defer; whether an interrupt waits
 
@@ -24,11 +28,16 @@ def exit_on_interrupt(line: str = "") -> None:
 
     def leave(*_: object) -> None:
         if line:
-            with suppress(OSError):
-                os.write(1, f"{line}\n".encode())
+            _print(line)
         os._exit(INTERRUPTED)
 
     _handle(leave)
+
+
+def _print(line: str) -> None:
+    """Print from a signal handler: it may have interrupted a print, whose lock is then taken."""
+    with suppress(OSError):
+        os.write(1, f"{line}\n".encode())
 
 
 def exit_if_orphaned(parent: int) -> None:
@@ -76,9 +85,10 @@ def defer_interrupts() -> Iterator[None]:
 
 
 def interrupt(*_: object) -> None:
-    """Raise KeyboardInterrupt, if a block defers it at the block's end."""
+    """Raise KeyboardInterrupt; if a block defers it, say so and raise it at the block's end."""
     if _state["deferring"] and not _state["pending"]:
         _state["pending"] = True
+        _print(DEFERRED)
         return
     _state["pending"] = False
     raise KeyboardInterrupt

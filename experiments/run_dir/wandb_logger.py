@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import netrc
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,8 +80,10 @@ class WandbLogger:
         settings = self.run.settings
         self.run.finish(exit_code=0 if status == "finished" else 1)
         if settings.mode == "offline":
-            why, folder = why_offline(), settings.sync_dir
-            self.say(f"W&B logged offline ({why}); upload: wandb sync {folder}")
+            # a resumed run has a folder for each time, and each holds its own steps alone
+            parts = sorted(map(str, Path(settings.sync_dir).parent.glob("offline-run-*")))
+            upload = shlex.join(["wandb", "sync", *parts])
+            self.say(f"W&B logged offline ({why_offline()}); upload: {upload}")
 
 
 def sample_rows(samples: Sequence[dict[str, Any]]) -> tuple[list[Any], list[Any]]:

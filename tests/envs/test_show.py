@@ -22,6 +22,9 @@ def test_without_a_name_the_splits_are_listed(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "train: " in out and "test: " in out
     assert "left out, input_output is empty: 1 (first: row " in out
+    assert "near-duplicates of other splits' problems are listed" in out
+    assert main(["task=taco", f"task.path={file}", "task.decontaminate=false"]) == 0
+    assert "near-duplicates" not in capsys.readouterr().out
 
 
 def test_mistakes_are_one_line(capsys):

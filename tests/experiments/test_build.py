@@ -5,6 +5,7 @@ import json
 import pytest
 
 from envs.tasks import open_task
+from experiments.build import _problem_line
 from experiments.trainer import train
 from tests.envs.tasks.dataset_rows import config as config_of_task
 from tests.envs.tasks.dataset_rows import taco_row, write
@@ -44,6 +45,19 @@ def test_decontamination_that_leaves_nothing(tmp_path, failed):
     said = failed("task=taco", *given)
     assert "the train split is empty: 6 problems are also in another split; " in said
     assert "task.decontaminate=false" in said
+
+
+def test_decontamination_that_leaves_little(tmp_path):
+    """As of statements that one template wrote: the line of problems names the key."""
+    rows = [taco_row(i) for i in range(6)]
+    (tmp_path / "rows").mkdir()
+    write(tmp_path / "rows" / "train.jsonl", rows)
+    for copies, said in ((4, True), (2, False)):
+        write(tmp_path / "rows" / "test.jsonl", rows[:copies])
+        task = open_task(config_of_task("taco", str(tmp_path / "rows")))
+        line = _problem_line(task, len(task.train), len(task.test), {})
+        assert line.startswith(f"{6 - copies} for training, {copies} for evaluation")
+        assert ("task.decontaminate=false keeps them" in line) == said
 
 
 def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(tmp_path, failed):

@@ -81,13 +81,17 @@ def check_fields(fields: FieldsConfig) -> None:
 
 
 def check_columns(fields: FieldsConfig, rows: Iterable[Row | None], label: str) -> None:
-    """Raise ValueError for a column that none of the first rows has."""
+    """Raise ValueError for a column that none of the first rows has.
+
+    A column that few problems need, such as a checker's, may stand in few rows.
+    """
     checked = [row for row in itertools.islice(rows, _CHECKED_ROWS) if isinstance(row, Mapping)]
     columns = ", ".join(dict.fromkeys(column for row in checked for column in row))
+    where = f"the first {_CHECKED_ROWS} rows of {label}" if len(checked) == _CHECKED_ROWS else label
     for key, column in asdict(fields).items():
         if column and checked and not any(_has_column(row, column) for row in checked):
             raise ValueError(
-                f"task.fields.{key}={column}: no such column in {label}; it has {columns}"
+                f"task.fields.{key}={column}: no such column in {where}; it has {columns}"
             )
 
 

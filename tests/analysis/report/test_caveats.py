@@ -21,6 +21,22 @@ def test_five_equal_seeds_need_no_caveat_but_how_few_problems_the_base_solves(tm
     ]
 
 
+def test_training_without_one_accepted_response_is_named(tmp_path, make_run):
+    grpo, spo = make_run(tmp_path, "grpo", 0), make_run(tmp_path, "spo", 0)
+    for path, share in ((grpo, 0.0), (spo, 0.25)):
+        metrics = pd.read_parquet(path / "metrics.parquet")
+        metrics["accepted_share"] = [*[0.0] * (len(metrics) - 1), share]
+        metrics.to_parquet(path / "metrics.parquet")
+    [note] = [note for note in notes_of(grpo, spo) if "in training" in note]
+    assert note.startswith("No response drawn in training was accepted: grpo.")
+
+
+def test_an_evaluation_on_few_problems_is_named_with_their_number(tmp_path, make_run):
+    note = "Evaluated on 9 problems only, so intervals over problems cannot be relied on."
+    assert note in notes_of(make_run(tmp_path / "few", "spo", 0, problems=9))
+    assert not any("problems only" in n for n in notes_of(make_run(tmp_path, problems=10)))
+
+
 def test_one_seed_and_few_seeds_are_told_apart(tmp_path, make_run):
     notes = notes_of(make_run(tmp_path, "ppo", 0), *(make_run(tmp_path, "spo", s) for s in (0, 1)))
     assert any(note.startswith("One seed only: ppo.") for note in notes)

@@ -17,3 +17,4 @@ def test_ends_that_would_look_the_same_get_more_digits():
     assert ends(0.1101, 0.1149, 2) == "[0.110, 0.115]"
     assert ends(0.00001, 0.00002, 2) == "[0.00001, 0.00002]"
     assert ends(0.5, 0.5) == ""
+    assert with_interval(row(10.7898, 10.78978, 10.78992), "pass@1") == "10.7898 [10.7898, 10.7899]"

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from experiments.config.composition import CONF, config_of, jobs_of
 from experiments.config.from_run import as_word, with_recorded_run
 from experiments.config.resolve_defaults import resolve_defaults
+from experiments.config.resume import recorded_values
 from experiments.errors import UserError
 from tests.experiments.compose import config as config_as_composed
 from tests.selection import all_but_slow
@@ -185,3 +186,11 @@ def test_values_survive_the_grammar_of_the_command_line(value):
     (override,) = OverridesParser.create().parse_overrides([f"key={as_word(value)}"])
     assert not override.is_sweep_override()
     assert override.value() == value or str(override.value()) == value
+
+
+def test_the_folder_of_an_experiment_names_one_of_its_runs(tmp_path):
+    for name in ("spo-s0", "spo-s1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").touch()
+    with pytest.raises(UserError, match=r"not a run folder; 2 are in it, such as spo-s1$"):
+        recorded_values(tmp_path, f"resume={tmp_path}")

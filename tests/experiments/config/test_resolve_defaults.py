@@ -73,7 +73,7 @@ def test_no_k_stays_above_the_samples():
     assert picked.eval.k == [1, 5]
     assert (
         describe_dropped(given, picked)
-        == "left out: pass@10, pass@20, which needs more than eval.samples=5"
+        == "left out: pass@10, pass@20; more than eval.samples=5 samples are needed"
     )
     assert describe_dropped(picked, picked) is None
 

@@ -226,6 +226,16 @@ def test_a_folder_without_config_is_one_line(tmp_path):
         loading.load(ModelConfig(path=str(tmp_path)))
 
 
+def test_a_run_folder_in_place_of_its_checkpoint_is_one_line(tmp_path):
+    checkpoint = tmp_path / "spo-s0" / "checkpoints" / "final"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "config.json").touch()
+    for given in (tmp_path / "spo-s0", tmp_path / "spo-s0" / "checkpoints"):
+        with pytest.raises(UserError) as error:
+            locate(str(given))
+        assert str(error.value).endswith(f"give a checkpoint's, such as {checkpoint}")
+
+
 @pytest.mark.parametrize(("scale", "refused"), [(1.0, False), (4.0, True)])
 def test_a_model_that_scales_its_logits_is_refused(scale, refused, tmp_path):
     _, tokenizer = loading.load(ModelConfig())

@@ -75,6 +75,11 @@ def test_a_policy_that_did_not_move_is_said_at_the_end():
     assert "algo.learning_rate" in line
 
 
+def test_without_rewards_to_learn_from_no_higher_rate_is_advised():
+    [line] = lines([sample(0, False), sample(0, False)], kl=0.0)
+    assert "no response was accepted in 2 steps" in line
+
+
 def test_offline_programs_alone_say_nothing():
     assert lines([replace(s, logps=None) for s in MIXED[2:]]) == []
 

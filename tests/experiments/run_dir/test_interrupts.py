@@ -27,6 +27,15 @@ def test_an_interrupt_is_raised_at_the_end_of_the_block(sent):
     assert done
 
 
+def test_an_interrupt_that_waits_says_so_at_once(capfd):
+    with pytest.raises(KeyboardInterrupt), interrupts.defer_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        assert capfd.readouterr().out == f"{interrupts.DEFERRED}\n"
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().out == ""
+
+
 def test_a_second_interrupt_does_not_wait():
     with pytest.raises(KeyboardInterrupt), interrupts.defer_interrupts():
         signal.raise_signal(signal.SIGINT)

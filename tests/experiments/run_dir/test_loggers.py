@@ -53,11 +53,12 @@ def test_a_run_is_read_back_from_wandb_and_tensorboard(tmp_path, no_key, capfd):
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_stays_one_run(tmp_path, no_key):
+def test_a_run_that_goes_on_stays_one_run(tmp_path, no_key, capfd):
     given = [*SMALL, f"output_dir={tmp_path}/out", "logger=[wandb,tensorboard]"]
     folder = train(config_of([*given, "steps=1"])).folder
     assert train(config_of([*given, "steps=3"]), folder).status == "finished"
     first, second = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
+    assert f"upload: wandb sync {first.parent} {second.parent}\n" in capfd.readouterr().err
     ids = {one.run.run_id for f in (first, second) for one in records(f) if one.HasField("run")}
     assert ids == {folder.name}
     assert [row["step"] for row in history(records(first))] == [0, 1]

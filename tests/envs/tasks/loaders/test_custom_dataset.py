@@ -5,6 +5,7 @@ import pytest
 from envs.problem import CheckerProgram, Test
 from envs.tasks import open_task
 from envs.tasks.config import FieldsConfig
+from envs.tasks.first_rows import check_first_rows
 from envs.tasks.loaders.custom_dataset import problem
 from envs.tasks.parsers.field_parsers import SkipRow
 from envs.tasks.task_cli import task_config
@@ -119,6 +120,21 @@ def test_a_column_may_be_empty_in_every_row(tmp_path):
     given = [*GIVEN, "task.fields.time_limit=limit"]
     task = open_task(task_config(["task=own", f"task.path={path}", *given]))
     assert task.train[0].time_limit_s is None
+
+
+def test_a_column_may_stand_in_a_later_row_alone(tmp_path):
+    """As a checker program does that one problem of many needs: before a run and in it."""
+    path = write(tmp_path / "rows.jsonl", [*ROWS * 5, ROWS[0] | {"check": "print(1)"}])
+    config = task_config(["task=own", f"task.path={path}", *GIVEN, "task.fields.checker=check"])
+    check_first_rows(config)
+    assert sum(bool(problem.checker_program) for problem in every_problem(open_task(config))) == 1
+
+
+def test_how_many_rows_were_searched_for_a_column_is_said(tmp_path):
+    path = write(tmp_path / "rows.jsonl", ROWS * 11)
+    config = task_config(["task=own", f"task.path={path}", *GIVEN, "task.fields.checker=check"])
+    with pytest.raises(ValueError, match=r"no such column in the first 200 rows of .*rows.jsonl;"):
+        check_first_rows(config)
 
 
 @pytest.mark.parametrize(
