@@ -111,7 +111,7 @@ def print_comparison(comparison: Comparison, target: float) -> None:
     models, pairs, ks = comparison.models, comparison.pairs, comparison.ks
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = max(console.width, 120)
+        console.width = max(console.width, 140)
     console.print(difference_table(comparison))
     console.print(comparison.basis, markup=False)
     for pair in pairs:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import tarfile
+from types import SimpleNamespace
 
 import pandas as pd
 import pyarrow as pa
@@ -70,7 +71,8 @@ def test_a_packed_study_is_small_and_names_what_made_it(packed):
 
 @pytest.mark.parametrize("ending", [".tar.zst", ".tar.gz"])
 def test_an_archive_gives_the_same_tables_byte_for_byte(ending, study, tmp_path, monkeypatch):
-    monkeypatch.setattr("subprocess.run", report_in_this_process)
+    process = SimpleNamespace(run=report_in_this_process)
+    monkeypatch.setattr("experiments.studies.run.subprocess", process)
     archive, out = tmp_path / f"slim{ending}", f"out={tmp_path / 'packed'}"
     given = [f"study={study.parent}/s.yaml", f"folder={study}", out, f"archive={archive}"]
     assert pack(given) == 0

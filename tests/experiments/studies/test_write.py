@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -235,7 +236,7 @@ def test_a_missing_report_is_made_with_what_the_study_names(study, tmp_path, cap
             (tmp_path / "made").rename(folder / "report")
         return subprocess.CompletedProcess(command, int(len(asked) == 1))
 
-    monkeypatch.setattr("subprocess.run", run)
+    monkeypatch.setattr("experiments.studies.run.subprocess", SimpleNamespace(run=run))
     assert main(study) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "the report, which the page is written from, failed" in error
