@@ -72,9 +72,9 @@ anatomy: $(READY) ## docs/results/anatomy.md: gradients of all objectives on the
 report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT=reports/latest)
 	$(PY) -m analysis.report runs=$(RUNS) out=$(OUT) $(ARGS)
 
-compare: $(READY) ## paired difference of two groups of runs (A='outputs/x/spo-*' B='outputs/x/ppo-*')
-	@test -n "$(A)" -a -n "$(B)" || { echo "make compare A='FOLDERS' B='FOLDERS'"; exit 2; }
-	$(PY) -m analysis.compare a='$(A)' b='$(B)' $(ARGS)
+compare: $(READY) ## paired difference of two arms of a study (STUDY=FOLDER A=ARM B=ARM), or of two groups of runs alone (A='outputs/x/spo-*' B='outputs/x/ppo-*')
+	@test -n "$(A)" -a -n "$(B)" || { echo "make compare A='FOLDERS' B='FOLDERS', or STUDY=FOLDER A=ARM B=ARM"; exit 2; }
+	$(PY) -m analysis.compare $(if $(filter file,$(origin STUDY)),,study='$(STUDY)') a='$(A)' b='$(B)' $(ARGS)
 
 check-results: $(READY) ## the numbers of docs/results and README against the results in the repository (ARGS=verbose=true)
 	$(PY) -m experiments.studies.check $(ARGS)

@@ -1,33 +1,43 @@
-"""Compare two groups of runs: their paired differences, the same numbers as the report's.
+"""Compare two groups of runs: their paired differences, with intervals.
 
-python -m analysis.compare a='outputs/study/spo-*' b='outputs/study/ppo-*'
+    python -m analysis.compare study=outputs/study-mini a=spo b=ppo
+    python -m analysis.compare a='outputs/x/spo-*' b='outputs/x/ppo-*'
+
+With `study=`, the numbers are those of the study's report. Without it they are those of a report of
+these two groups alone: the spread over seeds is then estimated from fewer groups, so intervals
+differ from those of a report of more groups.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from analysis.load.groups import Group, group_runs
-from analysis.load.run_folders import RunError, find_runs, load_run
+from analysis.load.run_folders import RunError
 from envs.command_line.command_help import print_help, quiet_when_unread, wants_help
 from envs.command_line.config_parsing import parse_arguments
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from analysis.metrics.evaluated_models import EvaluatedModel
+    from analysis.comparison import Comparison
     from analysis.stats.differences import PairedDifference
+    from analysis.stats.named_pairs import ContrastTest
 
 HELP = """\
 Compare two groups of runs: paired differences on the seeds and problems of both.
 
+  python -m analysis.compare study=FOLDER a=ARM b=ARM [control=ARM] [wish=0.05] [margin=0.03]
   python -m analysis.compare a=WHERE b=WHERE [wish=0.05] [margin=0.03]
 
+Two arms of a study get the numbers of its report: the spread over seeds is moderated over all arms,
+and p-values are corrected for all pairs. Without study= both rest on these two groups alone, so
+intervals differ from those of a report of more groups.
 """
 
 
@@ -35,13 +45,18 @@ Compare two groups of runs: paired differences on the seeds and problems of both
 class Options:
     """The command line."""
 
-    # folders or quoted glob patterns, separated by commas; its runs differ only in the seed
+    # an arm of the study; without study=, folders or quoted glob patterns, separated by commas,
+    # whose runs differ only in the seed
     a: str
     b: str  # the same of the other group
+    study: Path | None = None  # the output folder of a study that a and b are arms of; or packed
     # a target difference: how many seeds, samples or problems would detect it
     wish: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    # a difference in pass@k up to which a and b are equal, named before the runs; null: none
+    # a difference in pass@k up to which a and b are equal, named before the runs; null: none, or
+    # that of a packed study
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None
+    # a or b, if the study's report compares each other arm with it; null: that of a packed study
+    control: str | None = None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,71 +66,68 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         options = parse_arguments(Options, arguments)
+        check(options)
     except ValueError as error:
         print(f"error: {error} (see --help)", file=sys.stderr)
         return 2
     try:
-        print_comparison(options.a, options.b, options.wish, options.margin)
+        print_comparison(compared(options), options.wish)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def print_comparison(a: str, b: str, target: float, margin: float | None = None) -> None:
-    """Print the comparison of two groups.
+def check(options: Options) -> None:
+    """Raise ValueError for options that contradict each other."""
+    if options.study is not None and options.a == options.b:
+        raise ValueError(f"b={options.b}: the same arm as a; give another")
+    if options.control is not None and options.study is None:
+        raise ValueError(f"control={options.control}: only with study=FOLDER")
+    if options.control not in (None, options.a, options.b):
+        raise ValueError(f"control={options.control}: must be a={options.a} or b={options.b}")
+
+
+def compared(options: Options) -> Comparison:
+    """Return the comparison that the command line names. Raises RunError for unusable runs."""
+    from analysis.comparison import by_themselves, within_study
+
+    if options.study is None:
+        return by_themselves(options.a, options.b, options.margin)
+    return within_study(options.study, options.a, options.b, options.margin, options.control)
+
+
+def print_comparison(comparison: Comparison, target: float) -> None:
+    """Print a comparison.
 
     `target` is a difference for which the needed seeds, samples and problems are printed. With a
-    margin, each pass@k has an answer: above, below, equal within the margin, not decided. Raises
-    RunError if the runs of a or b are not one group with an evaluation after training.
+    margin, each pass@k has an answer: above, below, equal within the margin, not decided.
     """
     from rich.console import Console
 
-    from analysis.metrics.definitions import further_metrics, reported_metrics
-    from analysis.metrics.evaluated_models import common_ks, evaluated_models
-    from analysis.report.caveats import caveats
     from analysis.report.render import records
-    from analysis.stats.differences import paired_differences
-    from analysis.stats.equivalence import with_equality
     from analysis.stats.power import power_table
 
-    groups = [_load_group("a", a), _load_group("b", b)]
-    ks, notes = common_ks([run for group in groups for run in group.runs])
-    models = [model for model in evaluated_models(groups, ks) if not model.is_base]
-    if len(models) < 2:
-        raise RunError("a and b: both need an evaluation after training; choose longer runs")
-    temperatures = sorted({t for model in models for t in model.temperatures})
-    metrics = (*reported_metrics(ks), *further_metrics(ks, temperatures))
-    pairs = paired_differences(models, [metric.name for metric in metrics])
-    pairs = with_equality(pairs, margin)
+    models, pairs, ks = comparison.models, comparison.pairs, comparison.ks
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = max(console.width, 120)
-    console.print(difference_table(models, pairs))
+        console.width = max(console.width, 140)
+    console.print(difference_table(comparison))
+    console.print(comparison.basis, markup=False)
     for pair in pairs:
         if pair.equal_p == pair.equal_p:
             console.print(answer_sentence(pair), markup=False)
+    for claim in comparison.claims:
+        console.print(claim_sentence(claim), markup=False)
     for row in records(power_table(models, pairs, target)):
         if row["metric"] in (f"pass@{ks[0]}", f"pass@{ks[-1]}"):
             console.print(power_sentence(row), markup=False)
-    for sentence in (*caveats(groups, models), *notes):
+    for sentence in comparison.notes:
         console.print(f"note: {sentence}", markup=False)
 
 
-def _load_group(key: str, patterns: str) -> Group:
-    """Return the single group of these runs, with `key` before its label."""
-    paths = find_runs(filter(None, patterns.split(",")), key)
-    groups = group_runs([load_run(path) for path in paths])
-    if len(groups) > 1:
-        labels = ", ".join(group.label for group in groups[:4])
-        raise RunError(
-            f"{key}={patterns}: {len(groups)} groups ({labels}); narrow it to one of them"
-        )
-    return replace(groups[0], label=f"{key} ({groups[0].label})")
-
-
-def difference_table(models: Sequence[EvaluatedModel], pairs: Sequence[PairedDifference]) -> Table:
-    """Return a row per metric: both means, their difference, and P(a better)."""
+def difference_table(comparison: Comparison) -> Table:
+    """Return a row per metric: both means, their difference, P(a better), and p-values."""
     from rich import box
     from rich.table import Table
 
@@ -125,17 +137,21 @@ def difference_table(models: Sequence[EvaluatedModel], pairs: Sequence[PairedDif
     from analysis.stats.differences import mean_score
 
     table = Table(box=box.SIMPLE_HEAD)
-    a, b = models
-    headings = ("", a.label, b.label, "a − b, 95 % interval", "P(a better)", "seeds", "problems")
+    models, p = comparison.models, comparison.p
+    names = [model.label for model in models]
+    difference = "a − b, 95 % interval"
+    headings = ("", *names, difference, "P(a better)", *p, "seeds", "problems")
     for heading in headings:
-        table.add_column(heading, justify="right" if heading else "left")
-    for pair in pairs:
+        whole = heading == difference
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=whole)
+    for i, pair in enumerate(comparison.pairs):
         if pair.seeds:
             table.add_row(
                 TITLES.get(pair.metric, pair.metric),
                 *(number(mean_score(model, pair.metric)) for model in models),
                 format_difference(pair),
                 number(pair.improvement, 2),
+                *(number(family[i]) for family in p.values()),
                 str(pair.seeds),
                 str(pair.problems),
             )
@@ -156,6 +172,19 @@ def answer_sentence(pair: PairedDifference) -> str:
         answer = f"a is {answer} b"
     tests = f"different: p {pair.adjusted_p:.3f}, equal: p {pair.equal_p:.3f}"
     return f"{pair.metric}: {answer} ({tests})."
+
+
+def claim_sentence(claim: ContrastTest) -> str:
+    """State what the test of a study's claim with a margin found."""
+    from analysis.report.named_ahead import contrast_phrase
+    from analysis.stats.differences import UNDECIDED
+
+    if claim.answer == UNDECIDED:
+        found = f"not decided whether {claim.pair.a} is less than {claim.margin:g} below "
+        found += claim.pair.b
+    else:
+        found = contrast_phrase(claim)
+    return f"{claim.pair.metric}, claimed before the runs: {found} (p {claim.p:.3f})."
 
 
 def power_sentence(row: dict[str, Any]) -> str:

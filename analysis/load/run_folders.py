@@ -146,7 +146,10 @@ def load_run(path: str | Path) -> Run:
     if not path.is_dir():
         raise RunError(f"{path}: no such run folder; check the path")
     if is_packed(path):
-        raise RunError(f"{path}: a packed study, not a run folder; only `make report` reads it")
+        raise RunError(
+            f"{path}: a packed study, not a run folder; `make report RUNS=FOLDER` reads it, and "
+            "`make compare STUDY=FOLDER A=ARM B=ARM`"
+        )
     info = _mapping(path, "run.json", json.loads)
     if info.get("status") not in STATUSES:
         statuses = ", ".join(STATUSES)
@@ -298,6 +301,29 @@ def _arms(folder: Path) -> dict[str, str]:
         return {Path(entry["run"]).name: str(entry["arm"]) for entry in entries if entry["run"]}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
+
+
+def runs_of_arms(folder: Path) -> dict[str, set[str]]:
+    """Return arm → the names of its runs, without the short runs of a `choice`.
+
+    `folder` is that of a study or of a packed one. Raises RunError without a readable arms.json.
+    """
+    if not folder.is_dir():
+        raise RunError(f"study={folder}: no such folder; give that of a study, outputs/study-NAME")
+    runs: dict[str, set[str]] = {}
+    try:
+        for entry in json.loads((folder / "arms.json").read_text()):
+            if not entry["trial"]:
+                named = runs.setdefault(str(entry["arm"]), set())
+                named.update({Path(entry["run"]).name} if entry["run"] else ())
+    except FileNotFoundError:
+        raise RunError(
+            f"study={folder}: arms.json is missing; a study's command writes it at the end of the "
+            "study"
+        ) from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise RunError(f"study={folder}: arms.json cannot be read ({first_line(error)})") from None
+    return runs
 
 
 class Contrast(NamedTuple):

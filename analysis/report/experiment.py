@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis.load.groups import Group, group_runs
-from analysis.load.run_folders import Contrast, Run, contrasts_of
+from analysis.load.packed_study import PackedStudy
+from analysis.load.run_folders import Contrast, Run, RunError, contrasts_of, is_packed, load_run
 from analysis.metrics.definitions import further_metrics, reported_metrics
 from analysis.metrics.evaluated_models import EvaluatedModel, common_ks, evaluated_models
 from analysis.metrics.normal_form import precompute_normal_forms
@@ -127,6 +129,37 @@ def build_experiment(name: str, runs: Sequence[Run], plan: Plan = NOTHING) -> Ex
     models = evaluated_models(groups, ks)
     notes = [*caveats(groups, models), *notes]
     return Experiment(name, groups, ks, models, notes, plan, contrasts_of(runs))
+
+
+def read_experiment(
+    name: str, paths: Sequence[Path], plan: Plan = NOTHING, skip_damaged: bool = False
+) -> tuple[Experiment | None, list[str]]:
+    """Read one experiment, and a line per damaged run that was left out; None if all were.
+
+    `paths` are run folders, or one packed study, whose file completes the plan. Raises RunError for
+    a damaged run, unless these are to be skipped.
+    """
+    runs: list[Run] = []
+    skipped: list[str] = []
+    for path in paths:
+        try:
+            if is_packed(path):
+                study = PackedStudy(path)
+                runs += study.runs.values()
+                plan = _completed(plan, study)
+            else:
+                runs.append(load_run(path))
+        except RunError as error:
+            if not skip_damaged:
+                raise
+            skipped.append(f"Damaged and left out: {str(error).partition(';')[0]}.")
+    return build_experiment(name, runs, plan) if runs else None, skipped
+
+
+def _completed(plan: Plan, study: PackedStudy) -> Plan:
+    """Return the plan, with what the study named where the command names nothing."""
+    margin = study.margin if plan.margin is None else plan.margin
+    return Plan(margin, study.control if plan.control is None else plan.control)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def contrast_statements(contrasts: Sequence[ContrastTest]) -> list[str]:
     """State the contrasts of one metric, the decided ones by name; [] if none was tested."""
     if all(math.isnan(one.p) for one in contrasts):
         return []
-    decided = [_contrast(one) for one in contrasts if one.answer != UNDECIDED]
+    decided = [contrast_phrase(one) for one in contrasts if one.answer != UNDECIDED]
     open_ones = len(contrasts) - len(decided)
     parts = _listed(decided, "contrasts.csv")
     parts += [f"{open_ones} not decided"] * bool(open_ones)
@@ -27,7 +27,8 @@ def contrast_statements(contrasts: Sequence[ContrastTest]) -> list[str]:
     return [f"Named before the runs ({family}): {'; '.join(parts)}."]
 
 
-def _contrast(one: ContrastTest) -> str:
+def contrast_phrase(one: ContrastTest) -> str:
+    """Say what a decided contrast found: "a above b", or "a less than 0.05 below b"."""
     a, b = one.pair.a, one.pair.b
     if not one.margin:
         return f"{a} {one.answer} {b}"

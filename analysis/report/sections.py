@@ -19,10 +19,10 @@ import pandas as pd
 
 from analysis.load.compute import cores, process_pool
 from analysis.load.hyperparameters import settings_table
-from analysis.load.packed_study import PackedStudy, experiment_of_packed
-from analysis.load.run_folders import Run, RunError, experiment_of, is_packed, load_run
+from analysis.load.packed_study import experiment_of_packed
+from analysis.load.run_folders import experiment_of, is_packed
 from analysis.metrics.health import health
-from analysis.report.experiment import NOTHING, Experiment, Plan, Section, build_experiment
+from analysis.report.experiment import NOTHING, Experiment, Plan, Section, read_experiment
 from analysis.report.headline import headlines
 from analysis.report.page.section_data import section_context
 from analysis.stats import curve_fits, curves, differences, equal_budget, power, tables
@@ -131,24 +131,9 @@ def _submit(processes: ProcessPoolExecutor, jobs: Sequence[SectionJob]) -> Itera
 
 def build_section(job: SectionJob) -> SectionResult:
     """Read and lay out one experiment. Raises RunError as `build_sections` does."""
-    runs: list[Run] = []
-    skipped: list[str] = []
-    plan = job.plan
-    for path in job.paths:
-        try:
-            if is_packed(path):
-                study = PackedStudy(path)
-                runs += study.runs.values()
-                plan = _completed(plan, study)
-            else:
-                runs.append(load_run(path))
-        except RunError as error:
-            if not job.skip_damaged:
-                raise
-            skipped.append(f"Damaged and left out: {str(error).partition(';')[0]}.")
-    if not runs:
+    experiment, skipped = read_experiment(job.name, job.paths, job.plan, job.skip_damaged)
+    if experiment is None:
         return SectionResult(None, skipped)
-    experiment = build_experiment(job.name, runs, plan)
     section = Section(
         name=job.name,
         slug=job.slug,
@@ -161,12 +146,6 @@ def build_section(job: SectionJob) -> SectionResult:
     )
     section.context.update(section_context(experiment, section, job.page_share))
     return SectionResult(section, skipped)
-
-
-def _completed(plan: Plan, study: PackedStudy) -> Plan:
-    """Return the plan, with what the study named where the command names nothing."""
-    margin = study.margin if plan.margin is None else plan.margin
-    return Plan(margin, study.control if plan.control is None else plan.control)
 
 
 def slugs(names: Sequence[str]) -> list[str]:

@@ -159,11 +159,19 @@ def _finish(study: Study, runner: Runner, folder: Path) -> int:
     failed = [job for job, end in runner.ended.items() if end.status != "finished"]
     for job in failed:
         print(f"{runner.ended[job].status}: {job.label}: {runner.ended[job].error}")
+    reported = make_report(study, folder, {job.arm for job in runner.ended if job not in failed})
+    return FAILED if failed or not reported else 0
+
+
+def make_report(study: Study, folder: Path, finished: Collection[str]) -> bool:
+    """Write the report of a study's run folders into `folder`/report; return whether it was made.
+
+    `finished`: the arms with a finished run.
+    """
     report = [sys.executable, "-m", "analysis.report", f"runs={folder}", f"out={folder / 'report'}"]
-    report += report_keys(study, {job.arm for job in runner.ended if job not in failed})
+    report += report_keys(study, finished)
     print(f"report: python {' '.join(report[1:])}", flush=True)
-    status = subprocess.run(report, cwd=Path.cwd(), env=_environment()).returncode
-    return FAILED if failed or status else 0
+    return subprocess.run(report, cwd=Path.cwd(), env=_environment()).returncode == 0
 
 
 def report_keys(study: Study, finished: Collection[str]) -> list[str]:

@@ -3,7 +3,8 @@
     python -m experiments.studies.write study=mini folder=outputs/study-mini \\
         out=docs/results/study-mini.md
 
-A packed study (`python -m experiments.studies.pack`) in place of the folder gives the same page.
+A packed study (`python -m experiments.studies.pack`) in place of the folder gives the same page. So
+does an unpacked archive: it has no report, so the command makes it first.
 A figure of the same name, .svg, goes beside the page. Only the text between the two marks of PROSE
 is written by hand; an existing file keeps it.
 """
@@ -25,7 +26,9 @@ from experiments.errors import UserError
 from experiments.studies.area_section import area_section
 from experiments.studies.figures import forest, interval, save, signed
 from experiments.studies.page_sections import check_claims, cost_sections, temperature_sections
+from experiments.studies.results.packing import read_arms
 from experiments.studies.results.results import LESS, Results
+from experiments.studies.run import make_report
 from experiments.studies.study import Claim, Study, read
 
 PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
@@ -247,7 +250,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = parse_arguments(Options, arguments)
         study, out = read(options.study), Path(options.out)
-        results = Results(Path(options.folder))
+        folder = Path(options.folder)
+        _make_missing_report(study, folder)
+        results = Results(folder)
         text = page_at(out, study, results)
     except (UserError, RunError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -262,6 +267,18 @@ def main(arguments: Sequence[str]) -> int:
     save(forest(rows, METRICS), figure := out.with_suffix(".svg"))
     print(out, figure, sep="\n")
     return 0
+
+
+def _make_missing_report(study: Study, folder: Path) -> None:
+    """Make the report of run folders without one, as of an archive.
+
+    Raises UserError if the report fails, or without the runs of a study.
+    """
+    if is_packed(folder) or (folder / "report" / "table.csv").is_file():
+        return
+    _, finished = read_arms(folder)
+    if not make_report(study, folder, {run.entry["arm"] for run in finished}):
+        raise UserError(f"folder={folder}: the report, which the page is written from, failed")
 
 
 if __name__ == "__main__":

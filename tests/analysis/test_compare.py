@@ -15,7 +15,7 @@ def runs(tmp_path, make_run):
     return tmp_path / "outputs" / "compare"
 
 
-def test_two_globs_give_the_numbers_of_the_report(runs, tmp_path, capsys):
+def test_two_globs_give_the_numbers_of_a_report_of_these_two_groups(runs, tmp_path, capsys):
     assert main([f"a={runs}/spo-*", f"b={runs}/ppo-*", "wish=0.1"]) == 0
     printed = capsys.readouterr().out
     assert report([f"runs={runs}", f"out={tmp_path}/report"]) == 0
@@ -28,6 +28,9 @@ def test_two_globs_give_the_numbers_of_the_report(runs, tmp_path, capsys):
         assert ends.replace("-", "−") in printed
     assert "detecting 0.1 takes" in printed
     assert "Fewer than 5 seeds" in printed
+    plain = " ".join(printed.split())
+    assert "The spread over seeds is estimated from these two groups alone." in plain
+    assert "study=FOLDER a=ARM b=ARM" in plain
 
 
 def test_a_margin_makes_an_answer_for_each_pass_at_k(runs, capsys):

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.compare import main as compare
 from analysis.load.packed_study import TRAINING, PackedStudy
 from analysis.load.run_folders import SUMS
 from analysis.metrics.sample_counts import is_counted
@@ -139,13 +138,6 @@ def test_a_wrong_checksum_is_one_line_or_left_out(packed, tmp_path, capsys):
         f"Damaged and left out: {copy}: damaged packed study, metrics.parquet is not that of "
         "SHA256SUMS."
     ]
-
-
-def test_only_the_report_reads_a_packed_study(packed, capsys):
-    assert compare([f"a={packed}", f"b={packed}"]) == 1
-    assert (
-        "a packed study, not a run folder; only `make report` reads it" in capsys.readouterr().err
-    )
 
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -219,6 +221,30 @@ def test_a_study_that_has_not_ended_is_one_line(study, tmp_path, capsys):
     assert main(study) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and "arms.json is missing" in told
+
+
+def test_a_missing_report_is_made_with_what_the_study_names(study, tmp_path, capsys, monkeypatch):
+    """Of run folders without one, as from an archive; if it fails there is no page."""
+    (tmp_path / "s.yaml").write_text(STUDY + "margin: 0.05\ncontrol: sft\n")
+    folder = tmp_path / "study-s"
+    (folder / "report").rename(tmp_path / "made")
+    asked = []
+
+    def run(command, **_):
+        asked.append(command[1:])
+        if len(asked) > 1:
+            (tmp_path / "made").rename(folder / "report")
+        return subprocess.CompletedProcess(command, int(len(asked) == 1))
+
+    monkeypatch.setattr("experiments.studies.run.subprocess", SimpleNamespace(run=run))
+    assert main(study) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "the report, which the page is written from, failed" in error
+    assert not (tmp_path / "page.md").exists()
+    assert main(study) == main(study) == 0
+    where = [f"runs={folder}", f"out={folder}/report", "margin=0.05", "control=sft"]
+    assert asked == [["-m", "analysis.report", *where]] * 2
+    assert "\n6 runs finished" in (tmp_path / "page.md").read_text()
 
 
 @pytest.mark.parametrize(
