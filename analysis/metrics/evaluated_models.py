@@ -37,7 +37,7 @@ from analysis.pass_at_k import KS
 # Sections that determine a base model's evaluation: its model, problems, sampling and judge …
 BASE_SECTIONS = ("model", "task", "eval", "judge", "data_hash")
 # … and the keys among them that do not affect the evaluation at step 0.
-NOT_OF_BASE = ("eval.every", "eval.final", "task.reward")
+NOT_OF_BASE = ("eval.every", "eval.final", "task.reward", "model.adapter")  # a new one adds 0
 
 
 class ScoredGroup(Protocol):
@@ -175,6 +175,9 @@ def _base_evaluations(groups: Sequence[Group]) -> list[_Evaluation]:
         if not known or len(known.further_evaluations(0)) <= len(run.further_evaluations(0)):
             by_seed[run.seed] = run
     variants = _without_redundant_paths([settings for settings, _ in bases.values()])
+    names = [{"model.name": settings.get("model.name")} for settings in variants]
+    if len({str(name) for name in names}) == len(names):
+        variants = names  # they say most, and other keys differ with them
     labels = distinct_labels("base", variants)
     evaluations = [
         _Evaluation(label, 0, tuple(by_seed.values()))

@@ -33,7 +33,6 @@ AXES = {  # of equal_budget.csv
     "judged_programs": "judged programs",
     "flops": "FLOPs",
 }
-METRICS = ("pass@1", "pass@10")
 Rows = tuple[list[str], list[list[str]]]  # heading and rows
 
 
@@ -41,11 +40,13 @@ def cost_sections(
     labels: Mapping[str, str | None],
     costs: pd.DataFrame,
     equal_budget: pd.DataFrame,
+    metrics: Sequence[str],
     evaluated_between: bool,
 ) -> list[str]:
     """Sections of a page: a table of costs, and scores at each budget that the arms share.
 
     `labels`: arm → its label in the report. `costs`: by label, with the columns of COSTS.
+    `metrics`: those that are shown at each budget.
     `evaluated_between`: whether runs were evaluated between their start and their end.
     """
     spent: dict[Any, dict[Any, Any]] = costs.to_dict("index")
@@ -65,11 +66,13 @@ def cost_sections(
     for axis in AXES:
         scores = equal_budget[equal_budget["axis"] == axis]
         if len(scores):
-            sections.append(_equal_budget_table(axis, reported, scores))
+            sections.append(_equal_budget_table(axis, reported, scores, metrics))
     return sections
 
 
-def _equal_budget_table(axis: str, labels: Mapping[str, str | None], scores: pd.DataFrame) -> str:
+def _equal_budget_table(
+    axis: str, labels: Mapping[str, str | None], scores: pd.DataFrame, metrics: Sequence[str]
+) -> str:
     """Scores at the budget of one axis. An arm that spends nothing there has no row."""
     cells: dict[tuple[Any, Any], dict[Any, Any]] = {
         (row["label"], row["metric"]): row for row in scores.to_dict("records")
@@ -77,9 +80,9 @@ def _equal_budget_table(axis: str, labels: Mapping[str, str | None], scores: pd.
     rows = []
     for arm, label in labels.items():
         if label in set(scores["label"]):
-            scored = (cells.get((label, metric)) for metric in METRICS)
+            scored = (cells.get((label, metric)) for metric in metrics)
             rows.append([arm, *(cell for row in scored for cell in _score_cells(row))])
-    head = ["arm", *(heading for metric in METRICS for heading in (metric, "tier"))]
+    head = ["arm", *(heading for metric in metrics for heading in (metric, "tier"))]
     budget = scores["budget"].iloc[0]
     spent = f"{budget:.3g}" if axis == "flops" else count(budget)
     return f"At {spent} {AXES[axis]}:\n\n" + table(head, rows)

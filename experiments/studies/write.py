@@ -32,7 +32,6 @@ from experiments.studies.run import make_report
 from experiments.studies.study import Claim, Study, read
 
 PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
-METRICS = ("pass@1", "pass@10", "distinct_of_5")
 
 
 @dataclass
@@ -88,8 +87,8 @@ def _page(
         "share no letter. distinct_of_5 is a mean over the problems that the arm solves often "
         "enough, so over others for each arm; its differences are over the pair's common "
         "problems.\n\n"
-        f"![{', '.join(METRICS)} of each arm, with its interval]({figure})\n\n"
-        + table(*_result_rows(arms, results, METRICS)),
+        f"![{', '.join(results.metrics)} of each arm, with its interval]({figure})\n\n"
+        + table(*_result_rows(arms, results, results.metrics)),
     ]
     if study.gains:
         pairs = sorted(study.gains, key=lambda gain: arms.index(gain[0]) if study.order_by else 0)
@@ -97,10 +96,10 @@ def _page(
         note = "\\* separated, after Holm's correction for the pairs named in the study's file.\n\n"
         if results.contrasts.empty:
             note = ""
-        parts.append(f"### Side by side\n\n{note}" + table(["difference", *METRICS], rows))
+        parts.append(f"### Side by side\n\n{note}" + table(["difference", *results.metrics], rows))
     parts += area_section(results.source.run, results.arms, arms, study.seeds)
     parts += temperature_sections(
-        study, results, METRICS, lambda metrics: _result_rows(arms, results, metrics)
+        study, results, results.metrics, lambda metrics: _result_rows(arms, results, metrics)
     )
     if study.claims:
         rows = list(_claim_rows(study.claims, results))
@@ -114,6 +113,7 @@ def _page(
         {arm: results.label.get(arm) for arm in arms},
         results.costs,
         results.equal_budget,
+        results.metrics[:-1],
         evaluated_between="eval.every=0" not in study.overrides,
     )
     parts += [f"{PROSE[0]}\n{discussion.strip()}\n{PROSE[1]}"]
@@ -212,9 +212,10 @@ def _named(arms: Sequence[str], results: Results) -> list[tuple[str, str | None]
 
 
 def _gaps(results: Results, a: str, b: str) -> list[str]:
-    separated = {metric: results.corrected(a, b, metric) != "not decided" for metric in METRICS}
+    metrics = results.metrics
+    separated = {metric: results.corrected(a, b, metric) != "not decided" for metric in metrics}
     return [
-        signed(results.difference(a, b, metric)) + r" \*" * separated[metric] for metric in METRICS
+        signed(results.difference(a, b, metric)) + r" \*" * separated[metric] for metric in metrics
     ]
 
 
@@ -264,7 +265,7 @@ def main(arguments: Sequence[str]) -> int:
         for called, label in _named(in_order(study, results), results)
         if (row := results.row(label)) is not None
     ]
-    save(forest(rows, METRICS), figure := out.with_suffix(".svg"))
+    save(forest(rows, results.metrics), figure := out.with_suffix(".svg"))
     print(out, figure, sep="\n")
     return 0
 

@@ -150,6 +150,13 @@ class Results:
         costs = tables["costs"].set_index("label")
         self.costs = costs.join(self.table.drop(columns=costs.columns, errors="ignore"))
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The main metrics of a page: pass@1, pass@k of the greatest k, and distinct_of_5."""
+        names = map(str, self.table)
+        ks = [int(name[5:]) for name in names if re.fullmatch(r"pass@\d+", name)]
+        return (*dict.fromkeys(("pass@1", f"pass@{max(ks, default=1)}")), "distinct_of_5")
+
     def difference(self, a: str, b: str, metric: str) -> tuple[float, float, float] | None:
         """a − b with its interval; for time and memory paired over seeds."""
         if metric in LESS:
