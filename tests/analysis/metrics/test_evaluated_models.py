@@ -44,6 +44,8 @@ def test_a_models_folder_is_named_only_where_its_name_does_not_tell(tmp_path, ma
         return [model.label for model in bases_of(a, b)]
 
     assert labels("named", **{"model.name": "big"}) == ["base name=big", "base name=nano"]
+    other = {"model.name": "big", "task.quality": "rates.csv"}
+    assert labels("other", **other) == ["base name=big", "base name=nano"]
     # That they were sampled otherwise does not say that they are two models.
     model_labels = labels("unnamed", **{"eval.temperature": 1.0})
     assert all("path=models/" in label and "temperature=" in label for label in model_labels)
@@ -52,6 +54,7 @@ def test_a_models_folder_is_named_only_where_its_name_does_not_tell(tmp_path, ma
 def test_bases_are_one_where_only_training_differs(tmp_path, make_run):
     a = make_run(tmp_path / "a", "spo", 0)
     config = {"train.sync_every": 10, "eval.every": 20, "task.reward": {"low": -1.0}}
+    config |= {"model.adapter": "lora", "model.adapter_rank": 8}
     b = make_run(tmp_path / "b", "ppo", 1, config=config)
     (base,) = bases_of(a, b)
     assert sorted(run.seed for run in base.runs) == [0, 1]

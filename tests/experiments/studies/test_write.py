@@ -95,6 +95,20 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     assert (tmp_path / "page.md").read_text().count("Our words.") == 1
 
 
+def test_the_greatest_k_that_was_measured_is_shown(study, tmp_path):
+    report = tmp_path / "study-s" / "report"
+    for name in ("table", "differences", "letters", "equal_budget"):
+        file = report / f"{name}.csv"
+        file.write_text(file.read_text().replace("pass@10", "pass@5"))
+    (tmp_path / "s.yaml").write_text(STUDY.replace("pass@10", "pass@5"))
+    assert main(study) == 0
+    page = (tmp_path / "page.md").read_text()
+    heading = next(line for line in page.splitlines() if line.startswith("| arm"))
+    assert "pass@5" in heading and "pass@10" not in page
+    side = page.partition("### Side by side")[2]
+    assert "| +0.000 [−0.060, +0.100] |" in side
+
+
 def test_what_holds_after_correction_is_marked(study, tmp_path):
     rows = [
         {"metric": "pass@1", "margin": 0.0, "answer": "below"},  # sft − spo
