@@ -28,6 +28,7 @@ install: $(READY) ## make .venv with everything pinned in pyproject.toml
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else \
 		f"Python 3.11 or newer is needed, {v.major}.{v.minor} was found; try make PYTHON=python3.11")'
+	@echo "installing into $(VENV), once: torch, then the rest; some minutes and some GB"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
