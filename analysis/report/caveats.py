@@ -99,10 +99,12 @@ def _left_out(groups: Sequence[Group]) -> Iterable[str]:
 
 
 def _no_success(groups: Sequence[Group]) -> Iterable[str]:
-    """Groups that drew responses in training, none of which was accepted."""
+    """Groups that learn from drawn responses alone, none of which was accepted."""
     labels = []
     for group in groups:
-        shares = [run.metrics["accepted_share"] for run in group.complete if _has_success(run)]
+        if group.settings.get("train.offline_share") or group.settings.get("train.replay_share"):
+            continue
+        shares = [run.metrics["accepted_share"] for run in group.complete if _counts_accepted(run)]
         if shares and max(share.max() for share in shares) == 0:
             labels.append(group.label)
     if labels:
@@ -112,7 +114,7 @@ def _no_success(groups: Sequence[Group]) -> Iterable[str]:
         )
 
 
-def _has_success(run: Run) -> bool:
+def _counts_accepted(run: Run) -> bool:
     """Return whether a run recorded how many fresh responses were accepted."""
     return "accepted_share" in run.metrics and bool(run.metrics["accepted_share"].notna().any())
 

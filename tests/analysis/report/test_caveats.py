@@ -23,11 +23,12 @@ def test_five_equal_seeds_need_no_caveat_but_how_few_problems_the_base_solves(tm
 
 def test_training_without_one_accepted_response_is_named(tmp_path, make_run):
     grpo, spo = make_run(tmp_path, "grpo", 0), make_run(tmp_path, "spo", 0)
-    for path, share in ((grpo, 0.0), (spo, 0.25)):
+    sft = make_run(tmp_path, "sft", 0, config={"train.offline_share": 1.0})
+    for path, share in ((grpo, 0.0), (spo, 0.25), (sft, 0.0)):
         metrics = pd.read_parquet(path / "metrics.parquet")
         metrics["accepted_share"] = [*[0.0] * (len(metrics) - 1), share]
         metrics.to_parquet(path / "metrics.parquet")
-    [note] = [note for note in notes_of(grpo, spo) if "in training" in note]
+    [note] = [note for note in notes_of(grpo, spo, sft) if "in training" in note]
     assert note.startswith("No response drawn in training was accepted: grpo.")
 
 
