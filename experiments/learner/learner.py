@@ -223,8 +223,10 @@ class Learner:
         if reference is None:
             raise RuntimeError("this learner keeps no reference policy")
         self.flops.scored(tokens, reference)
+        activity = self.ledger.activity
         with self.ledger.phase("reference"):
-            return self.modules.logp(reference, tokens)
+            activity.expect(len(tokens.mask), "responses")
+            return self.modules.logp(reference, tokens, activity.advance)
 
     def _values(self, tokens: Tokens) -> Tensor:
         """Return the critic's values, (batch, time), without gradient."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -77,13 +77,21 @@ class Modules:
             self.ranks.shard_head(self.value_head)
 
     @torch.no_grad()
-    def logp(self, policy: Policy, tokens: Tokens) -> Tensor:
-        """Return a policy's log-probs at the training temperature, (batch, time), no gradient."""
+    def logp(
+        self, policy: Policy, tokens: Tokens, advance: Callable[[int], None] | None = None
+    ) -> Tensor:
+        """Return a policy's log-probs at the training temperature, (batch, time), no gradient.
+
+        `advance` is called with the number of responses after each micro-batch.
+        """
         tokens = tokens.to(self.policy.model.device)  # from another rank they come in host memory
 
         def logp(rows: Tensor, _: bool) -> Tensor:
             part = tokens.rows(rows)
-            return policy.run(score, part, self.config.temperature, entropy="none").logp
+            scored = policy.run(score, part, self.config.temperature, entropy="none").logp
+            if advance is not None:
+                advance(len(rows) * self.ranks.size)
+            return scored
 
         return map_micro_batches(logp, tokens, self.config, self.ranks)
 

@@ -302,3 +302,12 @@ def test_learning_rate_schedules():
     assert factors() == [0.5, 1.0, 1.0, 1.0, 1.0]
     assert factors(schedule="linear") == [0.5, 1.0, 1.0, 0.5, 0.0]
     assert factors(schedule="cosine") == [0.5, 1.0, 1.0, 0.5, 0.0]
+
+
+def test_scoring_with_the_reference_says_how_far_it_is(tiny, monkeypatch):
+    learner = learner_of(tiny, ALGORITHMS["grpo"], micro_batch=4)
+    activity, said = learner.ledger.activity, []
+    advance = activity.advance
+    monkeypatch.setattr(activity, "advance", lambda n: (advance(n), said.append(activity.text())))
+    learner.ref_logp(pack(samples_from(tiny, REWARDS), 0, tiny.device))
+    assert said == [f"scoring with the reference {n}/12 responses" for n in (4, 8, 12)]

@@ -280,5 +280,7 @@ def test_what_an_interval_decides(margin, low, high, verdict):
 def test_values_on_a_straight_line_are_called_so():
     costs, budgets = pd.DataFrame({"steps": [2.0]}, index=["ppo"]), pd.DataFrame({"axis": []})
     for between in (True, False):
-        page = "".join(cost_sections({"ppo": "ppo"}, costs, budgets, ("pass@1", "pass@10"), between))
+        page = "".join(
+            cost_sections({"ppo": "ppo"}, costs, budgets, ("pass@1", "pass@10"), between)
+        )
         assert ("were not measured" in page) == (not between)
