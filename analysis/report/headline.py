@@ -116,13 +116,13 @@ def _best_of_many(
         listed = join_names([named[label] for label in alike], MOST_RANKED)
         statements.append(f"No significant difference from {best}: {listed}.")
     if behind:
-        count = f"{len(behind)} of the other {len(order) - 1}"
         nearest, last = (find_pair(pairs, best, label) for label in (behind[0], behind[-1]))
+        lower = f"{nearest.b}, {_amount(nearest)} lower"
+        if len(behind) > 1:
+            count = f"{len(behind)} of the other {len(order) - 1}"
+            lower = f"{count}; the nearest is {lower}, the last {last.b}, {_amount(last)} lower"
         test = f"5 % level, corrected for all {len(pairs)} pairs"
-        statements.append(
-            f"Significantly below {best} ({test}): {count}; the nearest is {nearest.b}, "
-            f"{_amount(nearest)} lower, the last {last.b}, {_amount(last)} lower."
-        )
+        statements.append(f"Significantly below {best} ({test}): {lower}.")
     statements.append(
         "Other pairs: groups that share a letter below do not differ significantly (letters.csv)."
     )

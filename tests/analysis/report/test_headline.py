@@ -83,6 +83,11 @@ def test_of_many_groups_the_best_and_those_that_may_be_as_good_are_named(experim
         SimpleNamespace(trained=trained, models=trained, pairs=gap, ks=(1,), **NOTHING_NAMED)
     )
     _, alike, behind, *_ = headline.statements
+    only = [replace(p, adjusted_p=0.4) if p.b != "h" else p for p in pairs]
+    (last,) = headlines(
+        SimpleNamespace(trained=trained, models=trained, pairs=only, ks=(1,), **NOTHING_NAMED)
+    )
+    assert last.statements[2].endswith(f"28 pairs): h, {_without_sign(pairs, 'h')} lower.")
     assert (
         alike.endswith(f"{means[1]}, {means[2]} and {means[5]}.") and "4 of the other 7" in behind
     )
