@@ -72,7 +72,8 @@ def read_arms(folder: Path) -> tuple[list[dict[str, Any]], list[FinishedRun]]:
 def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     """Write a packed study into `out`; return the sizes of its files in bytes.
 
-    Raises RunError for a damaged run, UserError for one without evaluations.
+    Of an absolute `task.path` the name alone is kept. Raises RunError for a damaged run, UserError
+    for one without evaluations.
     """
     import pandas as pd
 
@@ -80,6 +81,7 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
 
     arms, finished = read_arms(folder)
     counts, rows, metrics, training = [], [], [], []
+    local = set[str]()
     for each in finished:
         run = load_run(each.folder)
         name = each.folder.name
@@ -89,7 +91,13 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
         metrics.append(_evaluated_metrics(run).assign(run=name))
         training.append(_training_metrics(run).assign(run=name))
         files = {"config": "config.yaml", "info": "run.json"}
-        texts = {column: (each.folder / file).read_text() for column, file in files.items()}
+        local |= {
+            path for path in [str(run.config["task"].get("path"))] if Path(path).is_absolute()
+        }
+        texts = {
+            column: _without_folder((each.folder / file).read_text(), local)
+            for column, file in files.items()
+        }
         rows.append({"run": name, "arm": each.entry["arm"], "seed": each.entry["seed"]} | texts)
     out.mkdir(parents=True, exist_ok=True)
     for name, table in (
@@ -100,7 +108,7 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     ):
         table.insert(0, "run", table.pop("run"))
         table.to_parquet(out / name, **PARQUET)
-    (out / ARMS).write_text(json.dumps(arms, indent=1) + "\n")
+    (out / ARMS).write_text(_without_folder(json.dumps(arms, indent=1), local) + "\n")
     (out / study_file.name).write_bytes(study_file.read_bytes())
     contrasts = read(str(study_file)).contrasts
     (out / CONTRASTS).write_text(json.dumps(contrasts, indent=1) + "\n")
@@ -108,6 +116,13 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     lines = [f"{digest}  {file}\n" for file, digest in sums(out, files_of_pack).items()]
     (out / SUMS).write_text("".join(lines))
     return {file: (out / file).stat().st_size for file in (*files_of_pack, SUMS)}
+
+
+def _without_folder(text: str, paths: set[str]) -> str:
+    """Leave only the last part of these paths in a text."""
+    for path in paths:
+        text = text.replace(path, Path(path).name)
+    return text
 
 
 def _counts(run: Run) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """A packed study and an archive of slim run folders give the page and tables of the run folders."""
 
 import json
+import shutil
 import subprocess
 import tarfile
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pyarrow as pa
 import pytest
+import yaml
 
 from analysis.report.command import main as report
 from experiments.studies.pack import main as pack
@@ -67,6 +69,23 @@ def test_a_packed_study_is_small_and_names_what_made_it(packed):
     assert {each["run"] for each in json.loads((packed / "arms.json").read_text())} == {
         *("ppo-0", "ppo-1", "ppo-2", "spo-0", "spo-1"),
     }
+
+
+def test_of_the_path_of_rows_only_the_name_is_packed(study, tmp_path):
+    folder, rows = tmp_path / "study-s", f"{tmp_path}/rows.jsonl"
+    shutil.copytree(study, folder)
+    for file in folder.glob("*/config.yaml"):
+        config = yaml.safe_load(file.read_text())
+        config.setdefault("task", {})["path"] = rows
+        file.write_text(yaml.safe_dump(config))
+    arms = folder / "arms.json"
+    arms.write_text(arms.read_text().replace("[]", f'["task.path={rows}"]'))
+    out = tmp_path / "packed"
+    assert pack([f"study={study.parent}/s.yaml", f"folder={folder}", f"out={out}"]) == 0
+    config = pd.read_parquet(out / "runs.parquet")["config"]
+    assert all(yaml.safe_load(text)["task"]["path"] == "rows.jsonl" for text in config)
+    text = (out / "arms.json").read_text()
+    assert "task.path=rows.jsonl" in text and rows not in text
 
 
 @pytest.mark.parametrize("ending", [".tar.zst", ".tar.gz"])
