@@ -26,6 +26,7 @@ from analysis.stats.letters import letters
 from analysis.stats.power import smallest_difference
 
 MOST_WITH_MEANS = 6  # groups shown with their means everywhere; if more, only once, in order
+MOST_BASES = 3  # models before training whose means are said
 MOST_RANKED = 15  # groups named behind the first; the table of results has all
 ONE_TRAINING = (
     "No two groups share two seeds, so differences between algorithms cannot be separated from "
@@ -79,9 +80,7 @@ def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -
     many = len(order) > MOST_WITH_MEANS
     ahead = {a: tuple(b for b in order if _is_ahead(pairs, a, b)) for a in order}
     if many:
-        statements = _best_of_many(pairs, order, ahead, with_means)
-        if len(experiment.bases) == 1:
-            statements.append(f"Before training: {mean_score(experiment.bases[0], metric):.3f}.")
+        statements = _best_of_many(experiment, pairs, order, ahead, with_means)
     else:
         statements = _separations(order, ahead, with_means)
         statements += _differences_of_best(pairs, order, ahead)
@@ -100,27 +99,33 @@ def _metric_headline(experiment: Experiment, tiers: pd.DataFrame, metric: str) -
 
 
 def _best_of_many(
-    pairs: Sequence[PairedDifference], order: Sequence[str], ahead: Ahead, named: Mapping[str, str]
+    experiment: Experiment,
+    pairs: Sequence[PairedDifference],
+    order: Sequence[str],
+    ahead: Ahead,
+    named: Mapping[str, str],
 ) -> list[str]:
     """State the best mean, who is not separated from it, who is, and where the rest is found."""
     best, behind = order[0], ahead[order[0]]
-    lead = find_pair(pairs, best, order[1])
-    amount, _, ends = _amount(lead).partition(" ")
-    interval = f", 95 % interval of the difference {ends}" if ends else ""
-    problems = f"{lead.problems} problem{'s' * (lead.problems != 1)}"
+    minus_best = {label: find_pair(pairs, label, best) for label in order[1:]}
+    second = minus_best[order[1]]
+    problems = f"{second.problems} problem{'s' * (second.problems != 1)}"
     statements = [
-        f"Highest mean over {lead.seeds} seeds and {problems}: {named[best]}, {amount} higher than "
-        f"{named[order[1]]}{interval}."
+        f"Highest mean over {second.seeds} seeds and {problems}: {named[best]}. Next is "
+        f"{named[order[1]]}; its difference from {best} and the 95 % interval: "
+        f"{format_difference(second)}."
     ]
+    statements += _before_training(experiment, pairs[0].metric)
     if alike := [label for label in order[1:] if label not in behind]:
         listed = join_names([named[label] for label in alike], MOST_RANKED)
-        statements.append(f"No significant difference from {best}: {listed}.")
+        statements.append(
+            f"No significant difference from {best}: {listed}.{_overtaken(minus_best, alike)}"
+        )
     if behind:
-        nearest, last = (find_pair(pairs, best, label) for label in (behind[0], behind[-1]))
-        lower = f"{nearest.b}, {_amount(nearest)} lower"
+        lower = f"{behind[0]}, {format_difference(minus_best[behind[0]])}"
         if len(behind) > 1:
-            count = f"{len(behind)} of the other {len(order) - 1}"
-            lower = f"{count}; the nearest is {lower}, the last {last.b}, {_amount(last)} lower"
+            last = f"{behind[-1]}, {format_difference(minus_best[behind[-1]])}"
+            lower = f"{len(behind)} of the other {len(order) - 1}, from {lower} to {last}"
         test = f"5 % level, corrected for all {len(pairs)} pairs"
         statements.append(f"Significantly below {best} ({test}): {lower}.")
     statements.append(
@@ -129,9 +134,36 @@ def _best_of_many(
     return statements
 
 
-def _amount(pair: PairedDifference) -> str:
-    """Return a - b without its sign, which the sentence says, and its interval."""
-    return format_difference(pair).removeprefix("+")
+def _before_training(experiment: Experiment, metric: str) -> list[str]:
+    """State the means of the models that training began with, if they are few."""
+    scores = [(base.label, mean_score(base, metric)) for base in experiment.bases]
+    known = [(label, score) for label, score in scores if not math.isnan(score)]
+    if not 0 < len(known) <= MOST_BASES:
+        return []
+    if len(known) == 1:
+        return [f"Before training: {known[0][1]:.3f}."]
+    return [f"Before training: {join_names([f'{label} ({s:.3f})' for label, s in known])}."]
+
+
+def _overtaken(minus_best: Mapping[str, PairedDifference], alike: Sequence[str]) -> str:
+    """Say why the last group of `alike` is there though a higher mean is significantly below.
+
+    Its interval is wider. "" if no higher mean is, or if its interval is not wider.
+    """
+    lowest = minus_best[alike[-1]]
+    above = list(minus_best)[: list(minus_best).index(lowest.a)]
+    for label in (label for label in above if label not in alike):
+        pair = minus_best[label]
+        if _width(lowest) > _width(pair):
+            return (
+                f" The difference of {lowest.a}, {format_difference(lowest)}, is less certain than "
+                f"that of {label}, {format_difference(pair)}, which is significant."
+            )
+    return ""
+
+
+def _width(pair: PairedDifference) -> float:
+    return pair.difference.high - pair.difference.low
 
 
 def _is_ahead(pairs: Sequence[PairedDifference], a: str, b: str) -> bool:
@@ -213,7 +245,7 @@ def has_width(pair: PairedDifference) -> bool:
 
     That is so where two groups differ by the same on every problem, as where both solve none.
     """
-    return pair.difference.high - pair.difference.low > 1e-9
+    return _width(pair) > 1e-9
 
 
 def _detectable(pairs: Sequence[PairedDifference]) -> str:

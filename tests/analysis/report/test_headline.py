@@ -65,14 +65,14 @@ def test_of_many_groups_the_best_and_those_that_may_be_as_good_are_named(experim
     mean = float(estimate(seed_means(grid.values, grid.weights)).mean)
     means = [f"{name} ({mean - 0.05 * place:.3f})" for place, name in enumerate(names)]
     lead, alike, behind, others, ranked = headline.statements[:5]
-    amount, _, ends = _without_sign(pairs, "b").partition(" ")
-    higher = f"{amount} higher than {means[1]}, 95 % interval of the difference {ends}."
-    assert lead == f"Highest mean over 3 seeds and 30 problems: {means[0]}, {higher}"
+    assert lead == (
+        f"Highest mean over 3 seeds and 30 problems: {means[0]}. Next is {means[1]}; its "
+        f"difference from a and the 95 % interval: {_minus_a(pairs, 'b')}."
+    )
     assert alike == f"No significant difference from a: {means[1]} and {means[2]}."
     assert behind == (
-        "Significantly below a (5 % level, corrected for all 28 pairs): 5 of the other 7; "
-        f"the nearest is d, {_without_sign(pairs, 'd')} lower, "
-        f"the last h, {_without_sign(pairs, 'h')} lower."
+        "Significantly below a (5 % level, corrected for all 28 pairs): 5 of the other 7, from "
+        f"d, {_minus_a(pairs, 'd')} to h, {_minus_a(pairs, 'h')}."
     )
     assert others.startswith("Other pairs: groups that share a letter below do not differ")
     assert ranked == f"By mean: {', '.join(means[:-1])} and {means[-1]}."
@@ -87,14 +87,67 @@ def test_of_many_groups_the_best_and_those_that_may_be_as_good_are_named(experim
     (last,) = headlines(
         SimpleNamespace(trained=trained, models=trained, pairs=only, ks=(1,), **NOTHING_NAMED)
     )
-    assert last.statements[2].endswith(f"28 pairs): h, {_without_sign(pairs, 'h')} lower.")
-    assert (
-        alike.endswith(f"{means[1]}, {means[2]} and {means[5]}.") and "4 of the other 7" in behind
+    assert last.statements[2].endswith(f"28 pairs): h, {_minus_a(pairs, 'h')}.")
+    assert alike.endswith(f": {means[1]}, {means[2]} and {means[5]}.")  # f's interval is not wider
+    assert "4 of the other 7" in behind
+
+
+def test_of_many_groups_the_models_before_training_are_named_if_they_are_few(experiment):
+    names, grid = "abcdefgh", _grid(experiment)
+    trained = [SimpleNamespace(label=n, grids={"pass@1": grid}) for n in names]
+    one = experiment.pairs[0].reversed()
+    pairs = [replace(one, a=a, b=b, adjusted_p=0.4) for a, b in itertools.combinations(names, 2)]
+
+    def said(**bases):
+        given = [
+            SimpleNamespace(
+                label=label, grids={"pass@1": replace(grid, values=0 * grid.values + score)}
+            )
+            for label, score in bases.items()
+        ]
+        many = SimpleNamespace(
+            trained=trained,
+            models=trained,
+            pairs=pairs,
+            ks=(1,),
+            **NOTHING_NAMED | {"bases": given},
+        )
+        (headline,) = headlines(many)
+        return [text for text in headline.statements if text.startswith("Before training")]
+
+    assert said(nano=0.05) == ["Before training: 0.050."]
+    assert said(nano=0.05, later=0.4) == ["Before training: nano (0.050) and later (0.400)."]
+    assert said(a=0.1, b=0.2, c=0.3, d=0.4) == said() == []
+
+
+def test_of_many_groups_an_uncertain_one_among_the_best_is_explained(experiment):
+    """Of a..h, f is as good as a by the test, while d and e, which are higher, are below a."""
+    names, grid = "abcdefgh", _grid(experiment)
+    trained = [
+        SimpleNamespace(label=n, grids={"pass@1": replace(grid, values=grid.values - 0.05 * i)})
+        for i, n in enumerate(names)
+    ]
+    one = experiment.pairs[0].reversed()
+    wide = replace(one.difference, low=one.difference.low - 1, high=one.difference.high + 1)
+    pairs = [
+        replace(one, a=a, b=b, adjusted_p=0.01 if names.index(b) - names.index(a) > 2 else 0.4)
+        for a, b in itertools.combinations(names, 2)
+    ]
+    uncertain = [
+        replace(pair, adjusted_p=0.4, difference=wide) if (pair.a, pair.b) == ("a", "f") else pair
+        for pair in pairs
+    ]
+    (headline,) = headlines(
+        SimpleNamespace(trained=trained, models=trained, pairs=uncertain, ks=(1,), **NOTHING_NAMED)
+    )
+    assert headline.statements[1].endswith(
+        f" The difference of f, {_minus_a(uncertain, 'f')}, is less certain than that of d, "
+        f"{_minus_a(uncertain, 'd')}, which is significant."
     )
 
 
-def _without_sign(pairs, other):
-    return format_difference(find_pair(pairs, "a", other))[1:]
+def _minus_a(pairs, other):
+    return format_difference(find_pair(pairs, other, "a"))
 
 
 def _grid(experiment):
