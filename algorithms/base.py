@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PositiveFloat
 
-from algorithms.tensors import torch
+from algorithms.tensors import torch, turn_starts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,7 +68,9 @@ class Needs:
 class Batch:
     """Rows of one optimiser batch; the rows of a group (one prompt) are adjacent."""
 
-    mask: Tensor  # (batch, time) bool, true on response tokens including EOS
+    # (batch, time) bool, true on the tokens that the policy generated, EOS included. Between the
+    # answers of a conversation stand observations, false
+    mask: Tensor
     rewards: Tensor  # (batch,) one terminal reward for each response
     keep: Tensor  # (batch,) bool: the rows that the loss averages over
     online: Tensor  # (batch,) bool: came with rollout log-probs; false: an offline program
@@ -94,6 +96,12 @@ class Batch:
     targets: Provided = None  # (batch,), set by prepare
     sequence_share: float = 1.0  # these rows' share of the whole batch's responses
     token_share: float = 1.0  # these rows' share of the whole batch's response tokens
+    turn_share: float = 1.0  # these rows' share of the whole batch's answers
+
+    @property
+    def turn_starts(self) -> Tensor:
+        """(batch, time) bool: the first token of each answer, which an observation precedes."""
+        return turn_starts(self.mask)
 
     @property
     def kept_mask(self) -> Tensor:
@@ -112,12 +120,18 @@ class Batch:
             part,
             sequence_share=self.sequence_share * len(index) / len(self.mask),
             token_share=self.token_share * int(part.mask.sum()) / max(1, int(self.mask.sum())),
+            turn_share=self.turn_share
+            * int(part.turn_starts.sum())
+            / max(1, int(self.turn_starts.sum())),
         )
 
     def only_kept(self) -> Batch:
         """The rows of `keep` as a whole batch: dropped rows are in no denominator."""
-        kept = self.rows(self.keep.nonzero().squeeze(-1))
-        return replace(kept, sequence_share=1.0, token_share=1.0)
+        return self.rows(self.keep.nonzero().squeeze(-1)).as_whole()
+
+    def as_whole(self) -> Batch:
+        """These rows as a whole batch."""
+        return replace(self, sequence_share=1.0, token_share=1.0, turn_share=1.0)
 
 
 @dataclass(frozen=True)

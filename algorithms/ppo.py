@@ -11,6 +11,11 @@ Two controls show what the critic adds. `critic=none` sets V = 0: the advantage 
 (γλ)-weighted sum of the rewards from it on, and there is no value loss. `critic_warmup=N` first
 fits the critic to the responses of the initial policy, for N batches, which the budget counts as
 all others.
+
+In a conversation of several answers, tokens of observations are masked out and stepped over. With
+`value_unit=turn` an answer is one action, as in RLEF (2410.02089, section 2.2): one value is
+predicted before its first token, its reward is the sum of its tokens' rewards, and all its tokens
+have its advantage. γ and λ then count answers.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from algorithms.tensors import (
     masked_mean,
     masked_whiten,
     torch,
+    turn_starts,
 )
 
 if TYPE_CHECKING:
@@ -91,6 +97,8 @@ class PPOConfig(ValueOptions):
     lam: Share = 1.0  # λ of GAE; 1 is reward-to-go minus value
     kl_coef: NonNegativeFloat = 0.02  # β_kl of the k1 penalty in the reward; 0 loads no reference
     entropy_coef: NonNegativeFloat = 0.0  # weight of the entropy bonus
+    # what a value and an advantage are of: token: each token; turn: each answer, as in RLEF
+    value_unit: Literal["token", "turn"] = "token"
 
 
 def gae(
@@ -119,6 +127,27 @@ def gae(
         next_value = torch.where(live, values[:, t], next_value)
         advantages[:, t] = running.masked_fill(~live, 0.0)
     return advantages, advantages + values
+
+
+def turn_gae(
+    rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    *,
+    gamma: float = PPOConfig.gamma,
+    lam: float = PPOConfig.lam,
+) -> tuple[Tensor, Tensor]:
+    """GAE whose actions are answers: as `gae`, with values[t] read at each answer's first token.
+
+    Returns (the answer's advantage at each of its tokens, its return at its first token); zero
+    elsewhere.
+    """
+    starts = turn_starts(mask)
+    positions = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    first = torch.where(starts, positions, 0).cummax(-1).values  # of the answer of each token
+    summed = torch.zeros_like(rewards).scatter_add(-1, first, rewards.masked_fill(~mask, 0.0))
+    advantages, returns = gae(summed, values, starts, gamma=gamma, lam=lam)
+    return advantages.gather(-1, first).masked_fill(~mask, 0.0), returns
 
 
 def clipped_surrogate(
@@ -175,22 +204,31 @@ def values_or_zeros(batch: Batch, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if batch.values is None else batch.values
 
 
-def with_advantages(batch: Batch, *, gamma: float, lam: float, kl_coef: float) -> Batch:
+def with_advantages(
+    batch: Batch, *, gamma: float, lam: float, kl_coef: float, by_turn: bool = False
+) -> Batch:
     """The batch with PPO's returns, and its advantages whitened over the rows of the loss.
 
-    So a dropped response moves neither mean nor scale.
+    So a dropped response moves neither mean nor scale. `by_turn`: of answers, not of tokens.
     """
     rewards = penalised_rewards(batch, kl_coef)
     values = values_or_zeros(batch, rewards)
-    advantages, returns = gae(rewards, values, batch.mask, gamma=gamma, lam=lam)
+    estimate = turn_gae if by_turn else gae
+    advantages, returns = estimate(rewards, values, batch.mask, gamma=gamma, lam=lam)
     whitened = masked_whiten(advantages, batch.kept_mask)
     return replace(batch, advantages=whitened, returns=returns)
 
 
-def monte_carlo_returns(batch: Batch, *, gamma: float, kl_coef: float) -> Tensor:
-    """The penalised rewards that follow each token, its own included → (batch, time)."""
+def monte_carlo_returns(
+    batch: Batch, *, gamma: float, kl_coef: float, by_turn: bool = False
+) -> Tensor:
+    """The penalised rewards that follow each token, its own included → (batch, time).
+
+    `by_turn`: those from each answer on, at its first token.
+    """
     rewards = penalised_rewards(batch, kl_coef)
-    return gae(rewards, torch.zeros_like(rewards), batch.mask, gamma=gamma, lam=1.0)[1]
+    estimate = turn_gae if by_turn else gae
+    return estimate(rewards, torch.zeros_like(rewards), batch.mask, gamma=gamma, lam=1.0)[1]
 
 
 class ValueObjective(Algorithm):
@@ -203,10 +241,23 @@ class ValueObjective(Algorithm):
         c = self.config
         return Needs(critic=c.critic, critic_apart=True, critic_warmup=c.critic_warmup, **others)
 
+    def states(self, batch: Batch) -> Tensor:
+        """(batch, time) bool: the tokens before which a value is predicted."""
+        return batch.mask
+
+    def share(self, batch: Batch) -> float:
+        """These rows' share of the whole batch's predicted values."""
+        return batch.token_share
+
+    def relative_share(self, batch: Batch) -> float:
+        """A factor for means over states in a loss that adds up by shares of tokens."""
+        share = self.share(batch)
+        return 1.0 if share == batch.token_share else share / batch.token_share
+
     def value_loss(self, values: Tensor, batch: Batch) -> Tensor:
         """PPO's value loss of these rows → scalar, without its coefficient."""
         clip = self.config.value_clip
-        return value_loss(values, batch.values, batch.returns, batch.mask, clip=clip)
+        return value_loss(values, batch.values, batch.returns, self.states(batch), clip=clip)
 
     def with_value_loss(
         self, loss: Tensor, values: Tensor | Any, batch: Batch
@@ -214,7 +265,7 @@ class ValueObjective(Algorithm):
         """(`loss` with the weighted value loss, its metrics); without a critic `loss` itself."""
         if self.config.critic == "none":
             return loss, {}
-        value = self.value_loss(values, batch)
+        value = self.value_loss(values, batch) * self.relative_share(batch)
         return loss + self.config.value_coef * value, {"ppo/value_loss": value.detach()}
 
     def outcomes(self, batch: Batch) -> Tensor:
@@ -222,14 +273,15 @@ class ValueObjective(Algorithm):
         return batch.returns
 
     def values_and_outcomes(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
-        """Of all response tokens."""
+        """Of all states that have a value."""
         if batch.values is None:
             return None
-        return batch.values[batch.mask], self.outcomes(batch)[batch.mask]
+        states = self.states(batch)
+        return batch.values[states], self.outcomes(batch)[states]
 
     def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
         # A return depends on its own row alone, whitening does not: a critic can learn row by row.
-        return self.config.value_coef * self.value_loss(values, batch) * batch.token_share
+        return self.config.value_coef * self.value_loss(values, batch) * self.share(batch)
 
 
 class PPO(ValueObjective):
@@ -246,12 +298,25 @@ class PPO(ValueObjective):
             entropy_graph=self.config.entropy_coef != 0,
         )
 
+    @property
+    def by_turn(self) -> bool:
+        return self.config.value_unit == "turn"
+
+    def states(self, batch: Batch) -> Tensor:
+        return batch.turn_starts if self.by_turn else batch.mask
+
+    def share(self, batch: Batch) -> float:
+        return batch.turn_share if self.by_turn else batch.token_share
+
     def prepare(self, batch: Batch) -> Batch:
         c = self.config
-        return with_advantages(batch, gamma=c.gamma, lam=c.lam, kl_coef=c.kl_coef)
+        return with_advantages(
+            batch, gamma=c.gamma, lam=c.lam, kl_coef=c.kl_coef, by_turn=self.by_turn
+        )
 
     def outcomes(self, batch: Batch) -> Tensor:
-        return monte_carlo_returns(batch, gamma=self.config.gamma, kl_coef=self.config.kl_coef)
+        c = self.config
+        return monte_carlo_returns(batch, gamma=c.gamma, kl_coef=c.kl_coef, by_turn=self.by_turn)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share, mask = self.config, batch.token_share, batch.mask
@@ -266,7 +331,8 @@ class PPO(ValueObjective):
         )
         loss, of_value = self.with_value_loss(surrogate, policy.values, batch)
         if of_value:
-            of_value["ppo/value_mean"] = masked_mean(batch.values, mask)
+            mean = masked_mean(batch.values, self.states(batch))
+            of_value["ppo/value_mean"] = mean * self.relative_share(batch)
         if c.entropy_coef:
             loss = loss - c.entropy_coef * masked_mean(policy.entropy, mask)
         logp = policy.logp.detach()

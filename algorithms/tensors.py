@@ -1,7 +1,7 @@
 """Tensor operations that the losses share: masked statistics, ratios, KL estimators, log-probs.
 
-Shapes are (batch, time) unless stated; `mask` is bool, true on response tokens including EOS.
-Values at masked-out positions are never used: they are filled before any exp or subtraction. So an
+Shapes are (batch, time) unless stated; `mask` is bool, true on response tokens including EOS,
+and false on observations between the answers of a conversation. Values at masked-out positions are never used: they are filled before any exp or subtraction. So an
 infinity or a NaN there reaches neither a value nor a gradient.
 """
 
@@ -65,6 +65,12 @@ def masked_whiten(x: Tensor, mask: Tensor) -> Tensor:
     """(x − mean) / std over all masked-in entries, zero elsewhere."""
     centred = (x - masked_mean(x, mask)).masked_fill(~mask, 0.0)
     return centred * (masked_mean(centred.square(), mask) + 1e-8).rsqrt()
+
+
+def turn_starts(mask: Tensor) -> Tensor:
+    """The first token of each run of masked-in ones: of each answer of a conversation."""
+    before = torch.nn.functional.pad(mask[:, :-1], (1, 0))
+    return mask & ~before
 
 
 def group_mean(x: Tensor, keep: Tensor, group_size: int) -> Tensor:

@@ -37,8 +37,22 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """An answer of a conversation, and the observation after it."""
+
+    answer: int  # number of its tokens
+    observation: int = 0  # tokens of the observation; 0: the conversation ended with the answer
+    public: Judgement | None = None  # by the tests in the statement; None: the answer was the last
+    text: str = ""  # of the observation
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
-    """One judged response."""
+    """One judged response: an answer, or a conversation of answers and observations.
+
+    The last answer of a conversation is judged. Observations stand among the tokens, with a
+    log-prob of 0, and are context: no loss reads them.
+    """
 
     prompt: PromptedProblem
     tokens: tuple[int, ...]
@@ -48,6 +62,17 @@ class Sample:
     truncated: bool
     origin: Origin
     replayed: int | None = None  # its number in the replay buffer, if it comes from there
+    turns: tuple[Turn, ...] = ()  # of a conversation; (): one answer
+
+    @property
+    def own(self) -> list[bool] | None:
+        """Whether the policy generated each token; None: all of them."""
+        return own_tokens(self.turns)
+
+    @property
+    def generated(self) -> int:
+        """The number of tokens that the policy generated, in all answers."""
+        return len(self.tokens) - sum(turn.observation for turn in self.turns)
 
     @property
     def offline(self) -> bool:
@@ -61,6 +86,14 @@ class Sample:
     @property
     def accepted(self) -> bool:
         return self.judgement.verdict is Verdict.ACCEPTED
+
+
+def own_tokens(turns: Sequence[Turn]) -> list[bool] | None:
+    """Return whether each token of a conversation is of an answer; None: all of them are."""
+    if not any(turn.observation for turn in turns):
+        return None
+    parts = ([True] * turn.answer + [False] * turn.observation for turn in turns)
+    return [own for part in parts for own in part]
 
 
 def judge_completions(

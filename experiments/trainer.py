@@ -254,7 +254,7 @@ class Trainer:
         with self.ledger.phase("train"):
             shaped = self.parts.reward_shaping.shape(samples, step)
             metrics = self.learner.update(shaped, train.group_size, self.parts.initial_values)
-        counts.trained_tokens += sum(len(sample.tokens) for sample in samples) * train.epochs
+        counts.trained_tokens += sum(sample.generated for sample in samples) * train.epochs
         counts.optimiser_steps = self.learner.policy.version
         return metrics
 

@@ -21,6 +21,7 @@ import torch
 from algorithms.tensors import kl
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
+from experiments.learner.batching import pad_rows
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
 from experiments.rollout.rollouts import response_limit
@@ -124,19 +125,21 @@ class LogprobCheck:
             responses = [(sample.tokens, sample.logps or ()) for sample in own]
         else:
             prompts, responses = self._generate(step)
+        generated = [sample.own for sample in own]
         tokens = Tokens.pack(
             [prompt.tokens for prompt in prompts],
             range(len(prompts)),
             [tokens for tokens, _ in responses],
             self.learner.pad,
             self.learner.model.device,
+            generated,
         )
-        engine_logps = [logp for _, logps in responses for logp in logps]
-        learner_logps = self.learner.logp(tokens)[tokens.mask].cpu()
+        engine_logps = pad_rows([logps for _, logps in responses], tokens.mask)[tokens.own].cpu()
+        learner_logps = self.learner.logp(tokens)[tokens.own].cpu()
         base_logps = None
         if self.learner.reference is not None:
-            base_logps = self.learner.ref_logp(tokens)[tokens.mask].cpu()
-        return mismatch(torch.tensor(engine_logps), learner_logps, self.bound, base_logps)
+            base_logps = self.learner.ref_logp(tokens)[tokens.own].cpu()
+        return mismatch(engine_logps, learner_logps, self.bound, base_logps)
 
     def _generate(
         self, step: int

@@ -34,6 +34,7 @@ def pack(samples: Sequence[Sample], pad: int, device: torch.device) -> Tokens:
         [sample.tokens for sample in samples],
         pad,
         device,
+        [sample.own for sample in samples],
     )
 
 

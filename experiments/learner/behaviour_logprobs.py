@@ -41,7 +41,7 @@ def behaviour_logprobs(
     Samples without log-probs get 0, or, by `train.missing_logprobs`, those of the policy or the
     reference, which `logp` and `ref_logp` compute.
     """
-    mask, kind = tokens.mask, config.correction
+    mask, kind = tokens.own, config.correction
     rollout = pad_rows([sample.logps or () for sample in samples], mask)
     missing = torch.tensor([[sample.logps is None] for sample in samples], device=mask.device)
     if missing.any() and config.missing_logprobs != "reject":

@@ -34,7 +34,10 @@ class Tokens:
     prompt_mask: Tensor  # (prompts, width) bool
     prompt_of: Tensor  # (batch,) row of `prompts`
     responses: Tensor  # (batch, time) ids, padded on the right
-    mask: Tensor  # (batch, time) bool, true on response tokens including EOS
+    mask: Tensor  # (batch, time) bool, true on the tokens that are read, including EOS
+    # (batch, time) bool, of these the tokens that the policy generated; others are observations.
+    # `mask` itself where there are none
+    own: Tensor
 
     @classmethod
     def pack(
@@ -44,32 +47,38 @@ class Tokens:
         responses: Sequence[Sequence[int]],
         pad: int,
         device: torch.device,
+        own: Sequence[Sequence[bool] | None] = (),
     ) -> Tokens:
+        """`own`: whether the policy generated each token of each response; None: all of them."""
         width = max(len(prompt) for prompt in prompts)
         time = max(1, *(len(response) for response in responses))
         left = [[pad] * (width - len(p)) + list(p) for p in prompts]
         right = [list(r) + [pad] * (time - len(r)) for r in responses]
         prompt_lengths = torch.tensor([len(p) for p in prompts]).unsqueeze(-1)
         lengths = torch.tensor([len(r) for r in responses]).unsqueeze(-1)
+        mask = (torch.arange(time) < lengths).to(device)
         return cls(
             prompts=torch.tensor(left, device=device),
             prompt_mask=(torch.arange(width) >= width - prompt_lengths).to(device),
             prompt_of=torch.tensor(prompt_of, device=device),
             responses=torch.tensor(right, device=device),
-            mask=(torch.arange(time) < lengths).to(device),
+            mask=mask,
+            own=_own(mask, own),
         )
 
     def to(self, device: torch.device | str) -> Tokens:
         """Return the tokens on that device; themselves if they are there already."""
         if self.mask.device == torch.device(device):
             return self
-        return Tokens(**{name: value.to(device) for name, value in vars(self).items()})
+        moved = {name: value.to(device) for name, value in vars(self).items()}
+        return Tokens(**moved | {"own": moved["mask"] if self.own is self.mask else moved["own"]})
 
     def rows(self, index: Tensor) -> Tokens:
         """Return these rows with only their prompts, and no more padding than they need."""
         used, prompt_of = self.prompt_of[index].unique(return_inverse=True)
         mask = self.mask[index]
         time = max(1, int(mask.sum(-1).max()))
+        mask = mask[:, :time]
         prompt_mask = self.prompt_mask[used]
         width = int(prompt_mask.sum(-1).max())
         return Tokens(
@@ -77,8 +86,20 @@ class Tokens:
             prompt_mask=prompt_mask[:, -width:],
             prompt_of=prompt_of,
             responses=self.responses[index, :time],
-            mask=mask[:, :time],
+            mask=mask,
+            own=mask if self.own is self.mask else self.own[index, :time],
         )
+
+
+def _own(mask: Tensor, own: Sequence[Sequence[bool] | None]) -> Tensor:
+    """Return `mask` without the observations; `mask` itself if there are none."""
+    if all(row is None for row in own):
+        return mask
+    kept = mask.clone()
+    for number, row in enumerate(own):
+        if row is not None:
+            kept[number, : len(row)] &= torch.tensor(row, device=mask.device)
+    return kept
 
 
 def response_hidden(policy: Policy, tokens: Tokens) -> Tensor:
@@ -93,10 +114,11 @@ def response_hidden(policy: Policy, tokens: Tokens) -> Tensor:
 
 
 def token_hidden(policy: Policy, tokens: Tokens) -> Tensor:
-    """Return `response_hidden` at the responses' tokens alone, (tokens, width), row after row."""
-    if can_pack(policy):
-        return packed_hidden(policy, tokens)
-    return _padded_hidden(policy, tokens)[tokens.mask]
+    """Return `response_hidden` at the policy's tokens alone, (tokens, width), row after row."""
+    if not can_pack(policy):
+        return _padded_hidden(policy, tokens)[tokens.own]
+    hidden = packed_hidden(policy, tokens)
+    return hidden if tokens.own is tokens.mask else hidden[tokens.own[tokens.mask]]
 
 
 def spread(values: Tensor, mask: Tensor) -> Tensor:
@@ -155,18 +177,18 @@ def score(
     value_head: nn.Module | None = None,
     entropy: Entropy = "value",
 ) -> PolicyOutput:
-    """Return log-probs of the responses' tokens and entropies, (batch, time), 0 at padding.
+    """Return log-probs of the policy's tokens and entropies, (batch, time), 0 elsewhere.
 
     With `value_head` (a shared critic) also the values of the states before each token, likewise.
     """
     hidden = token_hidden(policy, tokens)
     head = policy.model.get_output_embeddings()
-    chosen = tokens.responses[tokens.mask]
+    chosen = tokens.responses[tokens.own]
     logp, entropies = chosen_logp(hidden, head, chosen, temperature, entropy)
     return PolicyOutput(
-        logp=spread(logp, tokens.mask),
-        entropy=spread(entropies, tokens.mask),
-        values=None if value_head is None else values_of(value_head, hidden, tokens.mask),
+        logp=spread(logp, tokens.own),
+        entropy=spread(entropies, tokens.own),
+        values=None if value_head is None else values_of(value_head, hidden, tokens.own),
     )
 
 
@@ -185,8 +207,11 @@ class Critic(nn.Module):
         self.head = scalar_head(backbone)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Return values of the states before each response token, (batch, time), 0 at padding."""
-        return values_of(self.head, token_hidden(self.backbone, tokens), tokens.mask)
+        """Return values of the states before each of the policy's tokens, (batch, time).
+
+        0 elsewhere.
+        """
+        return values_of(self.head, token_hidden(self.backbone, tokens), tokens.own)
 
 
 def scalar_head(backbone: Policy) -> nn.Linear:

@@ -172,7 +172,7 @@ class Learner:
             return self.modules.logp_of_rows(policy, tokens, rows)
 
         for rows in step_rows(batch, self.config, self.seed, self.batches):
-            part = replace(batch.rows(rows), sequence_share=1.0, token_share=1.0)
+            part = batch.rows(rows).as_whole()
             given = (tokens.rows(rows), part, self.config, self.ranks)
             now = needs.policy and not can_prepare_in_step(needs, *given)
             if now:
@@ -191,7 +191,7 @@ class Learner:
         reference = past.reference(self.policy, self.batches)
         precedent = past.precedent(self.batches)
         batch = replace(
-            judged_batch(samples, tokens.mask, group_size, self.config),
+            judged_batch(samples, tokens.own, group_size, self.config),
             batches=self.batches,
             behaviour_logp=logps.behaviour,
             correction=logps.correction,

@@ -109,7 +109,7 @@ class Modules:
             if self.value_head is None:
                 return self.critic_values(part)
             hidden = self.policy.run(token_hidden, part)
-            return values_of(self.value_head, hidden, part.mask)
+            return values_of(self.value_head, hidden, part.own)
 
         return map_micro_batches(values, tokens, self.config, self.ranks)
 

@@ -44,13 +44,13 @@ class RewardShaping:
         ]
         for sample in samples:
             if sample.accepted and not sample.offline:
-                name, tokens = sample.prompt.problem.name, len(sample.tokens)
+                name, tokens = sample.prompt.problem.name, sample.generated
                 self.shortest[name] = min(tokens, self.shortest.get(name, tokens))
         return shaped
 
     def _conciseness(self, sample: Sample) -> float:
         shortest = self.shortest.get(sample.prompt.problem.name)
-        reward = conciseness_reward(len(sample.tokens), shortest, sample.accepted)
+        reward = conciseness_reward(sample.generated, shortest, sample.accepted)
         return self.config.conciseness * reward
 
     def state_dict(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def sample_metrics(samples: Sequence[Sample], version: int) -> dict[str, Any]:
         "reward_mean": statistics.fmean(rewards) if fresh else nan,
         "reward_std": statistics.pstdev(rewards) if fresh else nan,
         "accepted_share": statistics.fmean(s.accepted for s in fresh) if fresh else nan,
-        "response_tokens_mean": statistics.fmean(len(s.tokens) for s in fresh) if fresh else nan,
+        "response_tokens_mean": statistics.fmean(s.generated for s in fresh) if fresh else nan,
         "truncated_share": statistics.fmean(s.truncated for s in fresh) if fresh else nan,
         "offline_share": sum(s.offline for s in samples) / len(samples) if samples else nan,
         "sample_lag_mean": statistics.fmean(lags) if lags else nan,

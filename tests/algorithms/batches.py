@@ -20,16 +20,24 @@ def raw(seed=0, rows=12, time=6):
     return dict(zip(names, drawn, strict=True)), lengths, rewards
 
 
+OBSERVED = ((2, 3), (4, 1))  # observations: before this token, so many
+
+
 def padded(x, lengths, left, right, side):
-    """(rows, time) → padded with NaN, tokens flush left or flush right, and the mask."""
+    """(rows, time) → padded with NaN, tokens flush left or flush right, and the mask.
+
+    `side` observed: flush left, as conversations with NaN for the tokens of observations.
+    """
     rows, time = x.shape
-    width = left + time + right
+    observed = OBSERVED if side == "observed" else ()
+    width = left + time + right + sum(count for _, count in observed)
     out = torch.full((rows, width), torch.nan, dtype=x.dtype)
     mask = torch.zeros(rows, width, dtype=torch.bool)
     for row, length in enumerate(lengths.tolist()):
         start = left + (time - length if side == "left" else 0)
-        out[row, start : start + length] = x[row, :length]
-        mask[row, start : start + length] = True
+        for token in range(length):
+            at = start + token + sum(count for before, count in observed if token >= before)
+            out[row, at], mask[row, at] = x[row, token], True
     return out, mask
 
 

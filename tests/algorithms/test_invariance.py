@@ -17,7 +17,11 @@ OPTIONS = {
         {"q0": "monte_carlo", "exponent": "q"},
         *({"loss": kind} for kind in get_args(LossKind) if kind != SPOConfig.loss),
     ],
-    "ppo": [{"kl_coef": 0.0, "lam": 0.9}, {"critic": "none", "lam": 0.95}],
+    "ppo": [
+        {"kl_coef": 0.0, "lam": 0.9},
+        {"critic": "none", "lam": 0.95},
+        {"value_unit": "turn", "lam": 0.9},
+    ],
     "apa": [{"critic": "none"}],
     "vapo": [{"critic": "none", "critic_warmup": 0}],
     "pf_ppo": [{"critic": "none"}],
@@ -58,6 +62,7 @@ def same(ones, others, rule):
 
 
 PADDING = "padding is full of NaN: use masked_sum, masked_mean, or masked_fill before anything else"
+TURNS = "tokens outside batch.mask may stand anywhere: between tokens of the response as well"
 ORDER = "nothing may depend on the position of a group in the batch, or of a row in its group"
 PARTS = "loss returns these rows' part: times batch.sequence_share, or batch.token_share for tokens"
 DROPPED = "rows outside batch.keep, which prepare still sees, belong in no mean and no count"
@@ -72,6 +77,15 @@ FURTHER_LAYOUTS = [pytest.param(layout, marks=pytest.mark.slow) for layout in FU
 def test_padding_changes_nothing(algorithm, layout):
     case = raw()
     same(gradient(algorithm, *case), gradient(algorithm, *case, layout=layout), PADDING)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "value_unit=turn" not in case])
+def test_observations_between_answers_are_stepped_over(case):
+    """A conversation is learned from as its answers' tokens alone, one after the other."""
+    name, options = CASES[case]
+    algorithm, case = algorithms.make(name, **options), raw(seed=8)
+    assert int(case[1].max()) > 4  # some response has all of the observations
+    same(gradient(algorithm, *case), gradient(algorithm, *case, layout=(1, 2, "observed")), TURNS)
 
 
 def test_the_order_of_groups_and_of_rows_in_them_changes_nothing(algorithm):

@@ -7,8 +7,18 @@ import torch
 
 import algorithms
 from algorithms.base import Batch, PolicyOutput
-from algorithms.ppo import PPO, PPOConfig, clipped_surrogate, gae, terminal_rewards, value_loss
+from algorithms.ppo import (
+    PPO,
+    PPOConfig,
+    clipped_surrogate,
+    gae,
+    terminal_rewards,
+    turn_gae,
+    value_loss,
+)
+from algorithms.tensors import masked_sum
 from envs.command_line.config_parsing import parse_values
+from tests.algorithms.batches import OBSERVED, evaluated, padded, raw
 
 
 def random_batch(seed=0, holes=False):
@@ -209,3 +219,47 @@ def test_the_critics_warm_up_is_an_option_of_every_objective_with_ppos_critic():
         assert algorithms.make(name, critic_warmup=7).needs.critic_warmup == 7
     assert algorithms.make("ppo").needs.critic_warmup == 0
     assert algorithms.make("vapo").needs.critic_warmup == 50
+
+
+def test_with_values_of_turns_an_answer_is_one_action_with_the_sum_of_its_rewards():
+    """Two answers of two tokens, three tokens of an observation between them; γ = ½, λ = ¾.
+
+    δ₂ = r₃ + r₄ − V₂ and A₂ = δ₂; δ₁ = r₁ + r₂ + γ V₂ − V₁ and A₁ = δ₁ + γ λ A₂.
+    """
+    nan = float("nan")
+    rewards = torch.tensor([[1.0, 2.0, nan, nan, nan, 3.0, 4.0, nan]])
+    values = torch.tensor([[0.5, nan, nan, nan, nan, 0.25, nan, nan]])
+    mask = torch.tensor([[1, 1, 0, 0, 0, 1, 1, 0]]).bool()
+    advantages, returns = turn_gae(rewards, values, mask, gamma=0.5, lam=0.75)
+    second = 7 - 0.25
+    first = 3 + 0.5 * 0.25 - 0.5 + 0.5 * 0.75 * second
+    torch.testing.assert_close(
+        advantages, torch.tensor([[first] * 2 + [0.0] * 3 + [second] * 2 + [0.0]])
+    )
+    expected = torch.zeros(1, 8)
+    expected[0, 0], expected[0, 5] = first + 0.5, second + 0.25
+    torch.testing.assert_close(returns, expected)
+
+
+def test_of_a_single_answer_the_turns_value_is_the_prompts():
+    """λ = 1: A = Σ_t r_t − V(prompt) at every token, as a baseline of the whole response."""
+    tensors, lengths, _ = raw(seed=3)
+    rewards, mask = padded(tensors["logp"], lengths, 1, 2, "right")
+    values, _ = padded(tensors["values"], lengths, 1, 2, "right")
+    advantages, _ = turn_gae(rewards, values, mask, gamma=1.0, lam=1.0)
+    whole = masked_sum(rewards, mask) - values[:, 1]
+    torch.testing.assert_close(advantages, whole.unsqueeze(-1).expand_as(mask) * mask)
+
+
+@pytest.mark.parametrize("cut", [1, 5])
+def test_with_values_of_turns_micro_batches_of_conversations_add_up(cut):
+    """Their shares of answers are not those of tokens; only values before an answer learn."""
+    algorithm, case = algorithms.make("ppo", value_unit="turn"), raw(seed=2)
+    layout = (1, 0, "observed")
+    whole = evaluated(algorithm, *case, layout=layout)
+    parts = evaluated(algorithm, *case, layout=layout, cut=cut)
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    first_of_answers = {0, *(token for token, _ in OBSERVED)}
+    learned = set(whole[2].nonzero()[:, 1].tolist())
+    assert learned == first_of_answers
