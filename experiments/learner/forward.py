@@ -93,7 +93,7 @@ class Tokens:
 
 def _own(mask: Tensor, own: Sequence[Sequence[bool] | None]) -> Tensor:
     """Return `mask` without the observations; `mask` itself if there are none."""
-    if all(row is None for row in own):
+    if all(row is None or all(row) for row in own):
         return mask
     kept = mask.clone()
     for number, row in enumerate(own):
