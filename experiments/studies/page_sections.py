@@ -1,4 +1,4 @@
-"""Sections of a study's page: costs, scores at equal cost, and results at further temperatures."""
+"""Sections of a study's page: costs, scores at equal cost, fitted curves, further temperatures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.metrics.definitions import FURTHER, at_temperature
 from analysis.report.markdown import table
+from analysis.stats.curve_fits import LEAST_EVALUATIONS
 from experiments.errors import UserError
 from experiments.studies.figures import count, interval, signed
 
@@ -33,6 +34,8 @@ AXES = {  # of equal_budget.csv
     "judged_programs": "judged programs",
     "flops": "FLOPs",
 }
+FIT_AXES = {"generated_tokens": "generated tokens", "flops": "FLOPs"}  # of curve_fits.csv
+FIT_HEADING = ["arm", "metric", "A", "B", "at twice the budget", "error in the second half"]
 Rows = tuple[list[str], list[list[str]]]  # heading and rows
 
 
@@ -92,6 +95,40 @@ def _score_cells(row: Mapping[str, Any] | None) -> list[str]:
     if row is None:
         return ["–", "–"]
     return [interval(row, "mean", "low", "high"), count(row["tier"])]
+
+
+def fit_sections(arms: Sequence[str], results: Results, metrics: Sequence[str]) -> Iterator[str]:
+    """Yield a section on the arms' fitted curves, if some arm has evaluations enough.
+
+    `metrics`: those that curves are fitted to.
+    """
+    if not (results.curve_fits["evaluations"] >= LEAST_EVALUATIONS).any():
+        return
+    yield (
+        "### What more budget would bring\n\nCurves R0 + (A − R0) / (1 + (C_mid / C)^B) over a "
+        "budget C, fitted to the evaluations, with 95 % intervals over seeds and problems "
+        "([how](../reference/statistics.md#fitted-curves)). A is the score that training "
+        "approaches. The last column is the error of a curve that is fitted to the first half of "
+        "the evaluations and held against the second: root mean square, and predicted − measured "
+        "at the end. A fit is refused where the evaluations do not tell where the curve ends."
+    )
+    for axis, title in FIT_AXES.items():
+        rows = [
+            _fit_cells(arm, metric, row)
+            for metric in metrics
+            for arm in arms
+            if (row := results.fitted(arm, metric, axis)) is not None
+        ]
+        if rows:
+            yield f"Over {title}:\n\n" + table(FIT_HEADING, rows)
+
+
+def _fit_cells(arm: str, metric: str, row: Mapping[str, Any]) -> list[str]:
+    if isinstance(row["refused"], str) and row["refused"]:
+        return [arm, metric, f"refused: {row['refused']}", "–", "–", "–"]
+    parts = [interval(row, name, f"{name}_low", f"{name}_high") for name in ("A", "B", "at_twice")]
+    last = f"{row['second_half_last']:+.3f}".replace("-", "−")
+    return [arm, metric, *parts, f"{row['second_half_rms']:.3f}, {last}"]
 
 
 def temperatures_in(columns: pd.Index) -> list[float]:

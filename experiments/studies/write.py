@@ -25,7 +25,12 @@ from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.studies.area_section import area_section
 from experiments.studies.figures import forest, interval, save, signed
-from experiments.studies.page_sections import check_claims, cost_sections, temperature_sections
+from experiments.studies.page_sections import (
+    check_claims,
+    cost_sections,
+    fit_sections,
+    temperature_sections,
+)
 from experiments.studies.results.packing import read_arms
 from experiments.studies.results.results import LESS, Results
 from experiments.studies.run import make_report
@@ -116,6 +121,7 @@ def _page(
         results.metrics[:-1],
         evaluated_between="eval.every=0" not in study.overrides,
     )
+    parts += fit_sections(arms, results, results.metrics[:-1])
     parts += [f"{PROSE[0]}\n{discussion.strip()}\n{PROSE[1]}"]
     parts += ["## Threats to validity\n\n" + "\n".join(f"- {threat}" for threat in study.threats)]
     if study.left_out:

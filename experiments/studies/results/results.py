@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 TABLES = (  # of the report
     *("table", "differences", "contrasts", "letters", "runs", "costs", "equal_budget"),
+    "curve_fits",
 )
 
 
@@ -102,6 +103,7 @@ def report_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
     from analysis.metrics.evaluated_models import common_ks, evaluated_models
     from analysis.report.experiment import Experiment
     from analysis.stats import differences, equal_budget, letters, tables
+    from analysis.stats.curve_fits import curve_fits, fit_table
     from analysis.stats.named_pairs import contrast_table
 
     groups = group_runs(runs)
@@ -116,6 +118,7 @@ def report_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
         "runs": tables.run_table(groups),
         "costs": tables.cost_table(groups),
         "equal_budget": equal_budget.equal_budget_tables(groups, ks)[0],
+        "curve_fits": fit_table(curve_fits(groups, ks)),
     }
 
 
@@ -147,6 +150,7 @@ class Results:
         }
         self.contrasts = tables["contrasts"]
         self.runs, self.equal_budget = tables["runs"], tables["equal_budget"]
+        self.curve_fits = tables["curve_fits"]
         costs = tables["costs"].set_index("label")
         self.costs = costs.join(self.table.drop(columns=costs.columns, errors="ignore"))
 
@@ -212,6 +216,13 @@ class Results:
                 if column in late and late[column].notna().any():
                     means.append(float(late[column].mean()))
         return means
+
+    def fitted(self, arm: str, metric: str, axis: str) -> dict[str, Any] | None:
+        """The row of curve_fits.csv; None if the arm has too few evaluations."""
+        fits = self.curve_fits
+        chosen = (fits["axis"] == axis) & (fits["metric"] == metric)
+        rows = fits[chosen & (fits["label"] == self.label.get(arm))].to_dict("records")
+        return {str(key): value for key, value in rows[0].items()} if rows else None
 
     def letters(self, arm: str, metric: str) -> str:
         """The arm's letters, or –; two arms are separated if they share none."""

@@ -8,8 +8,8 @@
 A placeholder is {ARM.METRIC}, with the rows of the page's table of results as arms, {A-B.METRIC}
 for a paired difference, or {runs}, the number of finished runs. METRIC is a column of table.csv or
 costs.csv, `area`, `METRIC at AXIS` at equal budget, `COLUMN in second half` (of metrics.parquet,
-the mean over seeds of the mean over the second half of the steps, or its range over seeds), and for
-differences also `time` or `memory`.
+the mean over seeds of the mean over the second half of the steps, or its range over seeds),
+`COLUMN of METRIC over AXIS` (of curve_fits.csv), and for differences also `time` or `memory`.
 Options follow a colon, with commas between them:
 
     {sft.pass@1}                    .473
@@ -19,6 +19,7 @@ Options follow a colon, with commas between them:
     {sft.pass@1 at judged_programs} .351
     {spo.weight/rejected in second half}       .006
     {spo.weight/rejected in second half:range} .000 to .032
+    {raft.A of pass@1 over flops:interval}     .689 [.575, .871]
     {spo-sft.pass@10}               +.108 [.056, .159]
     {spo-sft.pass@10:mean}          +.108
     {spo-sft.pass@10:unsigned}      .108 [.056, .159]
@@ -50,6 +51,7 @@ INTERVAL = rf"\[{NUMBER}, {NUMBER}\]"
 VALUE = rf"({NUMBER} {INTERVAL}|{NUMBER} to {NUMBER}|{NUMBER}|–|[a-z]+\d*)"
 OPTIONS = ("mean", "interval", "letters", "unsigned", "range")
 SECOND_HALF = " in second half"
+FIT = re.compile(r"(?P<column>\w+) of (?P<metric>\S+) over (?P<axis>\w+)")
 SHARES = ("pass@", "distinct", "area")  # metrics that are written as .473; others as 1,234
 
 
@@ -131,7 +133,10 @@ class Numbers:
         if metric == "area":
             return share(self._area(arm))
         main, at, axis = metric.partition(" at ")
-        if at:
+        if fit := FIT.fullmatch(metric):
+            main = fit["metric"]
+            ends = self._fitted(arm, fit["column"], main, fit["axis"])
+        elif at:
             budgets = results.equal_budget
             rows = budgets[(budgets["axis"] == axis) & (budgets["label"] == label)]
             found = rows[rows["metric"] == main].to_dict("records")
@@ -145,6 +150,12 @@ class Numbers:
         if not main.startswith(SHARES):
             return "–" if isnan(ends[0]) else f"{ends[0]:,.0f}"
         return share(ends[0]) + (_interval(ends[1], ends[2]) if "interval" in options else "")
+
+    def _fitted(self, arm: str, column: str, metric: str, axis: str) -> list[float]:
+        """A column of the arm's fit with its interval; [] if there is no fit."""
+        row = self.results.fitted(arm, metric, axis) or {}
+        ends = [row.get(f"{column}{end}", nan) for end in ("", "_low", "_high")]
+        return [] if isnan(ends[0]) else ends
 
     def _of_training(self, arm: str, column: str, options: list[str], placeholder: str) -> str:
         _check_options(options, ("range",), placeholder)

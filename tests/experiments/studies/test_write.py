@@ -8,7 +8,10 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from experiments.errors import UserError
 from experiments.studies.page_sections import cost_sections
+from experiments.studies.results.results import Results
+from experiments.studies.results.sentences import Numbers
 from experiments.studies.study import Claim
 from experiments.studies.write import PROSE, main
 
@@ -28,6 +31,7 @@ threats: [small]
 left_out: {ppo: no time}
 """
 ROW = {"seeds": 3, "generated_tokens": 1234.0, "judged_programs": 56.0}
+ENDS = {"": 0.0, "_low": -0.1, "_high": 0.1}  # of an interval
 SECONDS = {"sft": (10.0, 11.0, 12.0), "spo": (20.0, 22.0, 21.0)}
 
 
@@ -68,7 +72,9 @@ def study(tmp_path):
         "letters": letters,
         "costs": costs,
     }
-    for name, rows in (written | {"equal_budget": equal}).items():
+    refused = {"axis": "flops", "label": "sft x=1", "metric": "pass@1", "evaluations": 1}
+    fits = [refused | {"refused": "fewer than 4 evaluations after step 0"}]
+    for name, rows in (written | {"equal_budget": equal, "curve_fits": fits}).items():
         pd.DataFrame(rows).to_csv(report / f"{name}.csv", index=False)
     return [f"study={tmp_path}/s.yaml", f"folder={tmp_path}/study-s", f"out={tmp_path}/page.md"]
 
@@ -93,6 +99,32 @@ def test_figures_claims_and_words_by_hand(study, tmp_path):
     (tmp_path / "page.md").write_text(page.replace(PROSE[0], f"{PROSE[0]}\nOur words."))
     assert main(study) == 0
     assert (tmp_path / "page.md").read_text().count("Our words.") == 1
+
+
+def test_fitted_curves_stand_there_where_some_arm_has_evaluations_enough(study, tmp_path):
+    file = tmp_path / "study-s" / "report" / "curve_fits.csv"
+    assert main(study) == 0
+    assert "more budget" not in (tmp_path / "page.md").read_text()
+    fit = {"axis": "flops", "metric": "pass@1", "evaluations": 4, "refused": ""}
+    values = {"A": 0.8, "B": 1.25, "at_twice": 0.6}
+    ends = {f"{name}{end}": x + s for name, x in values.items() for end, s in ENDS.items()}
+    error = {"second_half_rms": 0.0126, "second_half_last": -0.02}
+    rows = [fit | {"label": "spo x=1"} | ends | error]
+    rows += [fit | {"label": "sft x=1", "refused": "A not identified: no bend"}]
+    pd.DataFrame(rows).to_csv(file, index=False)
+    assert main(study) == 0
+    page = re.sub(" +", " ", (tmp_path / "page.md").read_text())
+    section = page.partition("### What more budget would bring")[2]
+    assert "Over FLOPs:" in section and "Over generated tokens" not in section
+    spo = "| spo | pass@1 | 0.800 [0.700, 0.900] | 1.250 [1.150, 1.350] | 0.600 [0.500, 0.700] |"
+    assert f"{spo} 0.013, −0.020 |" in section
+    assert "| sft | pass@1 | refused: A not identified: no bend | – | – | – |" in section
+    numbers = Numbers(Results(tmp_path / "study-s"))
+    assert numbers.text("spo.A of pass@1 over flops:interval") == ".800 [.700, .900]"
+    assert numbers.text("spo.second_half_rms of pass@1 over flops") == ".013"
+    for unknown in ("sft.A of pass@1 over flops", "spo.A of pass@1 over wall_time"):
+        with pytest.raises(UserError, match="has no A of pass@1"):
+            numbers.text(unknown)
 
 
 def test_the_greatest_k_that_was_measured_is_shown(study, tmp_path):
