@@ -2,11 +2,15 @@
 
     python -m envs.judge_program task=NAME problem=NAME FILE [split=SPLIT] [task.KEY=VALUE ...]
                                  [sandbox=auto|docker|embedded] [judge.KEY=VALUE ...]
+                                 [feedback=true]
 
 FILE is a program (.py) or a response with a code block (any other name; - for standard input).
 `problem` may be a part of the name that no other problem has. Takes run.py's task arguments. All
 tests run, also after a failed one, unless judge.early_stop=true; CPU s and wall s are a test's own.
 The sandbox limits memory without reporting it. "in text" says whether the statement shows the test.
+
+feedback=true runs only the tests that the statement shows, up to the first failed one, and prints
+the observation that a model would read (task.feedback, task.feedback_prompt).
 
 The exit status is 0 for an accepted program, 1 for any other, and 2 for a mistake.
 """
@@ -16,7 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +32,7 @@ from rich.text import Text
 from envs.command_line.command_help import HELP_WORDS, quiet_when_unread, wants_help
 from envs.command_line.readable import MAX_ERROR_CHARS, readable
 from envs.environment import Submission
+from envs.feedback import Feedback
 from envs.hidden_tests import shown_tests
 from envs.judge.extract import MAX_RESPONSE_CHARS, as_response, extract_program
 from envs.judge.grading import Grade, Summary
@@ -37,6 +42,7 @@ from envs.problem import Judgement, Problem, Test, Verdict
 from envs.sandbox.base import Execution, Job, KeepGoing, Outcome, Sandbox, SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.show import find_problem
+from envs.tasks.config import TaskConfig
 from envs.validation.judge_arguments import SandboxKind, parse_judge_arguments
 
 ACCEPTED, NOT_ACCEPTED, MISUSED, INTERRUPTED = 0, 1, 2, 130  # exit statuses
@@ -57,6 +63,7 @@ class Options:
     split: Literal["train", "tune", "choose", "test"] | None = None  # only in this one
     sandbox: SandboxKind = "auto"  # auto: docker if it is there
     details: NonNegativeInt = 3  # tests to show at length: those that failed, else the first
+    feedback: bool = False  # print what a model would read of the statement's tests instead
 
 
 @dataclass(frozen=True)
@@ -263,6 +270,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         problem, _ = find_problem(task, options.problem, options.split)
         with open_sandbox(SandboxConfig(kind=options.sandbox)) as sandbox:
             program = extract_program(response)
+            if options.feedback:
+                judge = Judge(sandbox, replace(config, early_stop=True))
+                return _show_feedback(problem, response, judge, task, console)
             recorder = Recorder(sandbox, program or "")
             judge = Judge(recorder, config)
             console.print(_facts(problem, judge, options.file, program))
@@ -274,6 +284,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     show(problem, judgement, runs, options.details, console)
     return ACCEPTED if judgement.verdict is Verdict.ACCEPTED else NOT_ACCEPTED
+
+
+def _show_feedback(
+    problem: Problem, response: str, judge: Judge, task: TaskConfig, console: Console
+) -> int:
+    """Print the observation on a response; return the exit status. Raises like `judge_tests`."""
+    template = Path(task.feedback_prompt) if task.feedback_prompt else None
+    feedback = Feedback(task.feedback, template)
+    public = feedback.public(problem)
+    if public is None:
+        raise ValueError(f"feedback=true: the statement of {problem.name} shows none of its tests")
+    (judgement,) = judge.judge([Submission(public, response)])
+    if judgement.verdict is Verdict.ACCEPTED:
+        console.print(f"passes the {len(public.tests)} tests that the statement shows")
+        return ACCEPTED
+    if judgement.verdict is Verdict.INFRA_ERROR:
+        raise ValueError(f"the judge failed: {judgement.detail}")
+    print(readable(feedback.observation(problem, judgement)))  # as it is: no line is wrapped
+    return NOT_ACCEPTED
 
 
 def _with_file(argv: Sequence[str]) -> list[str]:

@@ -78,6 +78,9 @@ class Problem:
     solutions: tuple[str, ...] = ()  # correct programs
     incorrect_solutions: tuple[str, ...] = ()
     checker_program: CheckerProgram | None = None  # for the checker `program`
+    # Run the tests in this order. Otherwise tests that failed often run first, so which failed test
+    # a judgement names depends on the programs that were judged before.
+    in_order: bool = False
 
     @cached_property
     def hash(self) -> str:
@@ -87,6 +90,8 @@ class Problem:
         digest.update(repr(judged).encode())
         if self.checker_program:
             digest.update(repr(self.checker_program).encode())
+        if self.in_order:
+            digest.update(b"in order")
         for test in self.tests:
             digest.update(repr((test.input, test.output)).encode())
         return digest.hexdigest()[:16]
@@ -106,3 +111,6 @@ class Judgement:
     problem_hash: str = ""
     judge_version: str = ""
     by_wall_time: bool = False  # another run may end otherwise, so nobody remembers it
+    failed_test: int | None = None  # the first that failed, an index into the problem's tests
+    output: str = ""  # of a WRONG_ANSWER: the beginning of what the program printed or returned
+    exception: str = ""  # of a RUNTIME_ERROR or SYNTAX_ERROR: `envs.judge.exceptions`

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 
 from envs.command_line.readable import readable
 from envs.judge.checker import check
+from envs.judge.exceptions import exception_text, without_addresses
+from envs.judge.returned_values import shown_result
 from envs.problem import Judgement, Problem, Verdict
 from envs.sandbox.base import Execution, Outcome
 
 MAX_DETAIL_CHARS = 500
+MAX_OUTPUT_CHARS = 500
 
 # Where the sandbox cannot account for a program's wall time: one stopped by the wall limit after
 # less than this share of its CPU limit was waiting by itself and was not starved by other
@@ -27,6 +30,7 @@ class Grade:
     doubtful: bool = False  # a run on a quieter machine may give another grade
     by_wall_time: bool = False  # decided by wall time
     ended: str = ""  # no further test is run: the program's budget is used up, in words
+    output: str = ""  # of a WRONG_ANSWER: what the program printed or returned (`kept_output`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class Summary:
     failed_position: int | None  # of the first failed test, in running order
     doubtful: bool
     by_wall_time: bool = False
+    output: str = ""
+    exception: str = ""
 
 
 def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> Grade:
@@ -73,11 +79,22 @@ def _grade_end(checker: str, expected: str, limit_s: float, execution: Execution
         return Grade(Verdict(execution.outcome.value), execution.stderr, doubtful=late)
     right, difference = check(checker, expected, execution.stdout)
     if not right:
-        return Grade(Verdict.WRONG_ANSWER, difference, doubtful=late)
+        output = kept_output(checker, execution.stdout)
+        return Grade(Verdict.WRONG_ANSWER, difference, doubtful=late, output=output)
     if execution.cpu_s > limit_s:
         detail = f"{execution.cpu_s:.2f} s CPU (limit {limit_s:g} s)"
         return Grade(Verdict.TIME_LIMIT, detail, doubtful=True)
     return Grade(Verdict.ACCEPTED, doubtful=late)
+
+
+def kept_output(checker: str, stdout: bytes) -> str:
+    """Return the first MAX_OUTPUT_CHARS of an output, readable; of a call, of what it returned."""
+    if checker in ("call", "assert"):
+        text = shown_result(stdout, 2 * MAX_OUTPUT_CHARS)
+    else:
+        text = stdout[: 4 * MAX_OUTPUT_CHARS + 4].decode("utf-8", "replace")  # 4 bytes a character
+    text = readable(without_addresses(text)[: MAX_OUTPUT_CHARS + 1])
+    return text if len(text) <= MAX_OUTPUT_CHARS else text[: MAX_OUTPUT_CHARS - 1] + "…"
 
 
 def _times(execution: Execution) -> str:
@@ -115,8 +132,18 @@ def summarize(grades: Sequence[Grade], total: int, *, early_stop: bool) -> Summa
         return Summary(Verdict.ACCEPTED, passed, run, "", None, doubtful, by_wall_time)
     position, first = failed
     failed_position = None if first.verdict is Verdict.INFRA_ERROR else position
-    detail = "; ".join(filter(None, (first.detail, ended)))
-    return Summary(first.verdict, passed, run, detail, failed_position, doubtful, by_wall_time)
+    raised = first.verdict in (Verdict.RUNTIME_ERROR, Verdict.SYNTAX_ERROR)
+    return Summary(
+        first.verdict,
+        passed,
+        run,
+        "; ".join(filter(None, (first.detail, ended))),
+        failed_position,
+        doubtful,
+        by_wall_time,
+        output=first.output,
+        exception=exception_text(first.detail) if raised else "",
+    )
 
 
 def judgement(
@@ -130,7 +157,8 @@ def judgement(
 ) -> Judgement:
     """Build the Judgement of a summary; `test` is the failed test's index in the problem."""
     detail = summary.detail.strip()
-    if test is not None and summary.verdict is not Verdict.SYNTAX_ERROR:
+    compiled = summary.verdict is not Verdict.SYNTAX_ERROR
+    if test is not None and compiled:
         detail = f"test {test}: {detail}" if detail else f"test {test}"
     detail = detail if len(detail) <= MAX_DETAIL_CHARS else "…" + detail[-MAX_DETAIL_CHARS:]
     return Judgement(
@@ -144,4 +172,7 @@ def judgement(
         by_wall_time=summary.by_wall_time,
         cpu_s=cpu_s,
         judge_version=judge_version,
+        failed_test=test if compiled else None,
+        output=summary.output,
+        exception=summary.exception,
     )

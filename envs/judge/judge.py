@@ -194,7 +194,7 @@ class Judge:
     def plan(self, index: int, problem: Problem, program: str) -> PendingProgram:
         """Prepare a program's run: its limits, and the tests that failed most often first."""
         order = list(range(len(problem.tests)))
-        if self.config.early_stop and problem.hash in self._failures:
+        if self.config.early_stop and not problem.in_order and problem.hash in self._failures:
             failures = self._failures[problem.hash]
             order.sort(key=lambda test: -failures[test])
         if problem.hash not in self._limits:

@@ -10,6 +10,7 @@ JSON (`fn_name` rows of TACO and APPS): a tuple counts as a list, as their own g
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -22,6 +23,7 @@ Number = bool | int | float | complex | Fraction
 
 _MAX_RATIO_CHARS = 10_000  # reducing a fraction takes quadratic time
 _MAX_SHOWN_DEPTH = 3
+_MAX_SHOWN_BYTES = 20_000  # of a result that is parsed to be shown
 _PLAIN_DIGITS = 4000  # more than Python converts in reasonable time
 
 
@@ -150,6 +152,17 @@ def shown(returned: Any, depth: int = 0) -> str:
     if name in ("other", "array"):
         return f"<{payload if name == 'other' else 'numpy array'}>"
     return repr(returned) if name is None else str(payload)
+
+
+def shown_result(returned: bytes, most: int) -> str:
+    """Return the first `most` characters of what a function returned, as `shown` writes it.
+
+    A result of more than 20 kB, or one that is no JSON, stays as the sandbox sent it.
+    """
+    if len(returned) <= _MAX_SHOWN_BYTES:
+        with contextlib.suppress(ValueError, RecursionError):
+            return shown(parse(returned))[:most]
+    return returned[: 4 * most].decode("utf-8", "replace")[:most]
 
 
 def _tag(returned: Any) -> tuple[str | None, Any]:

@@ -128,7 +128,7 @@ def _merge(connection: sqlite3.Connection, digest: bytes, grades: CachedGrades) 
     stored = {test: rest for test, *rest in json.loads(row[1])} if row else {}
     for test, (grade, cpu_s) in grades.tests.items():
         if len(grade.detail) <= MAX_DETAIL_CHARS:
-            stored[test] = [grade.verdict, round(cpu_s, 6), grade.detail]
+            stored[test] = [grade.verdict, round(cpu_s, 6), grade.detail, grade.output]
     tests = json.dumps([[test, *rest] for test, rest in sorted(stored.items())])
     values = (digest, round(grades.wall_s, 6), tests)
     connection.execute("INSERT OR REPLACE INTO programs VALUES (?, ?, ?)", values)
@@ -139,5 +139,5 @@ def _digest(key: Key) -> bytes:
 
 
 def _parse_test(row: list[Any]) -> tuple[int, tuple[Grade, float]]:
-    test, verdict, cpu_s, detail = row
-    return test, (Grade(Verdict(verdict), detail), cpu_s)
+    test, verdict, cpu_s, detail, output = row
+    return test, (Grade(Verdict(verdict), detail, output=output), cpu_s)

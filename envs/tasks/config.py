@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt
 
@@ -111,6 +111,12 @@ class TaskConfig:
     license: str | None = None  # of the data set, as its page states it
     evaluation_only: str | None = None  # why no run may train on the rows; null: it may
     prompt: str | None = None  # your Jinja template, like those in conf/prompt/
+    turns: PositiveInt = 1  # most answers of a conversation; one that passes the samples ends it
+    # what is said of a failed answer: what the tests in the statement gave; that it is wrong; or
+    # what they gave for another problem's program (a control)
+    feedback: Literal["tests", "withheld", "foreign"] = "tests"
+    max_observation_tokens: PositiveInt = 128  # of what is said of a failed answer
+    feedback_prompt: str | None = None  # your Jinja template, like conf/prompt/feedback.jinja
     # module.Class of an envs.environment.Environment; null: programs, run in a sandbox
     environment: str | None = None
     filter: FilterConfig = field(default_factory=FilterConfig)

@@ -1,12 +1,12 @@
 """Prompts: Jinja templates for a problem, and few-shot examples before it.
 
-The default templates are in conf/prompt/; `task.prompt` names another.
+The default templates are in conf/prompt/; `task.prompt` and `task.feedback_prompt` name others.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from envs.tasks.task import Task
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "conf" / "prompt"
-VARIABLES = ("statement", "samples", "fn_name", "starter_code")
 FEW_SHOT_CANDIDATES = 200  # from the front of train, whose order depends on statements alone
 
 
-class PromptTemplate:
-    """The user message of a problem. Samples that the statement shows itself are left out."""
+class Template:
+    """A Jinja template in a file, of which the variables are known."""
+
+    subject = ""  # what has the variables, in words
+    variables: tuple[str, ...] = ()
 
     def __init__(self, path: Path, key: str = "") -> None:
         """Read and check the template. `key`: the configuration key that names it.
@@ -39,11 +41,8 @@ class PromptTemplate:
             raise ValueError(f"{self.where}: {reason}") from error
         self._check()
 
-    def __call__(self, problem: Problem) -> str:
-        """Render the prompt. Raises ValueError if the template fails for this problem."""
-        values = {name: getattr(problem, name) for name in VARIABLES}
-        values |= {"statement": problem.statement.strip()}
-        values |= {"samples": () if _shows_samples(problem) else problem.samples}
+    def render(self, values: Mapping[str, object], problem: Problem) -> str:
+        """Fill in the variables. Raises ValueError if the template fails for this problem."""
         try:
             return self._template.render(values)
         except Exception as error:
@@ -53,7 +52,7 @@ class PromptTemplate:
 
     @property
     def digest(self) -> str:
-        """16 hex digits over the template, which is part of a run's data."""
+        """16 hex digits over the template."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @cached_property
@@ -66,13 +65,42 @@ class PromptTemplate:
 
         try:
             tree = _jinja_environment().parse(self.text)
-            unknown = sorted(jinja2.meta.find_undeclared_variables(tree) - set(VARIABLES))
+            unknown = sorted(jinja2.meta.find_undeclared_variables(tree) - set(self.variables))
             self._template  # noqa: B018 - some errors show only on compilation
         except jinja2.TemplateSyntaxError as error:
             raise ValueError(f"{self.where}, line {error.lineno}: {error.message}") from error
         if unknown:
-            listed = ", ".join(VARIABLES)
-            raise ValueError(f"{self.where}: there is no {unknown[0]!r}; a problem has {listed}")
+            listed = ", ".join(self.variables)
+            raise ValueError(
+                f"{self.where}: there is no {unknown[0]!r}; {self.subject} has {listed}"
+            )
+
+
+class PromptTemplate(Template):
+    """The user message of a problem. Samples that the statement shows itself are left out."""
+
+    subject = "a problem"
+    variables = ("statement", "samples", "fn_name", "starter_code")
+
+    def __call__(self, problem: Problem) -> str:
+        """Render the prompt. Raises ValueError if the template fails for this problem."""
+        values = {name: getattr(problem, name) for name in self.variables}
+        values |= {"statement": problem.statement.strip()}
+        values |= {"samples": () if _shows_samples(problem) else problem.samples}
+        return self.render(values, problem)
+
+
+class FeedbackTemplate(Template):
+    """What is said of a failed program; `envs.feedback` fills it in."""
+
+    subject = "feedback"
+    # failure: a verdict, NO_PROGRAM or WITHHELD; sample: the number of the failed one, from 1;
+    # fn_name: of the problem; input, expected, output, error: texts in fences, "" for none;
+    # one_of_several: `expected` is one accepted output of several
+    variables = (
+        *("failure", "sample", "fn_name", "input", "expected", "output", "error"),
+        "one_of_several",
+    )
 
 
 class DefaultPrompt:

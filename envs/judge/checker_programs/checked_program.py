@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envs.judge.checker_programs.checker_program import (
+    PROGRAM,
     Decision,
     Finding,
     checker_input,
     is_no_number,
 )
-from envs.judge.grading import Grade, grade
+from envs.judge.grading import Grade, grade, kept_output
 from envs.problem import CheckerProgram, Problem, Verdict
 from envs.sandbox.base import Execution, Outcome
 
@@ -98,7 +99,7 @@ class CheckedProgram:
         finished = execution.outcome is Outcome.FINISHED
         if finished and output.strip() != encoded(expected).strip():
             if is_no_number(output, expected):
-                graded = self.pending.grades[position] = rejected(graded, NO_NUMBER)
+                graded = self.pending.grades[position] = rejected(graded, NO_NUMBER, output)
             else:
                 self.unchecked[position] = output
         wrong = graded.verdict is not Verdict.ACCEPTED
@@ -110,11 +111,12 @@ class CheckedProgram:
         if decision.finding is Finding.CRASHED:
             self.crashed = (position, decision)
             return False
-        del self.unchecked[position]
+        output = self.unchecked.pop(position)
         if decision.finding is Finding.ACCEPTED:
             return True
         if decision.finding is Finding.REJECTED:
-            self.pending.grades[position] = rejected(self.pending.grades[position], decision)
+            before = self.pending.grades[position]
+            self.pending.grades[position] = rejected(before, decision, output)
             # Each further output could take a checker that exceeded a limit as long again.
             self.stopped_at = position if self.early_stop or decision.at_limit else None
         else:
@@ -149,7 +151,7 @@ class CheckedProgram:
         return sum(execution.cpu_s for execution in behind)
 
 
-def rejected(before: Grade, decision: Decision) -> Grade:
+def rejected(before: Grade, decision: Decision, output: bytes) -> Grade:
     """Return the grade of a rejected output; what wall time decided before stays in force."""
     return replace(
         before,
@@ -157,6 +159,7 @@ def rejected(before: Grade, decision: Decision) -> Grade:
         detail=decision.reason,
         doubtful=(before.doubtful and before.by_wall_time) or decision.by_wall_time,
         by_wall_time=before.by_wall_time or decision.by_wall_time,
+        output=kept_output(PROGRAM, output),
     )
 
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from envs.judge.grading import MAX_DETAIL_CHARS, Grade, grade, judgement, summarize
+from envs.judge.grading import (
+    MAX_DETAIL_CHARS,
+    MAX_OUTPUT_CHARS,
+    Grade,
+    grade,
+    judgement,
+    summarize,
+)
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Execution, Outcome
 
@@ -84,10 +91,31 @@ def test_summary(grades, early_stop, expected):
     assert (s.verdict, s.passed, s.run, s.failed_position, s.doubtful) == expected
 
 
+@pytest.mark.parametrize(
+    ("checker", "stdout", "output"),
+    [
+        ("tokens", b"8\n9\n", "8\n9\n"),
+        ("tokens", b"\x1b[2J\xff", "⟨U+001B⟩[2J�"),
+        ("tokens", b"<f at 0x7f00aa>", "<f at 0x…>"),
+        ("tokens", b"", ""),
+        ("tokens", b"8" * 10**6, "8" * (MAX_OUTPUT_CHARS - 1) + "…"),
+        ("tokens", "𝟠".encode() * MAX_OUTPUT_CHARS, "𝟠" * MAX_OUTPUT_CHARS),
+        ("call", b'{"": ["tuple", [1, "a"]]}', "(1, 'a')"),
+        ("call", b"[" * 10**5, "[" * (MAX_OUTPUT_CHARS - 1) + "…"),
+        ("assert", b"not JSON", "not JSON"),
+    ],
+)
+def test_a_wrong_output_is_kept_short_and_visible(checker, stdout, output):
+    expected = "result == 7" if checker == "assert" else "7"
+    found = grade(checker, expected, LIMIT_S, Execution(Outcome.FINISHED, stdout))
+    assert (found.verdict, found.output) == (Verdict.WRONG_ANSWER, output)
+
+
 def test_the_judgement_names_the_test_and_stays_short():
     problem = Problem("p", "", (), (Test("1", "1"), Test("2", "2"), Test("3", "3")))
     found = judgement(problem, "x", summarize([OK, WRONG], 3, early_stop=True), 2)
     assert (found.detail, found.total, found.problem_hash) == ("test 2: token 1", 3, problem.hash)
+    assert found.failed_test == 2
     long = Grade(Verdict.RUNTIME_ERROR, "x" * 5000 + "the end")
     found = judgement(problem, "x", summarize([long], 3, early_stop=True), 0)
     assert len(found.detail) == MAX_DETAIL_CHARS + 1

@@ -90,8 +90,11 @@ def test_the_judgement_says_where_and_why(sandbox):
     (judgement,) = Judge(sandbox).judge(submissions(WRONG_FROM_2))
     assert judgement.detail == "test 1: token 1: expected '4', found '2'"
     assert judgement.program == WRONG_FROM_2
+    assert (judgement.failed_test, judgement.output) == (1, "2\n")
     (judgement,) = Judge(sandbox).judge(submissions("print(1 / 0)"))
     assert "ZeroDivisionError" in judgement.detail
+    assert (judgement.failed_test, judgement.output) == (0, "")
+    assert judgement.exception == "line 1: ZeroDivisionError: division by zero"
 
 
 def test_early_stop_ends_at_the_first_failure_and_full_judging_does_not(sandbox):
@@ -126,6 +129,14 @@ def test_an_output_goes_when_it_is_graded(real_sandbox, early_stop):
         tracemalloc.stop()
     assert judgement.verdict is Verdict.ACCEPTED
     assert peak < 10 * 4_000_000
+
+
+def test_tests_in_order_stay_in_order_whatever_failed(sandbox):
+    judge, ordered = Judge(sandbox), replace(SQUARE, in_order=True)
+    judge.judge(submissions(WRONG_ON_NEGATIVE, problem=ordered))
+    (later,) = judge.judge(submissions(WRONG_FROM_2, problem=ordered))
+    assert later.failed_test == 1
+    assert ordered.hash != SQUARE.hash
 
 
 def test_equal_programs_are_judged_once(sandbox):

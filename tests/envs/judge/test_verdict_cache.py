@@ -177,9 +177,11 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path):
 
 def test_details_come_back_as_they_were_and_one_without_end_is_not_kept(verdicts):
     odd = Grade(Verdict.RUNTIME_ERROR, "\ud800 '\x00\n")
-    known = CachedGrades({0: (odd, 0.25), 2: (Grade(Verdict.WRONG_ANSWER, "x" * 10**5), 0.5)}, 1.0)
+    wrong = Grade(Verdict.WRONG_ANSWER, "token 1", output="7\n")
+    kept = {0: (odd, 0.25), 1: (wrong, 0.1)}
+    known = CachedGrades(kept | {2: (Grade(Verdict.WRONG_ANSWER, "x" * 10**5), 0.5)}, 1.0)
     verdicts.add([(KEY, known)])
-    assert verdicts.get(KEY) == CachedGrades({0: (odd, 0.25)}, 1.0)
+    assert verdicts.get(KEY) == CachedGrades(kept, 1.0)
     assert verdicts.get(("2", *KEY[1:])) is None
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from envs.problem import Problem, Test
 from envs.tasks import open_task
-from envs.tasks.prompts import VARIABLES, DefaultPrompt, PromptTemplate
+from envs.tasks.prompts import DefaultPrompt, PromptTemplate
 from tests.envs.tasks.dataset_rows import config, taco_row, write
 
 SAMPLE = Test("3 4\n", "7\n")
@@ -46,7 +46,7 @@ def template(tmp_path):
 
 def test_a_template_of_ones_own_is_told_all_that_a_problem_has(template):
     text = "{{ statement }}|{{ samples|length }}|{{ fn_name }}|{{ starter_code }}"
-    assert all(name in text for name in VARIABLES)
+    assert all(name in text for name in PromptTemplate.variables)
     problem = Problem("p", " Add. \n", (SAMPLE,), (SAMPLE,), fn_name="add", starter_code="x")
     assert PromptTemplate(template(text))(problem) == "Add.|1|add|x"
 
