@@ -29,6 +29,7 @@ from experiments.policy.length_check import check_lengths
 from experiments.policy.model_flops import model_flops
 from experiments.replay.sample_log import SampleLog
 from experiments.rollout.batch_sources import BatchSource, open_batches
+from experiments.rollout.conversations import Dialogue, dialogue_of
 from experiments.rollout.environments import Environments
 from experiments.rollout.generation import overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
@@ -63,6 +64,7 @@ class Parts:
     judge: Environment  # of training responses; the budget counts its work
     eval_judge: Environment
     eval_prompts: Sequence[PromptedProblem]
+    eval_dialogue: Dialogue | None  # of conversations in evaluations; None: one answer each
     initial_values: InitialValues | None
     ledger: Ledger
     settings: dict[str, Any]  # the configuration as plain values
@@ -143,6 +145,7 @@ def _assemble(
     train_prompts = _prompts(task.train, "train", task, tokenizer, config)
     eval_split = getattr(task, config.eval.split)
     eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config)
+    dialogue = dialogue_of(config, tokenizer, config.task.turns)
     facts = _describe(config, records, task, train_prompts, eval_prompts, environments, judge)
     records.describe(engine=worker.engine.description)
     rollouts = open_batches(
@@ -157,6 +160,7 @@ def _assemble(
         run=records.folder.name,
         needs=learner.algorithm.needs,
         version=lambda: learner.policy.version,
+        dialogue=dialogue,
     )
     log_samples = config.train.keep_samples
     return Parts(
@@ -173,8 +177,9 @@ def _assemble(
         judge=judge,
         eval_judge=eval_judge,
         eval_prompts=eval_prompts,
+        eval_dialogue=dialogue_of(config, tokenizer, config.eval_turns),
         initial_values=_initial_values(
-            config, worker, environments, fingerprint, tokenizer, ledger
+            config, worker, environments, fingerprint, tokenizer, ledger, dialogue
         ),
         ledger=ledger,
         settings=asdict(config),
@@ -326,6 +331,7 @@ def _initial_values(
     fingerprint: str,
     tokenizer: PreTrainedTokenizerBase,
     ledger: Ledger,
+    dialogue: Dialogue | None,
 ) -> InitialValues | None:
     """`fingerprint`: of the reference policy."""
     needs = worker.learner.algorithm.needs
@@ -344,5 +350,6 @@ def _initial_values(
         seed=config.seed,
         ledger=ledger,
         overlap=overlaps(config),
+        dialogue=dialogue,
     )
     return InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")

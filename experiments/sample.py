@@ -96,25 +96,17 @@ def own_tokens(turns: Sequence[Turn]) -> list[bool] | None:
     return [own for part in parts for own in part]
 
 
-def judge_completions(
-    prompts: Sequence[PromptedProblem],
+def judged(
     completions: Sequence[Completion],
+    problems: Sequence[Problem],
     judge: Environment,
     tokenizer: PreTrainedTokenizerBase,
-    config: RewardConfig,
-    origin: Origin,
-) -> list[Sample]:
-    """Decode and judge completions, one prompt each, and compute their rewards.
-
-    `origin` lacks the version, which each completion carries.
-    """
+) -> list[Judgement]:
+    """Decode and judge completions, each by its problem's tests."""
     if not completions:
         return []
     texts = texts_of(completions, tokenizer)
-    judgements = judge.judge(
-        [Submission(p.problem, text) for p, text in zip(prompts, texts, strict=True)]
-    )
-    return rewarded_samples(prompts, completions, judgements, config, origin)
+    return judge.judge([Submission(p, text) for p, text in zip(problems, texts, strict=True)])
 
 
 def texts_of(completions: Sequence[Completion], tokenizer: PreTrainedTokenizerBase) -> list[str]:
@@ -129,20 +121,28 @@ def rewarded_samples(
     judgements: Sequence[Judgement],
     config: RewardConfig,
     origin: Origin,
+    turns: Sequence[tuple[Turn, ...]] | None = None,
 ) -> list[Sample]:
-    """Return the samples of judged completions, one prompt each."""
-    return [
+    """Return the samples of judged completions, one prompt each.
+
+    `origin` lacks the version, which each completion carries. `turns`: of conversations.
+    """
+    samples = [
         Sample(
             prompt,
             c.tokens,
             c.logps,
             judgement,
-            compute_reward(judgement, config, len(c.tokens)),
+            None,
             c.truncated,
             replace(origin, version=c.version),
+            turns=of_this,
         )
-        for prompt, c, judgement in zip(prompts, completions, judgements, strict=True)
+        for prompt, c, judgement, of_this in zip(
+            prompts, completions, judgements, turns or [()] * len(prompts), strict=True
+        )
     ]
+    return [replace(s, reward=compute_reward(s.judgement, config, s.generated)) for s in samples]
 
 
 def compute_reward(judgement: Judgement, config: RewardConfig, tokens: int) -> float | None:

@@ -325,6 +325,7 @@ class Trainer:
                     advance,
                     temperature,
                     self.ledger.activity,
+                    parts.eval_dialogue,
                 )
                 self.ledger.charge_recalled("evaluate", parts.eval_judge.stats.recalled_s)
         end()

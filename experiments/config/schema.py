@@ -260,6 +260,8 @@ class EvalConfig:
     # a study's final run, whose runner sets it; without it, or by hand, eval.split=test warns
     final: bool = False
     samples: PositiveInt = 20  # responses to each problem
+    # most answers of a conversation in evaluations; null: task.turns
+    turns: PositiveInt | None = None
     temperature: NonNegativeFloat = 0.4  # of evaluation responses; 0: greedy
     # temperatures at which the model is evaluated as well, at the start and the end
     further_temperatures: list[NonNegativeFloat] = field(default_factory=list)
@@ -293,6 +295,21 @@ class RunConfig:
     output_dir: Annotated[str, Field(min_length=1)] = "outputs"  # folder of all experiments
     # how the values were tuned, in words for the report; null: not tuned
     tuned: str | None = None
+
+    @property
+    def eval_turns(self) -> int:
+        """The most answers of a conversation in evaluations."""
+        return self.eval.turns or self.task.turns
+
+    def longest_response(self, turns: int) -> int:
+        """Return the most tokens after the prompt, of a conversation of so many answers.
+
+        `task.max_response_tokens` is resolved by now.
+        """
+        answer = self.task.max_response_tokens
+        if answer is None:
+            raise ValueError("task.max_response_tokens is not resolved")
+        return turns * answer + (turns - 1) * self.task.max_observation_tokens
 
 
 def parse(composed: DictConfig) -> RunConfig:

@@ -19,7 +19,7 @@ from experiments.distributed.sharded_judge import (
     ShardResult,
 )
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
-from experiments.sample import PromptedProblem, Sample
+from experiments.sample import PromptedProblem, Sample, Turn
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -225,4 +225,5 @@ def _trimmed(sample: Sample) -> Sample:
     name = sample.prompt.problem.name
     prompt = PromptedProblem(Problem(name, "", (), ()), sample.prompt.tokens)
     judgement = replace(sample.judgement, program="", detail="")
-    return replace(sample, prompt=prompt, judgement=judgement)
+    turns = tuple(Turn(turn.answer, turn.observation) for turn in sample.turns)
+    return replace(sample, prompt=prompt, judgement=judgement, turns=turns)

@@ -153,11 +153,11 @@ class Host:
 
 
 def _token_limits(config: RunConfig) -> tuple[int, int]:
-    """Return the most tokens of a prompt and of a response, which are resolved by now."""
-    prompt, response = config.task.max_prompt_tokens, config.task.max_response_tokens
-    if prompt is None or response is None:
-        raise ValueError("task.max_prompt_tokens and task.max_response_tokens are not resolved")
-    return prompt, response
+    """Return the most tokens of a prompt and behind it, which are resolved by now."""
+    prompt = config.task.max_prompt_tokens
+    if prompt is None:
+        raise ValueError("task.max_prompt_tokens is not resolved")
+    return prompt, config.longest_response(max(config.task.turns, config.eval_turns))
 
 
 def _platform(config: RunConfig, device: torch.device) -> dict[str, Any]:

@@ -61,6 +61,7 @@ def evaluate_base(
         progress,
         temperature,
         parts.ledger.activity,
+        parts.eval_dialogue,
     )
     recalled_s = judge.stats.recalled_s
     parts.ledger.charge("evaluate", recalled_s)
@@ -94,6 +95,7 @@ def _cache_file(
             config.task.max_response_tokens,
         ),
         "further": temperature is not None,  # its random streams are others
+        "dialogue": parts.eval_dialogue and parts.eval_dialogue.identity,
         "seed": config.seed,
         "judge": judge.version,
         "code": _code_hash(),

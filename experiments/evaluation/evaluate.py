@@ -15,10 +15,11 @@ from envs.environment import Environment
 from envs.problem import Verdict
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
+from experiments.rollout.conversations import Dialogue, turn_verdicts
 from experiments.rollout.generation import Responder, overlaps
 from experiments.rollout.rollouts import response_limit
 from experiments.run_dir.activity import Activity
-from experiments.sample import Origin, PromptedProblem
+from experiments.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for
 
 if TYPE_CHECKING:
@@ -35,12 +36,14 @@ def evaluate(
     progress: Callable[[int], None] | None = None,
     temperature: float | None = None,
     activity: Activity | None = None,
+    dialogue: Dialogue | None = None,
 ) -> list[dict[str, Any]]:
     """Return the rows of evals.parquet: `eval.samples` responses to each prompt.
 
     `temperature`: one of `eval.further_temperatures`, whose random streams are its own; None:
     `eval.temperature`. A sample with an infrastructure error keeps its INFRA_ERROR row; metrics
-    leave it out. `activity` shows how far it is.
+    leave it out. `activity` shows how far it is. `dialogue`: of conversations, whose rows have
+    further columns.
     """
     n = config.eval.samples
     prompts = list(prompts)  # read from their store once
@@ -52,10 +55,17 @@ def evaluate(
         for row in range(len(prompts))
     ]
     responder = Responder(
-        engine, judge, tokenizer, config.task.reward, overlaps(config), activity=activity
+        engine,
+        judge,
+        tokenizer,
+        config.task.reward,
+        overlaps(config),
+        activity=activity,
+        dialogue=dialogue,
     )
     origin = Origin("policy", step=step)
     completions, samples = responder.respond(prompts, seeds, sampling, origin, progress)
+    by_turn = _turn_columns(samples, judge) if dialogue else [{}] * len(samples)
     return [
         {
             "step": step,
@@ -65,15 +75,37 @@ def evaluate(
             "passed": sample.judgement.passed,
             "total": sample.judgement.total,
             "program": sample.judgement.program,
-            "tokens": len(completion.tokens),
+            "tokens": sample.generated,
             "entropy": completion.entropy,
             "truncated": completion.truncated,
             "difficulty": sample.prompt.problem.difficulty,
             "tags": ",".join(sample.prompt.problem.tags),
             "cpu_s": sample.judgement.cpu_s,
+            **by_turn[i],
         }
         for i, (sample, completion) in enumerate(zip(samples, completions, strict=True))
     ]
+
+
+def _turn_columns(samples: Sequence[Sample], judge: Environment) -> list[dict[str, Any]]:
+    """Return the columns of evals.parquet that conversations add: what each answer was worth."""
+    columns = []
+    for sample, verdicts in zip(samples, turn_verdicts(samples, judge), strict=True):
+        programs = [public.program for public, _ in verdicts[:-1] if public is not None]
+        columns.append(
+            {
+                "turns": len(sample.turns),
+                "turn_verdicts": [str(verdict) for _, verdict in verdicts],
+                "turn_public": [
+                    "" if public is None else str(public.verdict) for public, _ in verdicts
+                ],
+                "turn_programs": [*programs, sample.judgement.program],
+                "turn_tokens": [turn.answer for turn in sample.turns],
+                "observations": [turn.text for turn in sample.turns[:-1]],
+                "observation_tokens": len(sample.tokens) - sample.generated,
+            }
+        )
+    return columns
 
 
 def pass_at_each(ks: Sequence[int], rows: Sequence[dict[str, Any]]) -> dict[int, float]:

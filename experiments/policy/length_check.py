@@ -25,17 +25,29 @@ def check_lengths(model_config: PreTrainedConfig, config: RunConfig) -> None:
     `config` has its lengths resolved.
     """
     text, path = model_config.get_text_config(), config.model.path
-    prompt, response = config.task.max_prompt_tokens, config.task.max_response_tokens
-    assert prompt is not None and response is not None
+    prompt, turns = config.task.max_prompt_tokens, max(config.task.turns, config.eval_turns)
+    assert prompt is not None
+    response = config.longest_response(turns)
     for kind, limit in rope_limits(text):
         if prompt + response > limit:
             raise UserError(
                 f"model.path={path}: its RoPE ({kind}) changes with the length beyond {limit} "
                 "tokens, so log-probs would depend on the batch; "
-                f"task.max_prompt_tokens={prompt} and task.max_response_tokens={response} allow "
-                f"{prompt + response}: lower them to at most {limit} together"
+                f"task.max_prompt_tokens={prompt} and "
+                f"task.max_response_tokens={config.task.max_response_tokens}{of_turns(config)} "
+                f"allow {prompt + response}: lower them to at most {limit} together"
             )
     _check_cache(model_config, path)
+
+
+def of_turns(config: RunConfig) -> str:
+    """Name the keys that lengthen a conversation; "" without one."""
+    turns = max(config.task.turns, config.eval_turns)
+    if turns == 1:
+        return ""
+    return (
+        f" in {turns} turns, with task.max_observation_tokens={config.task.max_observation_tokens},"
+    )
 
 
 def rope_limits(text_config: Any) -> list[tuple[str, int]]:

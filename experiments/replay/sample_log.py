@@ -21,7 +21,7 @@ from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig
 from experiments.errors import UserError, one_line
 from experiments.run_dir.atomic_files import atomic_write, read_arrow, write_arrow
-from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
+from experiments.sample import Origin, PromptedProblem, Sample, Turn, compute_reward
 
 FOLDER = "samples"
 
@@ -46,6 +46,9 @@ SCHEMA = pa.schema(
         "run": pa.string(),
         "written": pa.int32(),  # the batch it was generated for
         "version": pa.int32(),  # optimiser steps of the generating weights
+        # of a conversation: numbers of tokens of its answers and observations, in turn; null: it is
+        # one answer
+        "turns": pa.large_list(pa.int32()),
     }
 )
 
@@ -90,7 +93,8 @@ def read(run: Path, step: int) -> pa.Table:
 
 def read_all(run: Path) -> pa.Table:
     """Map all batches into memory, in order."""
-    return pa.concat_tables([SCHEMA.empty_table(), *(read(run, step) for step in steps(run))])
+    tables = [SCHEMA.empty_table(), *(read(run, step) for step in steps(run))]
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def digest(run: Path) -> str:
@@ -139,7 +143,20 @@ def _row(sample: Sample, step: int, judge: str) -> dict[str, Any]:
         "run": origin.run,
         "written": origin.step,
         "version": origin.version,
+        "turns": _lengths(sample.turns),
     }
+
+
+def _lengths(turns: Sequence[Turn]) -> list[int] | None:
+    lengths = [length for turn in turns for length in (turn.answer, turn.observation)]
+    return lengths[:-1] or None  # nothing is observed after the last answer
+
+
+def _turns(lengths: Sequence[int] | None) -> tuple[Turn, ...]:
+    if not lengths:
+        return ()
+    observed = [*lengths[1::2], 0]
+    return tuple(Turn(*pair) for pair in zip(lengths[::2], observed, strict=True))
 
 
 def judgement_of(row: Mapping[str, Any]) -> Judgement:
@@ -171,7 +188,8 @@ def samples_of(
 def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfig) -> Sample:
     judgement = judgement_of(row)
     try:
-        value = compute_reward(judgement, reward, len(row["tokens"]))
+        observed = sum(turn.observation for turn in _turns(row.get("turns")))
+        value = compute_reward(judgement, reward, len(row["tokens"]) - observed)
     except ValueError as error:
         where = f"{row['run'] or row['source']}, a response to {row['problem']}"
         raise UserError(f"replay: {where}: {error}") from error
@@ -184,6 +202,7 @@ def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfi
         value,
         row["truncated"],
         Origin(row["source"], row["run"], row["written"], row["version"]),
+        turns=_turns(row.get("turns")),  # absent from logs of older code
     )
 
 

@@ -21,6 +21,7 @@ from experiments.replay.frozen_batches import FrozenBatches
 from experiments.replay.judgement_cache import JudgementCache, JudgingCosts
 from experiments.replay.offline_programs import OfflinePrograms
 from experiments.replay.program_files import ProgramFile
+from experiments.rollout.conversations import Dialogue
 from experiments.rollout.environments import Environments
 from experiments.rollout.rollouts import Rollouts, response_limit
 from experiments.run_dir.budget import Ledger
@@ -79,6 +80,7 @@ def open_batches(
     run: str,
     needs: Needs,
     version: Callable[[], int],
+    dialogue: Dialogue | None = None,
 ) -> BatchSource:
     """Make a run's batch source. Raises UserError if a stored source does not fit.
 
@@ -124,6 +126,7 @@ def open_batches(
         run=run,
         replay=replay,
         replay_until=needs.replay_until,
+        dialogue=dialogue,
     )
 
 

@@ -18,12 +18,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from envs.environment import Environment, IncrementalEnvironment, Submission
-from envs.problem import Judgement
+from envs.problem import Judgement, Problem
 from envs.reward import RewardConfig
 from envs.sandbox.pool import default_workers
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.policy.loading import pick_device
+from experiments.rollout.conversations import Dialogue, converse
 from experiments.run_dir.activity import Activity
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.interrupts import defer_interrupts
@@ -31,7 +32,7 @@ from experiments.sample import (
     Origin,
     PromptedProblem,
     Sample,
-    judge_completions,
+    judged,
     rewarded_samples,
     texts_of,
 )
@@ -59,6 +60,7 @@ class Responder:
     overlap: bool
     ledger: Ledger | None = None  # times the generate and judge phases; None: the caller does
     activity: Activity | None = None  # shows how far it is
+    dialogue: Dialogue | None = None  # of conversations; None: a response is one answer
 
     def respond(
         self,
@@ -75,7 +77,64 @@ class Responder:
         owners = [p for p, group in zip(prompts, seeds, strict=True) for _ in group]
         if not owners:
             return [], []
-        tokens = [prompt.tokens for prompt in prompts]
+        if self.dialogue is not None:
+            return self._converse(self.dialogue, prompts, seeds, sampling, origin, progress)
+        completions, judgements = self._answer(
+            [prompt.tokens for prompt in prompts],
+            seeds,
+            [owner.problem for owner in owners],
+            sampling,
+            progress,
+        )
+        return completions, rewarded_samples(owners, completions, judgements, self.reward, origin)
+
+    def _converse(
+        self,
+        dialogue: Dialogue,
+        prompts: Sequence[PromptedProblem],
+        seeds: Sequence[Sequence[int]],
+        sampling: Sampling,
+        origin: Origin,
+        progress: Callable[[int], None] | None,
+    ) -> tuple[list[Completion], list[Sample]]:
+        """Return whole conversations in the place of responses."""
+
+        def judge(submissions: Sequence[Submission]) -> list[Judgement]:
+            with self._phase("judge"):
+                return self.judge.judge(submissions)
+
+        conversations = converse(
+            dialogue,
+            prompts,
+            seeds,
+            lambda contexts, seeds, problems: self._answer(contexts, seeds, problems, sampling),
+            judge,
+            progress or (lambda _: None),
+        )
+        completions = [one.completion for one in conversations]
+        judgements = [one.judgement for one in conversations]
+        samples = rewarded_samples(
+            [one.prompt for one in conversations],
+            completions,
+            [found for found in judgements if found is not None],
+            self.reward,
+            origin,
+            [tuple(one.turns) for one in conversations],
+        )
+        return completions, samples
+
+    def _answer(
+        self,
+        contexts: Sequence[Sequence[int]],
+        seeds: Sequence[Sequence[int]],
+        problems: Sequence[Problem],
+        sampling: Sampling,
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[list[Completion], list[Judgement]]:
+        """Return len(seeds[i]) answers to each context, flat, and their judgements.
+
+        `problems`: what each answer is judged by.
+        """
         activity = self.activity or Activity()  # one that nobody shows
 
         def count(responses: Sequence[FinishedResponse]) -> None:
@@ -86,29 +145,27 @@ class Responder:
         self.engine.on_tokens = activity.draw
         if not (self.overlap and isinstance(self.judge, IncrementalEnvironment)):
             with self._phase("generate"):
-                activity.expect(len(owners), "responses")
-                groups = self.engine.generate(tokens, seeds, sampling, count)
+                activity.expect(len(problems), "responses")
+                groups = self.engine.generate(contexts, seeds, sampling, count)
             completions = [completion for group in groups for completion in group]
             with self._phase("judge"):
-                activity.expect(len(owners), "responses")
-                return completions, judge_completions(
-                    owners, completions, self.judge, self.tokenizer, self.reward, origin
-                )
-        with JudgingThread(self.judge, self.tokenizer, owners, seeds, activity) as thread:
+                activity.expect(len(problems), "responses")
+                return completions, judged(completions, problems, self.judge, self.tokenizer)
+        with JudgingThread(self.judge, self.tokenizer, problems, seeds, activity) as thread:
 
             def judge_finished(responses: Sequence[FinishedResponse]) -> None:
                 thread.submit(responses)
                 count(responses)
 
             with self._phase("generate"):
-                activity.expect(len(owners), "responses")
-                groups = self.engine.generate(tokens, seeds, sampling, judge_finished)
+                activity.expect(len(problems), "responses")
+                groups = self.engine.generate(contexts, seeds, sampling, judge_finished)
             completions = [completion for group in groups for completion in group]
             with self.ledger.waiting("judge") if self.ledger else nullcontext():
                 judgements = thread.judgements(completions)
         if self.ledger:
             self.ledger.work("judge", thread.busy_s)
-        return completions, rewarded_samples(owners, completions, judgements, self.reward, origin)
+        return completions, judgements
 
     def _phase(self, name: str) -> AbstractContextManager[None]:
         return self.ledger.phase(name) if self.ledger else nullcontext()
@@ -125,13 +182,14 @@ class JudgingThread:
         self,
         judge: IncrementalEnvironment,
         tokenizer: PreTrainedTokenizerBase,
-        owners: Sequence[PromptedProblem],
+        problems: Sequence[Problem],
         seeds: Sequence[Sequence[int]],
         activity: Activity,
     ) -> None:
+        """`problems`: what each response is judged by."""
         self._activity = activity  # shows the number of judged responses
         self.busy_s = 0.0  # wall time with something to judge
-        self._judge, self._tokenizer, self._owners = judge, tokenizer, owners
+        self._judge, self._tokenizer, self._problems = judge, tokenizer, problems
         self._first_index = [0, *accumulate(map(len, seeds))]  # of each prompt's responses
         self._submitted: set[int] = set()
         self._judged: dict[int, Judgement] = {}
@@ -189,7 +247,7 @@ class JudgingThread:
                     begin = time.monotonic()
                     texts = texts_of([completion for _, completion in batch], self._tokenizer)
                     submissions = [
-                        (index, Submission(self._owners[index].problem, text))
+                        (index, Submission(self._problems[index], text))
                         for (index, _), text in zip(batch, texts, strict=True)
                     ]
                     self._judged.update(session.judge(submissions))

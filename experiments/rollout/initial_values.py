@@ -29,10 +29,10 @@ from envs.environment import Environment, JudgeStats
 from envs.reward import RewardConfig
 from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Engine, Sampling
+from experiments.rollout.conversations import Dialogue, generation_texts
 from experiments.rollout.generation import Responder
 from experiments.run_dir.budget import Ledger
-from experiments.run_dir.flops import Text
-from experiments.sample import Origin, PromptedProblem, Sample
+from experiments.sample import Origin, PromptedProblem, Sample, Turn
 from experiments.seeds import seed_for
 
 if TYPE_CHECKING:
@@ -57,14 +57,18 @@ class ReferenceRewards:
         seed: int,
         ledger: Ledger,
         overlap: bool,
+        dialogue: Dialogue | None = None,
     ) -> None:
-        """`policy`: the reference's fingerprint."""
+        """`policy`: the reference's fingerprint. `dialogue`: as of the training responses."""
         self.engine, self.judge, self.tokenizer = engine, judge, tokenizer
         self.reward, self.sampling, self.samples, self.seed = reward, sampling, samples, seed
-        self.ledger, self.overlap = ledger, overlap
+        self.ledger, self.overlap, self.dialogue = ledger, overlap, dialogue
         self.judging_stats = JudgeStats()  # judging costs, whichever run paid
         # Two engines draw different responses from the same seeds.
-        key = (policy, engine.name, asdict(sampling), seed, reward.identity, judge.version)
+        key: tuple[object, ...] = (policy, engine.name, asdict(sampling), seed)
+        key += (reward.identity, judge.version)
+        if dialogue is not None:
+            key += (dialogue.identity,)
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{name}.jsonl"
@@ -109,7 +113,10 @@ class ReferenceRewards:
         """Charge cached responses too: equal runs cost the same. Equal programs run once."""
         programs = {r["program"]: r for r in responses if r["program"]}.values()
         self.ledger.counts.reference_tokens += sum(r["tokens"] for r in responses)
-        self.ledger.charge_generation([Text(len(prompt.tokens), [r["tokens"] for r in responses])])
+        turns = [[Turn(*pair) for pair in r.get("turns") or [(r["tokens"], 0)]] for r in responses]
+        self.ledger.charge_generation(generation_texts([len(prompt.tokens)], [turns]))
+        observed = sum(turn.observation for response in turns for turn in response)
+        self.ledger.counts.observation_tokens += observed
         self.ledger.counts.reference_programs += len(programs)
         self.judging_stats.programs_judged += len(programs)
         self.judging_stats.tests_run += sum(r["tests"] for r in programs)
@@ -130,6 +137,7 @@ class ReferenceRewards:
             tokenizer=self.tokenizer,
             reward=self.reward,
             overlap=self.overlap,
+            dialogue=self.dialogue,
         )
         seeds = [
             [seed_for(self.seed, "reference", key, i) for i in self._missing_numbers(key)]
@@ -158,14 +166,17 @@ def _record(sample: Sample) -> dict[str, Any]:
     """Return what the file keeps of a response: enough to charge it again."""
     program = sample.judgement.program
     digest = hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return {
+    record: dict[str, Any] = {
         "reward": sample.reward,
-        "tokens": len(sample.tokens),
+        "tokens": sample.generated,
         "program": digest if program else "",
         "tests": sample.judgement.run,
         "cpu_s": sample.judgement.cpu_s,
         "by_wall_time": sample.judgement.by_wall_time,
     }
+    if sample.turns:
+        record["turns"] = [(turn.answer, turn.observation) for turn in sample.turns]
+    return record
 
 
 def _prompt_key(prompt: PromptedProblem) -> str:

@@ -13,9 +13,9 @@ from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.replay.buffer import ReplayBuffer
 from experiments.replay.offline_programs import OfflinePrograms
+from experiments.rollout.conversations import Dialogue, generation_texts, turns_of
 from experiments.rollout.generation import Responder, overlaps
 from experiments.run_dir.budget import Ledger
-from experiments.run_dir.flops import Text
 from experiments.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for, stream
 
@@ -45,6 +45,7 @@ class Rollouts:
     run: str  # the run folder's name, part of each sample's origin
     replay: ReplayBuffer | None = None
     replay_until: int | None = None  # the last step with replayed responses; None: no limit
+    dialogue: Dialogue | None = None  # of conversations; None: a response is one answer
 
     def __post_init__(self) -> None:
         self._order, self._taken = self._shuffled(), 0
@@ -92,10 +93,12 @@ class Rollouts:
     def plan(self, batch: int, step: int) -> tuple[list[PromptedProblem], list[list[int]]] | None:
         """Return a batch's prompts and response seeds; `step` is the next batch to be collected.
 
-        None if earlier batches decide (dynamic sampling, replay). Waits for the judgements of the
+        None if earlier batches decide (dynamic sampling, replay), or judgements (conversations).
+        Waits for the judgements of the
         offline programs for these prompts.
         """
-        if self.replay is not None or self.config.train.resample_zero_variance:
+        decided = self.replay is not None or self.config.train.resample_zero_variance
+        if decided or self.dialogue is not None:
             return None
         prompts = self._prompts_of(batch, step)
         self._offline_samples[batch] = [self._offline(prompt, batch) for prompt in prompts]
@@ -204,19 +207,20 @@ class Rollouts:
             overlap=overlaps(self.config),
             ledger=self.ledger,
             activity=self.ledger.activity,
+            dialogue=self.dialogue,
         )
         origin = Origin("policy", self.run, step)
-        completions, samples = responder.respond(prompts, seeds, self.sampling, origin)
-        lengths = iter([len(c.tokens) for c in completions])
-        texts = [
-            Text(len(prompt.tokens), [next(lengths) for _ in group])
-            for prompt, group in zip(prompts, seeds, strict=True)
-            if group
-        ]
-        self.ledger.counts.generated_tokens += sum(len(c.tokens) for c in completions)
-        self.ledger.charge_generation(texts)
+        _, samples = responder.respond(prompts, seeds, self.sampling, origin)
         remaining = iter(samples)
-        return [[next(remaining) for _ in group] for group in seeds]
+        groups = [[next(remaining) for _ in group] for group in seeds]
+        generated = sum(sample.generated for sample in samples)
+        self.ledger.counts.generated_tokens += generated
+        read = sum(len(sample.tokens) for sample in samples)
+        self.ledger.counts.observation_tokens += read - generated
+        lengths = [len(prompt.tokens) for prompt in prompts]
+        turns = [[turns_of(sample) for sample in group] for group in groups]
+        self.ledger.charge_generation(generation_texts(lengths, turns))
+        return groups
 
     def _seeds(self, step: int, counts: list[int], first_row: int) -> list[list[int]]:
         return [

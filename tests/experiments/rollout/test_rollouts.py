@@ -31,6 +31,18 @@ class FakeEngine:
         ]
 
 
+def answered(prompt, reward):
+    """A response of one token."""
+    one = {"tokens": (1,), "generated": 1, "turns": (), "seed": None}
+    return SimpleNamespace(prompt=prompt, reward=reward, **one)
+
+
+def judge_by(monkeypatch, samples_of):
+    """Samples come from `samples_of`, which gets their prompts, and nothing is judged."""
+    monkeypatch.setattr(generation, "judged", lambda completions, *_: [None] * len(completions))
+    monkeypatch.setattr(generation, "rewarded_samples", samples_of)
+
+
 @pytest.fixture
 def collected(monkeypatch):
     """(names of the batch's problems, generated tokens, seeds) for problems that have a spread."""
@@ -38,9 +50,9 @@ def collected(monkeypatch):
     def collect(mixed, **train):
         def judged(owners, *_):
             paid = [float(o.problem.name in mixed and i % 2) for i, o in enumerate(owners)]
-            return [SimpleNamespace(prompt=o, reward=r) for o, r in zip(owners, paid, strict=True)]
+            return [answered(o, r) for o, r in zip(owners, paid, strict=True)]
 
-        monkeypatch.setattr(generation, "judge_completions", judged)
+        judge_by(monkeypatch, judged)
         given = [f"train.{key}={value}" for key, value in train.items()]
         config = config_of(["algo=dapo", "train.prompts=2", "train.group_size=2", *given])
         engine, ledger = FakeEngine(), Ledger(model=ModelFlops(blocks=10, head=1))
@@ -89,9 +101,9 @@ def planning(*overrides):
 
 def test_a_planned_batch_is_what_the_engine_is_asked_for_when_its_turn_comes(monkeypatch):
     def judged(owners, *_):
-        return [SimpleNamespace(prompt=owner, reward=1.0) for owner in owners]
+        return [answered(owner, 1.0) for owner in owners]
 
-    monkeypatch.setattr(generation, "judge_completions", judged)
+    judge_by(monkeypatch, judged)
     drawn, planned = planning(), {}
     for step in range(1, 8):
         for batch in range(step, step + 3):
@@ -121,9 +133,9 @@ class Pool:
 
 def test_a_planned_batch_leaves_room_for_the_programs_beside_it(monkeypatch):
     def judged(owners, *_):
-        return [SimpleNamespace(prompt=owner, reward=1.0, seed=None) for owner in owners]
+        return [answered(owner, 1.0) for owner in owners]
 
-    monkeypatch.setattr(generation, "judge_completions", judged)
+    judge_by(monkeypatch, judged)
     drawn, planned = planning("algo=spo", "train.offline_share=0.5"), {}
     drawn.offline = pool = Pool()
     for step in range(1, 8):
