@@ -1,0 +1,228 @@
+"""Conversations with real programs: when they end, what is judged, read and trained on."""
+
+from dataclasses import replace
+
+import pytest
+from transformers import AutoTokenizer
+
+from envs.feedback import Feedback
+from envs.judge.judge import Judge
+from envs.problem import Judgement, Problem, Test, Verdict
+from envs.reward import RewardConfig
+from envs.sandbox.embedded import EmbeddedSandbox
+from experiments.engines.base import Completion, Engine, Sampling
+from experiments.rollout.conversations import Dialogue, generation_texts, turn_verdicts, turns_of
+from experiments.rollout.generation import Responder
+from experiments.rollout.observations import ObservationEncoder
+from experiments.run_dir.budget import Ledger
+from experiments.run_dir.flops import Text
+from experiments.sample import Origin, PromptedProblem, Turn
+
+SQUARE = Problem(
+    "square", "", samples=(Test("2\n", "4\n"),), tests=(Test("2\n", "4\n"), Test("3\n", "9\n"))
+)
+DOUBLE = Problem(
+    "double", "", samples=(Test("5\n", "10\n"),), tests=(Test("5\n", "10\n"), Test("1\n", "2\n"))
+)
+BLIND = replace(SQUARE, name="blind", samples=())
+RIGHT, DOUBLED = "print(int(input())**2)", "print(int(input())*2)"
+CRASH, NONE = "print(1/0)", "no idea"
+EOS = "<|eos|>"
+
+
+class Script(Engine):
+    """Answers with the next text of the context's problem, by the number of answers before it."""
+
+    name, policy, version = "script", None, 7
+
+    def __init__(self, tokenizer, texts):
+        self.tokenizer, self.texts, self.asked = tokenizer, texts, []
+
+    def sync(self, weights):
+        pass
+
+    def generate(self, prompts, seeds, sampling, finished=None):
+        self.asked.append(([tuple(p) for p in prompts], [list(s) for s in seeds]))
+        groups = []
+        for prompt, group in zip(prompts, seeds, strict=True):
+            words = self.tokenizer.decode(prompt)
+            answers = self.texts[words.split()[0].removeprefix("<|user|>")]
+            text = answers[words.count("<|assistant|>") - 1]
+            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+            cut = not text.endswith(EOS)
+            logps = tuple(-0.1 * (1 + i) for i in range(len(ids)))
+            groups.append([Completion(tuple(ids), logps, 0.5, cut, 7) for _ in group])
+        written = [(p, n, c) for p, group in enumerate(groups) for n, c in enumerate(group)]
+        if finished:
+            finished(written)
+        return groups
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained("assets/nano")
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with EmbeddedSandbox(1) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(params=[False, True], ids=["in turn", "overlapped"])
+def talk(request, tokenizer, sandbox):
+    """Samples of conversations; `asked` of the function are the engine's requests."""
+
+    def respond(problems, texts, turns=3, kind="tests", group=1, cap=False):
+        engine = Script(tokenizer, texts)
+        encoder = ObservationEncoder(tokenizer, True, {}, 128)
+        dialogue = Dialogue(turns, Feedback(kind), Feedback("withheld"), encoder)
+        respond.judge, respond.engine, respond.ended = Judge(sandbox), engine, []
+        at = Responder(
+            engine,
+            respond.judge,
+            tokenizer,
+            RewardConfig(),
+            request.param,
+            Ledger(),
+            dialogue=None if cap else dialogue,
+        )
+        prompts = [
+            PromptedProblem(p, tuple(tokenizer(f"<|user|>{p.name} ?<|assistant|>")["input_ids"]))
+            for p in problems
+        ]
+        seeds = [[10 * i + n for n in range(group)] for i in range(len(problems))]
+        origin = Origin("policy", "run", 3)
+        completions, samples = at.respond(
+            prompts, seeds, Sampling(64), origin, respond.ended.append
+        )
+        assert [c.tokens for c in completions] == [s.tokens for s in samples]
+        return samples
+
+    return respond
+
+
+def parts(sample):
+    """(tokens of each answer, tokens of each observation)."""
+    at, answers, observed = 0, [], []
+    for turn in sample.turns:
+        answers.append(sample.tokens[at : at + turn.answer])
+        observed.append(sample.tokens[at + turn.answer : at + turn.answer + turn.observation])
+        at += turn.answer + turn.observation
+    assert at == len(sample.tokens)
+    return answers, observed
+
+
+def test_it_goes_on_until_the_public_tests_pass_and_the_hidden_ones_judge(talk, tokenizer):
+    """The second answer of `square` passes the sample 2 → 4 and fails the hidden 3 → 9."""
+    texts = {"square": [CRASH + EOS, DOUBLED + EOS], "double": [DOUBLED + EOS]}
+    square, double = talk([SQUARE, DOUBLE], texts)
+    assert [t.public.verdict for t in square.turns] == [Verdict.RUNTIME_ERROR, Verdict.ACCEPTED]
+    assert (square.judgement.verdict, square.reward) == (Verdict.WRONG_ANSWER, 0.0)
+    assert square.judgement.total == 2 and square.judgement.program == DOUBLED
+    assert len(double.turns) == 1 and double.reward == 1.0
+    answers, (observed, _) = parts(square)
+    assert tokenizer.decode(answers[0]) == CRASH + EOS
+    shown = tokenizer.decode(observed)
+    assert shown == f"<|user|>{square.turns[0].text}<|assistant|>"
+    assert "failed on sample 1" in shown and "ZeroDivisionError" in shown
+    assert talk.ended == [1, 1]
+
+
+def test_what_was_sampled_is_what_is_trained_on_and_what_is_read_next(talk):
+    texts = {"square": [CRASH + EOS, NONE, RIGHT + EOS]}
+    (sample,) = talk([SQUARE], texts)
+    contexts = [asked[0][0] for asked in talk.engine.asked]
+    prompt = sample.prompt.tokens
+    answers, observed = parts(sample)
+    assert contexts == [
+        prompt,
+        (*prompt, *answers[0], *observed[0]),
+        (*prompt, *answers[0], *observed[0], *answers[1], *observed[1]),
+    ]
+    own = sample.own
+    assert [t for t, mine in zip(sample.tokens, own, strict=True) if mine] == [
+        token for answer in answers for token in answer
+    ]
+    assert all((logp == 0) is not mine for logp, mine in zip(sample.logps, own, strict=True))
+    assert sample.generated == sum(map(len, answers)) == sum(own)
+    assert sample.reward == 1.0 and not sample.truncated
+
+
+def test_an_answer_that_was_cut_off_is_closed_and_ends_as_truncated(talk, tokenizer):
+    texts = {"square": [NONE, RIGHT]}
+    (sample,) = talk([SQUARE], texts, turns=2)
+    _, (observed, _) = parts(sample)
+    assert tokenizer.decode(observed).startswith("<|eos|><|user|>There is no program")
+    assert sample.truncated and sample.accepted
+
+
+def test_of_the_last_answer_the_public_tests_are_not_asked(talk):
+    texts = {"square": [CRASH + EOS, CRASH + EOS]}
+    (sample,) = talk([SQUARE], texts, turns=2)
+    assert sample.turns[-1].public is None and sample.judgement.total == 2
+    assert talk.judge.stats.submissions == 2
+
+
+def test_without_public_tests_it_is_one_answer(talk):
+    (sample,) = talk([BLIND], {"blind": [CRASH + EOS, RIGHT + EOS]})
+    assert sample.turns == (Turn(len(sample.tokens)),) and sample.reward == 0.0
+
+
+def test_withheld_feedback_is_the_same_whatever_happened(talk):
+    texts = {"square": [CRASH + EOS, NONE + EOS, RIGHT + EOS], "double": [RIGHT + EOS] * 3}
+    square, double = talk([SQUARE, DOUBLE], texts, kind="withheld")
+    said = {turn.text for sample in (square, double) for turn in sample.turns[:-1]}
+    assert len(said) == 1 and "wrong" in said.pop()
+
+
+def test_foreign_feedback_is_of_another_problems_program(talk):
+    texts = {"square": [CRASH + EOS, RIGHT + EOS], "double": [RIGHT + EOS, DOUBLED + EOS]}
+    square, double = talk([SQUARE, DOUBLE], texts, kind="foreign", group=2)[::2]
+    assert "25" in square.turns[0].text and "ZeroDivisionError" not in square.turns[0].text
+    assert "ZeroDivisionError" in double.turns[0].text
+    (alone,) = talk([SQUARE], {"square": [CRASH + EOS, RIGHT + EOS]}, kind="foreign")
+    assert "ZeroDivisionError" not in alone.turns[0].text and "wrong" in alone.turns[0].text
+
+
+def test_each_answer_has_a_seed_of_its_own_and_the_first_that_of_one_turn(talk):
+    texts = {"square": [CRASH + EOS, CRASH + EOS, CRASH + EOS]}
+    talk([SQUARE], texts, group=2)
+    requests = talk.engine.asked
+    assert requests[0][1] == [[0, 1]]
+    seeds = [seed for _, groups in requests for group in groups for seed in group]
+    assert len(set(seeds)) == len(seeds) == 6
+    talk([SQUARE], texts, group=2, cap=True)
+    assert talk.engine.asked == requests[:1]
+
+
+def test_a_failure_of_the_judge_ends_it_without_a_reward(talk, monkeypatch):
+    def fails(self, submissions):
+        return [Judgement(Verdict.INFRA_ERROR, 0, 1, 0, CRASH) for _ in submissions]
+
+    monkeypatch.setattr(Judge, "judge", fails)
+    monkeypatch.setattr("experiments.rollout.generation.IncrementalEnvironment", tuple)
+    (sample,) = talk([SQUARE], {"square": [CRASH + EOS, RIGHT + EOS]})
+    assert sample.reward is None and len(sample.turns) == 1
+
+
+def test_every_answer_has_its_hidden_verdict_in_an_evaluation(talk):
+    texts = {"square": [NONE + EOS, DOUBLED[:-3] + EOS, RIGHT + EOS], "double": [DOUBLED + EOS]}
+    samples = talk([SQUARE, DOUBLE], texts)
+    hidden = [[verdict for _, verdict in row] for row in turn_verdicts(samples, talk.judge)]
+    assert hidden == [
+        [Verdict.SYNTAX_ERROR, Verdict.SYNTAX_ERROR, Verdict.ACCEPTED],
+        [Verdict.ACCEPTED],
+    ]
+
+
+def test_operations_are_of_each_context_that_is_read(talk):
+    texts = {"square": [CRASH + EOS, CRASH + EOS, RIGHT + EOS]}
+    (sample,) = talk([SQUARE], texts)
+    prompt, (first, second, third) = len(sample.prompt.tokens), sample.turns
+    read = prompt + first.answer + first.observation
+    assert generation_texts([prompt], [[turns_of(sample)]]) == [
+        Text(prompt, [first.answer]),
+        Text(read, [second.answer]),
+        Text(read + second.answer + second.observation, [third.answer]),
+    ]
