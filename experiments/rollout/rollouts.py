@@ -13,6 +13,7 @@ from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.replay.buffer import ReplayBuffer
 from experiments.replay.offline_programs import OfflinePrograms
+from experiments.rollout.curriculum import Curriculum
 from experiments.rollout.generation import Responder, overlaps
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.flops import Text
@@ -33,7 +34,10 @@ def response_limit(config: RunConfig) -> int:
 
 @dataclass
 class Rollouts:
-    """Collect batches. The order of problems depends on the seed alone, not on the algorithm."""
+    """Collect batches. The order of problems depends on the seed alone, not on the algorithm.
+
+    With `train.curriculum` it also depends on the judgements so far.
+    """
 
     config: RunConfig
     prompts: Sequence[PromptedProblem]
@@ -47,8 +51,10 @@ class Rollouts:
     replay_until: int | None = None  # the last step with replayed responses; None: no limit
 
     def __post_init__(self) -> None:
-        self._order, self._taken = self._shuffled(), 0
-        self._drawn: deque[PromptedProblem] = deque()
+        curriculum = self.config.train.curriculum == "band"
+        self._curriculum = Curriculum(self.config.seed) if curriculum else None
+        self._order, self._taken = self._turns(0), 0
+        self._drawn: deque[tuple[int, PromptedProblem]] = deque()
         self._offline_samples: dict[
             int, list[list[Sample]]
         ] = {}  # planned batch → one list a group
@@ -58,13 +64,17 @@ class Rollouts:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position in the shuffled problem order."""
-        return {"taken": self._taken}
+        """Return the position in the shuffled problem order, and the curriculum's state."""
+        curriculum = self._curriculum
+        more = {} if curriculum is None else {"curriculum": curriculum.state_dict()}
+        return {"taken": self._taken, **more}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue after that position."""
         self._taken = state["taken"]
-        self._order = itertools.islice(self._shuffled(), self._taken, None)
+        self._order = self._turns(self._taken)
+        if self._curriculum is not None:
+            self._curriculum.load_state_dict(state["curriculum"])
 
     def _shuffled(self) -> Iterator[int]:
         epoch = 0
@@ -74,30 +84,50 @@ class Rollouts:
             yield from order
             epoch += 1
 
+    def _turns(self, after: int) -> Iterator[tuple[int, PromptedProblem]]:
+        """Yield (number of the turn, problem) of each draw after turn `after`."""
+        for turn, index in itertools.islice(enumerate(self._shuffled(), 1), after, None):
+            prompt, number = self.prompts[index], (turn - 1) // len(self.prompts)
+            if self._curriculum is None or self._curriculum.is_due(prompt.problem.name, number):
+                yield turn, prompt
+
     def _next(self, count: int) -> list[PromptedProblem]:
         self._draw(count)
-        self._taken += count
-        return [self._drawn.popleft() for _ in range(count)]
+        drawn = [self._drawn.popleft() for _ in range(count)]
+        before, self._taken = self._taken, drawn[-1][0]
+        if self._curriculum is not None:
+            names = [prompt.problem.name for _, prompt in drawn]
+            self._curriculum.note_draws(names, self._taken - before)
+        return [prompt for _, prompt in drawn]
 
     def _draw(self, count: int) -> None:
         while len(self._drawn) < count:
-            self._drawn.append(self.prompts[next(self._order)])
+            self._drawn.append(next(self._order))
 
     def upcoming_prompts(self, batches: int) -> list[PromptedProblem]:
-        """Return the prompts of the next batches without taking them."""
+        """Return the prompts of the next batches without taking them.
+
+        With a curriculum there may be fewer: only draws that no judgement to come can change, which
+        are the next batch's and those of the first pass.
+        """
         count = batches * self.config.train.prompts
+        if self._curriculum is not None:
+            first_pass = len(self.prompts) - self._taken
+            count = min(count, max(self.config.train.prompts, first_pass))
         self._draw(count)
-        return list(itertools.islice(self._drawn, count))
+        return [prompt for _, prompt in itertools.islice(self._drawn, count)]
 
     def plan(self, batch: int, step: int) -> tuple[list[PromptedProblem], list[list[int]]] | None:
         """Return a batch's prompts and response seeds; `step` is the next batch to be collected.
 
-        None if earlier batches decide (dynamic sampling, replay). Waits for the judgements of the
-        offline programs for these prompts.
+        None if earlier batches decide (dynamic sampling, replay, curriculum). Waits for the
+        judgements of the offline programs for these prompts.
         """
         if self.replay is not None or self.config.train.resample_zero_variance:
             return None
         prompts = self._prompts_of(batch, step)
+        if len(prompts) < self.config.train.prompts:
+            return None
         self._offline_samples[batch] = [self._offline(prompt, batch) for prompt in prompts]
         return prompts, self._seeds(batch, self._fresh_counts(self._offline_samples[batch]), 0)
 
@@ -123,6 +153,8 @@ class Rollouts:
         groups stay in the budget; the last round's groups are kept as they are.
         """
         train = self.config.train
+        if self._curriculum is not None:
+            self._curriculum.start_batch()
         groups = self._groups(self._next(train.prompts), step, 0)
         if train.resample_zero_variance:
             for row in range(1, MAX_RESAMPLINGS + 1):
@@ -154,8 +186,9 @@ class Rollouts:
         return counts
 
     def metrics(self) -> dict[str, float]:
-        """Return the replay buffer's metrics, if there is one."""
-        return {} if self.replay is None else self.replay.metrics()
+        """Return the metrics of the curriculum and the replay buffer, if there are any."""
+        parts = [part for part in (self._curriculum, self.replay) if part is not None]
+        return {name: value for part in parts for name, value in part.metrics().items()}
 
     def _groups(
         self, prompts: list[PromptedProblem], step: int, first_row: int
@@ -169,6 +202,8 @@ class Rollouts:
             for prompt in prompts:
                 self.offline.charge(prompt)
         fresh = self._fresh(prompts, self._fresh_counts(stored), step, first_row)
+        if self._curriculum is not None:
+            self._curriculum.note_responses(itertools.chain.from_iterable(fresh))
         groups = [[*new, *old] for new, old in zip(fresh, stored, strict=True)]
         return [g for g in groups if all(sample.reward is not None for sample in g)]
 
