@@ -36,6 +36,7 @@ from experiments.evaluation.divergence import kl_to_base
 from experiments.evaluation.evaluate import evaluate, pass_at_each
 from experiments.policy import loading
 from experiments.replay import sample_log
+from experiments.rollout.curriculum import no_effect_warning
 from experiments.rollout.learning_signs import FIRST_AFTER, LearningSigns
 from experiments.rollout.reward_shaping import sample_metrics
 from experiments.rollout.sample_text import sample_lines
@@ -152,6 +153,8 @@ def _describe(
         display.say(replaced)
     needs = parts.learner.algorithm.needs
     if warning := missing_share_warning(config, needs, records.info["train_problems"]):
+        display.say(warning)
+    if warning := no_effect_warning(config, records.info["train_problems"]):
         display.say(warning)
     if warning := final_split_warning(config, records.info.get("study")):
         display.say(warning)

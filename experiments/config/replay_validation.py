@@ -71,3 +71,9 @@ def _check_frozen(t: TrainConfig, r: ReplayConfig) -> None:
             "replay.frozen=true: nothing is generated, so train.lag, train.sync_every and "
             "train.resample_zero_variance have no effect; leave them at 0, 1 and false"
         )
+    if t.curriculum != "none":
+        raise UserError(
+            f"train.curriculum={t.curriculum} with replay.frozen=true: the recorded run has fixed "
+            "the problems of each batch; use train.curriculum=none, or record a run with the "
+            "curriculum"
+        )

@@ -244,6 +244,16 @@ def _check_shares(t: TrainConfig) -> None:
             f"train.offline_share={t.offline_share} and train.replay_share={t.replay_share} add "
             "up to more than 1; lower one"
         )
+    if t.curriculum != "none" and t.offline_share + t.replay_share == 1:
+        shares = [
+            f"train.{key}={getattr(t, key)}"
+            for key in ("offline_share", "replay_share")
+            if getattr(t, key)
+        ]
+        raise UserError(
+            f"train.curriculum={t.curriculum} with {' and '.join(shares)}: no response is fresh, "
+            "so no pass rate is known; use train.curriculum=none, or a lower share"
+        )
 
 
 def _check_lag(c: RunConfig, needs: Needs) -> None:

@@ -14,6 +14,7 @@ from experiments.engines.base import Engine, Sampling
 from experiments.replay.buffer import ReplayBuffer
 from experiments.replay.offline_programs import OfflinePrograms
 from experiments.rollout.conversations import Dialogue, generation_texts, turns_of
+from experiments.rollout.curriculum import Curriculum
 from experiments.rollout.generation import Responder, overlaps
 from experiments.run_dir.budget import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
@@ -33,7 +34,10 @@ def response_limit(config: RunConfig) -> int:
 
 @dataclass
 class Rollouts:
-    """Collect batches. The order of problems depends on the seed alone, not on the algorithm."""
+    """Collect batches. The order of problems depends on the seed alone, not on the algorithm.
+
+    With `train.curriculum` it also depends on the judgements so far.
+    """
 
     config: RunConfig
     prompts: Sequence[PromptedProblem]
@@ -48,8 +52,10 @@ class Rollouts:
     dialogue: Dialogue | None = None  # of conversations; None: a response is one answer
 
     def __post_init__(self) -> None:
-        self._order, self._taken = self._shuffled(), 0
-        self._drawn: deque[PromptedProblem] = deque()
+        curriculum = self.config.train.curriculum == "band"
+        self._curriculum = Curriculum(self.config.seed) if curriculum else None
+        self._order, self._taken = self._places(0), 0
+        self._drawn: deque[tuple[int, PromptedProblem]] = deque()
         self._offline_samples: dict[
             int, list[list[Sample]]
         ] = {}  # planned batch → one list a group
@@ -59,13 +65,17 @@ class Rollouts:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position in the shuffled problem order."""
-        return {"taken": self._taken}
+        """Return the position in the shuffled problem order, and the curriculum's state."""
+        curriculum = self._curriculum
+        more = {} if curriculum is None else {"curriculum": curriculum.state_dict()}
+        return {"taken": self._taken, **more}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue after that position."""
         self._taken = state["taken"]
-        self._order = itertools.islice(self._shuffled(), self._taken, None)
+        self._order = self._places(self._taken)
+        if self._curriculum is not None:
+            self._curriculum.load_state_dict(state["curriculum"])
 
     def _shuffled(self) -> Iterator[int]:
         epoch = 0
@@ -75,32 +85,52 @@ class Rollouts:
             yield from order
             epoch += 1
 
+    def _places(self, after: int) -> Iterator[tuple[int, PromptedProblem]]:
+        """Yield (its place in the shuffled order, problem) of each draw after place `after`."""
+        for place, index in itertools.islice(enumerate(self._shuffled(), 1), after, None):
+            prompt, number = self.prompts[index], (place - 1) // len(self.prompts)
+            if self._curriculum is None or self._curriculum.is_due(prompt.problem.name, number):
+                yield place, prompt
+
     def _next(self, count: int) -> list[PromptedProblem]:
         self._draw(count)
-        self._taken += count
-        return [self._drawn.popleft() for _ in range(count)]
+        drawn = [self._drawn.popleft() for _ in range(count)]
+        before, self._taken = self._taken, drawn[-1][0]
+        if self._curriculum is not None:
+            names = [prompt.problem.name for _, prompt in drawn]
+            self._curriculum.note_draws(names, self._taken - before)
+        return [prompt for _, prompt in drawn]
 
     def _draw(self, count: int) -> None:
         while len(self._drawn) < count:
-            self._drawn.append(self.prompts[next(self._order)])
+            self._drawn.append(next(self._order))
 
     def upcoming_prompts(self, batches: int) -> list[PromptedProblem]:
-        """Return the prompts of the next batches without taking them."""
+        """Return the prompts of the next batches without taking them.
+
+        With a curriculum there may be fewer: only draws that no judgement to come can change, which
+        are the next batch's and those of the first pass.
+        """
         count = batches * self.config.train.prompts
+        if self._curriculum is not None:
+            first_pass = len(self.prompts) - self._taken
+            count = min(count, max(self.config.train.prompts, first_pass))
         self._draw(count)
-        return list(itertools.islice(self._drawn, count))
+        return [prompt for _, prompt in itertools.islice(self._drawn, count)]
 
     def plan(self, batch: int, step: int) -> tuple[list[PromptedProblem], list[list[int]]] | None:
         """Return a batch's prompts and response seeds; `step` is the next batch to be collected.
 
-        None if earlier batches decide (dynamic sampling, replay), or judgements (conversations).
-        Waits for the judgements of the
-        offline programs for these prompts.
+        None if earlier batches decide (dynamic sampling, replay, curriculum), or the judgements of
+        this one (conversations). Waits for the judgements of the offline programs for these
+        prompts.
         """
         decided = self.replay is not None or self.config.train.resample_zero_variance
         if decided or self.dialogue is not None:
             return None
         prompts = self._prompts_of(batch, step)
+        if len(prompts) < self.config.train.prompts:
+            return None
         self._offline_samples[batch] = [self._offline(prompt, batch) for prompt in prompts]
         return prompts, self._seeds(batch, self._fresh_counts(self._offline_samples[batch]), 0)
 
@@ -126,6 +156,8 @@ class Rollouts:
         groups stay in the budget; the last round's groups are kept as they are.
         """
         train = self.config.train
+        if self._curriculum is not None:
+            self._curriculum.start_batch()
         groups = self._groups(self._next(train.prompts), step, 0)
         if train.resample_zero_variance:
             for row in range(1, MAX_RESAMPLINGS + 1):
@@ -157,8 +189,9 @@ class Rollouts:
         return counts
 
     def metrics(self) -> dict[str, float]:
-        """Return the replay buffer's metrics, if there is one."""
-        return {} if self.replay is None else self.replay.metrics()
+        """Return the metrics of the curriculum and the replay buffer, if there are any."""
+        parts = [part for part in (self._curriculum, self.replay) if part is not None]
+        return {name: value for part in parts for name, value in part.metrics().items()}
 
     def _groups(
         self, prompts: list[PromptedProblem], step: int, first_row: int
@@ -172,6 +205,8 @@ class Rollouts:
             for prompt in prompts:
                 self.offline.charge(prompt)
         fresh = self._fresh(prompts, self._fresh_counts(stored), step, first_row)
+        if self._curriculum is not None:
+            self._curriculum.note_responses(itertools.chain.from_iterable(fresh))
         groups = [[*new, *old] for new, old in zip(fresh, stored, strict=True)]
         return [g for g in groups if all(sample.reward is not None for sample in g)]
 

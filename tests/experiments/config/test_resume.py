@@ -56,6 +56,8 @@ CASES = {
         *("algo=grpo", "train.epochs=2"),
         *("task.reward.dither=0.05", "task.reward.conciseness=0.5"),
     ],
+    # passes of three batches; problems leave the band after the second
+    "grpo-curriculum": ["algo=grpo", "train.curriculum=band", "train.group_size=10"],
     "remix": [
         *("algo=remix", "algo.base_from=0", "algo.reincarnate_at=4"),
         *("train.replay_share=0.5", "train.epochs=2"),

@@ -54,6 +54,11 @@ CASES = {
     "half online at lag 2": [
         *("algo=spo", "train.offline_share=0.5", "train.lag=2", "task.train_problems=15"),
     ],
+    # the first pass is known ahead, later batches are not
+    "curriculum at lag 2": [
+        *("algo=grpo", "train.lag=2", "train.curriculum=band", "train.group_size=10"),
+        *("steps=6", "task.train_problems=7"),
+    ],
 }
 LAGGED, HALF_ONLINE = CASES["grpo at lag 2"], CASES["half online at lag 2"]
 
@@ -107,6 +112,7 @@ IN_FLIGHT = {
     "grpo at lag 2": [3, 3, 3, 2, 1],
     "grpo synced every 3": [3, 2, 1, 2, 1],
     "half online at lag 2": [3, 3, 3, 2, 1],
+    "curriculum at lag 2": [2, 1, 1, 1, 1, 1],
 }
 
 
