@@ -62,6 +62,9 @@ def judged(owners, *_):
             reward=float(accepted),
             accepted=accepted,
             fresh=True,
+            tokens=(1,),
+            generated=1,
+            turns=(),
         )
         for i, owner in enumerate(owners)
         for accepted in [
@@ -73,7 +76,8 @@ def judged(owners, *_):
 
 @pytest.fixture
 def opened(monkeypatch):
-    monkeypatch.setattr(generation, "judge_completions", judged)
+    monkeypatch.setattr(generation, "judged", lambda completions, *_: [None] * len(completions))
+    monkeypatch.setattr(generation, "rewarded_samples", judged)
 
     def opened(seed=0, **train):
         config = copy.deepcopy(CONFIG)
