@@ -54,6 +54,9 @@ class Engine:
         ]
 
 
+ONE = {"tokens": (1,), "generated": 1, "turns": ()}  # of a response of one token
+
+
 def judged(owners, *_):
     """Easy problems are always solved, impossible ones never, others every second time."""
     return [
@@ -62,9 +65,7 @@ def judged(owners, *_):
             reward=float(accepted),
             accepted=accepted,
             fresh=True,
-            tokens=(1,),
-            generated=1,
-            turns=(),
+            **ONE,
         )
         for i, owner in enumerate(owners)
         for accepted in [
@@ -141,7 +142,7 @@ def test_a_problem_returns_to_every_pass_as_soon_as_its_responses_change(monkeyp
         for o in owners
         for r in [0.0 if o.problem.name.startswith("easy") else 1.0]
     ]
-    monkeypatch.setattr(generation, "judge_completions", turned)
+    monkeypatch.setattr(generation, "rewarded_samples", turned)
     while rollouts.state_dict()["taken"] < 14 * len(PROBLEMS):
         rollouts.collect(step := step + 1)
     metrics = rollouts.metrics()
