@@ -138,7 +138,7 @@ def test_a_problem_returns_to_every_pass_as_soon_as_its_responses_change(monkeyp
     while rollouts.state_dict()["taken"] < 6 * len(PROBLEMS):
         rollouts.collect(step := step + 1)
     turned = lambda owners, *_: [  # noqa: E731
-        SimpleNamespace(prompt=o, reward=r, accepted=bool(r), fresh=True)
+        SimpleNamespace(prompt=o, reward=r, accepted=bool(r), fresh=True, **ONE)
         for o in owners
         for r in [0.0 if o.problem.name.startswith("easy") else 1.0]
     ]
