@@ -385,6 +385,18 @@ def test_what_changes_no_result_may_change(tmp_path):
     assert (config.logger.wandb.project, config.sandbox.kind) == ("spo-bench", "docker")
 
 
+def test_a_key_that_the_run_did_not_have_yet_is_its_default(tmp_path):
+    folder = kept(tmp_path)
+    file, line = folder / "config.yaml", "  turns: 1\n"
+    assert line in file.read_text()
+    file.write_text(file.read_text().replace(line, ""))
+    assert resume.resumed_config(folder, ["steps=9"]).task.turns == 1
+    before = resume.recorded_values(folder, "here")
+    after = before | {"task": before["task"] | {"turns": 3}}
+    with pytest.raises(UserError, match=r"task\.turns=3 \(was 1\) would be another run"):
+        resume.check_same(before, after, "here")
+
+
 def test_a_schedule_with_an_end_keeps_it(tmp_path):
     folder = kept(tmp_path, "train.schedule=linear")
     assert resume.resumed_config(folder, ["eval.every=0"]).steps == 6
