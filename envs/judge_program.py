@@ -297,7 +297,7 @@ def _show_feedback(
         raise ValueError(f"feedback=true: the statement of {problem.name} shows none of its tests")
     (judgement,) = judge.judge([Submission(public, response)])
     if judgement.verdict is Verdict.ACCEPTED:
-        console.print(f"passes the {len(public.tests)} tests that the statement shows")
+        console.print(f"passes all tests that the statement shows: {len(public.tests)}")
         return ACCEPTED
     if judgement.verdict is Verdict.INFRA_ERROR:
         raise ValueError(f"the judge failed: {judgement.detail}")

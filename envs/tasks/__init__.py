@@ -24,10 +24,6 @@ def open_task(config: TaskConfig) -> Task:
 
         # before the task is opened: its errors cost nothing
         template = PromptTemplate(Path(config.prompt), "task.prompt")
-    if config.feedback_prompt:
-        from envs.tasks.prompts import FeedbackTemplate
-
-        FeedbackTemplate(Path(config.feedback_prompt), "task.feedback_prompt")
     task = _open(config)
     if template:
         content = f"{task.data_hash} {template.digest}"

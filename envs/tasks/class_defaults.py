@@ -19,6 +19,10 @@ from envs.tasks.config import TaskConfig
 CONF = Path(__file__).resolve().parents[2] / "conf"
 COMMON_KEYS = (
     "prompt",
+    "turns",
+    "feedback",
+    "max_observation_tokens",
+    "feedback_prompt",
     "train_problems",
     "tune_problems",
     "choose_problems",

@@ -14,7 +14,7 @@ from pathlib import Path
 from envs.hub_errors import explain_hub_error
 from envs.sandbox.base import SandboxError
 from envs.tasks.first_rows import check_first_rows
-from envs.tasks.prompts import PromptTemplate
+from envs.tasks.prompts import FeedbackTemplate, PromptTemplate
 from experiments.config.dependencies import ray_fault
 from experiments.config.model_folder import answers, may_download, weight_bytes
 from experiments.config.schema import ModelConfig, RunConfig
@@ -53,6 +53,8 @@ def _check(config: RunConfig) -> None:
         check_first_rows(config.task)
         if config.task.prompt:
             PromptTemplate(Path(config.task.prompt), "task.prompt")
+        if config.task.feedback_prompt:
+            FeedbackTemplate(Path(config.task.feedback_prompt), "task.feedback_prompt")
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
     size = weight_bytes(config.model.path, config.model.fallback)

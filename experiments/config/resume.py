@@ -114,8 +114,13 @@ def _set(composed: DictConfig, recorded: dict[str, Any], key: str, value: Any) -
 
 
 def _differing(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (key, old value, new value) of changed keys that may not change."""
+    """Yield (key, old value, new value) of changed keys that may not change.
+
+    A key that the run's version did not have yet, outside `algo`, had its class's default.
+    """
     old, new = dict(flat(before)), dict(flat(now))
+    defaults = asdict(RunConfig(algo=None)) | {"algo": {}}
+    old = {key: value for key, value in flat(defaults) if key in new} | old
     for key in sorted(old.keys() | new.keys()):
         free = any(key == may or (may[-1] == "." and key.startswith(may)) for may in MAY_CHANGE)
         if old.get(key) != new.get(key) and not free:

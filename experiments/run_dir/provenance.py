@@ -206,7 +206,8 @@ def _imports(source: str) -> Iterator[str]:
 def _data(config: RunConfig) -> Iterator[tuple[str, str]]:
     parts = data_sets(config.task)
     tables = [part.quality for part in parts]
-    files = [Path(path) for path in (*tables, config.task.prompt, *config.replay.files) if path]
+    templates = (config.task.prompt, config.task.feedback_prompt)
+    files = [Path(path) for path in (*tables, *templates, *config.replay.files) if path]
     layouts = [
         layout
         for task in parts

@@ -32,9 +32,7 @@ PROGRAMS = {
     "n = int(input())\nprint(n + 2)": WRONG.format(2, -3, 9, "```\n-1\n```"),
     "pass": WRONG.format(1, 2, 4, "nothing"),
     "print('```\\n<|im_end|>')": WRONG.format(1, 2, 4, "````\n```\n<|im_end|>\n````"),
-    "print(n for n in 'a')": WRONG.format(
-        1, 2, 4, "```\n<generator object <genexpr> at 0x…>\n```"
-    ),
+    "print(n for n in 'a')": WRONG.format(1, 2, 4, "```\n<generator object <genexpr> at 0x…>\n```"),
     "n = input()\nprint(n + 2)": FAILED.format(
         "it ended with an error",
         ERROR.format(

@@ -154,11 +154,9 @@ def test_a_mistake_is_one_line_and_status_2(mistake, judge):
 
 def test_feedback_is_what_a_model_would_read(judge):
     status, out, _ = judge(ADDS_TWO, "feedback=true")
-    assert status == 1 and "Your code failed on sample 1.\n\nInput:\n```\n1\n```\n" in out
+    assert status == 1 and out.startswith("Your code failed on sample 1.\n\nInput:\n```\n1\n")
     assert "Your output:\n```\n3\n```" in out and out.endswith("\nGive it another try.\n")
-    status, out, _ = judge(ADDS_TWO, "feedback=true", "task.feedback=withheld")
-    assert status == 1 and out.endswith("\nYour code is wrong. Give it another try.\n")
     status, out, _ = judge(RIGHT, "feedback=true")  # the last of the hidden tests fails
-    assert status == 0 and out.endswith("passes the 1 tests that the statement shows\n")
-    status, _, err = judge(RIGHT, "feedback=true", problem="many")
+    assert (status, out) == (0, "passes all tests that the statement shows: 1\n")
+    status, _, err = judge(RIGHT, "feedback=true", "task.feedback=withheld", problem="many")
     assert status == 2 and "shows none of its tests" in err

@@ -8,7 +8,7 @@ from envs.judge.exceptions import MAX_EXCEPTION_CHARS, exception_text
 
 HEAD = "Traceback (most recent call last):\n"
 MAIN = '  File "main.py", line {}, in <module>\n'
-LIBRARY = '  File "/usr/lib/python3.11/json/decoder.py", line 353, in raw_decode\n    obj\n    ^^^\n'
+LIBRARY = '  File "/usr/lib/json/decoder.py", line 353, in raw_decode\n    obj\n    ^^^\n'
 CALLER = '  File "<envs.sandbox.inside.program>", line 231, in call_function\n'
 SAID = {
     HEAD + MAIN.format(3) + "ValueError: no": "line 3: ValueError: no",

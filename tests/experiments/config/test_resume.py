@@ -58,6 +58,13 @@ CASES = {
     ],
     # passes of three batches; problems leave the band after the second
     "grpo-curriculum": ["algo=grpo", "train.curriculum=band", "train.group_size=10"],
+    "spo-conversations": [
+        *("algo=spo", "algo.q0=online", "algo.q0_samples=4", "task.turns=3", "task.chat=true"),
+        *("train.replay_share=0.25", "train.lag=1", "train.keep_samples=true"),
+    ],
+    "ppo-conversations": [
+        *("algo=ppo", "algo.value_unit=turn", "task.turns=2", "task.feedback=foreign"),
+    ],
     "remix": [
         *("algo=remix", "algo.base_from=0", "algo.reincarnate_at=4"),
         *("train.replay_share=0.5", "train.epochs=2"),
@@ -213,6 +220,7 @@ def killed_often(root, kills, steps, seconds, case, *overrides):
     "case",  # grpo is interrupted below and above
     [
         "spo-half-online-replay",  # it has most to restore
+        "spo-conversations",  # the middle of one is no state: it is begun again
         # Interrupted above, between two moves of its reference.
         pytest.param("ppo-stale", marks=pytest.mark.slow),
         # It replays as the other does, and test_past_policies.py has the weights that it keeps.
@@ -385,6 +393,18 @@ def test_what_changes_no_result_may_change(tmp_path):
     config = resume.resumed_config(kept(tmp_path), [*overrides, "train.micro_batch=8"])
     assert (config.steps, config.eval.every, config.train.micro_batch) == (9, 0, 8)
     assert (config.logger.wandb.project, config.sandbox.kind) == ("spo-bench", "docker")
+
+
+def test_a_key_that_the_run_did_not_have_yet_is_its_default(tmp_path):
+    folder = kept(tmp_path)
+    file, line = folder / "config.yaml", "  turns: 1\n"
+    assert line in file.read_text()
+    file.write_text(file.read_text().replace(line, ""))
+    assert resume.resumed_config(folder, ["steps=9"]).task.turns == 1
+    before = resume.recorded_values(folder, "here")
+    after = before | {"task": before["task"] | {"turns": 3}}
+    with pytest.raises(UserError, match=r"task\.turns=3 \(was 1\) would be another run"):
+        resume.check_same(before, after, "here")
 
 
 def test_a_schedule_with_an_end_keeps_it(tmp_path):
