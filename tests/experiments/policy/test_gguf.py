@@ -1,6 +1,8 @@
 """A GGUF file is a model like any other: weights dequantised, tokenizer and chat template."""
 
+import errno
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from experiments.config.model_folder import locate, with_model_folder
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy import loading
+from experiments.run_dir.activity import Activity
 
 gguf = pytest.importorskip("gguf")
 WIDTH, MIDDLE, LAYERS = 32, 64, 1
@@ -101,6 +104,33 @@ def test_a_file_is_converted_once_and_another_content_is_another_model(tmp_path,
     write_gguf(file, quantised=None)
     assert loading.source_of(ModelConfig(path=str(file))) != first
     assert not list(cache.glob("*.tmp"))
+
+
+def test_a_conversion_is_counted_and_removes_what_a_killed_one_left(tmp_path, cache, capfd):
+    file, activity, seen = tmp_path / "tiny.gguf", Activity(), []
+    write_gguf(file)
+    folder = Path(loading.source_of(ModelConfig(path=str(file))))
+    left = folder.with_name(f"{folder.name}.1.tmp")
+    folder.rename(left)
+    advance = activity.advance
+    activity.advance = lambda count: (advance(count), seen.append(activity.text()))
+    activity.begin("opening the task")
+    assert loading.source_of(ModelConfig(path=str(file)), activity) == str(folder)
+    assert seen[-1] == "converting the model 11/11 tensors"
+    assert activity.text() == "opening the task"
+    assert folder.is_dir() and not left.exists()
+    assert "%|" not in capfd.readouterr().err  # no bar over the display or in a log file
+
+
+def test_a_full_disk_is_not_the_files_fault(tmp_path, cache, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / "tiny.gguf"
+    write_gguf(file)
+    monkeypatch.setattr("experiments.policy.gguf._convert", full)
+    with pytest.raises(UserError, match=r"the disk is full at .*models.*SPO_BENCH_CACHE"):
+        loading.load(ModelConfig(path=str(file)))
 
 
 def test_a_broken_or_missing_file_is_one_line(tmp_path, cache):
