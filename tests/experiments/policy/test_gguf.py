@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.config.command_line import spelt_out
+from experiments.config.composition import config_of
 from experiments.config.model_folder import locate, with_model_folder
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
@@ -151,6 +153,22 @@ def test_a_folder_or_file_is_a_choice_of_model(tmp_path):
     file = f"{tmp_path}/m.gguf"
     assert with_model_folder([f"model={file}"])[1:] == [f'model.path="{file}"', 'model.name="m"']
     assert with_model_folder(["model=nano", "model=nan0"]) == ["model=nano", "model=nan0"]
+
+
+def test_a_checkpoint_keeps_the_chat_arguments_of_its_run(tmp_path):
+    checkpoint = tmp_path / "checkpoints" / "final"
+    checkpoint.mkdir(parents=True)
+    (tmp_path / "config.yaml").write_text(
+        "model: {path: Qwen/Qwen3-0.6B, chat_args: {enable_thinking: false}}"
+    )
+    model = f"model={checkpoint}"
+    assert with_model_folder([model])[3:] == ["++model.chat_args.enable_thinking=false"]
+    composed = config_of(spelt_out([model, "task=mini"]))
+    assert composed.model.chat_args == {"enable_thinking": False}
+    given = "+model.chat_args.enable_thinking=true"
+    assert config_of(spelt_out([given, model])).model.chat_args == {"enable_thinking": True}
+    (tmp_path / "config.yaml").write_text("model: {}")
+    assert len(with_model_folder([model])) == 3
 
 
 def test_a_package_stands_in_for_a_hub_that_cannot_be_reached(tmp_path, monkeypatch):

@@ -94,4 +94,5 @@ def test_offline_programs_alone_say_nothing():
 
 
 def test_failures_beside_the_data_sets_programs_are_no_sign():
-    assert lines([sample(0, False), sample(0, False)], train__offline_share=0.5) == []
+    batch = [sample(0, False), sample(0, False), replace(sample(0, True), logps=None)]
+    assert lines(batch, train__offline_share=0.5) == []
