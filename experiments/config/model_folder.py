@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from envs.hub_errors import explain_hub_error
 from experiments.config.class_defaults import CONF
@@ -57,8 +58,8 @@ def _chat_args_of(folder: Path) -> list[str]:
     from omegaconf import OmegaConf
 
     try:
-        config = OmegaConf.to_container(OmegaConf.load(recorded))
-        chat_args = config["model"]["chat_args"]  # type: ignore[call-overload, index]
+        values: Any = OmegaConf.to_container(OmegaConf.load(recorded))
+        chat_args: dict[str, Any] = values["model"]["chat_args"]
         return [f"++model.chat_args.{key}={json.dumps(chat_args[key])}" for key in chat_args]
     except Exception:  # no run's file, or of an older version
         return []
