@@ -67,7 +67,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from experiments.learner.memory_check import check_jobs
     from experiments.studies.jobs import jobs_of
     from experiments.studies.runner import Runner
     from experiments.studies.study import read
@@ -89,7 +88,7 @@ def _run(arguments: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     study_lock = _lock(folder)
     runner.look()
-    check_jobs([runner.config(job) for job in runner.left() if not job.needs])
+    _check(runner, options.plan)
     raise_interrupts()
     _announce(runner)
     if options.plan:
@@ -97,6 +96,20 @@ def _run(arguments: Sequence[str]) -> int:
     runner.run()
     os.close(study_lock)
     return _finish(study, runner, folder)
+
+
+def _check(runner: Runner, plan: bool) -> None:
+    """Check what the runs that can begin need, as run.py does. Raises UserError.
+
+    A plan by finished runs starts none, so another machine may make it.
+    """
+    from experiments.config.preflight import check_before_start
+    from experiments.learner.memory_check import check_jobs
+
+    ready = [runner.config(job) for job in runner.left() if not job.needs]
+    if not (plan and runner.clock.steps):
+        check_before_start(ready)
+    check_jobs(ready)
 
 
 def _lock(folder: Path) -> int:

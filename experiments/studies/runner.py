@@ -35,6 +35,7 @@ from experiments.studies.jobs import (
     is_ready,
 )
 from experiments.sweep import begins_anew
+from experiments.sweep_jobs import LIVE_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE_S = 0.3
@@ -277,6 +278,7 @@ def start_process(
             stderr=out and subprocess.STDOUT,
             env=os.environ
             | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", STUDY_VARIABLE: study}
+            | ({LIVE_VARIABLE: "1"} if log is None else {})
             | ({} if gpu is None else {VISIBLE: gpu}),
             start_new_session=True,
             preexec_fn=terminate_with_parent,

@@ -76,6 +76,30 @@ def test_checkpoints_that_would_not_fit_are_said(tmp_path, monkeypatch):
     check_before_start([config(tmp_path, steps=0)])  # writes none
 
 
+def test_a_cache_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"cache folder .*/file: .*set SPO_BENCH_CACHE"):
+        check_before_start([config(tmp_path)])
+
+
+def test_a_gguf_file_that_cannot_be_converted_for_lack_of_room_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("experiments.config.model_folder.check_gguf", lambda path: None)
+    file = tmp_path / "tiny.gguf"
+    file.write_bytes(bytes(1_000_000))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5_000_000))
+    untrained = config(tmp_path, model=model(file), steps=0)
+    unfinished = tmp_path / "cache" / "models" / "tiny-0123.7.tmp"
+    unfinished.mkdir(parents=True)
+    (unfinished / "config.json").touch()
+    with pytest.raises(UserError, match=r"tiny\.gguf: 0\.0 GB are free in the cache folder"):
+        check_before_start([untrained])
+    unfinished.rename(unfinished.with_name("tiny-0123"))
+    check_before_start([untrained])  # it was converted before
+
+
 def test_a_hub_that_cannot_be_reached_is_said_unless_the_model_was_downloaded(
     tmp_path, monkeypatch
 ):

@@ -53,6 +53,16 @@ def test_a_mistake_is_one_line(mistake, tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("plan", ["true", "false"])
+def test_rows_that_are_not_there_are_said_before_a_run_starts(tmp_path, capsys, monkeypatch, plan):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(STUDY.replace("task=mini", "task=mbpp, task.path=no.jsonl"))
+    assert main(["study=s.yaml", "jobs=1", f"plan={plan}", "live=true"]) == MISUSED
+    told = capsys.readouterr().err
+    assert told.startswith("error: task.path=no.jsonl: ") and told.count("\n") == 1
+    assert not list(tmp_path.glob("outputs/study-s/*/run.json"))
+
+
 @pytest.mark.slow
 def test_a_study_that_is_interrupted_and_then_killed_goes_on_and_does_nothing_twice(tmp_path):
     (tmp_path / "s.yaml").write_text(STUDY)
