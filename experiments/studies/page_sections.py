@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.metrics.definitions import FURTHER, at_temperature
@@ -133,7 +133,7 @@ def _difference_rows(study: Study, results: Results, metrics: Sequence[str]) -> 
             yield [f"{a} − {b}", *map(signed, differences)]
 
 
-def _measured(columns: Sequence[str]) -> list[str]:
+def _measured(columns: Iterable[str]) -> list[str]:
     """Return the k of the columns pass@k, as @k."""
     return [column.removeprefix("pass") for column in columns if re.fullmatch(r"pass@\d+", column)]
 

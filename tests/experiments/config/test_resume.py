@@ -393,7 +393,7 @@ def test_a_configuration_of_another_version_says_so(tmp_path):
     folder = kept(tmp_path)
     text = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(text.replace("train:\n", "train:\n  gone: 3\n", 1))
-    with pytest.raises(UserError, match=r"this version cannot read its config\.yaml: .*train\.gone"):
+    with pytest.raises(UserError, match=r"cannot read its config\.yaml: .*train\.gone"):
         resume.resumed_config(folder, [])
 
 
