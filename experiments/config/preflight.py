@@ -7,6 +7,7 @@ same fault has the same message.
 from __future__ import annotations
 
 import glob
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from experiments.config.model_folder import (
 )
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
+from experiments.gpus import VISIBLE, visible_gpus
 
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
 # of a checkpoint's bytes per byte of weights: float32 weights and two moments from 2-byte files
@@ -85,9 +87,16 @@ def _check(config: RunConfig) -> None:
 def _check_device(model: ModelConfig) -> None:
     if not model.device.startswith("cuda"):
         return
-    if not any(Path(device).exists() for device in GPU_DEVICES):
+    gpus, listed = visible_gpus(), os.environ.get(VISIBLE)
+    named = "" if listed is None else f" ({VISIBLE}={listed})"
+    if not any(Path(device).exists() for device in GPU_DEVICES) or (not gpus and named):
         raise UserError(
-            f"model.device={model.device}: no GPU is visible here; use model.device=cpu"
+            f"model.device={model.device}: no GPU is visible here{named}; use model.device=cpu"
+        )
+    number = int(model.device.partition(":")[2] or 0)
+    if gpus and number >= len(gpus):
+        raise UserError(
+            f"model.device={model.device}: the last GPU visible here is cuda:{len(gpus) - 1}{named}"
         )
 
 

@@ -24,7 +24,7 @@ from experiments.gpus import VISIBLE, least_used, visible_gpus
 from experiments.run_dir.atomic_files import lock
 from experiments.run_dir.interrupts import terminate_with_parent
 from experiments.run_dir.records import STUDY_VARIABLE
-from experiments.studies.estimate import Clock, format_duration, whole_time
+from experiments.studies.estimate import TIMED_STEPS, Clock, format_duration, whole_time
 from experiments.studies.jobs import (
     End,
     Job,
@@ -40,7 +40,7 @@ from experiments.sweep_jobs import LIVE_VARIABLE
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE_S = 0.3
 # of a timing run; the first and last step do more than others
-FEW = ("steps=4", "eval.every=0", "train.checkpoint_every=0", "eval.kl_samples=0")
+FEW = (f"steps={TIMED_STEPS}", "eval.every=0", "train.checkpoint_every=0", "eval.kl_samples=0")
 
 
 class Runner:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,11 +56,29 @@ def test_a_folder_that_holds_no_model_is_one_line(tmp_path, broken, said):
 
 
 def test_a_gpu_that_is_not_there_is_said(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(preflight, "GPU_DEVICES", (str(tmp_path / "none"),))
     with pytest.raises(UserError, match=r"model\.device=cuda: no GPU"):
         check_before_start([config(tmp_path, model=ModelConfig(device="cuda"))])
     (tmp_path / "none").touch()
     check_before_start([config(tmp_path, model=ModelConfig(device="cuda"))])
+
+
+@pytest.mark.parametrize(
+    ("listed", "device", "said"),
+    [
+        ("2,3", "cuda:1", None),
+        ("2,3", "cuda:2", r"the last GPU visible here is cuda:1 \(CUDA_VISIBLE_DEVICES=2,3\)"),
+        ("", "cuda", r"no GPU is visible here \(CUDA_VISIBLE_DEVICES=\)"),
+        ("GPU-a1,MIG-b", "cuda:1", None),
+    ],
+)
+def test_a_gpu_that_is_hidden_is_found_missing(listed, device, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "GPU_DEVICES", ["/dev/null"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    given = config(tmp_path, model=ModelConfig(device=device))
+    with pytest.raises(UserError, match=said) if said else nullcontext():
+        check_before_start([given])
 
 
 def test_an_engine_that_does_not_answer_is_said(tmp_path, monkeypatch):
