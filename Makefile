@@ -48,11 +48,11 @@ run-real: $(READY) ## a real model on real problems: SmolLM2-135M, supervised tr
 
 resume: $(READY) ## resume a stopped run, or train it further (RUN=outputs/... ARGS="steps=N")
 	@test -n "$(RUN)" || { echo "make resume RUN=FOLDER"; exit 2; }
-	$(PY) run.py resume=$(RUN) $(ARGS)
+	$(PY) run.py resume='$(RUN)' $(ARGS)
 
 export: $(READY) ## whole weights from a run that trained an adapter (RUN=outputs/... OUT=FOLDER)
 	@test -n "$(RUN)" || { echo "make export RUN=FOLDER"; exit 2; }
-	$(PY) -m experiments.export run=$(RUN) $(if $(filter file,$(origin OUT)),,out=$(OUT))
+	$(PY) -m experiments.export run='$(RUN)' $(if $(filter file,$(origin OUT)),,out='$(OUT)')
 
 sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=value ...")
 	@$(PY) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS); status=$$?; \
@@ -71,7 +71,7 @@ anatomy: $(READY) ## docs/results/anatomy.md: gradients of all objectives on the
 	$(PY) -m experiments.anatomy $(ARGS)
 
 report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT=reports/latest)
-	$(PY) -m analysis.report runs=$(RUNS) out=$(OUT) $(ARGS)
+	$(PY) -m analysis.report runs='$(RUNS)' out='$(OUT)' $(ARGS)
 
 compare: $(READY) ## paired difference of two arms of a study (STUDY=FOLDER A=ARM B=ARM), or of two groups of runs alone (A='outputs/x/spo-*' B='outputs/x/ppo-*')
 	@test -n "$(A)" -a -n "$(B)" || { echo "make compare A='FOLDERS' B='FOLDERS', or STUDY=FOLDER A=ARM B=ARM"; exit 2; }

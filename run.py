@@ -290,6 +290,7 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
         record_outcome,
         time_left,
     )
+    from experiments.sweep_jobs import shows_responses
 
     folder = find_run(config)
     if folder and begins_anew(folder, config, requested_again()):
@@ -299,7 +300,7 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
         print(f"{label}not run again: {provenance(folder, config)}", file=sys.stderr)
         outcome: Outcome | None = finished_outcome(folder)
     else:
-        outcome = run_one(config, folder, label, in_sweep=True)
+        outcome = run_one(config, folder, label, in_sweep=not shows_responses())
     assert outcome is not None, "a sweep has no worker ranks"
     record_outcome(sweep, number, outcome, kept)
     left = time_left(sweep, int(os.environ.get(JOBS_VARIABLE, "0")))

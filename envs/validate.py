@@ -71,9 +71,11 @@ _BATCH = 1000  # programs read at once
 _ALL_TESTS = ("++task.max_tests=1000000000", "++task.max_test_bytes=1000000000000")
 
 
-def _check_suffix(path: Path) -> Path:
+def _check_table(path: Path) -> Path:
     if path.suffix not in SUFFIXES:
         raise ValueError(f"it must end in {' or '.join(SUFFIXES)}")
+    if not path.parent.is_dir():  # judging may take hours
+        raise ValueError(f"there is no folder {path.parent}")
     return path
 
 
@@ -86,7 +88,7 @@ class Options:
     first: PositiveInt | None = None  # only the first N right and N wrong programs of every row
     out: Path | None = None  # file for JSON lines, one per program
     # file for a table, one row per problem
-    quality: Annotated[Path, AfterValidator(_check_suffix)] | None = None
+    quality: Annotated[Path, AfterValidator(_check_table)] | None = None
 
 
 def parse(argv: Sequence[str]) -> tuple[TaskConfig, Options, JudgeConfig]:

@@ -98,7 +98,7 @@ def build(
     activity = activity or Activity()
     activity.begin("opening the task")
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
-    check_lengths(loading.read_config(config.model), config)
+    check_lengths(loading.read_config(config.model, activity), config)
     ranks = runtime.size if runtime.sharded else 0
     records.describe(memory=check_memory(config, algorithm.needs, ranks))
     task = _open_task(config)

@@ -40,6 +40,11 @@ def export(run: Path, out: Path | None = None) -> Path:
         raise UserError(
             f"run={run}: its checkpoint has whole weights, no adapter; use model.path={checkpoint}"
         )
+    out = out or run / "exported"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"out={out}: {error.strerror}; choose a writable folder") from error
     from experiments.policy import loading, lora
 
     config = ModelConfig(**OmegaConf.load(run / "config.yaml").model)
@@ -48,14 +53,16 @@ def export(run: Path, out: Path | None = None) -> Path:
     lora.load(policy, checkpoint)
     merged = loading.frozen_copy(base)
     copy_weights(policy, into=merged)
-    out = out or run / "exported"
     merged.model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     return out
 
 
 def _last_checkpoint(run: Path) -> Path:
-    steps = json.loads((run / "run.json").read_text())["checkpoints"]
+    try:
+        steps = json.loads((run / "run.json").read_text()).get("checkpoints")
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"run={run}: its run.json cannot be read: {error}") from error
     if not steps:
         raise UserError(f"run={run}: it has no checkpoint yet")
     return run / "checkpoints" / max(steps, key=steps.get)

@@ -73,10 +73,18 @@ def _runs_of(config: RunConfig) -> list[Path]:
     files = [
         file
         for file in found
-        if _without_tuned(file.read_text()) == text and (file.parent / "run.json").is_file()
+        if _without_tuned(file.read_text()) == text and _has_record(file.parent)
     ]
     files.sort(key=lambda file: file.stat().st_mtime, reverse=True)
     return [file.parent for file in files]
+
+
+def _has_record(folder: Path) -> bool:
+    """Return whether a run folder has a run.json that can be read."""
+    try:
+        return isinstance(json.loads((folder / "run.json").read_text()), dict)
+    except (OSError, ValueError):
+        return False
 
 
 def later_runs_line(runs: Iterable[tuple[Path, RunConfig]]) -> str | None:
@@ -173,11 +181,20 @@ def other_code_line(folder: Path, config: RunConfig) -> str | None:
     kinds = [kind for kind in ("code", "packages", "unrecorded") if kind in found]
     if not kinds:
         return None
-    commit = json.loads((folder / "run.json").read_text()).get("commit")
-    diff = f" and git apply {folder}/code.diff" if (folder / "code.diff").is_file() else ""
-    brings = "bring" if diff else "brings"
-    own = f"; git checkout {commit.rstrip('+')}{diff} {brings} its code back" if commit else ""
+    own = _way_back(folder, json.loads((folder / "run.json").read_text()))
     return f"that run is of {'; '.join(_changed(kind, found[kind]) for kind in kinds)}{own}"
+
+
+def _way_back(folder: Path, info: dict[str, Any]) -> str:
+    """Return the end of a line: how the code of a run comes back, if that is known."""
+    if not (commit := info.get("commit")):
+        return ""
+    checkout = f"; git checkout {commit.rstrip('+')}"
+    if (folder / "code.diff").is_file():
+        return f"{checkout} and git apply {folder}/code.diff bring its code back"
+    if commit.endswith("+") or info.get("diff"):
+        return f"{checkout} brings its commit back; its uncommitted changes were not kept"
+    return f"{checkout} brings its code back"
 
 
 def record_outcome(folder: Path, number: int, outcome: Outcome, kept: bool = False) -> None:

@@ -34,6 +34,7 @@ SUBMITTED = (
     "interrupted; submitted jobs go on, and scancel ends one with a checkpoint; when none is "
     "queued or running, the same command resumes"
 )
+LIVE_VARIABLE = "SPO_BENCH_LIVE"  # set by a study that shows its runs on the screen
 STOP = "stop"  # this file in the sweep's folder: no further job is to start
 _sweep = {"process": 0}  # id of the process that is a sweep
 
@@ -107,6 +108,11 @@ def _stopping_jobs(folder: Path) -> Iterator[None]:
             signal.signal(number, handler)
     if (folder / STOP).exists():
         raise KeyboardInterrupt
+
+
+def shows_responses() -> bool:
+    """Whether a job shows responses (`eval.show`): in a live study, not in other sweeps."""
+    return bool(os.environ.get(LIVE_VARIABLE))
 
 
 def runs_in_sweep_process() -> bool:

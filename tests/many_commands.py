@@ -106,6 +106,7 @@ def prepare(folder: Path) -> None:
 
     dependencies.vllm_version = lambda: None
     preflight.GPU_DEVICES = ()
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     rows = ['{"question": "?", "input_output": "{", "solutions": "[]"}', "no JSON"]
     (folder / "bad.jsonl").write_text("\n".join(rows) + "\n")
     (folder / "other.jsonl").write_text('{"text": "Print 1.", "cases": []}\n')
@@ -124,10 +125,18 @@ def prepare(folder: Path) -> None:
     for name in ("empty", "locked", "untyped", "outputs/mini/run"):
         (folder / name).mkdir(parents=True)
     (folder / "untyped" / "config.json").write_text("{}")
+    (folder / "rows.jsonl.gz").touch()
+    (folder / "list.yaml").write_text("- question: q\n")
     (folder / "answer.py").write_text("print(1)\n")
     run = folder / "outputs" / "mini" / "run"
     (run / "config.yaml").write_text(OmegaConf.to_yaml(asdict(config_of([]))))
     (run / "run.json").write_text('{"status": "interrupted"}')
+    shutil.copytree(run, run.with_name("damaged"))
+    (run.with_name("damaged") / "run.json").write_text("")
+    shutil.copytree(run, older := run.with_name("older"))
+    values = OmegaConf.load(run / "config.yaml")
+    values.train.gone = 3
+    (older / "config.yaml").write_text(OmegaConf.to_yaml(values))
 
 
 def answer(command, circumstance):

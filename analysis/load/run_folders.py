@@ -106,7 +106,7 @@ def find_runs(patterns: Iterable[str | Path], key: str = "runs") -> list[Path]:
     for pattern in texts:
         folders = [Path(p) for p in glob.glob(pattern, recursive=True) if Path(p).is_dir()]
         if not folders:
-            raise RunError(f"{key}={pattern}: no such folder; give a folder or a quoted pattern")
+            raise RunError(f"{key}={pattern}: no such folder; {_cure(key, pattern)}")
         for folder in folders:
             run_folders.update(path.resolve() for path in _run_folders_below(folder))
     if not run_folders:
@@ -114,6 +114,14 @@ def find_runs(patterns: Iterable[str | Path], key: str = "runs") -> list[Path]:
             f"{key}={','.join(texts)}: no run folder in there; make one with `python run.py`"
         )
     return sorted(run_folders)
+
+
+def _cure(key: str, pattern: str) -> str:
+    """Say what to give in place of a pattern that matches nothing, such as several folders."""
+    parts = pattern.split()
+    if len(parts) > 1 and all(glob.glob(part, recursive=True) for part in parts):
+        return f"several have commas between them: {key}={','.join(parts)}"
+    return "give a folder or a quoted pattern"
 
 
 def _run_folders_below(folder: Path) -> list[Path]:

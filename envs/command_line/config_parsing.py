@@ -84,7 +84,8 @@ def parse_arguments(
         if key in keys and equals and not value:
             raise ValueError(f"{argument}: it must not be empty")
         if key not in keys or not equals:
-            raise ValueError(_no_argument(argument, schema, [*other_keys, *keys]))
+            given = list(argv)[: list(argv).index(argument)]
+            raise ValueError(_no_argument(argument, given, schema, [*other_keys, *keys]))
     try:
         options = _adapter(schema).validate_strings(values)
     except ValidationError as error:
@@ -94,13 +95,15 @@ def parse_arguments(
     return options
 
 
-def _no_argument(argument: str, schema: type, keys: Sequence[str]) -> str:
-    """The message on an argument that is no key=value of a command."""
+def _no_argument(argument: str, before: Sequence[str], schema: type, keys: Sequence[str]) -> str:
+    """The message on an argument that is no key=value of a command; `before`: those before it."""
     key, equals, _ = argument.partition("=")
     first = next(iter(typing.get_type_hints(schema).items()), ("", None))
     near = did_you_mean(key, keys)
     if equals or key in keys:
         hint = near if key not in keys else f"did you mean {key}=VALUE? "
+    elif before and before[-1].partition("=")[0] == first[0]:  # the shell cut its value
+        hint = f"quote a value with blanks, e.g. '{before[-1]} {argument}'; "
     elif first[1] in (str, Path):  # the value of the first key alone, such as a path
         hint = f"did you mean {first[0]}={argument}? "
     else:

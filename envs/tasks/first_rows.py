@@ -94,7 +94,10 @@ def _difficulties(files: Sequence[Path], column: str) -> set[str]:
 
 def _check_file(converter: Converter, file: Path, given: str) -> list[tuple[Row, Problem]]:
     """Return the first rows that give problems. Raises ValueError if there are none."""
-    numbered = list(itertools.islice(_numbered_rows(file), FIRST_ROWS))
+    try:
+        numbered = list(itertools.islice(_numbered_rows(file), FIRST_ROWS))
+    except ValueError as error:  # a broken file
+        raise ValueError(f"{given}: {str(error).replace(str(file), file.name)}") from error
     if not numbered:
         raise ValueError(f"{given}: {file.name} has no row")
     converter.check(read_rows(file), str(file))

@@ -44,13 +44,13 @@ class Options(common.Options):
 
 def main(options: Options) -> None:
     """Measure and write `generate.json`."""
+    model = workload.usable_model(options.model, options.dtype)
     import torch
 
     from experiments.engines.hf import HFEngine
     from experiments.policy import loading
 
     torch.set_num_threads(1)
-    model = workload.model_config(options.model, options.dtype)
     size = workload.batch_size(model, options.prompts, options.responses, options.max_tokens)
     mini = MiniContests.load(model, size)
     ours, others = mini.engine, dict[str, Engine]()

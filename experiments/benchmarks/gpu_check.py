@@ -61,6 +61,8 @@ class Options:
 
 def main(options: Options) -> int:
     """Run all parts and write the page. Returns 1 if any failed."""
+    if options.model:
+        workload.usable_model(options.model)
     import torch
 
     start, skipped, failed = time.monotonic(), dict[str, str](), dict[str, str]()

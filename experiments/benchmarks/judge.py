@@ -139,7 +139,11 @@ def checkout(commit: str) -> Iterator[Path]:
     """A temporary copy of the commit's files, with the probe of this checkout."""
     probe = Path("experiments", "benchmarks", "judge_probe.py")
     git = ["git", "-C", str(ROOT), "archive", commit]
-    archive = subprocess.run(git, check=True, stdout=subprocess.PIPE).stdout
+    packed = subprocess.run(git, capture_output=True)
+    if packed.returncode:
+        reason = packed.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise UserError(f"against={commit}: {reason.removeprefix('fatal: ')}")
+    archive = packed.stdout
     with tempfile.TemporaryDirectory(prefix="spo-bench-") as folder:
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(folder, filter="data")
@@ -189,7 +193,12 @@ def load_rows(task: str, path: Path, programs: int) -> Workload:
     """
     problems: list[dict[str, Any]] = []
     responses: list[tuple[int, str, bool]] = []
-    for problem in load_problems(task_config([f"task={task}", f"task.path={path}"]), Counter()):
+    try:
+        config = task_config([f"task={task}", f"task.path={path}"])
+        found = load_problems(config, Counter())
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    for problem in found:
         if not problem.tests or problem.fn_name or problem.checker == "needs_checker":
             continue
         labelled = [(program, True) for program in problem.solutions[:2]]

@@ -61,10 +61,10 @@ class Options(common.Options):
 
 def main(options: Options) -> None:
     """Measure and write `train.json`."""
+    model = workload.usable_model(options.model)
     import torch
 
     torch.set_num_threads(1)
-    model = workload.model_config(options.model)
     size = workload.batch_size(model, options.prompts, options.group, options.max_tokens)
     mini = MiniContests.load(model, size)
     rows = measure_steps(options.rounds, mini) if model.path in BUILT_HERE else []

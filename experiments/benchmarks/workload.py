@@ -19,7 +19,7 @@ from envs.reward import RewardConfig
 from envs.tasks import open_task
 from envs.tasks.task_cli import task_config
 from experiments.config.composition import config_of
-from experiments.config.model_folder import BUILT_HERE, with_model_folder
+from experiments.config.model_folder import BUILT_HERE, weight_bytes, with_model_folder
 from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.base import Completion, Engine, Sampling
 from experiments.errors import UserError
@@ -159,6 +159,16 @@ def model_config(name: str, dtype: Dtype = "float32") -> ModelConfig:
     if "/" in name and len(chosen) == 1:
         chosen = ["model=local", f'model.path="{name}"']
     return replace(config_of(chosen).model, dtype=dtype)
+
+
+def usable_model(name: str, dtype: Dtype = "float32") -> ModelConfig:
+    """Return `model_config`. Raises UserError also for a folder without a model.
+
+    Benchmarks call it before they import torch.
+    """
+    model = model_config(name, dtype)
+    weight_bytes(model.path, model.fallback)
+    return model
 
 
 def batch_size(model: ModelConfig, *given: int | None) -> BatchSize:

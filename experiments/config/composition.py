@@ -24,7 +24,9 @@ from experiments.config.class_defaults import CONF, defaults_by_choice, register
 from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
 
+SEVERAL = ("experiment", "logger")  # choices of which a run may have several
 UNKNOWN = "Could not override '"  # how Hydra's message on an unknown key begins
+NO_KEYS = "Error merging override"  # and that on a list for a section
 FLAGS = (  # that Hydra or this project has; everything else is key=value
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-p", "--package", "--resolve"),
     *("-r", "--run", "-m", "--multirun", "-i", "--info", "-sc", "--shell-completion"),
@@ -35,10 +37,7 @@ FLAGS = (  # that Hydra or this project has; everything else is key=value
 
 def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
     """Return the overrides of each job, several in a sweep. Raises UserError."""
-    for argument in arguments:
-        if argument.startswith("-") and argument.partition("=")[0] not in FLAGS:
-            key, _, value = argument.lstrip("-").partition("=")
-            raise UserError(f"{argument!r}: keys have no dash; write {key}={value or 'VALUE'}")
+    check_dashes(arguments)
     overrides = parse_overrides(
         [argument for argument in arguments if not argument.startswith("-")]
     )
@@ -54,6 +53,16 @@ def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
         raise UserError(_on_one_line(error)) from error
 
 
+def check_dashes(arguments: Sequence[str]) -> None:
+    """Raise UserError for a key with dashes, as other programs take it."""
+    for argument in arguments:
+        if argument.startswith("-") and argument.partition("=")[0] not in FLAGS:
+            key, _, value = argument.lstrip("-").partition("=")
+            near = did_you_mean(argument.partition("=")[0], FLAGS)
+            write = f"keys have no dash; write {key}={value or 'VALUE'}"
+            raise UserError(f"{argument!r}: {near}{write}")
+
+
 def _check_single(override: Override, sweep: bool) -> None:
     """Raise UserError for several values where one is taken."""
     line, key = override.input_line or "", override.key_or_group
@@ -64,13 +73,20 @@ def _check_single(override: Override, sweep: bool) -> None:
     value = override.value()
     if not (CONF / key).is_dir():
         return
-    if not isinstance(value, str | list | dict):
-        choices = ", ".join(sorted(file.stem for file in (CONF / key).glob("*.yaml")))
-        raise UserError(f"{line}: no such choice; {key} is one of {choices}")
-    if isinstance(value, list) and key != "logger":
+    if override.is_add() and not override.is_force_add():
+        raise UserError(f"{line}: {key} is there already; write {line.removeprefix('+')}")
+    several = isinstance(value, list) and key in SEVERAL
+    keys_of_section = isinstance(value, dict) and value and key != "experiment"
+    if isinstance(value, list) and value and not several:
         raise UserError(
             f"{line}: one {key} for a run; -m {key}={','.join(map(str, value))} runs each"
         )
+    if not (isinstance(value, str) or several or keys_of_section):
+        raise UserError(f"{line}: no such choice; {key} is one of {', '.join(_choices(key))}")
+
+
+def _choices(group: str) -> list[str]:
+    return sorted(file.stem for file in (CONF / group).glob("*.yaml"))
 
 
 def is_sweep(arguments: Sequence[str]) -> bool:
@@ -98,7 +114,15 @@ def errors_on_one_line(overrides: Sequence[str]) -> Iterator[None]:
     except (HydraException, OmegaConfBaseException) as error:
         text = str(error)
         if text.startswith(UNKNOWN):
-            raise UserError(_unknown_key(text.split("'")[1], overrides)) from error
+            key = text.split("'")[1]  # the section, where the override has a section's keys
+            inner = re.search(r"full_key: (\S+)", str(error.__cause__))
+            if inner is not None and inner[1].startswith(f"{key}."):
+                key = inner[1]
+            raise UserError(_unknown_key(key, overrides)) from error
+        if text.startswith(NO_KEYS):
+            line = text.removeprefix(NO_KEYS).strip()
+            section = line.partition("=")[0]
+            raise UserError(f"{line}; it has keys of its own, {section}.KEY=VALUE") from error
         raise UserError(_on_one_line(error)) from error
 
 
@@ -106,7 +130,7 @@ def _no_such_choice(error: MissingConfigException) -> str:
     """Return the message on a choice that has no file; the name may be a path with slashes."""
     file = error.missing_cfg_file or ""
     group, _, name = file.rpartition("/") if file.startswith("hydra/") else file.partition("/")
-    choices = error.options or ()
+    choices = error.options or _choices(group)  # Hydra lists none for one of several
     listed = f"{did_you_mean(name, choices)}{group} is one of {', '.join(choices)}"
     message = f"{group}={name}: no such choice; {listed}"
     if group == "hydra/launcher":
@@ -185,7 +209,8 @@ def _unknown_key(key: str, overrides: Sequence[str]) -> str:
         command = "python -m experiments.studies.run study=NAME"
         given = "" if key == "study" else f" {key}=VALUE"
         return f"unknown key {key!r}; a study takes it: `{command}{given}`"
-    choices = [o for o in overrides if (CONF / o.partition("=")[0]).is_dir()]
+    pairs = [override.partition("=") for override in overrides]
+    choices = [f"{g}={name}" for g, _, name in pairs if (CONF / g).is_dir() and name[:1] != "{"]
     known = list(leaves(plain_values(compose(choices))))
     group, _, rest = key.partition(".")
     elsewhere = [f"{group}={name}" for name, keys in _options(group) if rest in keys]

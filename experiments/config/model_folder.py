@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from envs.hub_errors import explain_hub_error
 from experiments.config.class_defaults import CONF
@@ -27,7 +28,10 @@ HUB, CONNECT_S = "huggingface.co", 2.0
 
 
 def with_model_folder(arguments: Sequence[str]) -> list[str]:
-    """Return command-line arguments in which `model=FOLDER` or `model=FILE.gguf` is spelt out."""
+    """Return command-line arguments in which `model=FOLDER` or `model=FILE.gguf` is spelt out.
+
+    A checkpoint of a run keeps the run's `model.chat_args`.
+    """
     spelt: list[str] = []
     for argument in arguments:
         key, _, value = argument.partition("=")
@@ -38,7 +42,27 @@ def with_model_folder(arguments: Sequence[str]) -> list[str]:
             continue
         name = place.stem if place.suffix == GGUF else place.resolve().name
         spelt += ["model=local", f'model.path="{place}"', f'model.name="{name}"']
+        if not any(a.startswith("from=") or "model.chat_args" in a for a in arguments):
+            spelt += _chat_args_of(place)
     return spelt
+
+
+def _chat_args_of(folder: Path) -> list[str]:
+    """Return model.chat_args of the run whose checkpoint this is: a checkpoint does not hold them.
+
+    Without them a model that was trained not to think (`model=qwen3_0b6`) would have other prompts.
+    """
+    recorded = folder.resolve().parents[1] / "config.yaml"
+    if folder.resolve().parent.name != "checkpoints" or not recorded.is_file():
+        return []
+    from omegaconf import OmegaConf
+
+    try:
+        values: Any = OmegaConf.to_container(OmegaConf.load(recorded))
+        chat_args: dict[str, Any] = values["model"]["chat_args"]
+        return [f"++model.chat_args.{key}={json.dumps(chat_args[key])}" for key in chat_args]
+    except Exception:  # no run's file, or of an older version
+        return []
 
 
 def locate(path: str, fallback: str | None = None) -> str:

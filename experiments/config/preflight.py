@@ -6,19 +6,29 @@ same fault has the same message.
 
 from __future__ import annotations
 
+import glob
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from envs.cache_folder import cache_root
 from envs.hub_errors import explain_hub_error
 from envs.sandbox.base import SandboxError
 from envs.tasks.first_rows import check_first_rows
 from envs.tasks.prompts import FeedbackTemplate, PromptTemplate
 from experiments.config.dependencies import ray_fault
-from experiments.config.model_folder import answers, may_download, weight_bytes
+from experiments.config.model_folder import (
+    GGUF,
+    answers,
+    locate,
+    may_download,
+    weight_bytes,
+)
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
+from experiments.gpus import VISIBLE, visible_gpus
 
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
 # of a checkpoint's bytes per byte of weights: float32 weights and two moments from 2-byte files
@@ -38,17 +48,21 @@ def check_before_start(configs: Sequence[RunConfig]) -> None:
 
 def make_output_folder(folder: str) -> None:
     """Make a folder that can be written to. Raises UserError."""
+    _make_writable(Path(folder), f"output_dir={folder}", "choose a writable folder")
+
+
+def _make_writable(folder: Path, name: str, cure: str) -> None:
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()  # a folder may be there and read-only
     except OSError as error:
-        raise UserError(
-            f"output_dir={folder}: {error.strerror}; choose a writable folder"
-        ) from error
+        raise UserError(f"{name}: {error.strerror}; {cure}") from error
 
 
 def _check(config: RunConfig) -> None:
     _check_device(config.model)
+    cache = cache_root()
+    _make_writable(cache, f"the cache folder {cache}", "set SPO_BENCH_CACHE to a writable folder")
     try:
         check_first_rows(config.task)
         if config.task.prompt:
@@ -63,8 +77,10 @@ def _check(config: RunConfig) -> None:
         raise UserError(
             explain_hub_error(unreachable, "model.path", config.model.path, "model") or ""
         )
-    if size is not None and config.steps:
-        _check_disk(config, size)
+    if size is not None:
+        _check_room_to_convert(config.model, size)
+        if config.steps:
+            _check_disk(config, size)
     _check_sandbox(config)
     if config.runtime.name == "ray" and config.runtime.address:
         _check_ray(config.runtime.address)
@@ -73,9 +89,31 @@ def _check(config: RunConfig) -> None:
 def _check_device(model: ModelConfig) -> None:
     if not model.device.startswith("cuda"):
         return
-    if not any(Path(device).exists() for device in GPU_DEVICES):
+    gpus, listed = visible_gpus(), os.environ.get(VISIBLE)
+    named = "" if listed is None else f" ({VISIBLE}={listed})"
+    if not any(Path(device).exists() for device in GPU_DEVICES) or (not gpus and named):
         raise UserError(
-            f"model.device={model.device}: no GPU is visible here; use model.device=cpu"
+            f"model.device={model.device}: no GPU is visible here{named}; use model.device=cpu"
+        )
+    number = int(model.device.partition(":")[2] or 0)
+    if gpus and number >= len(gpus):
+        raise UserError(
+            f"model.device={model.device}: the last GPU visible here is cuda:{len(gpus) - 1}{named}"
+        )
+
+
+def _check_room_to_convert(model: ModelConfig, size: int) -> None:
+    """Raise UserError if a .gguf file is to be converted and its weights would not fit."""
+    source, cache = Path(locate(model.path, model.fallback)), cache_root()
+    known = (cache / "models").glob(f"{glob.escape(source.stem)}-*/config.json")
+    if source.suffix != GGUF or any(".tmp" not in file.parent.suffix for file in known):
+        return  # another file's of the same name may be taken for it
+    free = shutil.disk_usage(cache).free
+    if free < size:
+        raise UserError(
+            f"model.path={model.path}: {free / 1e9:.1f} GB are free in the cache folder {cache}, "
+            f"and converting it takes about {size / 1e9:.1f} GB; free some, or set SPO_BENCH_CACHE "
+            "to a folder elsewhere"
         )
 
 

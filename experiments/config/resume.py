@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from envs.command_line.config_parsing import did_you_mean
-from experiments.config.composition import CONF, leaves, parse_overrides
+from experiments.config.composition import CONF, check_dashes, leaves, parse_overrides
 from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
 
@@ -44,16 +44,24 @@ MAY_CHANGE = (
 
 def resumed_config(folder: Path, arguments: Sequence[str]) -> RunConfig:
     """Return the run's configuration with overrides. Raises UserError if one may not change."""
-    recorded = recorded_values(folder, f"resume={folder}")
+    recorded = recorded_values(folder, where := f"resume={folder}")
     composed = OmegaConf.create(recorded)
+    try:
+        parse(composed)
+    except UserError as error:
+        raise UserError(
+            f"{where}: this version cannot read its config.yaml: {error} (from= in place of "
+            "resume= begins a new run)"
+        ) from error
+    check_dashes(arguments)
+    if flags := [argument for argument in arguments if argument.startswith("-")]:
+        raise UserError(f"{where}: {flags[0]}: a run resumes with key=value alone")
     for override in parse_overrides(arguments):
         if override.is_sweep_override():
-            raise UserError(
-                f"resume={folder}: {override.input_line}: a run resumes with a single value"
-            )
-        _set(composed, recorded, override.key_or_group, override.value())
+            raise UserError(f"{where}: {override.input_line}: a run resumes with a single value")
+        _set(composed, recorded, override.key_or_group, override.value(), where)
     config = parse(composed)
-    check_same(recorded, asdict(config), f"resume={folder}")
+    check_same(recorded, asdict(config), where)
     return config
 
 
@@ -67,6 +75,11 @@ def recorded_values(folder: Path, where: str) -> dict[str, Any]:
             f"{where}: not a run folder; {inside or 'run folders are in `outputs/NAME/`'}"
         )
     try:
+        if not isinstance(json.loads((folder / "run.json").read_text()), dict):
+            raise ValueError("no keys in it")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{where}: its run.json cannot be read: {error}") from error
+    try:
         return plain_values(OmegaConf.load(file))
     except (OSError, ValueError, AssertionError, YAMLError, OmegaConfBaseException) as error:
         reason = " ".join(str(error).split("\n")[0].split()) or "no keys in it"
@@ -77,11 +90,7 @@ def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
     """Raise UserError, which names the keys, if `now` would be another run than `before`."""
     changes = [f"{key}={new} (was {old})" for key, old, new in _differing(before, now)]
     if changes:
-        may = ", ".join(key.rstrip(".") for key in MAY_CHANGE)
-        raise UserError(
-            f"{where}: {', '.join(changes)} would be another run; only {may} may change (from= "
-            "in place of resume= begins a new run)"
-        )
+        raise _another_run(changes, where)
     if now["steps"] != before["steps"] and now["train"]["schedule"] != "constant":
         raise UserError(
             f"{where}: steps={now['steps']} (was {before['steps']}) under train.schedule="
@@ -89,25 +98,39 @@ def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
         )
 
 
+def _another_run(changes: Sequence[str], where: str) -> UserError:
+    may = ", ".join(key.rstrip(".") for key in MAY_CHANGE)
+    return UserError(
+        f"{where}: {', '.join(changes)} would be another run; only {may} may change (from= "
+        "in place of resume= begins a new run)"
+    )
+
+
 def is_finished(folder: Path, config: RunConfig) -> bool:
     """Return whether a run folder is finished under this configuration."""
     info = json.loads((folder / "run.json").read_text())
     recorded = OmegaConf.load(folder / "config.yaml")
-    return info["status"] == "finished" and recorded.steps >= config.steps
+    return info.get("status") == "finished" and recorded.steps >= config.steps
 
 
-def _set(composed: DictConfig, recorded: dict[str, Any], key: str, value: Any) -> None:
+def _set(composed: DictConfig, recorded: dict[str, Any], key: str, value: Any, where: str) -> None:
     """Override a key, or take another choice of a group. Raises UserError if there is none."""
     names = value if isinstance(value, list) else [value]  # logger=[wandb,tensorboard]
     choices = [CONF / key / f"{name}.yaml" for name in names]
     if "." not in key and choices and all(choice.is_file() for choice in choices):
-        composed[key] = OmegaConf.merge(*map(OmegaConf.load, choices))
+        was = recorded.get(key, {}).get("name", "none")
+        if may_change(f"{key}."):
+            composed[key] = OmegaConf.merge(*map(OmegaConf.load, choices))
+        elif was != value:
+            raise _another_run([f"{key}={value} (was {was})"], where)
         return
     known = list(leaves(recorded))
     if (CONF / key).is_dir():
         available = sorted(choice.stem for choice in (CONF / key).glob("*.yaml"))
         near = did_you_mean(str(value), available)
         raise UserError(f"{key}={value}: {near}choose one of {', '.join(available)}")
+    if isinstance(recorded.get(key), dict):
+        raise UserError(f"{key}={value}; it has keys of its own, {key}.KEY=VALUE")
     if key not in known:
         raise UserError(f"unknown key {key!r}; {did_you_mean(key, known)}this run does not have it")
     OmegaConf.update(composed, key, value, merge=False)
@@ -122,9 +145,13 @@ def _differing(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[st
     defaults = asdict(RunConfig(algo=None)) | {"algo": {}}
     old = {key: value for key, value in flat(defaults) if key in new} | old
     for key in sorted(old.keys() | new.keys()):
-        free = any(key == may or (may[-1] == "." and key.startswith(may)) for may in MAY_CHANGE)
-        if old.get(key) != new.get(key) and not free:
+        if old.get(key) != new.get(key) and not may_change(key):
             yield key, old.get(key), new.get(key)
+
+
+def may_change(key: str) -> bool:
+    """Whether a dotted key may have another value in a run that is resumed."""
+    return any(key == may or (may[-1] == "." and key.startswith(may)) for may in MAY_CHANGE)
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -41,6 +41,7 @@ eval "$(python run.py -sc install=bash)"           complete choices and keys wit
 "spo" is Soft Policy Optimization (arXiv 2503.05453). `python -m algorithms` compares the
 algorithms; docs/guide/running.md tells more."""
 GROUPS = ("algo", "task", "model", "engine", "sandbox", "runtime", "logger", "experiment")
+KINDS = ("job", "hydra", "all")  # of --cfg
 SECTIONS = (  # in the order of the help
     "train",
     "eval",
@@ -150,13 +151,18 @@ def _yaml(config: DictConfig, package: str) -> str:
 def _without_flags(arguments: Sequence[str]) -> tuple[list[str] | None, str]:
     """Return the command line without Hydra's flags of `--cfg job`, and the value of --package.
 
-    The former is None if the command line does not ask for `--cfg job`.
+    The former is None if the command line does not ask for `--cfg job`. Raises UserError for a
+    kind of configuration that there is not.
     """
     words, rest, package, asked = [], list(arguments), "", False
     while rest:
         word, equals, value = rest.pop(0).partition("=")
         if word in ("--cfg", "-c", "--package", "-p"):
             value = value if equals else (rest.pop(0) if rest else "")
+            if word in ("--cfg", "-c") and value not in KINDS:
+                raise UserError(
+                    f"{' '.join(filter(None, (word, value)))}: choose one of {', '.join(KINDS)}"
+                )
             asked = asked or (word in ("--cfg", "-c") and value == "job")
             package = value if word in ("--package", "-p") else package
         elif word != "--resolve":  # it is always done here

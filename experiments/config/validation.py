@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from algorithms.base import Needs
     from experiments.config.schema import EngineConfig, EvalConfig, RunConfig, TrainConfig
 
+SEEDS = 2**63  # beyond, torch takes no seed
+
 
 def validate(config: RunConfig, needs: Needs) -> None:
     """Raise UserError, which names the key, the value and the cure."""
+    if config.seed >= SEEDS:
+        raise UserError(f"seed={config.seed}; it must be below 2**63")
     _check_task(config)
     _check_engine(config.engine)
     if config.runtime.name == "torchrun":

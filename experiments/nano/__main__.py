@@ -39,11 +39,14 @@ def main(arguments: list[str]) -> int:
 
 def _train(recipe: Recipe, out: Path) -> None:
     """Train in a folder beside `out`, which an interrupted training leaves to be resumed."""
-    from experiments.nano.pretrain import pretrain
-
     started = time.perf_counter()
     folder = out.with_name(f"{out.name}.unfinished")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"out={out}: {error.strerror}; choose a writable folder") from error
+    from experiments.nano.pretrain import pretrain
+
     pretrain(folder, recipe)
     out.mkdir(exist_ok=True)
     for file in folder.iterdir():

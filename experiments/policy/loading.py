@@ -24,6 +24,7 @@ from experiments.policy.gguf import converted_folder
 from experiments.policy.lora import adapted, with_other_adapter, with_own_adapter
 from experiments.policy.lora import save as save_adapter
 from experiments.policy.policy import Policy
+from experiments.run_dir.activity import Activity
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -41,21 +42,24 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def source_of(config: ModelConfig) -> str:
+def source_of(config: ModelConfig, activity: Activity | None = None) -> str:
     """Return the folder that holds the model in transformers' format, or its hub id.
 
-    A .gguf file is converted first. Raises UserError, and what transformers raises for a file that
-    it cannot read.
+    A .gguf file is converted first, which `activity` shows. Raises UserError, and what transformers
+    raises for a file that it cannot read.
     """
     source = locate(config.path, config.fallback)
-    return str(converted_folder(Path(source))) if source.endswith(GGUF) else source
+    return str(converted_folder(Path(source), activity)) if source.endswith(GGUF) else source
 
 
-def read_config(config: ModelConfig) -> PreTrainedConfig:
-    """Return the model's transformers config, without its weights. Raises UserError."""
+def read_config(config: ModelConfig, activity: Activity | None = None) -> PreTrainedConfig:
+    """Return the model's transformers config, without its weights; as `source_of` otherwise.
+
+    Raises UserError.
+    """
     import transformers
 
-    with _explained(config) as where:
+    with _explained(config, activity) as where:
         return transformers.AutoConfig.from_pretrained(**where)
 
 
@@ -106,10 +110,10 @@ def _tokenizer(where: dict[str, Any]) -> PreTrainedTokenizerBase:
 
 
 @contextmanager
-def _explained(config: ModelConfig) -> Iterator[dict[str, Any]]:
+def _explained(config: ModelConfig, activity: Activity | None = None) -> Iterator[dict[str, Any]]:
     """Yield `from_pretrained`'s arguments; any error in the block becomes a one-line UserError."""
     try:
-        source = source_of(config)
+        source = source_of(config, activity)
         cached = not Path(source).is_dir() and not _hub_answers(source)
         yield {"pretrained_model_name_or_path": source, "local_files_only": cached}
     except UserError:

@@ -11,6 +11,7 @@ from experiments.sample import Sample
 FIRST_AFTER = 2  # steps
 TRUNCATED_SHARE = 0.1  # of the responses; above, it is said
 PROGRAMLESS_SHARE = 0.5
+UNSUPPLIED_SHARE = 0.1  # of the groups; above, it is said
 FEWEST_RESPONSES = 8  # below, a share of them says nothing
 STILL_NATS = 1e-4  # of KL to the base in a whole response; below, the policy has not moved
 
@@ -25,7 +26,9 @@ class LearningSigns:
     truncated: int = 0
     programless: int = 0
     accepted: int = 0
-    groups: int = 0
+    groups: int = 0  # with fresh responses
+    all_groups: int = 0
+    unsupplied_groups: int = 0  # without the data set's programs that they should have
     mixed_groups: int = 0  # with different rewards
     low: float = float("inf")  # the least reward
     high: float = float("-inf")
@@ -34,6 +37,11 @@ class LearningSigns:
         """Count a batch; offline and replayed programs say nothing of the policy."""
         self.steps += 1
         groups: dict[str, set[float]] = {}
+        if self.config.train.offline_share:
+            problems = {sample.prompt.problem.name for sample in samples}
+            supplied = {sample.prompt.problem.name for sample in samples if sample.offline}
+            self.all_groups += len(problems)
+            self.unsupplied_groups += len(problems - supplied)
         for sample in samples:
             if not sample.fresh or sample.reward is None:
                 continue
@@ -50,6 +58,7 @@ class LearningSigns:
         """Return what to tell the user. `kl_to_base`: of the trained policy; NaN: not measured."""
         rewards = self._rewards() if self.responses else ""
         found = [rewards, self._truncated(), self._programless()] if self.responses else []
+        found.append(self._unsupplied())
         if self.steps and 0 <= kl_to_base < STILL_NATS and not rewards:  # else that is why
             rate = self.config.algo.learning_rate
             found.append(
@@ -83,6 +92,16 @@ class LearningSigns:
             return ""
         limit = self.config.task.max_response_tokens
         return f"{share:.0%} of the responses were cut off; raise task.max_response_tokens={limit}"
+
+    def _unsupplied(self) -> str:
+        share = self.unsupplied_groups / max(self.all_groups, 1)
+        if share <= UNSUPPLIED_SHARE:
+            return ""
+        limit = self.config.task.max_response_tokens
+        return (
+            f"{share:.0%} of the groups had none of the data set's programs, but responses in "
+            f"their place; longer programs are left out: raise task.max_response_tokens={limit}"
+        )
 
     def _programless(self) -> str:
         share = self.programless / self.responses

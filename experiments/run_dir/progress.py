@@ -15,6 +15,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from experiments.run_dir.activity import Activity, duration
@@ -32,7 +33,8 @@ class Bars(Progress):
         super().__init__(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
-            MofNCompleteColumn(),
+            # where the line is too narrow, the bar becomes shorter, and the count stays whole
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[note]}"),
             console=console,
             disable=not enabled,
@@ -117,7 +119,10 @@ class Display:
         self, step: int, total: int, temperature: float | None = None
     ) -> tuple[Callable[[int], None], Callable[[], None]]:
         """Add a bar for an evaluation; return how to advance it, and how to remove it."""
-        bar: TaskID = self.bars.add_task(_evaluation(step, temperature), total=total, note="")
+        label = _evaluation(step, None)
+        if temperature is not None:
+            label = f"evaluation at T={temperature:g}"  # short, for 80 columns
+        bar: TaskID = self.bars.add_task(label, total=total, note="")
         return lambda count: self.bars.advance(bar, count), lambda: self.bars.remove_task(bar)
 
     def _update(self) -> None:

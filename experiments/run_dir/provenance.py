@@ -34,7 +34,7 @@ SHOWING = re.compile(
     r"experiments/run_dir/(activity|loggers|machine|progress|provenance|records|trackio_logger|wandb_logger)\.py"
     r"|experiments/config/(command_line|version)\.py"
     r"|experiments/rollout/(learning_signs|sample_text)\.py"
-    r"|envs/(command_help|field_docs|readable)\.py"
+    r"|envs/command_line/(command_help|field_docs|readable)\.py"
 )
 SHOWING_PACKAGES = {"matplotlib", "rich", "tabulate", "tensorboard", "trackio", "wandb"}
 IMPORT = re.compile(

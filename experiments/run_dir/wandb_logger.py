@@ -12,10 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from envs.command_line.readable import readable
+from experiments.config.resume import flat, may_change
 from experiments.config.schema import RunConfig
 from experiments.run_dir.budget import Counts
 
-OUTSIDE_GROUP = ("output_dir", "logger", "sandbox", "name", "seed")  # may differ in a group
+OUTSIDE_GROUP = ("name", "seed")  # may differ in a group, as may what a resumed run may change
 COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "tokens", "program")
 SHOWN_SAMPLES, MAX_ROWS = 4, 1000  # of a problem, and of a table
 FINISH_S = 120.0  # an upload that hangs does not hold up the run
@@ -99,20 +100,17 @@ def _shown(value: Any) -> Any:
 def group(algo: str, settings: dict[str, Any]) -> str:
     """Return the group of runs that differ only in the seed: name, algorithm and a hash.
 
-    As in the report, paths inside output_dir (of initial weights) are ignored.
+    What a resumed run may change is not in the hash, so that it stays in its group. As in the
+    report, paths inside output_dir (of initial weights) are ignored.
     """
     home = f"{settings['output_dir']}/"
-
-    def without_own_paths(values: dict[str, Any]) -> list:
-        return [
-            (key, without_own_paths(value) if isinstance(value, dict) else value)
-            for key, value in sorted(values.items())
-            if not (isinstance(value, str) and value.startswith(home))
-        ]
-
-    shared = without_own_paths(
-        {key: value for key, value in settings.items() if key not in OUTSIDE_GROUP}
-    )
+    shared = [
+        (key, value)
+        for key, value in sorted(flat(settings))
+        if key not in OUTSIDE_GROUP
+        and not may_change(key)
+        and not (isinstance(value, str) and value.startswith(home))
+    ]
     return f"{settings['name']}/{algo}-{hashlib.sha256(repr(shared).encode()).hexdigest()[:6]}"
 
 

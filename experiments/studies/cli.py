@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from envs.command_line.command_help import print_help, wants_help
@@ -15,6 +17,8 @@ from experiments.run_dir.interrupts import exit_on_interrupt
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from experiments.config.schema import RunConfig
 
 Schema = TypeVar("Schema", bound="DataclassInstance")
 Value = TypeVar("Value")
@@ -63,6 +67,18 @@ def split_arguments(schema: type[Schema], arguments: Sequence[str]) -> tuple[Sch
         raise UserError(f"{error} (see --help)") from None
 
 
+def check_runs(configs: Sequence[RunConfig]) -> None:
+    """Raise UserError for what would end one of these runs at its start, as run.py looks for it.
+
+    Their output folders are there.
+    """
+    from experiments.config.preflight import check_before_start
+    from experiments.learner.memory_check import check_jobs
+
+    check_before_start(configs)
+    check_jobs(configs)
+
+
 def choose(
     key: str, text: str | None, choices: Sequence[Value], separator: str = ","
 ) -> list[Value]:
@@ -74,6 +90,15 @@ def choose(
         near = did_you_mean(unchoices[0], list(map(str, choices)))
         raise UserError(f"{key}={unchoices[0]}: {near}choose from {', '.join(map(str, choices))}")
     return [value for value in choices if str(value) in listed]
+
+
+def check_place(key: str, folder: Path) -> None:
+    """Raise UserError if files cannot be written into a folder, which need not be there yet."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise UserError(f"{key}={folder}: {there} is a file; choose another folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"{key}={folder}: no permission to write into {there}")
 
 
 def say(text: str) -> None:

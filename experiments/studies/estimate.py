@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.config.schema import RunConfig
 from experiments.studies.jobs import End, Job
+
+TIMED_STEPS = 4  # of a run that is only timed
+TIMED_ARMS = 8  # at most, before a study without a finished run
+WORTH = 0.2  # share of a study's own work that timing may add to it
 
 
 @dataclass
@@ -51,6 +55,16 @@ def evaluations(config: RunConfig) -> int:
 def _at_an_end(config: RunConfig) -> int:
     """Number of evaluations at the start, and at the end: one for each temperature."""
     return 1 + len(config.eval.further_temperatures)
+
+
+def arms_to_time(left: Sequence[RunConfig]) -> int:
+    """Number of arms that may be timed before these runs; 0: they are too short for it.
+
+    A timed run has TIMED_STEPS steps and two evaluations of one sample, the first run one more.
+    """
+    steps = sum(config.steps for config in left)
+    samples = sum(evaluations(config) * config.eval.samples for config in left)
+    return int(min(TIMED_ARMS, WORTH * steps / TIMED_STEPS, (WORTH * samples - 1) / 2))
 
 
 def _done(state: End, config: RunConfig) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -81,6 +82,8 @@ def jobs_of(
             _composed(job.overrides)
         except UserError as error:
             raise UserError(f"arm {job.arm}: {error}") from error
+    if not any(override.startswith("eval.") for override in overrides):  # else of another k
+        _check_claims(study, {job.arm: _composed(job.overrides) for job in jobs if not job.trial})
     _check_distinct([job for job in jobs if job.seed == seeds[0] and not (job.needs or job.trial)])
     return list(jobs)
 
@@ -93,6 +96,21 @@ def _check_distinct(jobs: Sequence[Job]) -> None:
                 f"arms {one.arm} and {other.arm} have the same configuration, so they would be the "
                 "same runs; leave one out"
             )
+
+
+def _check_claims(study: Study, configs: Mapping[str, RunConfig]) -> None:
+    """Raise UserError if a claim is on a k that one of its arms does not measure."""
+    for claim in study.claims:
+        for arm in (claim.a, claim.b):
+            config = configs.get(arm)  # None: the arm is not among those to run
+            asked = re.search(r"@(\d+)", claim.metric)
+            ks = [] if config is None else [k for k in config.eval.k if k <= config.eval.samples]
+            if asked and ks and int(asked[1]) not in ks:
+                raise UserError(
+                    f"study={study.name.removeprefix('study-')}: the claim {claim.says!r} is on "
+                    f"{claim.metric}, but arm {arm} measures k = {', '.join(map(str, ks))}; add "
+                    f"{asked[1]} to eval.k"
+                )
 
 
 def _dependencies(job: Job) -> Iterator[Job]:

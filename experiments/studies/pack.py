@@ -19,6 +19,7 @@ from pathlib import Path
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
+from experiments.studies.cli import check_place
 from experiments.studies.results.packing import compression_of, pack, write_archive
 from experiments.studies.results.results import LESS
 from experiments.studies.study import Study, file_of, read
@@ -41,6 +42,9 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         options = parse_arguments(Options, arguments)
+        check_place("out", options.out)
+        if options.archive:
+            check_place("archive", options.archive.parent)
         _check_metrics(read(options.study))
         if options.archive:
             compression_of(options.archive)

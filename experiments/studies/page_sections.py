@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.metrics.definitions import FURTHER, at_temperature
@@ -169,10 +170,21 @@ def _difference_rows(study: Study, results: Results, metrics: Sequence[str]) -> 
             yield [f"{a} − {b}", *map(signed, differences)]
 
 
+def _measured(columns: Iterable[str]) -> list[str]:
+    """Return the k of the columns pass@k, as @k."""
+    return [column.removeprefix("pass") for column in columns if re.fullmatch(r"pass@\d+", column)]
+
+
 def check_claims(study: Study, results: Results) -> None:
-    """Raise UserError if a claim is on a further temperature that no run was evaluated at."""
+    """Raise UserError if a claim is on a k or further temperature that no run was evaluated at."""
     known = temperatures_in(results.table.columns)
     for claim in study.claims:
+        k, measured = re.search(r"@\d+", claim.metric), _measured(results.table.columns)
+        if k and k[0] not in measured:
+            raise UserError(
+                f"claims: {claim.says!r} is on {claim.metric}, but the runs have "
+                f"pass{', pass'.join(measured)}; add the k to eval.k, or name one of these"
+            )
         end = claim.metric.partition(FURTHER)[2]
         if end and not any(end == f"{temperature:g})" for temperature in known):
             listed = ", ".join(f"{temperature:g}" for temperature in known) or "none"

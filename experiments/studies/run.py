@@ -21,7 +21,14 @@ from experiments.config.command_line import Again
 from experiments.errors import UserError
 from experiments.gpus import JobsAtOnce, jobs_at_once
 from experiments.run_dir.interrupts import raise_interrupts
-from experiments.studies.cli import FAILED, choose, run_command, say, split_arguments
+from experiments.studies.cli import (
+    FAILED,
+    check_runs,
+    choose,
+    run_command,
+    say,
+    split_arguments,
+)
 
 if TYPE_CHECKING:
     from experiments.studies.jobs import Job
@@ -41,7 +48,6 @@ stops it with a checkpoint of each run. output_dir/NAME-OF-THE-STUDY/ holds the 
 folders, logs/ (the output of each run), arms.json (which run belongs to which arm),
 contrasts.json (the pairs of arms in gains and claims), and report/.
 """
-TIMED_ARMS = 8  # at most, before a study without a finished run
 
 
 @dataclass
@@ -56,7 +62,7 @@ class Options:
     # changed: begin runs anew that were made with other code, data, model or packages; always: all
     again: Again = "never"
     # print the runs to do and their estimated time, then exit; before any run has finished, a few
-    # steps of some arms are trained to time them
+    # steps of some arms are trained to time them, if that is little beside the runs themselves
     plan: bool = False
     live: bool = False  # one run at a time, with its own output on the screen instead of in logs/
 
@@ -67,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from experiments.learner.memory_check import check_jobs
+    from experiments.config.preflight import make_output_folder
     from experiments.studies.jobs import jobs_of
     from experiments.studies.runner import Runner
     from experiments.studies.study import read
@@ -86,10 +92,12 @@ def _run(arguments: Sequence[str]) -> int:
         jobs_of(study, seeds, arms, overrides), workers, say, again=options.again, live=options.live
     )
     folder = runner.log(runner.jobs[-1]).parents[1]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_output_folder(str(folder.parent))
+    folder.mkdir(exist_ok=True)
     study_lock = _lock(folder)
     runner.look()
-    check_jobs([runner.config(job) for job in runner.left() if not job.needs])
+    if not (options.plan and runner.clock.steps):  # a plan by finished runs starts none
+        check_runs([runner.config(job) for job in runner.left() if not job.needs])
     raise_interrupts()
     _announce(runner)
     if options.plan:
@@ -110,7 +118,7 @@ def _lock(folder: Path) -> int:
 
 def _announce(runner: Runner) -> None:
     """Print the number of runs to do, and their estimated time."""
-    from experiments.studies.estimate import format_duration
+    from experiments.studies.estimate import arms_to_time, format_duration
     from experiments.studies.runner import time_few_steps
     from experiments.sweep import changes_line
 
@@ -126,7 +134,12 @@ def _announce(runner: Runner) -> None:
         return  # a live run says how long it will take
     basis = "from the finished runs"
     if not runner.clock.steps:
-        timed = _one_of_each_arm(left)
+        configs = [runner.config(job) for job in left]
+        if not (most := arms_to_time(configs)):
+            steps = sum(config.steps for config in configs)
+            say(f"{steps} steps in all: too few to time some of them first")
+            return
+        timed = _one_of_each_arm(left, most)
         names = ", ".join(job.arm for job in timed)
         basis = f"from a few timed steps of {names}"
         say(f"timing a few steps of {names} …")
@@ -137,16 +150,16 @@ def _announce(runner: Runner) -> None:
     say(f"about {format_duration(seconds)}, until {end}, estimated {basis}")
 
 
-def _one_of_each_arm(jobs: list[Job]) -> list[Job]:
-    """An independent job of each of at most TIMED_ARMS arms, evenly spread."""
+def _one_of_each_arm(jobs: list[Job], most: int) -> list[Job]:
+    """An independent job of each of at most `most` arms, evenly spread."""
     first: dict[str, Job] = {}
     for job in jobs:
         if not job.needs:
             first.setdefault(job.arm, job)
     candidates = list(first.values()) or jobs[:1]
-    if len(candidates) <= TIMED_ARMS:
+    if len(candidates) <= most:
         return candidates
-    return [candidates[i * len(candidates) // TIMED_ARMS] for i in range(TIMED_ARMS)]
+    return [candidates[i * len(candidates) // most] for i in range(most)]
 
 
 def _finish(study: Study, runner: Runner, folder: Path) -> int:

@@ -24,7 +24,7 @@ from experiments.gpus import VISIBLE, least_used, visible_gpus
 from experiments.run_dir.atomic_files import lock
 from experiments.run_dir.interrupts import terminate_with_parent
 from experiments.run_dir.records import STUDY_VARIABLE
-from experiments.studies.estimate import Clock, format_duration, whole_time
+from experiments.studies.estimate import TIMED_STEPS, Clock, format_duration, whole_time
 from experiments.studies.jobs import (
     End,
     Job,
@@ -35,11 +35,12 @@ from experiments.studies.jobs import (
     is_ready,
 )
 from experiments.sweep import begins_anew
+from experiments.sweep_jobs import LIVE_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE_S = 0.3
 # of a timing run; the first and last step do more than others
-FEW = ("steps=4", "eval.every=0", "train.checkpoint_every=0", "eval.kl_samples=0")
+FEW = (f"steps={TIMED_STEPS}", "eval.every=0", "train.checkpoint_every=0", "eval.kl_samples=0")
 
 
 class Runner:
@@ -277,6 +278,7 @@ def start_process(
             stderr=out and subprocess.STDOUT,
             env=os.environ
             | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", STUDY_VARIABLE: study}
+            | ({LIVE_VARIABLE: "1"} if log is None else {})
             | ({} if gpu is None else {VISIBLE: gpu}),
             start_new_session=True,
             preexec_fn=terminate_with_parent,

@@ -185,8 +185,13 @@ def read(name: str) -> Study:
         ) from error
     except yaml.YAMLError as error:
         raise UserError(f"study={name}: invalid YAML ({' '.join(str(error).split())})") from error
+    if not isinstance(values, dict):
+        kind = {list: "a list", type(None): "nothing"}.get(type(values), "a single value")
+        raise UserError(
+            f"study={name}: there is {kind} in {file}; a study has keys: question, seeds, arms, …"
+        )
     try:
-        study = parse_values(Study, values if isinstance(values, dict) else {})
+        study = parse_values(Study, values)
         arms = {
             str(name): parse_values(Arm, values or {}, f"arms.{name}")
             for name, values in study.arms.items()

@@ -25,7 +25,14 @@ from envs.command_line.command_help import quiet_when_unread
 from experiments.errors import UserError
 from experiments.gpus import JobsAtOnce, jobs_at_once
 from experiments.run_dir.interrupts import raise_interrupts
-from experiments.studies.cli import FAILED, choose, run_command, say, split_arguments
+from experiments.studies.cli import (
+    FAILED,
+    check_runs,
+    choose,
+    run_command,
+    say,
+    split_arguments,
+)
 from experiments.studies.study import Study, read
 from experiments.studies.tuning.candidates import ATTEMPTS
 from experiments.studies.tuning.search_space import check_same_size, edges, read_space
@@ -132,6 +139,7 @@ def main(arguments: Sequence[str]) -> int:
 def _tune(arguments: Sequence[str]) -> int:
     from importlib.util import find_spec
 
+    from experiments.config.preflight import make_output_folder
     from experiments.run_dir.atomic_files import lock
     from experiments.studies.tuning.tuning_files import summary, write_results, write_summary
 
@@ -148,7 +156,9 @@ def _tune(arguments: Sequence[str]) -> int:
     spaces = {arm: read_space(c.algo.name, study.arms[arm].search) for arm, c in configs.items()}
     check_same_size(spaces)
     folder = Path(configs[arms[0]].output_dir) / f"{study.name}-tuning"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_output_folder(str(folder.parent))
+    check_runs([configs[arm] for arm in arms])
+    folder.mkdir(exist_ok=True)
     tuning_lock = lock(folder)
     storage = f"sqlite:///{folder.absolute() / 'trials.sqlite'}"
     tuners = [Tuner(study, arm, spaces[arm], options.trials, overrides, storage) for arm in arms]

@@ -24,6 +24,7 @@ from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.studies.area_section import area_section
+from experiments.studies.cli import check_place
 from experiments.studies.figures import forest, interval, save, signed
 from experiments.studies.page_sections import (
     check_claims,
@@ -258,6 +259,7 @@ def main(arguments: Sequence[str]) -> int:
         options = parse_arguments(Options, arguments)
         study, out = read(options.study), Path(options.out)
         folder = Path(options.folder)
+        check_place("out", out.parent)
         _make_missing_report(study, folder)
         results = Results(folder)
         text = page_at(out, study, results)

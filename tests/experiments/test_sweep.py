@@ -25,6 +25,8 @@ def test_a_run_is_found_again_whatever_was_said_of_its_tuning(tmp_path):
     assert find_run(config) == folder
     assert find_run(replace(config, steps=config.steps + 1)) is None
     assert find_run(replace(config, seed=1)) is None
+    (folder / "run.json").write_text("")  # damaged: it is no run
+    assert find_run(config) is None
 
 
 @pytest.fixture
@@ -80,7 +82,8 @@ def test_an_edit_that_was_taken_back_finds_the_runs_of_before_it(
         (
             {"unrecorded": []},
             False,
-            "that run is of code that was not recorded; git checkout abc brings its code back",
+            "that run is of code that was not recorded; git checkout abc brings its commit back; "
+            "its uncommitted changes were not kept",
         ),
     ],
 )

@@ -29,6 +29,8 @@ def problem(row: Row, name: str, fields: FieldsConfig) -> Problem:
     for key in _REQUIRED:
         if values[key] is None:
             raise SkipRow(f"nothing in {getattr(fields, key)}")
+    if not isinstance(values["statement"], str):
+        raise SkipRow(f"{fields.statement} is not a text")
     starter_code = values.get("starter_code") or ""
     time_limit, memory = values.get("time_limit"), values.get("memory_limit")
     fn_name = field_parsers.function_name(values.get("fn_name"), starter_code)

@@ -206,6 +206,6 @@ def _check(problem: Problem) -> Problem:
 def _parse_line(line: str) -> Row | None:
     try:
         with field_parsers.integers_of_any_length():
-            return json.loads(line)
+            return json.loads(line.removeprefix("\ufeff"))  # of a file saved on Windows
     except (ValueError, RecursionError):
         return None

@@ -72,7 +72,7 @@ def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]
     if folder.is_file():
         if folder.suffix not in _BUILDERS:
             kinds = ", ".join(_BUILDERS)
-            raise ValueError(f"{folder}: not a file of rows; it must end in {kinds}")
+            raise ValueError(f"{key}={path}: not a file of rows; it must end in {kinds}")
         return {"all": [folder]}
     if any(True for pattern in layout.values() for _ in folder.glob(pattern)):
         matches = {split: folder.glob(pattern) for split, pattern in layout.items()}

@@ -65,15 +65,15 @@ class Options:
 
 def main(options: Options) -> None:
     """Train, and write `curves.json` and `curves.md`. Raises UserError without TRL or a sandbox."""
+    if not trl_is_installed():
+        raise UserError(f"TRL {TRL_RELEASE} is not installed; pip install -e '.[peer]'")
+    model = workload.usable_model(options.model)
     import numpy as np
     import torch
 
     from experiments.rollout.environments import open_environments
 
-    if not trl_is_installed():
-        raise UserError(f"TRL {TRL_RELEASE} is not installed; pip install -e '.[peer]'")
     torch.set_num_threads(1)
-    model = workload.model_config(options.model)
     bundled = model.path in BUILT_HERE
     tokens = options.max_tokens or (None if bundled else TOKENS_OF_PRETRAINED)
     size = workload.batch_size(model, options.prompts, options.group, tokens)

@@ -49,6 +49,8 @@ def read_arms(folder: Path) -> tuple[list[dict[str, Any]], list[FinishedRun]]:
     """
     try:
         arms = json.loads((folder / ARMS).read_text())
+    except ValueError as error:
+        raise UserError(f"folder={folder}: {ARMS} is damaged: {error}") from error
     except OSError as error:
         raise UserError(
             f"folder={folder}: {ARMS} is missing; `python -m experiments.studies.run` writes it "

@@ -281,6 +281,8 @@ def test_steps_of_a_killed_run_are_read_from_its_journal(tmp_path, make_run):
         (["runs="], 2, "runs=: it must not be empty"),
         (["skip_damaged=maybe"], 2, "it is true or false"),
         (["runs={tmp}/absent"], 1, "no such folder"),
+        (["runs={tmp} {tmp}"], 1, "several have commas between them: runs={tmp},{tmp}"),
+        (["runs={tmp}", "{tmp}"], 2, "quote a value with blanks, e.g. 'runs={tmp} {tmp}'"),
         (["runs={tmp}/empty"], 1, "no run folder in there"),
         (["runs={tmp}/runs", "out={tmp}/file"], 2, "is a file"),
         (["runs={tmp}/runs", "out={tmp}/file/inside"], 1, "Not a directory"),
@@ -300,7 +302,7 @@ def test_bad_input_is_one_line_and_leaves_everything_alone(
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert error.count("\n") == 1
-    assert fault in error
+    assert fault.format(tmp=tmp_path) in error
     assert files(tmp_path) == before
 
 

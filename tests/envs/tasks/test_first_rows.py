@@ -44,8 +44,8 @@ def test_many_bad_rows_are_counted(tmp_path):
     ("name", "text", "said"),
     [
         ("rows.jsonl", "", "has no row"),
-        ("rows.txt", "x", "not a file of rows"),
-        ("rows.parquet", "no parquet", "not a whole .parquet file"),
+        ("rows.txt", "x", r"task\.path=.*/rows\.txt: not a file of rows"),
+        ("rows.parquet", "no parquet", r"task\.path=.*: rows\.parquet: not a whole \.parquet file"),
     ],
 )
 def test_a_file_that_holds_no_rows_is_one_line(tmp_path, name, text, said):

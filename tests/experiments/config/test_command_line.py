@@ -11,6 +11,7 @@ from experiments.config.command_line import (
     requested_again,
     spelt_out,
 )
+from experiments.config.composition import config_of, jobs_of
 from experiments.errors import UserError
 
 
@@ -58,3 +59,10 @@ def test_again_is_a_sweeps_and_reaches_its_jobs_by_the_environment(monkeypatch):
     assert spelt_out(["again=changed"]) == ["again=changed"]  # composing it says why not
     with pytest.raises(UserError, match="again=maybe; choose one of never, changed, always"):
         spelt_out(["-m", "again=maybe"])
+
+
+def test_a_run_may_start_from_several_experiments():
+    """As an arm of a study does; each later one decides."""
+    (job,) = jobs_of(["experiment=[sft,quick]"])
+    assert config_of(job).steps == config_of(["experiment=quick"]).steps
+    assert config_of(job).algo.name == "sft"

@@ -165,6 +165,15 @@ def test_a_configuration_that_is_none(record):
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("text", ["", "[]", "{"])
+def test_a_record_that_is_none(record, text):
+    word = record()
+    (Path(word.removeprefix("from=")) / "run.json").write_text(text)
+    with pytest.raises(UserError, match=r"its run\.json cannot be read") as error:
+        with_recorded_run([word])
+    assert "\n" not in str(error.value)
+
+
 def test_an_algorithm_that_is_gone_needs_another(record):
     word = record()
     values = recorded(word)

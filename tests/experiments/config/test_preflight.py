@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,11 +56,29 @@ def test_a_folder_that_holds_no_model_is_one_line(tmp_path, broken, said):
 
 
 def test_a_gpu_that_is_not_there_is_said(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(preflight, "GPU_DEVICES", (str(tmp_path / "none"),))
     with pytest.raises(UserError, match=r"model\.device=cuda: no GPU"):
         check_before_start([config(tmp_path, model=ModelConfig(device="cuda"))])
     (tmp_path / "none").touch()
     check_before_start([config(tmp_path, model=ModelConfig(device="cuda"))])
+
+
+@pytest.mark.parametrize(
+    ("listed", "device", "said"),
+    [
+        ("2,3", "cuda:1", None),
+        ("2,3", "cuda:2", r"the last GPU visible here is cuda:1 \(CUDA_VISIBLE_DEVICES=2,3\)"),
+        ("", "cuda", r"no GPU is visible here \(CUDA_VISIBLE_DEVICES=\)"),
+        ("GPU-a1,MIG-b", "cuda:1", None),
+    ],
+)
+def test_a_gpu_that_is_hidden_is_found_missing(listed, device, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "GPU_DEVICES", ["/dev/null"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    given = config(tmp_path, model=ModelConfig(device=device))
+    with pytest.raises(UserError, match=said) if said else nullcontext():
+        check_before_start([given])
 
 
 def test_an_engine_that_does_not_answer_is_said(tmp_path, monkeypatch):
@@ -74,6 +93,30 @@ def test_checkpoints_that_would_not_fit_are_said(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"0\.0 GB are free, and 3 checkpoints"):
         check_before_start([config(tmp_path)])
     check_before_start([config(tmp_path, steps=0)])  # writes none
+
+
+def test_a_cache_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"cache folder .*/file: .*set SPO_BENCH_CACHE"):
+        check_before_start([config(tmp_path)])
+
+
+def test_a_gguf_file_that_cannot_be_converted_for_lack_of_room_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("experiments.config.model_folder.check_gguf", lambda path: None)
+    file = tmp_path / "tiny.gguf"
+    file.write_bytes(bytes(1_000_000))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5_000_000))
+    untrained = config(tmp_path, model=model(file), steps=0)
+    unfinished = tmp_path / "cache" / "models" / "tiny-0123.7.tmp"
+    unfinished.mkdir(parents=True)
+    (unfinished / "config.json").touch()
+    with pytest.raises(UserError, match=r"tiny\.gguf: 0\.0 GB are free in the cache folder"):
+        check_before_start([untrained])
+    unfinished.rename(unfinished.with_name("tiny-0123"))
+    check_before_start([untrained])  # it was converted before
 
 
 def test_a_hub_that_cannot_be_reached_is_said_unless_the_model_was_downloaded(

@@ -377,6 +377,12 @@ REFUSED = {
         "unknown key 'train.promts'; did you mean 'train.prompts'?",
     ),
     "no such value": (["steps=many"], "steps='many'"),
+    "another algorithm": (["algo=ppo"], ": algo=ppo (was grpo) would be another run; only steps, "),
+    "another task": (["task=taco"], ": task=taco (was mini) would be another run"),
+    "an experiment": (["experiment=quick"], ": experiment=quick (was none) would be another run"),
+    "a section": (["train=5"], "train=5; it has keys of its own, train.KEY=VALUE"),
+    "dashes": (["--steps=5"], "keys have no dash; write steps=5"),
+    "a flag": (["-m"], ": -m: a run resumes with key=value alone"),
 }
 
 
@@ -386,6 +392,19 @@ def test_what_would_be_another_run_is_refused_by_its_key(mistake, tmp_path):
     with pytest.raises(UserError) as refused:
         resume.resumed_config(kept(tmp_path), overrides)
     assert told in str(refused.value)
+
+
+def test_a_choice_that_the_run_has_may_be_repeated(tmp_path):
+    config = resume.resumed_config(kept(tmp_path), ["algo=grpo", "task=mini", "steps=9"])
+    assert (config.steps, config.algo.name) == (9, "grpo")
+
+
+def test_a_configuration_of_another_version_says_so(tmp_path):
+    folder = kept(tmp_path)
+    text = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(text.replace("train:\n", "train:\n  gone: 3\n", 1))
+    with pytest.raises(UserError, match=r"cannot read its config\.yaml: .*train\.gone"):
+        resume.resumed_config(folder, [])
 
 
 def test_what_changes_no_result_may_change(tmp_path):

@@ -80,9 +80,19 @@ def test_without_rewards_to_learn_from_no_higher_rate_is_advised():
     assert "no response was accepted in 2 steps" in line
 
 
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_groups_without_the_data_sets_programs_are_said_where_they_should_have_some(share):
+    batch = [replace(sample(0, True), logps=None), sample(1, False)]
+    found = lines(batch, train__offline_share=share, task__max_response_tokens=96)
+    said = [line for line in found if "data set's programs, but responses" in line]
+    assert len(said) == (share > 0)
+    assert all("50% of the groups" in s and "task.max_response_tokens=96" in s for s in said)
+
+
 def test_offline_programs_alone_say_nothing():
     assert lines([replace(s, logps=None) for s in MIXED[2:]]) == []
 
 
 def test_failures_beside_the_data_sets_programs_are_no_sign():
-    assert lines([sample(0, False), sample(0, False)], train__offline_share=0.5) == []
+    batch = [sample(0, False), sample(0, False), replace(sample(0, True), logps=None)]
+    assert lines(batch, train__offline_share=0.5) == []

@@ -206,12 +206,14 @@ def test_none_logs_nowhere(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_group_is_everything_but_the_seed():
-    held = {"output_dir": "o", "name": "n", "seed": 0, "steps": 3, "model": {"path": "o/n/a"}}
+def test_a_group_is_everything_but_the_seed_and_what_a_resumed_run_may_change():
+    model, train = {"path": "o/n/a"}, {"prompts": 8, "micro_batch": 2}
+    held = {"output_dir": "o", "name": "n", "seed": 0, "steps": 3, "model": model, "train": train}
     one = group("ppo", held)
     assert one.startswith("n/ppo-")
     assert one == group("ppo", held | {"seed": 1, "model": {"path": "o/n/b"}})
-    assert one != group("ppo", held | {"steps": 4})
+    assert one == group("ppo", held | {"steps": 4, "train": train | {"micro_batch": 4}})
+    assert one != group("ppo", held | {"train": train | {"prompts": 4}})
 
 
 def test_a_key_is_looked_for_where_wandb_looks(tmp_path, no_key, monkeypatch):

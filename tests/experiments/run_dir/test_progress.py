@@ -81,6 +81,20 @@ def test_a_terminal_shows_bar_activity_and_time_left_in_whole_lines(monkeypatch,
     assert len(lines) == 2 if width == 140 else len(lines) <= 3
 
 
+@pytest.mark.parametrize("temperature", [None, 0.5])
+def test_eighty_columns_show_whole_counts_beside_an_evaluation(monkeypatch, temperature):
+    display, console = terminal(monkeypatch, 80)
+    display.bars.update(display.training, total=200)
+    display.evaluated(0, {1: 0.058}, None)
+    display.step(100, ROW | {"generated_tokens": 42_100}, seconds=35.0)
+    display.evaluating(100, 2400, temperature)
+    with console.capture() as capture:
+        console.print(display.bars.make_tasks_table(display.bars.tasks))
+    training, evaluation = capture.get().rstrip("\n").split("\n")
+    assert "100/200" in training and "1,203 tokens/s" in training
+    assert "0/2400" in evaluation
+
+
 def test_the_last_bar_has_the_last_evaluations_score(monkeypatch):
     display, _ = terminal(monkeypatch, 140)
     display.evaluated(0, {1: 0.058}, None)

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 
 import pytest
 
@@ -175,3 +176,11 @@ def test_of_a_large_difference_the_hash_is_kept(tmp_path, monkeypatch):
 
 def test_what_cannot_be_written_ends_no_run(tmp_path):
     assert keep_provenance(tmp_path / "absent", config("algo=spo")) == {}
+
+
+def test_files_that_only_show_are_where_the_pattern_has_them():
+    """A file that was moved would count as other code again."""
+    named = set(re.findall(r"(?<=[(|])\w+(?=[|)])", provenance.SHOWING.pattern))
+    files = (file.relative_to(provenance.ROOT) for file in provenance.ROOT.glob("e*/*/*.py"))
+    found = {file.stem for file in files if provenance.SHOWING.fullmatch(file.as_posix())}
+    assert found == named and "readable" in named

@@ -5,7 +5,13 @@ import json
 import pandas as pd
 import pytest
 
-from experiments.studies.estimate import Clock, evaluations, format_duration, whole_time
+from experiments.studies.estimate import (
+    Clock,
+    arms_to_time,
+    evaluations,
+    format_duration,
+    whole_time,
+)
 from experiments.studies.jobs import End, Job
 from experiments.studies.runner import _times
 from tests.experiments.compose import config
@@ -63,6 +69,16 @@ def test_the_whole_is_the_share_of_a_worker_but_no_less_than_a_chain():
     assert whole_time({A: 60, after: 60}, 2) == 120
     assert whole_time({after: 60}, 2) == 60
     assert whole_time({}, 2) == 0
+
+
+def test_timing_adds_at_most_a_fifth_to_the_steps_and_samples_of_a_study():
+    def most(runs, steps, samples):
+        one = config(f"steps={steps}", "eval.every=0", f"eval.samples={samples}", "eval.k=[1]")
+        return arms_to_time([one] * runs)
+
+    assert [most(3, steps, 20) for steps in (0, 2, 10, 20, 200)] == [0, 0, 1, 3, 8]
+    assert most(2, 200, 1) == 0  # its four evaluations of a sample are as long as those of one arm
+    assert most(2, 200, 5) == 1
 
 
 def test_durations_in_words():

@@ -19,7 +19,7 @@ from experiments.studies.jobs import (
     is_ready,
     jobs_of,
 )
-from experiments.studies.study import Arm, Choice, Study
+from experiments.studies.study import Arm, Choice, Claim, Study
 
 ARMS = {
     "after": Arm(["algo=grpo"], weights_of="sft"),
@@ -145,3 +145,12 @@ def test_a_choice_is_made_on_the_tune_split_alone(split):
     words = f"choice: eval.split={split}: .* add eval.split=tune to choice.overrides"
     with pytest.raises(UserError, match=words):
         jobs_of(study, [0], ["ppo"], [f"eval.split={split}"])
+
+
+def test_a_claim_on_a_k_that_its_arms_do_not_measure_is_refused():
+    study = replace(STUDY, claims=[Claim("more at 3", "after", "sft", "pass@3")])
+    with pytest.raises(UserError, match=r"'more at 3' is on pass@3, but arm after measures k = 1,"):
+        jobs_of(study, [0], list(ARMS), [])
+    measured = replace(study, overrides=[*study.overrides, "eval.k=[1,3]"])
+    assert jobs_of(measured, [0], list(ARMS), [])
+    assert jobs_of(study, [0], list(ARMS), ["eval.k=[1]", "eval.samples=1"])  # a trial by hand

@@ -144,3 +144,9 @@ def test_mistakes_are_one_line(study, tmp_path, capsys):
     assert pack([own, f"folder={tmp_path}", f"out={tmp_path}/packed"]) == 2
     assert "arms.json is missing" in capsys.readouterr().err
     assert not (tmp_path / "packed").exists()
+    (tmp_path / "arms.json").write_text("[")
+    assert pack([own, f"folder={tmp_path}", f"out={tmp_path}/packed"]) == 2
+    assert "arms.json is damaged" in capsys.readouterr().err
+    for command, out in ((pack, "t.yaml/packed"), (write, "t.yaml/page.md")):
+        assert command([own, f"folder={study}", f"out={tmp_path}/{out}"]) == 2
+        assert f"{tmp_path}/t.yaml is a file" in capsys.readouterr().err

@@ -38,19 +38,48 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line(mistake, tmp_path, capsys, monkeypatch):
-    arguments, words = MISTAKES[mistake]
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """The command in an empty folder, which leaves this process's signals alone."""
     monkeypatch.chdir(tmp_path)
     before = [signal.getsignal(sent) for sent in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        assert main(arguments) == MISUSED
-    finally:
-        for sent, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
-            signal.signal(sent, handler)
+    yield main
+    for sent, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+        signal.signal(sent, handler)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line(mistake, tmp_path, capsys, command):
+    arguments, words = MISTAKES[mistake]
+    assert command(arguments) == MISUSED
     told = capsys.readouterr().err
     assert told.startswith("error: ") and told.count("\n") == 1 and words in told
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("plan", ["true", "false"])
+def test_rows_that_are_not_there_are_said_before_a_run_starts(tmp_path, capsys, monkeypatch, plan):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(STUDY.replace("task=mini", "task=mbpp, task.path=no.jsonl"))
+    assert main(["study=s.yaml", "jobs=1", f"plan={plan}", "live=true"]) == MISUSED
+    told = capsys.readouterr().err
+    assert told.startswith("error: task.path=no.jsonl: ") and told.count("\n") == 1
+    assert not list(tmp_path.glob("outputs/study-s/*/run.json"))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["task=taco", "task.path=none.jsonl"], "task.path=none.jsonl: no such file"),
+        (["model.path=/none"], "model.path=/none: no such folder"),
+        (["output_dir=/proc/x"], "output_dir=/proc/x: No such file or directory"),
+    ],
+)
+def test_what_no_run_could_start_with_is_found_before_the_first(given, words, capsys, command):
+    assert command(["study=mini", "seeds=0", "arms=sft,ppo", *given]) == MISUSED
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and told.count("\n") == 1 and words in told
+    assert not list(Path().glob("outputs/study-mini/*"))
 
 
 @pytest.mark.slow

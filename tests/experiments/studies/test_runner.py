@@ -7,6 +7,7 @@ import pytest
 
 from experiments.studies.jobs import End, Job
 from experiments.studies.runner import Runner
+from experiments.sweep_jobs import shows_responses
 
 
 @pytest.fixture
@@ -46,6 +47,14 @@ def test_a_live_run_writes_where_its_study_does(runner, tmp_path):
     runner.live = True
     runner.run()
     assert runner.outputs == [None, None] and not list(tmp_path.glob("*.log"))
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_only_live_runs_show_responses(runner, monkeypatch, live):
+    runner.live = live
+    runner.run()
+    monkeypatch.setattr(os, "environ", runner.started[0])
+    assert shows_responses() == live
 
 
 def test_a_run_writes_into_its_log(runner, tmp_path):

@@ -14,7 +14,8 @@ SOUND = "question: q\nseeds: [0]\narms:\n  a: {overrides: [algo=sft]}\n"
 
 MISTAKES = {
     "no arms": ("question: q\nseeds: [0]\n", ["arms=... is missing"]),
-    "no mapping": ("- a\n", ["is missing"]),
+    "no mapping": ("- a\n", ["there is a list in", "a study has keys: question"]),
+    "an empty file": ("", ["there is nothing in", "a study has keys: question"]),
     "no YAML": ("a: [\n", ["invalid YAML"]),
     "unknown key": (SOUND + "seed: 3\n", ["unknown key 'seed'", "did you mean 'seeds'?"]),
     "unknown key of an arm": (SOUND + "  b: {override: [x=1]}\n", ["'arms.b.override'"]),

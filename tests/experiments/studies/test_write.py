@@ -262,6 +262,15 @@ def test_a_claim_at_an_unknown_temperature_is_refused(given, known, study, tmp_p
     assert "'hot' is on pass@1 (T=1.0)" in told and f"runs are: {known};" in told
 
 
+def test_a_claim_on_a_k_that_no_run_measured_is_refused(study, tmp_path, capsys):
+    claim = "  - {says: more, a: spo, b: sft, metric: pass@3}\ngains"
+    (tmp_path / "s.yaml").write_text(STUDY.replace("gains", claim))
+    assert main(study) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "'more' is on pass@3, but the runs have pass@1, pass@" in told
+
+
 def test_a_study_that_has_not_ended_is_one_line(study, tmp_path, capsys):
     (tmp_path / "study-s" / "arms.json").unlink()
     assert main(study) == 2

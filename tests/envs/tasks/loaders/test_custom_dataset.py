@@ -96,6 +96,8 @@ def test_a_function_is_called_with_its_arguments():
 def test_a_row_without_a_column_says_which():
     with pytest.raises(SkipRow, match=r"^nothing in outs$"):
         of({"question": "Q", "ins": ["1\n"]})
+    with pytest.raises(SkipRow, match=r"^question is not a text$"):
+        of({"question": 5, "ins": ["1\n"], "outs": ["1\n"]})
 
 
 ROWS = [

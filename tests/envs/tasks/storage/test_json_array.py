@@ -48,3 +48,5 @@ def test_rows_of_an_array_file(tmp_path):
         list(read_rows(file))
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert list(read_rows(file)) == rows
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())  # a byte order mark
+    assert list(read_rows(file)) == rows
