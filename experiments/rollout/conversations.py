@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.environment import Environment, Submission
-from envs.feedback import Feedback
+from envs.feedback import MAX_PIECE_CHARS, Feedback
 from envs.judge.extract import as_response
 from envs.problem import Judgement, Problem, Verdict
 from experiments.engines.base import Completion
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from experiments.config.schema import RunConfig
+
+# of each text that an observation quotes: the first with which it fits
+PIECE_CHARS = (MAX_PIECE_CHARS, 150, 75, 40)
 
 # Contexts, the seeds of the answers to each, and the problem that each answer is judged by → the
 # answers and their judgements, flat
@@ -202,9 +205,21 @@ def _observe(dialogue: Dialogue, failed: Sequence[Conversation]) -> None:
             foreign = next(found, None)
             source, feedback = (foreign, feedback) if foreign else (one, dialogue.withheld)
         assert source.judgement is not None
-        texts.append(feedback.observation(source.prompt.problem, source.judgement))
+        texts.append(_text(dialogue.encoder, feedback, source.prompt.problem, source.judgement))
     for one, text in zip(failed, texts, strict=True):
         one.observe(*dialogue.encoder.encode(text, cut_off=one.answers[-1].truncated))
+
+
+def _text(
+    encoder: ObservationEncoder, feedback: Feedback, problem: Problem, judgement: Judgement
+) -> str:
+    """Return the observation with its quoted texts as long as fit."""
+    text = ""
+    for chars in PIECE_CHARS:
+        text = feedback.observation(problem, judgement, chars)
+        if encoder.fits(text):
+            break
+    return text
 
 
 def turns_of(sample: Sample) -> Sequence[Turn]:

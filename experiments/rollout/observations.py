@@ -56,6 +56,10 @@ class ObservationEncoder:
                 "or more"
             )
 
+    def fits(self, text: str) -> bool:
+        """Whether the whole text can be read."""
+        return len(self._untrusted(text)) <= self.space
+
     def encode(self, text: str, cut_off: bool) -> tuple[list[int], str]:
         """Return an observation's tokens and the text that it shows.
 

@@ -1,4 +1,4 @@
-"""A conversation's tokens are scored in one pass: answers are learned from, observations are read."""
+"""A conversation is scored in one pass: answers are learned from, observations are only read."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def tokens_of(conversations=CONVERSATIONS):
 
 
 def naive_logps(model, conversations=CONVERSATIONS, temperature=0.7):
-    """Each conversation in a row of its own: log-probs of the answers' tokens, one after another."""
+    """Each conversation in a row of its own → log-probs of all answers' tokens, in order."""
     found = []
     for prompt, parts in conversations:
         ids = PROMPTS[prompt] + [token for part in parts for token in part]

@@ -176,6 +176,15 @@ def test_withheld_feedback_is_the_same_whatever_happened(talk):
     assert len(said) == 1 and "wrong" in said.pop()
 
 
+def test_what_a_long_output_says_is_shortened_until_it_fits_and_no_fence_stays_open(talk):
+    texts = {"square": ["print('ab ' * 200)" + EOS, RIGHT + EOS]}
+    (sample,) = talk([SQUARE], texts)
+    text = sample.turns[0].text
+    assert sample.turns[0].observation <= 128
+    assert "ab ab" in text and "…" in text and text.count("```") % 2 == 0
+    assert text.endswith("Give it another try.")
+
+
 def test_foreign_feedback_is_of_another_problems_program(talk):
     texts = {"square": [CRASH + EOS, RIGHT + EOS], "double": [RIGHT + EOS, DOUBLED + EOS]}
     square, double = talk([SQUARE, DOUBLE], texts, kind="foreign", group=2)[::2]
