@@ -1,8 +1,9 @@
 """Tensor operations that the losses share: masked statistics, ratios, KL estimators, log-probs.
 
-Shapes are (batch, time) unless stated; `mask` is bool, true on response tokens including EOS,
-and false on observations between the answers of a conversation. Values at masked-out positions are never used: they are filled before any exp or subtraction. So an
-infinity or a NaN there reaches neither a value nor a gradient.
+Shapes are (batch, time) unless stated; `mask` is bool, true on response tokens including EOS, and
+false on observations between the answers of a conversation. Values at masked-out positions are
+never used: they are filled before any exp or subtraction. So an infinity or a NaN there reaches
+neither a value nor a gradient.
 """
 
 from __future__ import annotations
