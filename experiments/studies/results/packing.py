@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.load.packed_study import ARMS, CONTRASTS, METRICS, RUNS, TRAINING, sums
+from analysis.load.packed_study import (
+    ARMS,
+    CONTRASTS,
+    METRICS,
+    RUNS,
+    TRAINING,
+    TURNS,
+    sums,
+)
 from analysis.load.run_folders import COUNTS, SUMS
 from experiments.errors import UserError
 from experiments.studies.study import read
@@ -78,9 +86,11 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     import pandas as pd
 
     from analysis.load.run_folders import load_run
+    from analysis.turns.counts import has_conversations
 
     arms, finished = read_arms(folder)
     counts, rows, metrics, training = [], [], [], []
+    turns, with_conversations = [], False
     local = set[str]()
     for each in finished:
         run = load_run(each.folder)
@@ -90,6 +100,8 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
         counts.append(_counts(run).assign(run=name))
         metrics.append(_evaluated_metrics(run).assign(run=name))
         training.append(_training_metrics(run).assign(run=name))
+        turns.append(_turn_counts(run).assign(run=name))
+        with_conversations |= has_conversations(run)
         files = {"config": "config.yaml", "info": "run.json"}
         local |= {
             path for path in [str(run.config["task"].get("path"))] if Path(path).is_absolute()
@@ -100,19 +112,19 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
         }
         rows.append({"run": name, "arm": each.entry["arm"], "seed": each.entry["seed"]} | texts)
     out.mkdir(parents=True, exist_ok=True)
-    for name, table in (
-        (COUNTS, pd.concat(counts, ignore_index=True)),
-        (METRICS, pd.concat(metrics, ignore_index=True)),
-        (TRAINING, pd.concat(training, ignore_index=True)),
-        (RUNS, pd.DataFrame(rows)),
-    ):
+    tables = {COUNTS: counts, METRICS: metrics, TRAINING: training}
+    if with_conversations:  # then single samples are compared with them
+        tables[TURNS] = turns
+    packed = {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
+    (out / TURNS).unlink(missing_ok=True)  # of an earlier pack
+    for name, table in (packed | {RUNS: pd.DataFrame(rows)}).items():
         table.insert(0, "run", table.pop("run"))
         table.to_parquet(out / name, **PARQUET)
     (out / ARMS).write_text(_without_folder(json.dumps(arms, indent=1), local) + "\n")
     (out / study_file.name).write_bytes(study_file.read_bytes())
     contrasts = read(str(study_file)).contrasts
     (out / CONTRASTS).write_text(json.dumps(contrasts, indent=1) + "\n")
-    files_of_pack = (ARMS, CONTRASTS, COUNTS, METRICS, TRAINING, RUNS, study_file.name)
+    files_of_pack = (ARMS, CONTRASTS, *packed, RUNS, study_file.name)
     lines = [f"{digest}  {file}\n" for file, digest in sums(out, files_of_pack).items()]
     (out / SUMS).write_text("".join(lines))
     return {file: (out / file).stat().st_size for file in (*files_of_pack, SUMS)}
@@ -137,6 +149,19 @@ def _counts(run: Run) -> pd.DataFrame:
         for temperature, samples in ((main, run.evals), *run.further_evals.items())
     ]
     return pd.concat(parts, ignore_index=True)
+
+
+def _turn_counts(run: Run) -> pd.DataFrame:
+    """Return the counts of a run's conversations, in full before training and at its end."""
+    import pandas as pd
+
+    from analysis.turns.counts import counts_at, solved_at
+
+    whole = (0, run.evaluated_steps[-1])
+    return pd.concat(
+        [(counts_at if s in whole else solved_at)(run, s) for s in run.evaluated_steps],
+        ignore_index=True,
+    )
 
 
 def _evaluated_metrics(run: Run) -> pd.DataFrame:
