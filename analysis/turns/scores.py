@@ -113,14 +113,11 @@ def _within(budget: int) -> str:
 
 def solved_scores(counts: pd.DataFrame) -> dict[str, ProblemScores]:
     """Return the solve rate by turn from `count_conversations`: turn t's is `solved_in_t`."""
-    solved, n = numbers(counts["solved"]), counts["conversations"].to_numpy()
-    return _by_metric(
-        counts["problem"],
-        {
-            solved_in(turn + 1): [(by_turn[turn] / of, 1.0) for by_turn, of in zip(solved, n, strict=True)]
-            for turn in range(min(map(len, solved), default=0))
-        },
-    )
+    by_problem = zip(numbers(counts["solved"]), counts["conversations"], strict=True)
+    rates = [[solved / n for solved in by_turn] for by_turn, n in by_problem]
+    turns = min(map(len, rates), default=0)
+    cells = {solved_in(turn + 1): [(rate[turn], 1.0) for rate in rates] for turn in range(turns)}
+    return _by_metric(counts["problem"], cells)
 
 
 def turn_scores(counts: pd.DataFrame, plan: TurnPlan) -> dict[str, ProblemScores]:
@@ -130,13 +127,14 @@ def turn_scores(counts: pd.DataFrame, plan: TurnPlan) -> dict[str, ProblemScores
     are weighted by their number.
     """
     rows = list(counts.itertuples(index=False))
-    tokens = list(zip(numbers(counts["right_tokens"]), numbers(counts["wrong_tokens"]), strict=True))
+    right, wrong = (numbers(counts[f"{kind}_tokens"]) for kind in ("right", "wrong"))
     cells: dict[str, list[tuple[float, float]]] = {}
     for k in plan.answers:
         cells[f"n@{k}"] = [_submitted(row, k, one=False) for row in rows]
         cells[f"1@{k}"] = [_submitted(row, k, one=True) for row in rows]
     for budget in plan.budgets:
-        cells[_within(budget)] = [(solved_within(*one, budget), 1.0) for one in tokens]
+        pairs = zip(right, wrong, strict=True)
+        cells[_within(budget)] = [(solved_within(*tokens, budget), 1.0) for tokens in pairs]
     several = [row for row in rows if row.turns > 1]
     problems = counts["problem"]
     return (

@@ -96,9 +96,7 @@ def turn_group(model: EvaluatedModel, plan: TurnPlan) -> TurnGroup:
     """Return a model's scores in the metrics of its conversations."""
     by_seed = [turn_scores(counts_at(run, model.step), plan) for run in model.runs]
     turns = max(turn_limit(run) for run in model.runs)
-    return TurnGroup(
-        model.label, model.step, turns, model.seeds, stack_seeds(model.seeds, by_seed)
-    )
+    return TurnGroup(model.label, model.step, turns, model.seeds, stack_seeds(model.seeds, by_seed))
 
 
 def _mean_table(groups: Sequence[TurnGroup], metrics: Sequence[str]) -> pd.DataFrame:

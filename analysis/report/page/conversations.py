@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.load.run_folders import TURN_COLUMNS, Run
 from analysis.metrics.normal_form import normal_form, precompute_normal_forms
 
-SEPARATOR = "\x00"  # between the forms of answers; no normal form has it
+SEPARATOR = "\x00"  # between the forms of answers; no program that can be parsed has it
 
 
 class Answer(NamedTuple):
@@ -40,7 +40,7 @@ def shown_samples(runs: Sequence[Run], table: pd.DataFrame, programs: np.ndarray
         selected = np.flatnonzero(run_of == i)
         rows = run.evals.iloc[row_of[selected]]
         names = ("turn_programs", "turn_public", "turn_verdicts", "observations")
-        for place, columns in zip(selected, zip(*(rows[n] for n in names), strict=True)):
+        for place, *columns in zip(selected, *(rows[name] for name in names), strict=True):
             shown[place] = _conversation(*columns)
     return shown
 

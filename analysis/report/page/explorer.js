@@ -39,7 +39,7 @@ function explorer(section, box, data, columns, bases) {
   const asked = make("details", { open: "" }, make("summary", {}, "Prompt"), prompt);
   const grid = make("div", { class: "columns" });
   const compare = make("section", { "aria-label": "Two programs side by side" });
-  const noun = data.conversations ? "conversation" : "program";
+  const noun = data.conversations ? "sample" : "program";
 
   function verdicts(counts) {
     return data.verdicts

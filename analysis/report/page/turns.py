@@ -66,7 +66,7 @@ def turn_figure(curve: pd.DataFrame, styles: Styles) -> Figure | None:
     choices = [
         (AXIS_CHOICES[x], [_turn_panel(curve, x, int(turn), styles) for turn in turns])
         for x in X_AXES
-        if curve[x].notna().any()
+        if (curve.dropna(subset=[x])["step"] > 0).any()
     ]
     caption = (
         "Share of conversations that are solved with at most so many answers, at each evaluation. "
