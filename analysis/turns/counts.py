@@ -136,12 +136,20 @@ class _Counts:
 
     def row(self, whole: bool) -> tuple[int | str, ...]:
         """Return the columns after step and problem."""
-        lists = (" ".join(map(str, part)) for part in (self.right_tokens, self.wrong_tokens))
+        known = self.public_known
         return (
-            *(self.turns, self.conversations, " ".join(map(str, self.solved))),
-            *((self.passed, self.false_stops) if self.public_known else (UNKNOWN, UNKNOWN)),
-            *(self.mended, self.broken),
-            *(self.second, self.other_text, self.other_form if whole else UNKNOWN, *lists),
+            self.turns,
+            self.conversations,
+            " ".join(map(str, self.solved)),
+            self.passed if known else UNKNOWN,
+            self.false_stops if known else UNKNOWN,
+            self.mended,
+            self.broken,
+            self.second,
+            self.other_text,
+            self.other_form if whole else UNKNOWN,
+            " ".join(map(str, self.right_tokens)),
+            " ".join(map(str, self.wrong_tokens)),
         )
 
 

@@ -126,7 +126,7 @@ def turn_scores(counts: pd.DataFrame, plan: TurnPlan) -> dict[str, ProblemScores
     The shares of SHARES need conversations of several turns. Those of first or of second answers
     are weighted by their number.
     """
-    rows = list(counts.itertuples(index=False))
+    rows: list[Any] = list(counts.itertuples(index=False))
     right, wrong = (numbers(counts[f"{kind}_tokens"]) for kind in ("right", "wrong"))
     cells: dict[str, list[tuple[float, float]]] = {}
     for k in plan.answers:
