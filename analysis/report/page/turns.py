@@ -68,6 +68,8 @@ def turn_figure(curve: pd.DataFrame, styles: Styles) -> Figure | None:
         for x in X_AXES
         if (curve.dropna(subset=[x])["step"] > 0).any()
     ]
+    if not choices:  # nothing was evaluated after training
+        return None
     caption = (
         "Share of conversations that are solved with at most so many answers, at each evaluation. "
         "Where the lines of more answers rise and that of the first one does not, training taught "

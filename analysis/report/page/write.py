@@ -41,11 +41,12 @@ def write_report(sections: Sequence[Section], skipped: Sequence[str], out: Path)
     Raises OSError if `out` cannot be written.
     """
     out.mkdir(parents=True, exist_ok=True)
+    conversations = any(len(section.tables["turns.csv"]) for section in sections)
     for name in sections[0].tables:
-        if name in TURN_TABLES and not any(len(section.tables[name]) for section in sections):
-            _remove_table(name, out)  # of an earlier report; without conversations there is none
-        else:
+        if name not in TURN_TABLES or conversations:
             _write_table(sections, name, out)
+        else:
+            _remove_table(name, out)  # of an earlier report
     _remove_figures(out / "figures")
     for section in sections:
         _write_figures(section, out / "figures" / section.slug)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,7 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
 
     arms, finished = read_arms(folder)
     counts, rows, metrics, training = [], [], [], []
-    turns, with_conversations = [], False
+    with_conversations = False
     local = set[str]()
     for each in finished:
         run = load_run(each.folder)
@@ -100,7 +100,6 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
         counts.append(_counts(run).assign(run=name))
         metrics.append(_evaluated_metrics(run).assign(run=name))
         training.append(_training_metrics(run).assign(run=name))
-        turns.append(_turn_counts(run).assign(run=name))
         with_conversations |= has_conversations(run)
         files = {"config": "config.yaml", "info": "run.json"}
         local |= {
@@ -113,13 +112,11 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
         rows.append({"run": name, "arm": each.entry["arm"], "seed": each.entry["seed"]} | texts)
     out.mkdir(parents=True, exist_ok=True)
     tables = {COUNTS: counts, METRICS: metrics, TRAINING: training}
-    if with_conversations:  # then single samples are compared with them
-        tables[TURNS] = turns
+    if with_conversations:  # single samples are compared with them, so all runs have rows
+        tables[TURNS] = [_turn_counts(one.folder) for one in finished]
     packed = {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
     (out / TURNS).unlink(missing_ok=True)  # of an earlier pack
-    for name, table in (packed | {RUNS: pd.DataFrame(rows)}).items():
-        table.insert(0, "run", table.pop("run"))
-        table.to_parquet(out / name, **PARQUET)
+    _write_tables(packed | {RUNS: pd.DataFrame(rows)}, out)
     (out / ARMS).write_text(_without_folder(json.dumps(arms, indent=1), local) + "\n")
     (out / study_file.name).write_bytes(study_file.read_bytes())
     contrasts = read(str(study_file)).contrasts
@@ -128,6 +125,13 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     lines = [f"{digest}  {file}\n" for file, digest in sums(out, files_of_pack).items()]
     (out / SUMS).write_text("".join(lines))
     return {file: (out / file).stat().st_size for file in (*files_of_pack, SUMS)}
+
+
+def _write_tables(tables: Mapping[str, pd.DataFrame], out: Path) -> None:
+    """Write each table, with the run as its first column."""
+    for name, table in tables.items():
+        table.insert(0, "run", table.pop("run"))
+        table.to_parquet(out / name, **PARQUET)
 
 
 def _without_folder(text: str, paths: set[str]) -> str:
@@ -151,17 +155,18 @@ def _counts(run: Run) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _turn_counts(run: Run) -> pd.DataFrame:
+def _turn_counts(folder: Path) -> pd.DataFrame:
     """Return the counts of a run's conversations, in full before training and at its end."""
     import pandas as pd
 
+    from analysis.load.run_folders import load_run
     from analysis.turns.counts import counts_at, solved_at
 
+    run = load_run(folder)
     whole = (0, run.evaluated_steps[-1])
-    return pd.concat(
-        [(counts_at if s in whole else solved_at)(run, s) for s in run.evaluated_steps],
-        ignore_index=True,
-    )
+    steps = run.evaluated_steps
+    parts = [counts_at(run, step) if step in whole else solved_at(run, step) for step in steps]
+    return pd.concat(parts, ignore_index=True).assign(run=folder.name)
 
 
 def _evaluated_metrics(run: Run) -> pd.DataFrame:

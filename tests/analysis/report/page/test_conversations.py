@@ -1,5 +1,7 @@
 """Conversations on the page: the tables turn by turn, and the explorer in a real browser."""
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -81,6 +83,16 @@ def test_without_conversations_nothing_of_them_is_written(report, tmp_path, make
     assert list(tmp_path.glob("turn*")) == []
     assert "Turn by turn" not in (tmp_path / "report.html").read_text()
     assert "Turn by turn" not in (tmp_path / "table.md").read_text()
+
+
+def test_a_single_run_has_its_turns_and_every_table_that_the_page_links(tmp_path, make_run):
+    run = make_run(tmp_path / "outputs", "spo", 0, problems=3, samples=5, every=20)
+    assert main([f"runs={add_conversations(run)}", f"out={tmp_path}/report"]) == 0
+    assert len(pd.read_csv(tmp_path / "report" / "turns.csv"))
+    page = (tmp_path / "report" / "report.html").read_text()
+    links = set(re.findall(r'href="(\w+\.csv)"', page))
+    assert "turn_differences.csv" in links
+    assert all((tmp_path / "report" / link).is_file() for link in links)
 
 
 def test_the_explorer_has_every_answer_of_a_conversation(report):
