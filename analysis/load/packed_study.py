@@ -8,6 +8,8 @@
     runs.parquet     a row per run: run, arm, seed, config (config.yaml), info (run.json)
     metrics.parquet  rows of the runs' metrics.parquet at evaluated steps: budget, time, memory
     training.parquet all rows of the columns that a report draws as training curves, as float32
+    turns.parquet    a row per run, evaluation and problem, `analysis.turns.counts.COLUMNS`: only of
+                     studies with conversations of several turns
     SHA256SUMS       of the files above, for `sha256sum -c`
     sentences.yaml   by hand: sentences of pages whose numbers `python -m experiments.studies.check`
                      recomputes
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 RUNS, METRICS = "runs.parquet", "metrics.parquet"
 TRAINING = "training.parquet"  # studies packed before it was introduced have none
+TURNS = "turns.parquet"
 ARMS, CONTRASTS = "arms.json", "contrasts.json"
 SENTENCES = "sentences.yaml"
 RECORDED_EVERY_STEP = ("reward_mean", "kl_ref")  # in METRICS at evaluated steps, else in TRAINING
@@ -57,6 +60,8 @@ class PackedStudy:
             )
             has_training = (folder / TRAINING).is_file()
             self._training = pd.read_parquet(folder / TRAINING) if has_training else None
+            has_turns = (folder / TURNS).is_file()
+            self._turns = pd.read_parquet(folder / TURNS) if has_turns else None
             study = parse_yaml(study_file(folder).read_text(encoding="utf-8"))
         except (OSError, ValueError, pa.ArrowException) as error:
             raise RunError(f"{folder}: {first_line(error)}; pack the study again") from error
@@ -86,7 +91,13 @@ class PackedStudy:
             evals=stand_in_samples(counts[counts["main"]]),
             further_evals={float(t): stand_in_samples(c) for t, c in further},  # type: ignore[arg-type]
             packed=True,
+            turns=self._turns_of(row["run"]),
         )
+
+    def _turns_of(self, name: str) -> pd.DataFrame | None:
+        if self._turns is None:
+            return None
+        return self._turns[self._turns["run"] == name].drop(columns="run")
 
     def _with_training(self, name: str, spent: pd.DataFrame) -> pd.DataFrame:
         """Return metrics with a row per step, NaN where nothing was packed.

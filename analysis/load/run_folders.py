@@ -24,6 +24,10 @@ STATUSES = ("running", "finished", "interrupted", "failed")
 FILES = ("run.json", "config.yaml", "metrics.parquet", "evals.parquet")
 METRIC_COLUMNS = ("step", "reward_mean")
 EVAL_COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "program", "tokens")
+TURN_COLUMNS = (  # of conversations of several turns: all of them, or none
+    *("turns", "turn_verdicts", "turn_public", "turn_programs", "turn_tokens"),
+    *("observations", "observation_tokens"),
+)
 FURTHER_EVAL_COLUMNS = ("temperature", *EVAL_COLUMNS)
 COUNTS, SUMS = "counts.parquet", "SHA256SUMS"  # of a packed study (analysis.load.packed_study)
 
@@ -45,6 +49,8 @@ class Run:
     further_evals: Mapping[float, pd.DataFrame] = field(default_factory=dict)
     # of a packed study: samples stand for counts, and what was spent is known at evaluations only
     packed: bool = False
+    # of a packed study with conversations: `analysis.turns.counts.COLUMNS` of its evaluations
+    turns: pd.DataFrame | None = None
 
     @property
     def status(self) -> str:
@@ -192,6 +198,8 @@ def _evals(path: Path, name: str, columns: tuple[str, ...], required: bool) -> p
     if evals.duplicated(keys).any():
         listed = f"{', '.join(keys[:-1])} and {keys[-1]}"
         raise _damaged(path, f"{name} holds the same {listed} twice")
+    if missing := [c for c in TURN_COLUMNS if (c in evals) != (TURN_COLUMNS[0] in evals)]:
+        raise _damaged(path, f"{name} has some columns of turns and not {', '.join(missing)}")
     evals["program"] = evals["program"].fillna("")
     if evals["step"].is_monotonic_increasing:
         return evals

@@ -216,6 +216,10 @@ def base_settings(run: Run) -> Settings:
         if key.split(".")[0] in BASE_SECTIONS and not key.startswith(NOT_OF_BASE)
     }
     judge = {key: run.info.get(key) for key in ("judge_version", "sandbox")}
+    # A run whose evaluations alone have turns shares its base with one that trains with them.
+    turns = configured.pop("task.turns", None)
+    if turns is not None or configured.get("eval.turns") is not None:
+        configured["eval.turns"] = configured.get("eval.turns") or turns
     return configured | flatten(judge)
 
 

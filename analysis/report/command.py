@@ -38,8 +38,9 @@ and metric), contrasts.csv (the pairs that a study named before its runs), contr
 minus the control), letters.csv and tiers.csv, power.csv (what the design could detect),
 equal_budget.csv, equal_budget_differences.csv, thresholds.csv, curve.csv, training.csv and
 pass_at_k.csv (the data of the figures), profile.csv, difficulty.csv, verdicts.csv, and the page's
-figures as .svg in figures/. Of a single run folder, the page begins with what the run learnt and
-spent.
+figures as .svg in figures/. Of conversations with several turns, also turns.csv,
+turn_differences.csv and turn_curve.csv. Of a single run folder, the page begins with what the run
+learnt and spent.
 """
 
 

@@ -310,6 +310,8 @@ def markdown_document(sections: Sequence[Section], skipped: Sequence[str]) -> st
             for temperature in section.temperatures:
                 cells = further_cells(section.results, section.ks, temperature)
                 blocks += [f"At temperature {temperature:g}:", markdown_table(*cells)]
+            for one in section.context.get("turns", ()):
+                blocks += [f"Turn by turn: {one.caption}", markdown_table(*one.cells)]
             heading, rows = budget_cells(section.results)
             if rows:
                 intro = "Spent by the end of training, mean over seeds:"

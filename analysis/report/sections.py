@@ -28,6 +28,7 @@ from analysis.report.page.section_data import section_context
 from analysis.stats import curve_fits, curves, differences, equal_budget, power, tables
 from analysis.stats.letters import letter_table
 from analysis.stats.named_pairs import contrast_table, control_table
+from analysis.turns.tables import TURN_TABLES, turn_tables
 
 MIN_PARALLEL = 100  # runs from which worker processes pay
 EVALUATION_TABLES = (
@@ -48,6 +49,7 @@ EVALUATION_TABLES = (
     "profile.csv",
     "difficulty.csv",
     "verdicts.csv",
+    *TURN_TABLES,
 )
 
 
@@ -197,5 +199,6 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "profile.csv": tables.profile_table(models),
         "difficulty.csv": tables.difficulty_table(models),
         "verdicts.csv": verdicts,
+        **turn_tables(models, groups, ks),
     }
     return run_tables | {name: by_file[name] for name in EVALUATION_TABLES}

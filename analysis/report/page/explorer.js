@@ -39,6 +39,7 @@ function explorer(section, box, data, columns, bases) {
   const asked = make("details", { open: "" }, make("summary", {}, "Prompt"), prompt);
   const grid = make("div", { class: "columns" });
   const compare = make("section", { "aria-label": "Two programs side by side" });
+  const noun = data.conversations ? "sample" : "program";
 
   function verdicts(counts) {
     return data.verdicts
@@ -49,30 +50,41 @@ function explorer(section, box, data, columns, bases) {
 
   const total = (counts) => counts.reduce((sum, number) => sum + number, 0);
 
-  function picker(side, form, program, label, step) {
-    const pressed = state.sides[side] && state.sides[side].key === `${label}:${step}:${form}`;
+  // `answer`: the number of an answer that is not the last of its conversation.
+  function picker(side, form, program, label, step, answer = 0) {
+    const key = `${label}:${step}:${form}` + (answer ? `:${answer}` : "");
+    const pressed = state.sides[side] && state.sides[side].key === key;
     const letter = "AB"[side];
     return make("button", {
       type: "button", class: "button", "aria-pressed": String(Boolean(pressed)), "data-side": letter,
       title: `show on the ${side ? "right" : "left"}`,
       onclick: () => {
-        state.sides[side] = { key: `${label}:${step}:${form}`, program, label, form };
+        state.sides[side] = { key, program, label, form, answer };
         for (const other of grid.querySelectorAll(`[data-side=${letter}]`)) other.setAttribute("aria-pressed", String(other.dataset.key === state.sides[side].key));
         state.chosen = true;
         showSides();
         keep();
       },
-      "data-key": `${label}:${step}:${form}`,
+      "data-key": key,
     }, letter);
   }
 
   function form([number, place, ...counts], label, step) {
-    if (!number) return make("p", { class: "soft" }, `and ${count(place, "rarer form")}, ${count(total(counts), "program")}: `, ...verdicts(counts));
+    if (!number) return make("p", { class: "soft" }, `and ${count(place, "rarer form")}, ${count(total(counts), noun)}: `, ...verdicts(counts));
     const program = data.programs[place];
     const own = make("a", { class: "anchor", href: address([[label, number]]), "aria-label": `Link to form ${number} of ${label}` }, "#");
-    const head = make("header", {}, make("strong", {}, `form ${number}`, own), ...verdicts(counts), make("span", { class: "spacer" }), picker(0, number, program, label, step), picker(1, number, program, label, step));
+    const pickers = (text, answer) => [0, 1].map((side) => picker(side, number, text, label, step, answer));
+    const head = make("header", {}, make("strong", {}, `form ${number}`, own), ...verdicts(counts));
+    const answers = data.conversations ? data.conversations[place] : [];
+    const article = make("article", { class: "form", tabindex: "-1", "data-key": `${label}:${step}:${number}`, "aria-label": `form ${number}` }, head);
+    if (answers.length) {
+      article.append(conversation(answers, (i, text) => pickers(text, i < answers.length ? i : 0)));
+      return article;
+    }
+    head.append(make("span", { class: "spacer" }), ...pickers(program, 0));
     const text = program ? readable(program) : [make("em", {}, "no program in the response")];
-    return make("article", { class: "form", tabindex: "-1", "data-key": `${label}:${step}:${number}`, "aria-label": `form ${number}` }, head, make("pre", { tabindex: "0" }, ...text));
+    article.append(make("pre", { tabindex: "0" }, ...text));
+    return article;
   }
 
   function column(i, problem) {
@@ -83,7 +95,7 @@ function explorer(section, box, data, columns, bases) {
     const sum = rows.reduce((all, [, , ...counts]) => all + total(counts), 0);
     const accepted = data.verdicts[0] === "ACCEPTED" ? rows.reduce((all, row) => all + row[2], 0) : 0;
     const different = rows.reduce((all, [number, place]) => all + (number ? 1 : place), 0);
-    inside.push(make("p", {}, `${accepted.toLocaleString("en")} of ${count(sum, "program")} accepted, ${count(different, "different form")}`));
+    inside.push(make("p", {}, `${accepted.toLocaleString("en")} of ${count(sum, noun)} accepted, ${count(different, "different form")}`));
     const forms = rows.map((row) => form(row, columns[i], step));
     inside.push(...forms.slice(0, FORMS_AT_FIRST));
     const rest = forms.slice(FORMS_AT_FIRST);
@@ -98,7 +110,7 @@ function explorer(section, box, data, columns, bases) {
       return;
     }
     const panes = sideBySide(left.program, right.program);
-    const titled = (one, letter, pane) => make("div", {}, make("h5", {}, `${letter}: `, ...readable(one.label), `, form ${one.form}`), pane);
+    const titled = (one, letter, pane) => make("div", {}, make("h5", {}, `${letter}: `, ...readable(one.label), `, form ${one.form}${one.answer ? `, answer ${one.answer}` : ""}`), pane);
     const same = left.program === right.program ? [make("p", { role: "status" }, "The two programs are identical.")] : [];
     compare.replaceChildren(...same, make("div", { class: "compare" }, titled(left, "A", panes[0]), titled(right, "B", panes[1])));
   }

@@ -17,8 +17,15 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.run_folders import Run
-from analysis.metrics.normal_form import normal_form, precompute_normal_forms
 from analysis.report.experiment import Experiment
+from analysis.report.page.conversations import (
+    Shown,
+    conversation_data,
+    cut,
+    forms_of,
+    programs_of,
+    shown_samples,
+)
 
 MOST_SAMPLES = 150_000  # of a page
 FEWEST = 10  # samples of a cell; intermediate evaluations are dropped before it has fewer
@@ -85,11 +92,10 @@ def explorer_data(experiment: Experiment, page_share: float = 1.0) -> tuple[dict
     """
     runs, table = _sample_table(experiment)
     table, sample_notes = choose_samples(table, int(MOST_SAMPLES * page_share))
-    codes, programs = pd.factorize(_programs(runs, table))
-    precompute_normal_forms(programs)
-    forms = np.array([normal_form(program) or program.strip() for program in programs], object)
+    codes, shown = pd.factorize(shown_samples(runs, table, _programs(runs, table)))
+    forms = np.array(forms_of(shown), object)
     # As Python strings, which are not created anew at each access.
-    table["program"] = pd.Series(programs[codes], dtype=object)
+    table["shown"] = pd.Series(shown[codes], dtype=object)
     table["form"] = pd.Series(forms[codes], dtype=object)
     prompts = _prompts(experiment)
     for limits in LIMITS:
@@ -188,6 +194,7 @@ def _explorer_cells(
 
     A problem's cells have the key "column:step" and a row per form: number of the form, index of
     its program, and the count of each verdict. A last row [0, forms, counts …] sums up rarer forms.
+    `conversations`, beside `programs`, is there only if a sample is a conversation.
     """
     notes = []
     if limits.stride > 1:
@@ -195,12 +202,12 @@ def _explorer_cells(
         table = table[table["problem"].isin(names)]
         notes.append(f"To keep the page small, one problem in {limits.stride} is shown here.")
     verdicts = sorted(table["verdict"].unique(), key=lambda name: (name != "ACCEPTED", name))
-    shown_programs: dict[str, int] = {}  # program → its index on the page
+    place_of: dict[Shown, int] = {}  # program or conversation → its index on the page
     rare_forms, problems = 0, []
-    rows = table[["column", "step", "form", "program", "verdict"]].to_numpy(object)
+    rows = table[["column", "step", "form", "shown", "verdict"]].to_numpy(object)
     for name, places in sorted(table.groupby("problem").indices.items()):
         samples = rows[places].tolist()
-        cells, rare = _problem_cells(samples, verdicts, limits.forms, shown_programs)
+        cells, rare = _problem_cells(samples, verdicts, limits.forms, place_of)
         rare_forms += rare
         prompt = prompts.get(str(name), "")
         problems.append({"name": str(name), "prompt": prompt[:MOST_PROMPT], "cells": cells})
@@ -209,32 +216,33 @@ def _explorer_cells(
             f"For each group and problem, the {limits.forms} most frequent forms are shown; rarer "
             f"ones ({rare_forms:,} in all) are only counted."
         )
-    programs = list(shown_programs)
-    long = sum(len(program) > limits.characters for program in programs)
-    if long:
-        notes.append(f"{long:,} programs are cut after {limits.characters:,} characters.")
-        programs = [_cut(program, limits.characters) for program in programs]
-    return {
+    most = limits.characters
+    if long := sum(len(program) > most for one in place_of for program in programs_of(one)):
+        notes.append(f"{long:,} programs are cut after {most:,} characters.")
+    data = {
         "problems": problems,
-        "programs": [program.replace("\r\n", "\n") for program in programs],
+        "programs": [cut(programs_of(one)[-1], most) for one in place_of],
         "verdicts": verdicts,
         "steps": sorted(int(step) for step in table["step"].unique()),
-    }, notes
+    }
+    if any(conversations := conversation_data(list(place_of), most)):
+        data["conversations"] = conversations
+    return data, notes
 
 
 def _problem_cells(
     samples: Sequence[Sequence[Any]],
     verdicts: Sequence[str],
     most_forms: int,
-    shown_programs: dict[str, int],
+    place_of: dict[Shown, int],
 ) -> tuple[dict[str, list[list[int]]], int]:
-    """Return one problem's cells, and the number of rarer forms; adds to `shown_programs`.
+    """Return one problem's cells, and the number of rarer forms; adds to `place_of`.
 
-    `samples` have column, step, form, program and verdict.
+    `samples` have column, step, form, program or conversation, and verdict.
     """
     verdict_index = {name: i for i, name in enumerate(verdicts)}
     has_accepted = verdicts[:1] == ["ACCEPTED"]
-    representative = _representatives((form, program) for _, _, form, program, _ in samples)
+    representative = _representatives((form, shown) for _, _, form, shown, _ in samples)
     form_number = {form: i + 1 for i, form in enumerate(representative)}
     counts: dict[str, dict[str, list[int]]] = {}
     for column, step, form, _, verdict in samples:
@@ -251,7 +259,7 @@ def _problem_cells(
         ranked = sorted(by_form, key=rank)
         rows = []
         for form in ranked[:most_forms]:
-            place = shown_programs.setdefault(representative[form], len(shown_programs))
+            place = place_of.setdefault(representative[form], len(place_of))
             rows.append([form_number[form], place, *by_form[form]])
         if rest := ranked[most_forms:]:
             rare_forms += len(rest)
@@ -261,15 +269,11 @@ def _problem_cells(
     return cells, rare_forms
 
 
-def _cut(program: str, most: int) -> str:
-    return program if len(program) <= most else program[:most] + "\n… (cut here)"
-
-
-def _representatives(forms_and_programs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return form → its most frequent program, the most frequent form first."""
+def _representatives(forms_and_samples: Iterable[tuple[str, Shown]]) -> dict[str, Shown]:
+    """Return form → its most frequent program or conversation, the most frequent form first."""
     totals: Counter[str] = Counter()
-    most_frequent: dict[str, str] = {}
-    for (form, program), count in Counter(forms_and_programs).most_common():
+    most_frequent: dict[str, Shown] = {}
+    for (form, shown), count in Counter(forms_and_samples).most_common():
         totals[form] += count
-        most_frequent.setdefault(form, program)
+        most_frequent.setdefault(form, shown)
     return {form: most_frequent[form] for form, _ in totals.most_common()}

@@ -21,8 +21,10 @@ from analysis.report.page import figures, samples
 from analysis.report.page.fits import fit_figure, fit_tables
 from analysis.report.page.points import figure_points
 from analysis.report.page.training_figure import training_figure
+from analysis.report.page.turns import turn_figure, turn_page_tables
 from analysis.report.power_tables import power_tables
 from analysis.report.single_run import single_run
+from analysis.turns.tables import turn_plan
 
 
 def section_context(experiment: Experiment, section: Section, page_share: float) -> dict[str, Any]:
@@ -49,6 +51,7 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
         "commands": commands(experiment.groups),
         "runs": render.records(tables["runs.csv"]),
         "results": render.records(results),
+        "turns": [],
         "further": [
             (f"{temperature:g}", render.further_cells(results, section.ks, temperature))
             for temperature in section.temperatures
@@ -64,6 +67,10 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
     if not experiment.packed:
         packed["explorer"], left_out = samples.explorer_data(experiment, page_share)
     metrics = headline_metrics(experiment)
+    turns = tables["turns.csv"]
+    if len(turns):
+        plan = turn_plan(experiment.models, experiment.ks)
+        context["turns"] = turn_page_tables(turns, plan)
     return (
         context
         | _figure_context(experiment, tables)
@@ -105,6 +112,7 @@ def _figure_context(experiment: Experiment, tables: dict[str, pd.DataFrame]) -> 
         training_figure(tables["training.csv"], styles, experiment.reward_window),
         figures.pass_at_k_figure(tables["pass_at_k.csv"], styles),
         fit_figure(experiment.fits, styles),
+        turn_figure(tables["turn_curve.csv"], styles),
     )
     drawn = [figure for figure in all_figures if figure]
     trained = int((results["step"] > 0).sum())

@@ -24,13 +24,14 @@ from analysis.report.page.points import panel_key
 from analysis.report.page.svg import swatch
 from analysis.report.units import duration
 from analysis.stats import curves
+from analysis.turns.tables import TURN_TABLES
 from envs.command_line.readable import readable
 
 FOLDER = Path(__file__).parent
 STYLES = ("figures", "style", "reading")  # later ones have exceptions for narrow screens
 SCRIPTS = (
     *("text", "diff", "tables", "choices", "names", "address", "contents", "values", "matrix"),
-    *("explorer", "start"),
+    *("conversations", "explorer", "start"),
 )
 
 
@@ -40,8 +41,12 @@ def write_report(sections: Sequence[Section], skipped: Sequence[str], out: Path)
     Raises OSError if `out` cannot be written.
     """
     out.mkdir(parents=True, exist_ok=True)
+    conversations = any(len(section.tables["turns.csv"]) for section in sections)
     for name in sections[0].tables:
-        _write_table(sections, name, out)
+        if name not in TURN_TABLES or conversations:
+            _write_table(sections, name, out)
+        else:
+            _remove_table(name, out)  # of an earlier report
     _remove_figures(out / "figures")
     for section in sections:
         _write_figures(section, out / "figures" / section.slug)
@@ -84,6 +89,11 @@ def _write_table(sections: Sequence[Section], name: str, out: Path) -> None:
     table.insert(0, "experiment", table.pop("experiment"))
     table.to_csv(out / name, index=False)
     _mixed_as_text(table).to_parquet((out / name).with_suffix(".parquet"), index=False)
+
+
+def _remove_table(name: str, out: Path) -> None:
+    for file in (out / name, (out / name).with_suffix(".parquet")):
+        file.unlink(missing_ok=True)
 
 
 def _mixed_as_text(table: pd.DataFrame) -> pd.DataFrame:

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.load.packed_study import ARMS, CONTRASTS, METRICS, RUNS, TRAINING, sums
+from analysis.load.packed_study import (
+    ARMS,
+    CONTRASTS,
+    METRICS,
+    RUNS,
+    TRAINING,
+    TURNS,
+    sums,
+)
 from analysis.load.run_folders import COUNTS, SUMS
 from experiments.errors import UserError
 from experiments.studies.study import read
@@ -80,9 +88,11 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     import pandas as pd
 
     from analysis.load.run_folders import load_run
+    from analysis.turns.counts import has_conversations
 
     arms, finished = read_arms(folder)
     counts, rows, metrics, training = [], [], [], []
+    with_conversations = False
     local = set[str]()
     for each in finished:
         run = load_run(each.folder)
@@ -92,6 +102,7 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
         counts.append(_counts(run).assign(run=name))
         metrics.append(_evaluated_metrics(run).assign(run=name))
         training.append(_training_metrics(run).assign(run=name))
+        with_conversations |= has_conversations(run)
         files = {"config": "config.yaml", "info": "run.json"}
         local |= {
             path for path in [str(run.config["task"].get("path"))] if Path(path).is_absolute()
@@ -102,22 +113,27 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
         }
         rows.append({"run": name, "arm": each.entry["arm"], "seed": each.entry["seed"]} | texts)
     out.mkdir(parents=True, exist_ok=True)
-    for name, table in (
-        (COUNTS, pd.concat(counts, ignore_index=True)),
-        (METRICS, pd.concat(metrics, ignore_index=True)),
-        (TRAINING, pd.concat(training, ignore_index=True)),
-        (RUNS, pd.DataFrame(rows)),
-    ):
-        table.insert(0, "run", table.pop("run"))
-        table.to_parquet(out / name, **PARQUET)
+    tables = {COUNTS: counts, METRICS: metrics, TRAINING: training}
+    if with_conversations:  # single samples are compared with them, so all runs have rows
+        tables[TURNS] = [_turn_counts(one.folder) for one in finished]
+    packed = {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
+    (out / TURNS).unlink(missing_ok=True)  # of an earlier pack
+    _write_tables(packed | {RUNS: pd.DataFrame(rows)}, out)
     (out / ARMS).write_text(_without_folder(json.dumps(arms, indent=1), local) + "\n")
     (out / study_file.name).write_bytes(study_file.read_bytes())
     contrasts = read(str(study_file)).contrasts
     (out / CONTRASTS).write_text(json.dumps(contrasts, indent=1) + "\n")
-    files_of_pack = (ARMS, CONTRASTS, COUNTS, METRICS, TRAINING, RUNS, study_file.name)
+    files_of_pack = (ARMS, CONTRASTS, *packed, RUNS, study_file.name)
     lines = [f"{digest}  {file}\n" for file, digest in sums(out, files_of_pack).items()]
     (out / SUMS).write_text("".join(lines))
     return {file: (out / file).stat().st_size for file in (*files_of_pack, SUMS)}
+
+
+def _write_tables(tables: Mapping[str, pd.DataFrame], out: Path) -> None:
+    """Write each table, with the run as its first column."""
+    for name, table in tables.items():
+        table.insert(0, "run", table.pop("run"))
+        table.to_parquet(out / name, **PARQUET)
 
 
 def _without_folder(text: str, paths: set[str]) -> str:
@@ -139,6 +155,20 @@ def _counts(run: Run) -> pd.DataFrame:
         for temperature, samples in ((main, run.evals), *run.further_evals.items())
     ]
     return pd.concat(parts, ignore_index=True)
+
+
+def _turn_counts(folder: Path) -> pd.DataFrame:
+    """Return the counts of a run's conversations, in full before training and at its end."""
+    import pandas as pd
+
+    from analysis.load.run_folders import load_run
+    from analysis.turns.counts import counts_at, solved_at
+
+    run = load_run(folder)
+    whole = (0, run.evaluated_steps[-1])
+    steps = run.evaluated_steps
+    parts = [counts_at(run, step) if step in whole else solved_at(run, step) for step in steps]
+    return pd.concat(parts, ignore_index=True).assign(run=folder.name)
 
 
 def _evaluated_metrics(run: Run) -> pd.DataFrame:

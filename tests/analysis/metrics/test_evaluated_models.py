@@ -60,6 +60,15 @@ def test_bases_are_one_where_only_training_differs(tmp_path, make_run):
     assert sorted(run.seed for run in base.runs) == [0, 1]
 
 
+def test_turns_at_evaluation_only_have_the_base_of_turns_in_training(tmp_path, make_run):
+    trained = make_run(tmp_path / "a", "spo", 0, config={"task.turns": 3})
+    evaluated = {"task.turns": 1, "eval.turns": 3}
+    only = make_run(tmp_path / "b", "ppo", 0, config=evaluated)
+    single = make_run(tmp_path / "c", "grpo", 0, config={"task.turns": 1})
+    assert len(bases_of(trained, only)) == 1
+    assert len(bases_of(trained, single)) == 2
+
+
 def test_the_run_says_which_k(tmp_path, make_run):
     run = load_run(make_run(tmp_path, config={"eval.k": [8, 2]}))
     assert common_ks([run]) == ((2, 8), [])

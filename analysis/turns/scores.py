@@ -1,0 +1,211 @@
+"""Metrics of conversations: one value and one weight per problem, as in `analysis.metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import comb
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.metrics.definitions import Metric
+from analysis.metrics.scores import ProblemScores
+from analysis.pass_at_k import pass_at_k
+from analysis.turns.counts import UNKNOWN, numbers
+from analysis.turns.equal_tokens import solved_within
+
+FALSE_STOP = "false_stop"
+SHARES = (
+    Metric(
+        "other_form",
+        "second answer differs",
+        "Share of second answers whose program is not the first one's, by normal form.",
+    ),
+    Metric(
+        "other_text",
+        "… as text",
+        "Share of second answers whose program is not the first one's, character by character.",
+    ),
+    Metric(
+        "mended",
+        "mended",
+        "Share of conversations with a failing first answer whose last answer is right.",
+    ),
+    Metric(
+        "left",
+        "left failing",
+        "Share of conversations with a failing first answer whose last answer fails, too.",
+    ),
+    Metric(
+        "kept",
+        "kept right",
+        "Share of conversations with a right first answer whose last answer is right.",
+    ),
+    Metric(
+        "broken",
+        "broken",
+        "Share of conversations with a right first answer whose last answer fails.",
+    ),
+    Metric(
+        FALSE_STOP,
+        "false stop",
+        "Share of conversations that end with an answer that passes the public tests and fails "
+        "the hidden ones.",
+    ),
+)
+
+
+class TurnPlan(NamedTuple):
+    """What a comparison measures: the most answers, the k of n@k and 1@k, and token budgets."""
+
+    turns: int
+    answers: tuple[int, ...]
+    budgets: tuple[int, ...] = ()
+
+
+def solve_metrics(plan: TurnPlan) -> list[Metric]:
+    """Return the solve rates: by turn, of k answers in all, and within token budgets."""
+    metrics = [
+        Metric(
+            solved_in(turn),
+            "first answer" if turn == 1 else f"in {turn} answers",
+            f"Share of conversations that are solved with at most {turn} of their answers: the "
+            "last of these passes the hidden tests.",
+        )
+        for turn in range(1, plan.turns + 1)
+    ]
+    for k in plan.answers:
+        for name, says in (
+            (f"n@{k}", "All of them are submitted (n = k/T)."),
+            (f"1@{k}", "One is submitted: of those that pass the public tests, if any do."),
+        ):
+            meaning = (
+                f"Chance to solve a problem with k = {k} answers in all, those of every turn "
+                "counted, as in RLEF (2410.02089): the last answers of k/T conversations of at "
+                f"most T answers. {says}"
+            )
+            metrics.append(Metric(name, name, meaning))
+    return metrics + [
+        Metric(
+            _within(budget),
+            f"in {budget:,} tokens",
+            f"Chance to solve a problem with {budget:,} generated tokens: conversations one after "
+            "the other, of which each submits its last answer.",
+        )
+        for budget in plan.budgets
+    ]
+
+
+def turn_metrics(plan: TurnPlan) -> list[Metric]:
+    """Return all metrics of conversations, in order."""
+    return [*solve_metrics(plan), *SHARES]
+
+
+def solved_in(turn: int) -> str:
+    """Return the name of the solve rate with at most so many answers."""
+    return f"solved_in_{turn}"
+
+
+def _within(budget: int) -> str:
+    return f"solved_in_{budget}_tokens"
+
+
+def solved_scores(counts: pd.DataFrame) -> dict[str, ProblemScores]:
+    """Return the solve rate by turn from `count_conversations`: turn t's is `solved_in_t`."""
+    by_problem = zip(numbers(counts["solved"]), counts["conversations"], strict=True)
+    rates = [[solved / n for solved in by_turn] for by_turn, n in by_problem]
+    turns = min(map(len, rates), default=0)
+    cells = {solved_in(turn + 1): [(rate[turn], 1.0) for rate in rates] for turn in range(turns)}
+    return _by_metric(counts["problem"], cells)
+
+
+def turn_scores(counts: pd.DataFrame, plan: TurnPlan) -> dict[str, ProblemScores]:
+    """Return those of `turn_metrics` that `count_conversations` of one evaluation has.
+
+    The shares of SHARES need conversations of several turns. Those of first or of second answers
+    are weighted by their number.
+    """
+    rows: list[Any] = list(counts.itertuples(index=False))
+    right, wrong = (numbers(counts[f"{kind}_tokens"]) for kind in ("right", "wrong"))
+    cells: dict[str, list[tuple[float, float]]] = {}
+    for k in plan.answers:
+        cells[f"n@{k}"] = [_submitted(row, k, one=False) for row in rows]
+        cells[f"1@{k}"] = [_submitted(row, k, one=True) for row in rows]
+    for budget in plan.budgets:
+        pairs = zip(right, wrong, strict=True)
+        cells[_within(budget)] = [(solved_within(*tokens, budget), 1.0) for tokens in pairs]
+    several = [row for row in rows if row.turns > 1]
+    problems = counts["problem"]
+    return (
+        solved_scores(counts)
+        | _by_metric(problems, cells)
+        | _by_metric([row.problem for row in several], _shares(several))
+    )
+
+
+def _by_metric(
+    problems: Iterable[str], cells: Mapping[str, Sequence[tuple[float, float]]]
+) -> dict[str, ProblemScores]:
+    """Return metric → scores from (value, weight) of each problem; problems of weight 0 are out."""
+    names = np.array(list(problems), dtype=object)
+    order = np.argsort(names)
+    scores = {}
+    for metric, pairs in cells.items():
+        values, weights = np.array(pairs, dtype=float).reshape(-1, 2)[order].T
+        if (kept := weights > 0).any():
+            scores[metric] = ProblemScores(names[order][kept], values[kept], weights[kept])
+    return scores
+
+
+def _submitted(row: Any, k: int, one: bool) -> tuple[float, float]:
+    """Return n@k of a problem, n all conversations or one, and its weight: 0 if undefined."""
+    drawn, rest = divmod(k, row.turns)
+    known = row.passed != UNKNOWN or not one
+    if rest or drawn > row.conversations or not known:
+        return 0.0, 0.0
+    right = int(row.solved.split()[-1])
+    if not one:
+        return pass_at_k(row.conversations, right, drawn), 1.0
+    passed_right = row.passed - row.false_stops
+    return one_of(row.conversations, right, row.passed, passed_right, drawn), 1.0
+
+
+def one_of(n: int, right: int, passed: int, passed_right: int, drawn: int) -> float:
+    """Return the chance that the one submitted of `drawn` conversations is right.
+
+    `n` were sampled: the last answers of `right` pass the hidden tests, of `passed` the public
+    ones, of `passed_right` both. Of those drawn that pass the public tests one is submitted, each
+    equally likely; if none does, any. The mean over all draws without replacement is exact, so it
+    is unbiased: with p = C(n − passed, drawn) / C(n, drawn), the chance that none passes, it is
+
+        (1 − p) passed_right / passed + p (right − passed_right) / (n − passed).
+
+    Raises ValueError unless 1 <= drawn <= n.
+    """
+    if not 1 <= drawn <= n:
+        raise ValueError(f"{drawn} of {n} conversations cannot be drawn")
+    none = comb(n - passed, drawn) / comb(n, drawn)
+    chance = (1 - none) * passed_right / passed if passed else 0.0
+    return chance + (none * (right - passed_right) / (n - passed) if none else 0.0)
+
+
+def _shares(rows: Sequence[Any]) -> dict[str, list[tuple[float, float]]]:
+    """Return SHARES of each problem, each a value and the number that it is a share of."""
+    cells: dict[str, list[tuple[float, float]]] = {metric.name: [] for metric in SHARES}
+    for row in rows:
+        right = int(row.solved.split()[0])
+        failing = row.conversations - right
+        passed_known = row.conversations if row.passed != UNKNOWN else 0
+        for name, part, whole in (
+            ("other_form", row.other_form, row.second),
+            ("other_text", row.other_text, row.second),
+            ("mended", row.mended, failing),
+            ("left", failing - row.mended, failing),
+            ("kept", right - row.broken, right),
+            ("broken", row.broken, right),
+        ):
+            cells[name].append((part / whole if whole else 0.0, whole))
+        share = row.false_stops / passed_known if passed_known else 0.0
+        cells[FALSE_STOP].append((share, float(passed_known > 0)))
+    return cells
