@@ -65,7 +65,7 @@ def evaluate(
     )
     origin = Origin("policy", step=step)
     completions, samples = responder.respond(prompts, seeds, sampling, origin, progress)
-    by_turn = _turn_columns(samples, judge) if dialogue else [{}] * len(samples)
+    by_turn = _turn_columns(samples, judge, dialogue) if dialogue else [{}] * len(samples)
     return [
         {
             "step": step,
@@ -87,18 +87,19 @@ def evaluate(
     ]
 
 
-def _turn_columns(samples: Sequence[Sample], judge: Environment) -> list[dict[str, Any]]:
+def _turn_columns(
+    samples: Sequence[Sample], judge: Environment, dialogue: Dialogue
+) -> list[dict[str, Any]]:
     """Return the columns of evals.parquet that conversations add: what each answer was worth."""
     columns = []
-    for sample, verdicts in zip(samples, turn_verdicts(samples, judge), strict=True):
-        programs = [public.program for public, _ in verdicts[:-1] if public is not None]
+    by_sample = turn_verdicts(samples, judge, dialogue.feedback)
+    for sample, verdicts in zip(samples, by_sample, strict=True):
+        programs = [turn.public.program for turn in sample.turns[:-1] if turn.public is not None]
         columns.append(
             {
                 "turns": len(sample.turns),
                 "turn_verdicts": [str(verdict) for _, verdict in verdicts],
-                "turn_public": [
-                    "" if public is None else str(public.verdict) for public, _ in verdicts
-                ],
+                "turn_public": ["" if public is None else str(public) for public, _ in verdicts],
                 "turn_programs": [*programs, sample.judgement.program],
                 "turn_tokens": [turn.answer for turn in sample.turns],
                 "observations": [turn.text for turn in sample.turns[:-1]],

@@ -218,11 +218,13 @@ def test_a_failure_of_the_judge_ends_it_without_a_reward(talk, monkeypatch):
 def test_every_answer_has_its_hidden_verdict_in_an_evaluation(talk):
     texts = {"square": [NONE + EOS, DOUBLED[:-3] + EOS, RIGHT + EOS], "double": [DOUBLED + EOS]}
     samples = talk([SQUARE, DOUBLE], texts)
-    hidden = [[verdict for _, verdict in row] for row in turn_verdicts(samples, talk.judge)]
-    assert hidden == [
-        [Verdict.SYNTAX_ERROR, Verdict.SYNTAX_ERROR, Verdict.ACCEPTED],
-        [Verdict.ACCEPTED],
+    syntax, accepted = Verdict.SYNTAX_ERROR, Verdict.ACCEPTED
+    assert turn_verdicts(samples, talk.judge, Feedback("tests")) == [
+        [(syntax, syntax), (syntax, syntax), (accepted, accepted)],
+        [(accepted, accepted)],
     ]
+    (blind,) = talk([BLIND], {"blind": [RIGHT + EOS]})
+    assert turn_verdicts([blind], talk.judge, Feedback("tests")) == [[(None, accepted)]]
 
 
 def test_operations_are_of_each_context_that_is_read(talk):
