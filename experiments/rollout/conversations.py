@@ -262,7 +262,9 @@ def turn_verdicts(
         rows: list[list[Verdict | None]] = []
         for place, turn in enumerate(sample.turns):
             hidden = sample.judgement if place == last else None
-            row: list[Verdict | None] = [one and one.verdict for one in (turn.public, hidden)]
+            row: list[Verdict | None] = [
+                None if one is None else one.verdict for one in (turn.public, hidden)
+            ]
             program = (hidden or turn.public or sample.judgement).program
             for which, tests in enumerate((feedback.public(problem), problem)):
                 if row[which] is None and tests is not None:
