@@ -1,16 +1,21 @@
 """The replay store: what it gives, what it forgets, and that it goes on as if never stopped."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from envs.reward import RewardConfig
 from experiments.config.schema import ReplayConfig
 from experiments.errors import UserError
+from experiments.replay import sample_log
 from experiments.replay.buffer import ReplayBuffer
 from experiments.replay.judgement_cache import JudgingCosts
+from experiments.replay.sample_log import SampleLog, samples_of
 from experiments.run_dir import checkpoints
+from experiments.run_dir.atomic_files import write_arrow
 from experiments.run_dir.budget import Ledger
+from experiments.sample import Turn
 from tests.experiments.rollout.stored import prompt, sample
 
 P, Q = prompt("p"), prompt("q")
@@ -60,6 +65,29 @@ def test_a_draw_is_what_was_taken_in_and_says_that_it_is_replayed(store_of):
     (drawn,) = store.draw(P, 1, 0)
     assert (written.fresh, drawn.fresh, drawn.offline) == (True, False, False)
     assert vars_of(drawn) == vars_of(written)
+
+
+def test_a_conversation_comes_back_with_its_observations_and_the_reward_of_its_answers(store_of):
+    """Three answers of 2, 1 and 2 tokens; the penalty on length counts no token that was read."""
+    turns = (Turn(2, 3), Turn(1, 2), Turn(2))
+    written = replace(sample(P, 7, 1.0), tokens=tuple(range(10)), logps=(-1.0,) * 10, turns=turns)
+    store = store_of()
+    store.reward = RewardConfig(overlong=[4, 6], overlong_penalty=0.5)
+    store.add_batch([written], 1)
+    (drawn,) = store.draw(P, 1, 0)
+    assert (drawn.turns, drawn.generated, drawn.reward) == (turns, 5, 0.75)
+    assert drawn.own == [True] * 2 + [False] * 3 + [True] + [False] * 2 + [True] * 2
+
+
+def test_batches_that_were_logged_before_there_were_conversations_can_be_read(tmp_path):
+    log = SampleLog(tmp_path, "judge")
+    log.write(1, [sample(P, 7, 1.0)])
+    older = sample_log.read(tmp_path, 1).drop(["turns"])
+    write_arrow(older, tmp_path / "samples" / "step-00000002.arrow")
+    table = sample_log.read_all(tmp_path)
+    assert table["turns"].to_pylist() == [None, None]
+    for rows in (table, older):
+        assert not any(s.turns for s in samples_of(rows, [P] * len(rows), RewardConfig()))
 
 
 def vars_of(s):
