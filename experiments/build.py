@@ -142,9 +142,9 @@ def _assemble(
     learner, environments = worker.learner, worker.environments
     assert environments is not None  # rank 0 judges
     judge, eval_judge = environments.make(), environments.make()
-    train_prompts = _prompts(task.train, "train", task, tokenizer, config)
+    train_prompts = _prompts(task.train, "train", task, tokenizer, config, config.steps > 0)
     eval_split = getattr(task, config.eval.split)
-    eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config)
+    eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config, True)
     dialogue = dialogue_of(config, tokenizer, config.task.turns)
     facts = _describe(config, records, task, train_prompts, eval_prompts, environments, judge)
     records.describe(engine=worker.engine.description)
@@ -257,15 +257,19 @@ def _prompts(
     task: Task,
     tokenizer: PreTrainedTokenizerBase,
     config: RunConfig,
+    needed: bool,
 ) -> Prompts:
-    """Encode a split's prompts and count those over the limit. Raises UserError if none is left."""
+    """Encode a split's prompts and count those over the limit.
+
+    Raises UserError if some are `needed` and none is left.
+    """
     prompts, dropped = encode_prompts(
         problems, task, tokenizer, config.task, config.model.chat_args
     )
     if dropped:
         limit = config.task.max_prompt_tokens
         task.left_out[f"prompt over task.max_prompt_tokens={limit}"] += dropped
-    if not prompts and (config.steps or split != "train"):
+    if needed and not prompts:
         raise UserError(_empty_split(split, prompts, task, config))
     return prompts
 

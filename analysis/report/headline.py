@@ -110,10 +110,12 @@ def _best_of_many(
     minus_best = {label: find_pair(pairs, label, best) for label in order[1:]}
     second = minus_best[order[1]]
     problems = f"{second.problems} problem{'s' * (second.problems != 1)}"
+    difference, _, ends = format_difference(second).partition(" ")
+    interval = f", 95 % interval {ends}" if ends else ""
+    significantly = "significantly" if order[1] in behind else "not significantly"
     statements = [
         f"Highest mean over {second.seeds} seeds and {problems}: {named[best]}. Next is "
-        f"{named[order[1]]}; its difference from {best} and the 95 % interval: "
-        f"{format_difference(second)}."
+        f"{named[order[1]]}, {significantly} lower (difference {difference}{interval})."
     ]
     statements += _before_training(experiment, pairs[0].metric)
     if alike := [label for label in order[1:] if label not in behind]:
@@ -136,7 +138,10 @@ def _best_of_many(
 
 def _before_training(experiment: Experiment, metric: str) -> list[str]:
     """State the means of the models that training began with, if they are few."""
-    scores = [(base.label, mean_score(base, metric)) for base in experiment.bases]
+    scores = [
+        (base.label.removeprefix("base ").removeprefix("name="), mean_score(base, metric))
+        for base in experiment.bases
+    ]
     known = [(label, score) for label, score in scores if not math.isnan(score)]
     if not 0 < len(known) <= MOST_BASES:
         return []

@@ -38,6 +38,11 @@ def test_prompts_that_are_all_too_long(tmp_path, failed):
     assert "raise the limit" in said and 9 < shortest < 256
 
 
+def test_a_train_split_that_is_only_evaluated_is_needed_too(failed):
+    limits = ("task.max_prompt_tokens=9", "steps=0", "eval.split=train")
+    assert "the train split is empty: all of its prompts are over" in failed(*limits)
+
+
 def test_decontamination_that_leaves_nothing(tmp_path, failed):
     rows = [taco_row(i) for i in range(6)]
     paths = [write(tmp_path / f"{name}.jsonl", rows) for name in ("train", "test")]

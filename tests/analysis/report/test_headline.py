@@ -65,9 +65,10 @@ def test_of_many_groups_the_best_and_those_that_may_be_as_good_are_named(experim
     mean = float(estimate(seed_means(grid.values, grid.weights)).mean)
     means = [f"{name} ({mean - 0.05 * place:.3f})" for place, name in enumerate(names)]
     lead, alike, behind, others, ranked = headline.statements[:5]
+    difference, _, ends = _minus_a(pairs, "b").partition(" ")
     assert lead == (
-        f"Highest mean over 3 seeds and 30 problems: {means[0]}. Next is {means[1]}; its "
-        f"difference from a and the 95 % interval: {_minus_a(pairs, 'b')}."
+        f"Highest mean over 3 seeds and 30 problems: {means[0]}. Next is {means[1]}, not "
+        f"significantly lower (difference {difference}, 95 % interval {ends})."
     )
     assert alike == f"No significant difference from a: {means[1]} and {means[2]}."
     assert behind == (
@@ -90,6 +91,11 @@ def test_of_many_groups_the_best_and_those_that_may_be_as_good_are_named(experim
     assert last.statements[2].endswith(f"28 pairs): h, {_minus_a(pairs, 'h')}.")
     assert alike.endswith(f": {means[1]}, {means[2]} and {means[5]}.")  # f's interval is not wider
     assert "4 of the other 7" in behind
+    every = [replace(pair, adjusted_p=0.01) for pair in pairs]
+    (headline,) = headlines(
+        SimpleNamespace(trained=trained, models=trained, pairs=every, ks=(1,), **NOTHING_NAMED)
+    )
+    assert f"Next is {means[1]}, significantly lower (" in headline.statements[0]
 
 
 def test_of_many_groups_the_models_before_training_are_named_if_they_are_few(experiment):
@@ -115,6 +121,8 @@ def test_of_many_groups_the_models_before_training_are_named_if_they_are_few(exp
         (headline,) = headlines(many)
         return [text for text in headline.statements if text.startswith("Before training")]
 
+    named = {"base name=nano": 0.05, "base name=later": 0.4}
+    assert said(**named) == ["Before training: nano (0.050) and later (0.400)."]
     assert said(nano=0.05) == ["Before training: 0.050."]
     assert said(nano=0.05, later=0.4) == ["Before training: nano (0.050) and later (0.400)."]
     assert said(a=0.1, b=0.2, c=0.3, d=0.4) == said() == []
