@@ -28,6 +28,7 @@ def test_an_evaluation_is_kept_unless_a_verdict_is_uncertain(
         environments=SimpleNamespace(make=lambda: judge),
         ledger=Ledger(),
         eval_prompts=[],
+        eval_dialogue=None,
         eval_engine=None,
         tokenizer=None,
     )

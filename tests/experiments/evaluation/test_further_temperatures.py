@@ -125,7 +125,7 @@ def test_the_base_is_evaluated_once_for_all_runs_of_a_seed(tmp_path, monkeypatch
     made, evaluate = [], base_evaluation.evaluate
 
     def counted(config, *given):
-        made.append(given[-2])
+        made.append(given[-3])
         return evaluate(config, *given)
 
     monkeypatch.setattr(base_evaluation, "evaluate", counted)
@@ -175,7 +175,7 @@ def test_what_the_base_was_evaluated_at_before_a_kill_is_not_done_again(tmp_path
     made, evaluate = [], base_evaluation.evaluate
 
     def counted(config, *given):
-        made.append(given[-2])
+        made.append(given[-3])
         return evaluate(config, *given)
 
     monkeypatch.setattr(base_evaluation, "evaluate", counted)
