@@ -59,6 +59,9 @@ CASES = {
         *("algo=grpo", "train.lag=2", "train.curriculum=band", "train.group_size=10"),
         *("steps=6", "task.train_problems=7"),
     ],
+    "conversations at lag 1": [
+        *("algo=ppo", "algo.value_unit=turn", "task.turns=2", "train.lag=1", "steps=3"),
+    ],
 }
 LAGGED, HALF_ONLINE = CASES["grpo at lag 2"], CASES["half online at lag 2"]
 
@@ -113,6 +116,8 @@ IN_FLIGHT = {
     "grpo synced every 3": [3, 2, 1, 2, 1],
     "half online at lag 2": [3, 3, 3, 2, 1],
     "curriculum at lag 2": [2, 1, 1, 1, 1, 1],
+    # a second answer waits for the judgement of the first
+    "conversations at lag 1": [0, 0, 0],
 }
 
 
