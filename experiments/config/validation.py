@@ -52,10 +52,11 @@ def _check_task(c: RunConfig) -> None:
             f"({c.task.evaluation_only}); set steps=0 eval.split=test, or train on another task "
             "and name this one's rows in task.test_path and task.test_rows"
         )
-    if c.task.turns > 1 and c.task.environment is not None:
+    several = f"task.turns={c.task.turns}" if c.task.turns > 1 else f"eval.turns={c.eval.turns}"
+    if max(c.task.turns, c.eval_turns) > 1 and c.task.environment is not None:
         raise UserError(
-            f"task.turns={c.task.turns} with task.environment={c.task.environment}: feedback is "
-            "what a program gave on the statement's tests; set task.turns=1"
+            f"{several} with task.environment={c.task.environment}: feedback is what a program "
+            f"gave on the statement's tests; set {several.partition('=')[0]}=1"
         )
 
 
