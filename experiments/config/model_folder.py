@@ -52,7 +52,7 @@ def _chat_args_of(folder: Path) -> list[str]:
 
     Without them a model that was trained not to think (`model=qwen3_0b6`) would have other prompts.
     """
-    recorded = folder.resolve().parents[1] / "config.yaml"
+    recorded = folder.resolve().parent.parent / "config.yaml"  # the root is its own parent
     if folder.resolve().parent.name != "checkpoints" or not recorded.is_file():
         return []
     from omegaconf import OmegaConf

@@ -163,6 +163,8 @@ def test_a_checkpoint_keeps_the_chat_arguments_of_its_run(tmp_path):
     )
     model = f"model={checkpoint}"
     assert with_model_folder([model])[3:] == ["++model.chat_args.enable_thinking=false"]
+    for elsewhere in ("/", "/etc"):  # folders that no run can be above
+        assert len(with_model_folder([f"model={elsewhere}"])) == 3
     composed = config_of(spelt_out([model, "task=mini"]))
     assert composed.model.chat_args == {"enable_thinking": False}
     given = "+model.chat_args.enable_thinking=true"
