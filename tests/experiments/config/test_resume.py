@@ -220,7 +220,8 @@ def killed_often(root, kills, steps, seconds, case, *overrides):
     "case",  # grpo is interrupted below and above
     [
         "spo-half-online-replay",  # it has most to restore
-        "spo-conversations",  # the middle of one is no state: it is begun again
+        # The middle of a conversation is no state: it is begun again, as a response is.
+        pytest.param("spo-conversations", marks=pytest.mark.slow),
         # Interrupted above, between two moves of its reference.
         pytest.param("ppo-stale", marks=pytest.mark.slow),
         # It replays as the other does, and test_past_policies.py has the weights that it keeps.
