@@ -26,11 +26,11 @@ def _evaluations(models: Sequence[EvaluatedModel]) -> Iterable[str]:
     problems = {model.label: _problems(model) for model in models}
     if len(set(problems.values())) > 1:
         sizes = {label: len(names) for label, names in problems.items()}
-        yield f"Not every row was evaluated on the same problems (counts: {least_and_greatest(sizes)})."
+        yield f"Not every row was evaluated on the same problems (counts: {extremes(sizes)})."
     sizes = {model.label: max(model.sample_counts) for model in models}
     if len(set(sizes.values())) > 1:
         yield (
-            f"Samples per problem differ, {least_and_greatest(sizes)}: distinct-2 and distinct / accepted "
+            f"Samples per problem differ, {extremes(sizes)}: distinct-2 and distinct / accepted "
             "cannot be compared between them."
         )
     for model in models:
@@ -98,7 +98,7 @@ def _problems(model: EvaluatedModel) -> frozenset[str]:
     return frozenset(name for samples in model.samples for name in samples["problem"].unique())
 
 
-def least_and_greatest(amounts: Mapping[str, float]) -> str:
+def extremes(amounts: Mapping[str, float]) -> str:
     """Return the least and the greatest amount, each with its label."""
     low, high = min(amounts, key=amounts.__getitem__), max(amounts, key=amounts.__getitem__)
     low_text, high_text = (

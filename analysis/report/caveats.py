@@ -10,7 +10,7 @@ from analysis.load.code_versions import code_caveats, differing_code
 from analysis.load.groups import Group, as_text, differing_keys, join_names
 from analysis.load.run_folders import Run
 from analysis.metrics.evaluated_models import EvaluatedModel
-from analysis.metrics.evaluation_caveats import evaluation_caveats, least_and_greatest
+from analysis.metrics.evaluation_caveats import evaluation_caveats, extremes
 from analysis.stats.tables import BUDGET_TITLES, final_budget
 
 FEW_SEEDS = 5
@@ -29,6 +29,7 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
         _off_policy_ratios,
         _foreign_samples,
         _steps_without_update,
+        _training_problems,
         _test_split,
         _few_seeds,
         _unequal_budgets,
@@ -180,6 +181,17 @@ def _is_mismatched(run: Run) -> bool:
     return not (checked["mismatch/mean"] <= checked["mismatch/bound"]).all()
 
 
+def _training_problems(groups: Sequence[Group]) -> Iterable[str]:
+    """Groups that were evaluated on the problems that they were trained on."""
+    labels = [group.label for group in groups if group.runs[0].on_training_problems]
+    if labels:
+        yield (
+            "Evaluated on the problems that were trained on (eval.split=train): "
+            f"{_all_or_names(labels, groups)}. These numbers say what was learnt of those "
+            "problems, not how many other problems the model solves; eval.split=choose is for that."
+        )
+
+
 def _test_split(groups: Sequence[Group]) -> Iterable[str]:
     """Groups that were evaluated on the test split outside a study's final evaluation."""
     labels = [
@@ -247,7 +259,7 @@ def _unequal_budgets(groups: Sequence[Group]) -> Iterable[str]:
             if not math.isnan(mean):
                 spent[group.label] = mean
         if spent and max(spent.values()) > BUDGET_SLACK * min(spent.values()):
-            unequal.append(f"{title} {least_and_greatest(spent)}")
+            unequal.append(f"{title} {extremes(spent)}")
     if unequal:
         yield f"The groups spent different budgets: {'; '.join(unequal)}."
 

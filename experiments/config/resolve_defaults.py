@@ -121,6 +121,11 @@ def setting_warnings(config: RunConfig) -> list[str]:
             "temperature, so samples at it become as varied as the data set; "
             "train.temperature=1 learns them as written"
         )
+    if evaluation.split == "train" and config.steps:
+        found.append(
+            "eval.split=train: the evaluations are on the problems that are trained on, so they do "
+            "not show how many others the model solves; eval.split=choose is for that"
+        )
     if not evaluation.temperature and evaluation.samples > 1:
         found.append(
             f"eval.temperature=0: all eval.samples={evaluation.samples} responses to a problem are "

@@ -211,6 +211,15 @@ def test_the_test_split_outside_a_final_evaluation_is_told(tmp_path, make_run):
     assert not any("test split" in note for note in notes_of(make_run(tmp_path / "a", "spo", 0)))
 
 
+def test_an_evaluation_on_training_problems_is_told_of_a_run_that_trained(tmp_path, make_run):
+    on_train = {"eval.split": "train"}
+    seen = make_run(tmp_path, "spo", 0, config=on_train)
+    other = make_run(tmp_path, "ppo", 0, config={"eval.split": "choose"})
+    base = make_run(tmp_path, "grpo", 0, config=on_train | {"steps": 0})
+    notes = [note for note in notes_of(seen, other, base) if "that were trained on" in note]
+    assert len(notes) == 1 and "(eval.split=train): spo. These" in notes[0]
+
+
 def test_a_diversity_over_different_problems_is_told_with_their_numbers(tmp_path, make_run):
     ppo, spo = make_run(tmp_path, "ppo", 0, skill=1.0), make_run(tmp_path, "spo", 0)
     (note,) = [note for note in notes_of(ppo, spo) if "over different problems" in note]

@@ -131,6 +131,12 @@ def test_programs_of_the_data_set_at_another_temperature_than_1_are_warned_of():
         assert setting_warnings(config(*given)) == []
 
 
+def test_an_evaluation_on_training_problems_is_warned_of_in_a_run_that_trains():
+    [line] = setting_warnings(config("eval.split=train", "steps=1"))
+    assert line.startswith("eval.split=train: ") and "eval.split=choose" in line
+    assert setting_warnings(config("eval.split=train", "steps=0")) == []
+
+
 def test_only_an_evaluation_that_says_little_is_warned_of():
     for given in (["eval.temperature=0", "eval.samples=1"], ["task.max_response_tokens=16"], []):
         assert setting_warnings(config(*given)) == []
