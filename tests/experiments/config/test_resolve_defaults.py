@@ -6,6 +6,7 @@ from algorithms import make
 from experiments.config.dependencies import VLLM_RELEASE
 from experiments.config.resolve_defaults import (
     describe_dropped,
+    few_problems_note,
     final_split_warning,
     missing_share_warning,
     resolve_defaults,
@@ -121,6 +122,19 @@ def test_the_test_split_is_warned_of_unless_a_study_evaluates_at_its_end():
     final = config("eval.split=test", "eval.final=true")
     assert final_split_warning(final, "study-s") is None
     assert "set by hand" in final_split_warning(final, None)
+
+
+def test_few_problems_of_an_evaluation_are_said_with_what_gives_more():
+    assert few_problems_note(config("task=mini"), 20) is None
+    said = few_problems_note(config("task=mini"), 19)
+    assert said is not None and said.startswith("NOTE: eval.split=choose has 19 problems, ")
+    assert said.endswith("task.choose_problems=N makes more")
+    rows = few_problems_note(config("task=taco", "eval.split=test"), 1)
+    assert (
+        rows is not None
+        and "has 1 problem," in rows
+        and rows.endswith("more rows, or a folder with a file for each split, give more")
+    )
 
 
 def test_programs_of_the_data_set_at_another_temperature_than_1_are_warned_of():
