@@ -112,6 +112,9 @@ def prepare(folder: Path) -> None:
     (folder / "other.jsonl").write_text('{"text": "Print 1.", "cases": []}\n')
     nested = {"text": "Print 1.", "cases": [{"stdin": "", "stdout": "1"}, {"stdin": "2"}]}
     (folder / "nested.jsonl").write_text(json.dumps(nested) + "\n")
+    calls = {"text": "Add.", "entry": "add", "args": [[1, 2]], "returns": [3]}
+    calls["right"] = ["def add(a, b):\n    return a + b"]
+    (folder / "calls.jsonl").write_text(json.dumps(calls) + "\n")
     tests = json.dumps({"inputs": ["1", "2"], "outputs": ["1", "2"]})
     row = {"question": "Print it.", "input_output": tests, "solutions": "[]"}
     levels = [json.dumps(row | {"difficulty": level}) + "\n" for level in ("EASY", "HARD")]
