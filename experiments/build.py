@@ -251,7 +251,7 @@ def _left_out(task: Task) -> str:
     """Return the reasons with their counts, and with the first row of those that rows gave."""
     first = task.first_left_out
     return ", ".join(
-        f"{reason} {count}" + f" (first: {first[reason]})" * (reason in first)
+        f"{reason} {count}" + (f" (first: {first[reason]})" if reason in first else "")
         for reason, count in task.left_out.most_common()
     )
 
