@@ -21,6 +21,7 @@ from envs.cache_folder import cache_root
 from experiments.errors import UserError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+LAUNCHER, JOBLIB = "hydra/launcher=", "joblib"  # Hydra's key, and the launcher behind `jobs=`
 DEVICES = Path("/dev")
 POLL_S = 0.5
 ANSWER_S = 20  # of nvidia-smi, which is slow where no process holds the driver
@@ -65,10 +66,11 @@ JobsAtOnce = Annotated[
 def with_jobs(arguments: Sequence[str]) -> list[str]:
     """Return command-line arguments in which a sweep's `jobs=N` or `jobs=auto` is spelt out.
 
-    Raises UserError for another value.
+    Raises UserError for another value, and beside a launcher that is not joblib.
     """
     if not {"-m", "--multirun"} & set(arguments):
         return list(arguments)
+    launchers = [word for word in arguments if word.lstrip("+").startswith(LAUNCHER)]
     spelt: list[str] = []
     for argument in arguments:
         key, _, value = argument.partition("=")
@@ -77,9 +79,22 @@ def with_jobs(arguments: Sequence[str]) -> list[str]:
             continue
         if value != "auto" and not (value.isdecimal() and int(value)):
             raise UserError(f"{argument}; it takes a whole number above 0, or auto")
+        if others := [word for word in launchers if not word.endswith(f"={JOBLIB}")]:
+            raise UserError(_two_launchers(argument, others[0]))
         number = jobs_at_once() if value == "auto" else value
-        spelt += ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={number}"]
+        spelt += [f"{LAUNCHER}{JOBLIB}", f"hydra.launcher.n_jobs={number}"]
     return spelt
+
+
+def _two_launchers(jobs: str, launcher: str) -> str:
+    """Return the message on `jobs=` beside another launcher than its own."""
+    number = jobs.partition("=")[2]
+    bound = f"hydra.launcher.array_parallelism={number if number.isdecimal() else 'N'}"
+    slurm = f"; under Slurm {bound} bounds the jobs at once" if "slurm" in launcher else ""
+    return (
+        f"{jobs} with {launcher}: jobs= starts processes on this machine (its launcher is "
+        f"{JOBLIB}); leave one of the two out{slurm}"
+    )
 
 
 def claim_gpu(folder: Path | None = None, waits: Callable[[], None] = lambda: None) -> str | None:
