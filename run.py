@@ -160,6 +160,7 @@ def announce(config: RunConfig) -> None:
 def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfig]) -> None:
     """Run all jobs, one after the other or several at once; always print a table at the end."""
     from experiments.config.command_line import requested_again
+    from experiments.errors import UserError
     from experiments.sweep import (
         changes_line,
         find_run,
@@ -177,11 +178,16 @@ def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfi
     folder = new_folder(configs[0].output_dir)
     os.environ[JOBS_VARIABLE] = str(len(jobs))  # for the processes that run them
     sys.argv.append(f'hydra.sweep.dir="{folder}"')
+    broken = ""
     try:
         with handling_interrupts(folder, parallel_launcher(sys.argv)):
             run()
+    except UserError as error:
+        broken = str(error)
     finally:
         failed = print_summary(folder, jobs)
+    if broken:
+        fail(broken, FAILED)
     if failed:
         raise SystemExit(FAILED)
 
@@ -197,7 +203,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
     from experiments.errors import UserError
     from experiments.launch import check_launch, is_rank_zero, torchrun_ranks
     from experiments.learner.memory_check import check_jobs
-    from experiments.sweep_jobs import runs_here
+    from experiments.sweep_jobs import crowded_sweep, runs_here
 
     try:
         jobs = jobs_of(arguments)
@@ -215,7 +221,8 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
     except UserError as error:
         fail(str(error), MISUSED)
     warnings = dict.fromkeys(line for config in configs for line in setting_warnings(config))
-    for line in warnings if is_rank_zero() else ():
+    crowded = crowded_sweep(arguments, [config.model.device for config in configs])
+    for line in filter(None, [*warnings, crowded]) if is_rank_zero() else ():
         print(f"WARNING: {line}", file=sys.stderr)
     return jobs, configs
 

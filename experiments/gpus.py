@@ -11,7 +11,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +23,7 @@ from experiments.errors import UserError
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LAUNCHER, JOBLIB = "hydra/launcher=", "joblib"  # Hydra's key, and the launcher behind `jobs=`
 DEVICES = Path("/dev")
+GPU_CHOICES = {"auto", "cuda"}  # values of `model.device` that take any GPU
 POLL_S = 0.5
 ANSWER_S = 20  # of nvidia-smi, which is slow where no process holds the driver
 
@@ -61,6 +62,30 @@ def jobs_at_once() -> int:
 JobsAtOnce = Annotated[
     PositiveInt, BeforeValidator(lambda value: jobs_at_once() if value == "auto" else value)
 ]
+
+
+def crowding_line(jobs: int, runs: int, devices: Iterable[str], waits: bool) -> str | None:
+    """Return a warning of more runs at once than there are GPUs, or without one cores; else None.
+
+    `jobs`: how many may run at once; `runs`: how many there are; `devices`: their `model.device`.
+    `waits`: a run without a free GPU waits for one, as in a sweep; in a study it shares one.
+    """
+    gpus = visible_gpus() if GPU_CHOICES & set(devices) else []
+    cores = len(os.sched_getaffinity(0))
+    most = len(gpus) or cores
+    if min(jobs, runs) <= most:
+        return None
+    if gpus and waits:
+        effect = (
+            f"{most} at once, and the others wait for a free one ({VISIBLE}={gpus[0]},{gpus[0]},… "
+            "gives a GPU two runs)"
+        )
+    elif gpus:
+        effect = "some runs share a GPU, its memory and its time"
+    else:
+        effect = "runs share a core, so all take longer, and each needs memory of its own"
+    here = f"{most} {'GPU' if gpus else 'core'}{'s' * (most > 1)}"
+    return f"jobs={jobs} for {runs} runs on {here}: {effect}; jobs={most} gives each its own"
 
 
 def with_jobs(arguments: Sequence[str]) -> list[str]:
