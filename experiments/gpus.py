@@ -59,6 +59,15 @@ def jobs_at_once() -> int:
     return len(visible_gpus()) or len(os.sched_getaffinity(0))
 
 
+def places() -> str:
+    """Say what runs side by side are spread over: GPUs, or without one cores."""
+    return _counted(jobs_at_once(), "GPU" if visible_gpus() else "core")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number > 1)}"
+
+
 JobsAtOnce = Annotated[
     PositiveInt, BeforeValidator(lambda value: jobs_at_once() if value == "auto" else value)
 ]
@@ -84,7 +93,7 @@ def crowding_line(jobs: int, runs: int, devices: Iterable[str], waits: bool) -> 
         effect = "some runs share a GPU, its memory and its time"
     else:
         effect = "runs share a core, so all take longer, and each needs memory of its own"
-    here = f"{most} {'GPU' if gpus else 'core'}{'s' * (most > 1)}"
+    here = _counted(most, "GPU" if gpus else "core")
     return f"jobs={jobs} for {runs} runs on {here}: {effect}; jobs={most} gives each its own"
 
 
