@@ -6,10 +6,12 @@ and decide nothing.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 # of the ledger's phases
 VERBS = {
@@ -21,6 +23,10 @@ VERBS = {
     "evaluate": "evaluating",
 }
 RATE_AFTER_S = 1.0  # before, a rate says nothing
+SILENCE_S = 3.0  # after which `counted` says how far it is
+FEW = 2  # items that are too few to count
+
+Item = TypeVar("Item")
 
 
 @dataclass
@@ -85,3 +91,13 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def counted(items: Sequence[Item], doing: str) -> Iterator[Item]:
+    """Yield the items; where they take long, say on stderr how many are done."""
+    said = time.monotonic()
+    for done, item in enumerate(items):
+        if done and len(items) > FEW and time.monotonic() - said >= SILENCE_S:
+            print(f"{doing}: {done} of {len(items)} …", file=sys.stderr, flush=True)
+            said = time.monotonic()
+        yield item

@@ -178,7 +178,7 @@ def _lock(folder: Path) -> int:
 def _announce(runner: Runner) -> None:
     """Print the number of runs to do, how many at a time on what, and what has changed since."""
     from experiments.gpus import crowding_line, places
-    from experiments.sweep import changes_line
+    from experiments.sweep import changes_line, later_runs_line
 
     left = runner.left()
     stopped = sum(state.folder is not None for state in runner.states.values())
@@ -189,7 +189,8 @@ def _announce(runner: Runner) -> None:
     devices = {runner.config(job).model.device for job in left}
     if line := crowding_line(runner.workers, len(left), devices, waits=False):
         say(f"WARNING: {line}")
-    if line := changes_line(runner.found, runner.again):
+    later = later_runs_line(runner.found) if runner.again != "always" else None
+    for line in filter(None, [changes_line(runner.found, runner.again), later]):
         say(line)
 
 
