@@ -23,6 +23,7 @@ from experiments.config.dependencies import noting_missing_packages
 from experiments.config.resume import resumed_config
 from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
+from experiments.run_dir.activity import counted
 
 USAGE = """\
 SPO-Bench: train a language model to write contest programs, with one of several algorithms.
@@ -123,7 +124,7 @@ def _job_text(words: Sequence[str], package: str) -> str:
         config = resumed_config(Path(folders[-1].removeprefix("resume=")), overrides)
         return _yaml(OmegaConf.create(asdict(config)), package)
     jobs = jobs_of(words)
-    configs = [_checked(job) for job in jobs]  # all, before one is printed
+    configs = [_checked(job) for job in counted(jobs, "checking jobs")]  # all, before one is printed
     texts = [_yaml(config, package) for config in configs]
     if not is_sweep(words):
         return texts[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -93,11 +93,18 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def counted(items: Sequence[Item], doing: str) -> Iterator[Item]:
-    """Yield the items; where they take long, say on stderr how many are done."""
+def say_aside(text: str) -> None:
+    """Print a line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def counted(
+    items: Sequence[Item], doing: str, say: Callable[[str], None] = say_aside
+) -> Iterator[Item]:
+    """Yield the items; where they take long, say how many are done."""
     said = time.monotonic()
     for done, item in enumerate(items):
         if done and len(items) > FEW and time.monotonic() - said >= SILENCE_S:
-            print(f"{doing}: {done} of {len(items)} …", file=sys.stderr, flush=True)
+            say(f"{doing}: {done} of {len(items)} …")
             said = time.monotonic()
         yield item

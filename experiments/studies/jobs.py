@@ -14,6 +14,7 @@ from experiments.config.composition import config_of
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.run_dir.activity import counted
+from experiments.studies.cli import say
 from experiments.studies.study import PARENTS, Study
 
 
@@ -69,7 +70,7 @@ def jobs_of(
                 "`make study` (docs/reference/protocol.md)"
             )
     jobs: dict[Job, None] = {}
-    for seed, arm in counted(list(product(seeds, arms)), "checking runs"):
+    for seed, arm in counted(list(product(seeds, arms)), "checking runs", say):
         try:
             job = _job(study, arm, seed, tuple(overrides))
         except UserError as error:
