@@ -160,8 +160,8 @@ def announce(config: RunConfig) -> None:
 def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfig]) -> None:
     """Run all jobs, one after the other or several at once; always print a table at the end."""
     from experiments.config.command_line import requested_again
+    from experiments.config.composition import counted
     from experiments.errors import UserError
-    from experiments.run_dir.activity import counted
     from experiments.sweep import (
         changes_line,
         find_run,
@@ -202,13 +202,12 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
 
     Ends the process with one line at the first fault.
     """
-    from experiments.config.composition import config_of, is_sweep, jobs_of
+    from experiments.config.composition import config_of, counted, is_sweep, jobs_of
     from experiments.config.preflight import check_before_start, make_output_folder
     from experiments.config.resolve_defaults import setting_warnings
     from experiments.errors import UserError
     from experiments.launch import check_launch, is_rank_zero, torchrun_ranks
     from experiments.learner.memory_check import check_jobs
-    from experiments.run_dir.activity import counted
     from experiments.sweep_jobs import crowded_sweep, runs_here
 
     try:

@@ -18,12 +18,17 @@ from omegaconf import DictConfig, OmegaConf
 from envs.command_line.command_help import choice_lines, key_lines, wants_help
 from envs.import_by_name import load_function
 from experiments.config.class_defaults import CONF
-from experiments.config.composition import compose, errors_on_one_line, is_sweep, jobs_of
+from experiments.config.composition import (
+    compose,
+    counted,
+    errors_on_one_line,
+    is_sweep,
+    jobs_of,
+)
 from experiments.config.dependencies import noting_missing_packages
 from experiments.config.resume import resumed_config
 from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
-from experiments.run_dir.activity import counted
 
 USAGE = """\
 SPO-Bench: train a language model to write contest programs, with one of several algorithms.
@@ -124,7 +129,7 @@ def _job_text(words: Sequence[str], package: str) -> str:
         config = resumed_config(Path(folders[-1].removeprefix("resume=")), overrides)
         return _yaml(OmegaConf.create(asdict(config)), package)
     jobs = jobs_of(words)
-    configs = [_checked(job) for job in counted(jobs, "checking jobs")]  # all, before one is printed
+    configs = [_checked(job) for job in counted(jobs, "checking jobs")]  # before one is printed
     texts = [_yaml(config, package) for config in configs]
     if not is_sweep(words):
         return texts[0]

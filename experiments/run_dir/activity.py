@@ -6,12 +6,10 @@ and decide nothing.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 # of the ledger's phases
 VERBS = {
@@ -23,10 +21,6 @@ VERBS = {
     "evaluate": "evaluating",
 }
 RATE_AFTER_S = 1.0  # before, a rate says nothing
-SILENCE_S = 3.0  # after which `counted` says how far it is
-FEW = 2  # items that are too few to count
-
-Item = TypeVar("Item")
 
 
 @dataclass
@@ -91,20 +85,3 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def say_aside(text: str) -> None:
-    """Print a line on stderr."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def counted(
-    items: Sequence[Item], doing: str, say: Callable[[str], None] = say_aside
-) -> Iterator[Item]:
-    """Yield the items; where they take long, say how many are done."""
-    said = time.monotonic()
-    for done, item in enumerate(items):
-        if done and len(items) > FEW and time.monotonic() - said >= SILENCE_S:
-            say(f"{doing}: {done} of {len(items)} …")
-            said = time.monotonic()
-        yield item

@@ -10,10 +10,9 @@ from functools import cache
 from itertools import combinations, product
 from pathlib import Path
 
-from experiments.config.composition import config_of
+from experiments.config.composition import config_of, counted
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
-from experiments.run_dir.activity import counted
 from experiments.studies.cli import say
 from experiments.studies.study import PARENTS, Study
 

@@ -45,7 +45,7 @@ MISTAKES = {
 def command(tmp_path, monkeypatch):
     """The command in an empty folder, which leaves this process's signals alone."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("experiments.run_dir.activity.SILENCE_S", inf)  # on a busy machine too
+    monkeypatch.setattr("experiments.config.composition.SILENCE_S", inf)  # on a busy machine too
     before = [signal.getsignal(sent) for sent in (signal.SIGINT, signal.SIGTERM)]
     yield main
     for sent, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):

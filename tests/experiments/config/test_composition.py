@@ -2,13 +2,13 @@
 
 from types import SimpleNamespace
 
-from experiments.run_dir import activity
-from experiments.run_dir.activity import counted
+from experiments.config import composition
+from experiments.config.composition import counted
 
 
 def test_items_that_take_long_are_counted_and_others_are_not(monkeypatch, capsys):
     now = [0.0]
-    monkeypatch.setattr(activity, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(composition, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def said(numbers, seconds):
         for _ in counted(numbers, "checking"):
