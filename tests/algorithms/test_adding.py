@@ -1,4 +1,4 @@
-"""The example algorithm of docs/guide/algorithms.md, compared with RLOO, and with mistakes in it."""
+"""The example of docs/guide/algorithms.md: it is RLOO, and the free tests find mistakes in it."""
 
 import re
 import sys
