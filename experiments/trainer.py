@@ -351,6 +351,8 @@ class Trainer:
                 self.parts.eval_engine,
                 self.learner,
                 check.bound,
+                self.parts.eval_judge,
+                self.parts.eval_dialogue,
             )
         if not self.config.train.keeps_rollout_copy or not check.every:
             return {"eval/kl_ref": kl}
