@@ -113,7 +113,7 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
         for problem, found in wrong
         if found.verdict not in (Verdict.ACCEPTED, Verdict.INFRA_ERROR)
     ]
-    console.print(_observations(len(wrong), lengths))
+    console.print(_observations(len(wrong), lengths), soft_wrap=True)
     return not any(found.verdict is Verdict.INFRA_ERROR for _, found in (*right, *wrong))
 
 
