@@ -151,6 +151,7 @@ def _describe(
     display.say(summary(config, device))
     if replaced := describe_dropped(requested, config):
         display.say(replaced)
+        records.describe(requested_k=requested.eval.k)
     needs = parts.learner.algorithm.needs
     if warning := missing_share_warning(config, needs, records.info["train_problems"]):
         display.say(warning)
