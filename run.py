@@ -115,15 +115,15 @@ def print_all(run: Callable[[], None]) -> None:
 def resume(arguments: list[str]) -> None:
     """Resume the run in resume=FOLDER, with overrides of keys that may change."""
     from experiments.config.preflight import check_before_start
-    from experiments.config.resume import is_finished, resumed_config
+    from experiments.config.resume import is_finished, named_folder, resumed_config
     from experiments.errors import UserError
     from experiments.launch import is_rank_zero
     from experiments.run_dir.atomic_files import check_unlocked
     from experiments.sweep_jobs import RESUMES
 
     folders = [argument for argument in arguments if argument.startswith("resume=")]
-    folder = Path(folders[-1].removeprefix("resume="))
     try:
+        folder = named_folder(folders[-1])
         config = resumed_config(folder, [a for a in arguments if a not in folders])
         finished = is_finished(folder, config)
         if not finished:
