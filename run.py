@@ -115,15 +115,15 @@ def print_all(run: Callable[[], None]) -> None:
 def resume(arguments: list[str]) -> None:
     """Resume the run in resume=FOLDER, with overrides of keys that may change."""
     from experiments.config.preflight import check_before_start
-    from experiments.config.resume import is_finished, resumed_config
+    from experiments.config.resume import is_finished, named_folder, resumed_config
     from experiments.errors import UserError
     from experiments.launch import is_rank_zero
     from experiments.run_dir.atomic_files import check_unlocked
     from experiments.sweep_jobs import RESUMES
 
     folders = [argument for argument in arguments if argument.startswith("resume=")]
-    folder = Path(folders[-1].removeprefix("resume="))
     try:
+        folder = named_folder(folders[-1])
         config = resumed_config(folder, [a for a in arguments if a not in folders])
         finished = is_finished(folder, config)
         if not finished:
@@ -160,28 +160,39 @@ def announce(config: RunConfig) -> None:
 def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfig]) -> None:
     """Run all jobs, one after the other or several at once; always print a table at the end."""
     from experiments.config.command_line import requested_again
+    from experiments.config.composition import counted
+    from experiments.errors import UserError
     from experiments.sweep import (
         changes_line,
         find_run,
+        has_folders,
         later_runs_line,
         new_folder,
         print_summary,
     )
     from experiments.sweep_jobs import handling_interrupts, parallel_launcher
 
-    runs = [(found, config) for config in configs if (found := find_run(config))]
+    if any(map(has_folders, configs)):
+        print("looking for earlier runs of these jobs …", file=sys.stderr)
+    jobs_found = counted(configs, "looking for earlier runs")
+    runs = [(found, config) for config in jobs_found if (found := find_run(config))]
     again = requested_again()
-    lines = [changes_line(runs, again), later_runs_line(runs) if again != "always" else None]
-    for line in filter(None, lines):
+    later = later_runs_line(runs) if again != "always" else None
+    for line in filter(None, [changes_line(runs, again), later]):
         print(line, file=sys.stderr)
     folder = new_folder(configs[0].output_dir)
     os.environ[JOBS_VARIABLE] = str(len(jobs))  # for the processes that run them
     sys.argv.append(f'hydra.sweep.dir="{folder}"')
+    broken = ""
     try:
         with handling_interrupts(folder, parallel_launcher(sys.argv)):
             run()
+    except UserError as error:
+        broken = str(error)
     finally:
-        failed = print_summary(folder, jobs)
+        failed = print_summary(folder, jobs, bool(later))
+    if broken:
+        fail(broken, FAILED)
     if failed:
         raise SystemExit(FAILED)
 
@@ -191,17 +202,17 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
 
     Ends the process with one line at the first fault.
     """
-    from experiments.config.composition import config_of, is_sweep, jobs_of
+    from experiments.config.composition import config_of, counted, is_sweep, jobs_of
     from experiments.config.preflight import check_before_start, make_output_folder
     from experiments.config.resolve_defaults import setting_warnings
     from experiments.errors import UserError
     from experiments.launch import check_launch, is_rank_zero, torchrun_ranks
     from experiments.learner.memory_check import check_jobs
-    from experiments.sweep_jobs import runs_here
+    from experiments.sweep_jobs import crowded_sweep, runs_here
 
     try:
         jobs = jobs_of(arguments)
-        configs = [config_of(job) for job in jobs]
+        configs = [config_of(job) for job in counted(jobs, "checking jobs")]
         for config in configs:
             check_launch(config)
         ranked = torchrun_ranks() > 1 or any(c.runtime.name == "torchrun" for c in configs)
@@ -215,9 +226,10 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
     except UserError as error:
         fail(str(error), MISUSED)
     warnings = dict.fromkeys(line for config in configs for line in setting_warnings(config))
+    crowded = crowded_sweep(arguments, [config.model.device for config in configs])
     for line in hints if is_rank_zero() else ():
         print(f"NOTE: {line}", file=sys.stderr)
-    for line in warnings if is_rank_zero() else ():
+    for line in filter(None, [*warnings, crowded]) if is_rank_zero() else ():
         print(f"WARNING: {line}", file=sys.stderr)
     return jobs, configs
 
@@ -288,6 +300,7 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
         begins_anew,
         find_run,
         finished_outcome,
+        kinds_changed,
         provenance,
         record_outcome,
         time_left,
@@ -297,14 +310,15 @@ def one_of_sweep(config: RunConfig, sweep: Path, number: int, label: str = "") -
     folder = find_run(config)
     if folder and begins_anew(folder, config, requested_again()):
         folder = None
+    changed = kinds_changed(folder, config) if folder else ""
     kept = bool(folder and is_finished(folder, config))
     if folder and kept:
-        print(f"{label}not run again: {provenance(folder, config)}", file=sys.stderr)
+        print(f"{label}not run again: {provenance(folder, changed)}", file=sys.stderr)
         outcome: Outcome | None = finished_outcome(folder)
     else:
         outcome = run_one(config, folder, label, in_sweep=not shows_responses())
     assert outcome is not None, "a sweep has no worker ranks"
-    record_outcome(sweep, number, outcome, kept)
+    record_outcome(sweep, number, outcome, kept, changed)
     left = time_left(sweep, int(os.environ.get(JOBS_VARIABLE, "0")))
     print(f"{label}{outcome.status}: {outcome.error or outcome.folder}{left}", file=sys.stderr)
     return outcome

@@ -11,7 +11,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +21,9 @@ from envs.cache_folder import cache_root
 from experiments.errors import UserError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+LAUNCHER, JOBLIB = "hydra/launcher=", "joblib"  # Hydra's key, and the launcher behind `jobs=`
 DEVICES = Path("/dev")
+GPU_CHOICES = {"auto", "cuda"}  # values of `model.device` that take any GPU
 POLL_S = 0.5
 ANSWER_S = 20  # of nvidia-smi, which is slow where no process holds the driver
 
@@ -57,18 +59,52 @@ def jobs_at_once() -> int:
     return len(visible_gpus()) or len(os.sched_getaffinity(0))
 
 
+def places() -> str:
+    """Say what runs side by side are spread over: GPUs, or without one cores."""
+    return _counted(jobs_at_once(), "GPU" if visible_gpus() else "core")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number > 1)}"
+
+
 JobsAtOnce = Annotated[
     PositiveInt, BeforeValidator(lambda value: jobs_at_once() if value == "auto" else value)
 ]
 
 
+def crowding_line(jobs: int, runs: int, devices: Iterable[str], waits: bool) -> str | None:
+    """Return a warning of more runs at once than there are GPUs, or without one cores; else None.
+
+    `jobs`: how many may run at once; `runs`: how many there are; `devices`: their `model.device`.
+    `waits`: a run without a free GPU waits for one, as in a sweep; in a study it shares one.
+    """
+    gpus = visible_gpus() if GPU_CHOICES & set(devices) else []
+    cores = len(os.sched_getaffinity(0))
+    most = len(gpus) or cores
+    if min(jobs, runs) <= most:
+        return None
+    if gpus and waits:
+        effect = (
+            f"{most} at once, and the others wait for a free one ({VISIBLE}={gpus[0]},{gpus[0]},… "
+            "gives a GPU two runs)"
+        )
+    elif gpus:
+        effect = "some runs share a GPU, its memory and its time"
+    else:
+        effect = "runs share a core, so all take longer, and each needs memory of its own"
+    here = _counted(most, "GPU" if gpus else "core")
+    return f"jobs={jobs} for {runs} runs on {here}: {effect}; jobs={most} gives each its own"
+
+
 def with_jobs(arguments: Sequence[str]) -> list[str]:
     """Return command-line arguments in which a sweep's `jobs=N` or `jobs=auto` is spelt out.
 
-    Raises UserError for another value.
+    Raises UserError for another value, and beside a launcher that is not joblib.
     """
     if not {"-m", "--multirun"} & set(arguments):
         return list(arguments)
+    launchers = [word for word in arguments if word.lstrip("+").startswith(LAUNCHER)]
     spelt: list[str] = []
     for argument in arguments:
         key, _, value = argument.partition("=")
@@ -77,9 +113,22 @@ def with_jobs(arguments: Sequence[str]) -> list[str]:
             continue
         if value != "auto" and not (value.isdecimal() and int(value)):
             raise UserError(f"{argument}; it takes a whole number above 0, or auto")
+        if others := [word for word in launchers if not word.endswith(f"={JOBLIB}")]:
+            raise UserError(_two_launchers(argument, others[0]))
         number = jobs_at_once() if value == "auto" else value
-        spelt += ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={number}"]
+        spelt += [f"{LAUNCHER}{JOBLIB}", f"hydra.launcher.n_jobs={number}"]
     return spelt
+
+
+def _two_launchers(jobs: str, launcher: str) -> str:
+    """Return the message on `jobs=` beside another launcher than its own."""
+    number = jobs.partition("=")[2]
+    bound = f"hydra.launcher.array_parallelism={number if number.isdecimal() else 'N'}"
+    slurm = f"; under Slurm {bound} bounds the jobs at once" if "slurm" in launcher else ""
+    return (
+        f"{jobs} with {launcher}: jobs= starts processes on this machine (its launcher is "
+        f"{JOBLIB}); leave one of the two out{slurm}"
+    )
 
 
 def claim_gpu(folder: Path | None = None, waits: Callable[[], None] = lambda: None) -> str | None:

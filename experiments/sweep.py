@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,11 @@ KINDS = {  # of what changed, in words
     "unrecorded": "code that was not recorded",
 }
 NAMED = 4  # files that a line names
+COMPARE, REPORT = "make compare", "make report"
+LATER_RUNS = (
+    "later runs with the same settings are not of this code, data, model or packages, but a "
+    "report of their folder takes them"
+)
 
 
 def new_folder(output_dir: str) -> Path:
@@ -62,8 +67,7 @@ def _runs_of(config: RunConfig) -> list[Path]:
 
     The words of `tuned`, which say how values were found, may differ.
     """
-    found = list((Path(config.output_dir) / config.name).glob("*/config.yaml"))
-    if not found:
+    if not has_folders(config):
         return []
     from experiments.config.resolve_defaults import resolve_defaults
     from experiments.policy.loading import pick_device
@@ -72,11 +76,20 @@ def _runs_of(config: RunConfig) -> list[Path]:
     text = _without_tuned(OmegaConf.to_yaml(asdict(resolved)))
     files = [
         file
-        for file in found
+        for file in _config_files(config)
         if _without_tuned(file.read_text()) == text and _has_record(file.parent)
     ]
     files.sort(key=lambda file: file.stat().st_mtime, reverse=True)
     return [file.parent for file in files]
+
+
+def has_folders(config: RunConfig) -> bool:
+    """Return whether there are run folders of this `name`, which takes no time."""
+    return any(True for _ in _config_files(config))
+
+
+def _config_files(config: RunConfig) -> Iterator[Path]:
+    return (Path(config.output_dir) / config.name).glob("*/config.yaml")
 
 
 def _has_record(folder: Path) -> bool:
@@ -98,10 +111,7 @@ def later_runs_line(runs: Iterable[tuple[Path, RunConfig]]) -> str | None:
         later += [str(at) for at in found[: found.index(folder)]]
     if not later:
         return None
-    return (
-        "later runs with the same settings are not of this code, data, model or packages, but a "
-        f"report takes them until they are moved away: {_listed(later)}"
-    )
+    return f"{LATER_RUNS} until they are moved away: {_listed(later)}"
 
 
 def _without_tuned(text: str) -> str:
@@ -117,16 +127,25 @@ def finished_outcome(folder: Path) -> Outcome:
     return Outcome(folder, "finished", pass_at={int(k): score for k, score in scores.items()})
 
 
-def provenance(folder: Path, config: RunConfig) -> str:
-    """Say when and from which commit a run was made, and what has changed since."""
+def kinds_changed(folder: Path, config: RunConfig) -> str:
+    """Return what has changed since a run was made, as "of other code"; empty: nothing."""
     from experiments.run_dir.provenance import changes
 
-    info = json.loads((folder / "run.json").read_text())
     kinds = [KINDS[kind] for kind in changes(folder, config)]
-    of = f", of {' and '.join(kinds)}" if kinds else ""
-    again = "changed" if kinds else "always"
-    made = f"ended {info['ended']}, commit {info['commit']}"
-    return f"{folder}, {made}{of}; again={again} runs it again"
+    return f"of {' and '.join(kinds)}" if kinds else ""
+
+
+def provenance(folder: Path, changed: str) -> str:
+    """Say when and from which commit a run was made, and what has changed since.
+
+    `changed`: of `kinds_changed`.
+    """
+    info = json.loads((folder / "run.json").read_text())
+    again = "changed" if changed else "always"
+    made = ", ".join(
+        filter(None, [f"{folder}", f"ended {info['ended']}", f"commit {info['commit']}", changed])
+    )
+    return f"{made}; again={again} runs it again"
 
 
 def begins_anew(folder: Path, config: RunConfig, again: Again) -> bool:
@@ -156,8 +175,9 @@ def changes_line(runs: Iterable[tuple[Path, RunConfig]], again: Again) -> str | 
         runs_are = "run is" if len(lists) == 1 else "runs are"
         names = sorted({name for names in lists for name in names})
         parts.append(f"{len(lists)} {state} {runs_are} of {_changed(kind, names)}")
+    compares = f"`{COMPARE} A=OLD B=NEW` compares an algorithm's old runs with its new ones"
     end = "again=changed runs them again" if again == "never" else "they begin anew"
-    return f"{'; '.join(parts)}; {end}"
+    return f"{'; '.join(parts)}; {end}, and {compares}"
 
 
 def _changed(kind: str, names: Sequence[str]) -> str:
@@ -197,14 +217,20 @@ def _way_back(folder: Path, info: dict[str, Any]) -> str:
     return f"{checkout} brings its code back"
 
 
-def record_outcome(folder: Path, number: int, outcome: Outcome, kept: bool = False) -> None:
-    """Write how job `number` of the sweep ended; `kept`: it had finished in an earlier sweep."""
+def record_outcome(
+    folder: Path, number: int, outcome: Outcome, kept: bool = False, changed: str = ""
+) -> None:
+    """Write how job `number` of the sweep ended; `kept`: it had finished in an earlier sweep.
+
+    `changed`: of `kinds_changed`.
+    """
     result = {
         "status": outcome.status,
         "folder": str(outcome.folder) if outcome.folder else None,
         "error": outcome.error,
         "pass_at": outcome.pass_at,
         "kept": kept,
+        "changed": changed,
     }
     with atomic_write(folder / f"{number}.json") as file:  # other jobs read it
         file.write_text(json.dumps(result) + "\n")
@@ -216,8 +242,11 @@ def job_labels(jobs: Sequence[Sequence[str]]) -> list[str]:
     return [" ".join(o for o in job if o not in shared) or "(as given)" for job in jobs]
 
 
-def print_summary(folder: Path, jobs: Sequence[Sequence[str]]) -> int:
-    """Print a table of all jobs and a line for each failure; return the number of failures."""
+def print_summary(folder: Path, jobs: Sequence[Sequence[str]], later: bool = False) -> int:
+    """Print a table of all jobs and a line for each failure; return the number of failures.
+
+    `later`: a report of their folder would take later runs than those of the table.
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -228,7 +257,8 @@ def print_summary(folder: Path, jobs: Sequence[Sequence[str]]) -> int:
     for label, result in zip(labels, results, strict=True):
         scores = [result["pass_at"].get(str(k)) for k in ks]
         cells = ["–" if score is None else f"{score:.3f}" for score in scores]
-        table.add_row(label, result["status"], *cells, result["folder"] or "–")
+        status = ", ".join(filter(None, [result["status"], result.get("changed")]))
+        table.add_row(label, status, *cells, result["folder"] or "–")
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 1000  # one row a line in files and pipes
@@ -237,9 +267,21 @@ def print_summary(folder: Path, jobs: Sequence[Sequence[str]]) -> int:
     for label, result in failures:
         print(f"failed: {label}: {result['error']}")
     folders = [Path(result["folder"]) for result in results if result["folder"]]
-    if parents := dict.fromkeys(str(folder.parent) for folder in folders):
-        print(f"report: make report RUNS={','.join(parents)}")
+    if folders:
+        print(_report_line(folders, later))
     return len(failures)
+
+
+def _report_line(folders: Sequence[Path], later: bool) -> str:
+    """Return the line with the command of a report on the runs in these folders.
+
+    `later`: others beside them would be taken in their place, so it names each.
+    """
+    parents = ",".join(dict.fromkeys(str(folder.parent) for folder in folders))
+    if not later:
+        return f"report: {REPORT} RUNS={parents}"
+    runs = ",".join(map(str, folders))
+    return f"report of these runs: {REPORT} RUNS={runs}\nnot {REPORT} RUNS={parents}: {LATER_RUNS}"
 
 
 def _read_result(file: Path) -> dict[str, Any]:

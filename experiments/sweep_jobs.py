@@ -16,11 +16,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 
-from experiments.gpus import claim_gpu
+from experiments.errors import UserError, one_line
+from experiments.gpus import GPU_CHOICES, JOBLIB, claim_gpu, crowding_line
 from experiments.run_dir.interrupts import (
     INTERRUPTED,
     exit_if_orphaned,
@@ -29,12 +33,15 @@ from experiments.run_dir.interrupts import (
     terminate_with_parent,
 )
 
-RESUMES = "interrupted; the same command resumes"
+RESUMES_LATER = "the same command resumes"
+RESUMES = f"interrupted; {RESUMES_LATER}"
 SUBMITTED = (
     "interrupted; submitted jobs go on, and scancel ends one with a checkpoint; when none is "
     "queued or running, the same command resumes"
 )
 LIVE_VARIABLE = "SPO_BENCH_LIVE"  # set by a study that shows its runs on the screen
+HYDRA_RAISES = "HYDRA_FULL_ERROR"  # an error leaves Hydra; else it prints it and exits
+LISTEN_S = 0.5
 STOP = "stop"  # this file in the sweep's folder: no further job is to start
 _sweep = {"process": 0}  # id of the process that is a sweep
 
@@ -44,15 +51,30 @@ def parallel_launcher(arguments: Sequence[str]) -> str | None:
 
     joblib takes this process too if it is to run one job at a time.
     """
-    values = dict(argument.lstrip("+").partition("=")[::2] for argument in arguments)
+    values = _values(arguments)
     name = values.get("hydra/launcher", "basic")
-    alone = name == "basic" or (name == "joblib" and values.get("hydra.launcher.n_jobs") == "1")
+    alone = name == "basic" or (name == JOBLIB and values.get("hydra.launcher.n_jobs") == "1")
     return None if alone else name
+
+
+def _values(arguments: Sequence[str]) -> dict[str, str]:
+    return dict(argument.lstrip("+").partition("=")[::2] for argument in arguments)
+
+
+def crowded_sweep(arguments: Sequence[str], devices: Sequence[str]) -> str | None:
+    """Return a warning if joblib runs more jobs at once than there are GPUs, or cores; else None.
+
+    `devices`: the `model.device` of each job.
+    """
+    number = _values(arguments).get("hydra.launcher.n_jobs", "")
+    if parallel_launcher(arguments) != JOBLIB or not number.isdecimal():
+        return None
+    return crowding_line(int(number), len(devices), devices, waits=True)
 
 
 def runs_here(arguments: Sequence[str]) -> bool:
     """Whether the jobs of a command line run on this machine, and so on its GPUs."""
-    return parallel_launcher(arguments) in (None, "joblib")
+    return parallel_launcher(arguments) in (None, JOBLIB)
 
 
 def interrupted_line(arguments: Sequence[str]) -> str:
@@ -69,7 +91,7 @@ def handling_interrupts(folder: Path, launcher: str | None) -> Iterator[None]:
     """
     _sweep["process"] = os.getpid()
     try:
-        if launcher == "joblib":
+        if launcher == JOBLIB:
             with _stopping_jobs(folder):
                 yield
             return
@@ -84,7 +106,8 @@ def handling_interrupts(folder: Path, launcher: str | None) -> Iterator[None]:
 def _stopping_jobs(folder: Path) -> Iterator[None]:
     """Pass Ctrl-C on to the jobs, and raise KeyboardInterrupt when all have ended.
 
-    A second Ctrl-C does not wait for the jobs' optimiser steps.
+    A second Ctrl-C does not wait for the jobs' optimiser steps. Raises UserError if a process of
+    the jobs died, with which joblib ends the others.
     """
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -93,21 +116,62 @@ def _stopping_jobs(folder: Path) -> Iterator[None]:
         (folder / STOP).touch()
         files = list(folder.glob("*.pid"))
         if first:
-            jobs = "1 job writes" if len(files) == 1 else f"{len(files)} jobs write"
             with suppress(OSError):  # not print, in the middle of which the signal may have come
-                os.write(2, f"stopping: {jobs} a checkpoint; Ctrl-C again hurries\n".encode())
+                os.write(2, f"{_stopping(len(files))}\n".encode())
         for file in files:
             with suppress(OSError, ValueError):
                 os.kill(int(file.read_text()), signal.SIGTERM)
 
     handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = os.environ.get(HYDRA_RAISES)
+    os.environ[HYDRA_RAISES] = "1"
     try:
-        yield
+        with _heard_by_a_thread(stop):
+            yield
+    except BrokenProcessPool as error:
+        if not (folder / STOP).exists():
+            raise UserError(f"{one_line(error)} All jobs ended; {RESUMES_LATER}") from None
     finally:
+        os.environ.pop(HYDRA_RAISES)
+        os.environ.update({} if before is None else {HYDRA_RAISES: before})
         for number, handler in handlers.items():
             signal.signal(number, handler)
     if (folder / STOP).exists():
         raise KeyboardInterrupt
+
+
+def _stopping(begun: int) -> str:
+    """Return the line after Ctrl-C, when so many jobs have begun."""
+    jobs = {0: "no job has begun", 1: "1 job writes a checkpoint"}
+    what = jobs.get(begun, f"{begun} jobs write a checkpoint")
+    return f"stopping: {what}; Ctrl-C again hurries"
+
+
+@contextmanager
+def _heard_by_a_thread(stop: Callable[[], None]) -> Iterator[None]:
+    """Within the block, call `stop` at Ctrl-C from a thread, and keep it from new processes.
+
+    A terminal sends Ctrl-C to the sweep and to what it has started. A process of joblib that is
+    still importing would die of it, and joblib would kill the others. So this thread has it
+    blocked; the processes that it starts inherit that, until `worker_process`.
+    """
+    ended = threading.Event()
+
+    def listen() -> None:
+        while not ended.is_set():
+            if signal.sigtimedwait({signal.SIGINT}, LISTEN_S):
+                stop()
+
+    resource_tracker.ensure_running()  # its start, later by joblib, would unblock the signal
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def shows_responses() -> bool:
@@ -131,6 +195,7 @@ def worker_process(folder: Path, number: int, jobs_at_once: int) -> Iterator[boo
     os.environ["SPO_BENCH_CORES"] = str(max(1, cores // jobs_at_once) if jobs_at_once > 0 else 1)
     with suppress(PermissionError):  # the process leads a session since the job before
         os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # no longer a terminal's
     sweep = os.getppid()
     raise_interrupts()
     terminate_with_parent()
@@ -187,5 +252,5 @@ def claimed_gpu(device: str, name: str) -> str:
     def waits() -> None:
         print(f"{name}: waiting for a GPU", file=sys.stderr, flush=True)
 
-    gpu = claim_gpu(waits=waits) if device in ("auto", "cuda") else None
+    gpu = claim_gpu(waits=waits) if device in GPU_CHOICES else None
     return "" if gpu is None else f" on GPU {gpu}"

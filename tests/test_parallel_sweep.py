@@ -31,7 +31,7 @@ def test_jobs_run_at_once_and_end_in_one_table(tmp_path):
     assert done.stdout.count("failed: ") == 2
     assert "broken: cannot be loaded" in done.stdout
     for line in done.stderr.splitlines():
-        assert line.startswith("job "), line
+        assert line.startswith(("job ", "checking jobs: ", "WARNING: jobs=2 ")), line
     assert "job 1/4: sandbox: embedded" in done.stderr
     again = call(*given[:-1], f"output_dir={tmp_path}")
     assert again.returncode == 0, again.stderr

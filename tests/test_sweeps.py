@@ -12,6 +12,8 @@ from experiments.sweep import (
     STAMP,
     begins_anew,
     changes_line,
+    kinds_changed,
+    print_summary,
     provenance,
     record_outcome,
     time_left,
@@ -46,6 +48,7 @@ def test_the_same_sweep_again_does_only_what_is_left(tmp_path, call_here):
     (second / "run.json").write_text(json.dumps(info | {"status": "running"}))  # it was killed
     shutil.rmtree(second / "checkpoints" / "final")
     again = call_here(*given, "seed=0,1,2")
+    assert "looking for earlier runs of these jobs …" in again.stderr.splitlines()
     assert again.returncode == 0, again.stderr
     assert f"not run again: {first}" in again.stderr
     assert f"resuming after step 1 in {second}" in again.stderr
@@ -65,8 +68,8 @@ def test_the_same_sweep_again_does_only_what_is_left(tmp_path, call_here):
     (first / "digests.json").write_text(json.dumps(digests))
     anew = call_here(*given, "seed=0,1", "again=changed")
     assert anew.returncode == 0, anew.stderr
-    line = "1 finished run is of other code: algorithms/grpo.py; they begin anew"
-    assert line in anew.stderr.splitlines() and anew.stderr.count("not run again: ") == 1
+    line = "1 finished run is of other code: algorithms/grpo.py; they begin anew, and `make "
+    assert f"\n{line}" in anew.stderr and anew.stderr.count("not run again: ") == 1
     assert len(folders) + 1 == len(list((tmp_path / "mini").iterdir()))
     assert (first / "run.json").read_bytes() == kept
 
@@ -113,13 +116,15 @@ def runs(tmp_path, monkeypatch):
 def test_one_line_says_what_has_changed_since_runs_were_made(runs):
     spo, files = {"code": ["algorithms/spo.py"]}, [f"f{i}" for i in range(6)]
     torch = {"packages": ["torch 1 → 2"], "data": files}
+    compares = "`make compare A=OLD B=NEW` compares an algorithm's old runs with its new ones"
     found = runs(("finished", spo), ("finished", spo | torch), ("failed", spo), ("finished", {}))
     assert changes_line(found, "never") == (
         "2 finished runs are of other code: algorithms/spo.py; 1 finished run is of other data: "
         "f0, f1, f2, f3, 2 more; 1 finished run is of other packages: torch 1 → 2; 1 stopped run "
-        "is of other code: algorithms/spo.py; again=changed runs them again"
+        f"is of other code: algorithms/spo.py; again=changed runs them again, and {compares}"
     )
-    assert changes_line(found[:1], "changed").endswith("algorithms/spo.py; they begin anew")
+    end = f"algorithms/spo.py; they begin anew, and {compares}"
+    assert changes_line(found[:1], "changed").endswith(end)
     assert changes_line(found[3:], "never") is None
 
 
@@ -136,7 +141,8 @@ def test_one_line_says_what_has_changed_since_runs_were_made(runs):
 def test_the_line_of_a_kept_run_says_what_has_changed(changed, end, runs):
     ((folder, config),) = runs(("finished", changed))
     (folder / "run.json").write_text('{"ended": "2026-01-01", "commit": "abc"}')
-    assert provenance(folder, config) == f"{folder}, ended 2026-01-01, {end}"
+    line = provenance(folder, kinds_changed(folder, config))
+    assert line == f"{folder}, ended 2026-01-01, {end}"
 
 
 def test_runs_without_a_record_of_their_code_are_counted(runs):
@@ -170,3 +176,21 @@ def test_the_time_left_is_that_of_the_jobs_that_ran_to_their_end(tmp_path):
     record_outcome(folder, 3, finished)
     assert time_left(folder, 9) == "; 4 of 9 jobs, about 5 min left"  # 5 jobs, 60 s each
     assert time_left(folder, 4) == ""
+
+
+def test_the_table_marks_other_code_and_its_report_takes_no_later_runs(tmp_path, capsys):
+    results, runs = tmp_path / "sweep", [str(tmp_path / "mini" / name) for name in ("a", "b")]
+    results.mkdir()
+    for number, (run, changed) in enumerate(zip(runs, ("", "of other code"), strict=True)):
+        ended = SimpleNamespace(status="finished", folder=run, error=None, pass_at={})
+        record_outcome(results, number, ended, kept=True, changed=changed)
+    jobs = [["seed=0"], ["seed=1"]]
+    assert print_summary(results, jobs) == 0
+    lines = capsys.readouterr().out.splitlines()
+    states = [line.split("│")[2].strip() for line in lines if line.startswith("│")]
+    assert states == ["finished", "finished, of other code"]
+    assert lines[-1] == f"report: make report RUNS={tmp_path}/mini"
+    assert print_summary(results, jobs, later=True) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == f"report of these runs: make report RUNS={runs[0]},{runs[1]}"
+    assert lines[-1].startswith(f"not make report RUNS={tmp_path}/mini: later runs ")

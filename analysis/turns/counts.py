@@ -180,8 +180,9 @@ def count_conversations(samples: pd.DataFrame, turns: int, whole: bool = True) -
       fail the hidden tests; first_passed, first_passed_right: of how many the first answer passes
       the public tests, or both. These are UNKNOWN for single samples, and without public tests.
     - mended, broken: the first answer fails and the last one is right; the other way round.
-    - second, second_solved: with a second answer, and those of them that are solved; other_text, other_form: its program is not the first's, as text
-      and in normal form (a program that cannot be parsed is its own form).
+    - second, second_solved: with a second answer, and those of them that are solved; other_text,
+      other_form: its program is not the first's, as text and in normal form (a program that cannot
+      be parsed is its own form).
     - right_tokens, wrong_tokens: generated tokens of each conversation, by its last answer.
 
     Without `whole`, other_form is UNKNOWN and the tokens are empty.

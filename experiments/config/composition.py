@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -24,8 +26,12 @@ from experiments.config.class_defaults import CONF, defaults_by_choice, register
 from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
 
+Item = TypeVar("Item")
+
 SEVERAL = ("experiment", "logger")  # choices of which a run may have several
 UNKNOWN = "Could not override '"  # how Hydra's message on an unknown key begins
+SILENCE_S = 3.0  # after which `counted` says how far it is
+FEW = 2  # items that are too few to count
 NO_KEYS = "Error merging override"  # and that on a list for a section
 FLAGS = (  # that Hydra or this project has; everything else is key=value
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-p", "--package", "--resolve"),
@@ -238,3 +244,20 @@ def _options(group: str) -> Iterator[tuple[str, set[str]]]:
         values = plain_values(OmegaConf.load(file))
         stated = values.get(group, values)
         yield file.stem, set(leaves(defaults.get(file.stem, {}) | stated))
+
+
+def say_aside(text: str) -> None:
+    """Print a line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def counted(
+    items: Sequence[Item], doing: str, say: Callable[[str], None] = say_aside
+) -> Iterator[Item]:
+    """Yield the items; where they take long, say how many are done."""
+    said = time.monotonic()
+    for done, item in enumerate(items):
+        if done and len(items) > FEW and time.monotonic() - said >= SILENCE_S:
+            say(f"{doing}: {done} of {len(items)} …")
+            said = time.monotonic()
+        yield item

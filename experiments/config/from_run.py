@@ -7,6 +7,7 @@ options of the algorithm: an option of SPO is none of PPO's, or means another th
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +26,7 @@ from experiments.config.composition import (
     errors_on_one_line,
     jobs_of,
 )
-from experiments.config.resume import flat, recorded_values
+from experiments.config.resume import flat, named_folder, recorded_values
 from experiments.config.schema import RunConfig, plain_values
 from experiments.errors import UserError
 
@@ -67,7 +68,7 @@ def with_recorded_run(arguments: Sequence[str]) -> list[str]:
         raise UserError(
             "from= begins a new run in a new folder, resume= continues a run in its own: give one"
         )
-    recorded = _recorded(Path(folders[-1].removeprefix(FROM)), folders[-1])
+    recorded = _recorded(named_folder(folders[-1]), folders[-1])
     left_out = {word for word in arguments if word[:1] == "~" and word[1:] in recorded}
     flags = [word for word in arguments if word in ("-m", "--multirun")]  # Hydra: in front only
     words = [word for word in arguments if word not in (*folders, *left_out, *flags)]
@@ -91,9 +92,15 @@ def origin_line(arguments: Sequence[str], typed: Sequence[str]) -> str:
 
 
 def _recorded(folder: Path, where: str) -> dict[str, Any]:
-    """Return a run's values by dotted key, under the names that a command line has for them."""
+    """Return a run's values by dotted key, under the names that a command line has for them.
+
+    `eval.k` is as it was requested: config.yaml lacks each k above the run's `eval.samples`.
+    """
     values = recorded_values(folder, where)
     recorded = _flat_with_aliases(values)
+    info = json.loads((folder / "run.json").read_text())
+    if "requested_k" in info:
+        recorded["eval.k"] = info["requested_k"]
     if missing := [key for key in NAMED_BY.values() if key not in recorded]:
         raise UserError(f"{where}: its config.yaml has no {missing[0]}; give another run folder")
     return recorded

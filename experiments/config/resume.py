@@ -42,6 +42,14 @@ MAY_CHANGE = (
 )
 
 
+def named_folder(word: str) -> Path:
+    """Return the folder of `resume=FOLDER` or `from=FOLDER`. Raises UserError if it is empty."""
+    key, _, folder = word.partition("=")
+    if not folder:
+        raise UserError(f"{key}= is empty; give a run folder, such as {key}=outputs/mini/RUN")
+    return Path(folder)
+
+
 def resumed_config(folder: Path, arguments: Sequence[str]) -> RunConfig:
     """Return the run's configuration with overrides. Raises UserError if one may not change."""
     recorded = recorded_values(folder, where := f"resume={folder}")

@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -18,9 +17,15 @@ from omegaconf import DictConfig, OmegaConf
 from envs.command_line.command_help import choice_lines, key_lines, wants_help
 from envs.import_by_name import load_function
 from experiments.config.class_defaults import CONF
-from experiments.config.composition import compose, errors_on_one_line, is_sweep, jobs_of
+from experiments.config.composition import (
+    compose,
+    counted,
+    errors_on_one_line,
+    is_sweep,
+    jobs_of,
+)
 from experiments.config.dependencies import noting_missing_packages
-from experiments.config.resume import resumed_config
+from experiments.config.resume import named_folder, resumed_config
 from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
 
@@ -120,10 +125,10 @@ def _job_text(words: Sequence[str], package: str) -> str:
     folders = [word for word in words if word.startswith("resume=")]
     if folders:
         overrides = [word for word in words if word not in folders and not is_sweep([word])]
-        config = resumed_config(Path(folders[-1].removeprefix("resume=")), overrides)
+        config = resumed_config(named_folder(folders[-1]), overrides)
         return _yaml(OmegaConf.create(asdict(config)), package)
     jobs = jobs_of(words)
-    configs = [_checked(job) for job in jobs]  # all, before one is printed
+    configs = [_checked(job) for job in counted(jobs, "checking jobs")]  # before one is printed
     texts = [_yaml(config, package) for config in configs]
     if not is_sweep(words):
         return texts[0]

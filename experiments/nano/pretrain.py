@@ -176,8 +176,6 @@ def _corpus(recipe: Recipe) -> tuple[Corpus, PreTrainedTokenizerBase]:
 
     tokenizer: PreTrainedTokenizerBase
     if recipe.task == "mini_feedback":
-        if not recipe.tokenizer:
-            raise ValueError("task=mini_feedback: name a tokenizer=, such as assets/nano")
         tokenizer = AutoTokenizer.from_pretrained(ROOT / recipe.tokenizer)
         return FeedbackCorpus(recipe.seed, observation_encoder(tokenizer)), tokenizer
     corpus = Corpus(PROBLEM_SETS[recipe.task], recipe.seed)

@@ -26,6 +26,10 @@ class Recipe:
     tokenizer_texts: int = 8000  # pairs that a tokenizer is trained on
     saved_dtype: Literal["float32", "float16"] = "float32"  # of the weights in the file
 
+    def __post_init__(self) -> None:
+        if self.task == "mini_feedback" and not self.tokenizer:
+            raise ValueError("task=mini_feedback: name a tokenizer=, such as assets/nano")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe5M(Recipe):

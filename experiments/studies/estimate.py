@@ -13,6 +13,7 @@ from experiments.studies.jobs import End, Job
 
 TIMED_STEPS = 4  # of a run that is only timed
 TIMED_ARMS = 8  # at most, before a study without a finished run
+TIMED_S = 60  # after which timing ends, with what has been timed by then
 WORTH = 0.2  # share of a study's own work that timing may add to it
 
 

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
-from experiments.config.composition import config_of
+from experiments.config.composition import config_of, counted
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
+from experiments.studies.cli import say
 from experiments.studies.study import PARENTS, Study
 
 
@@ -68,13 +69,12 @@ def jobs_of(
                 "`make study` (docs/reference/protocol.md)"
             )
     jobs: dict[Job, None] = {}
-    for seed in seeds:
-        for arm in arms:
-            try:
-                job = _job(study, arm, seed, tuple(overrides))
-            except UserError as error:
-                raise UserError(f"arm {arm}: {error}") from error
-            jobs |= dict.fromkeys((*_dependencies(job), job))
+    for seed, arm in counted(list(product(seeds, arms)), "checking runs", say):
+        try:
+            job = _job(study, arm, seed, tuple(overrides))
+        except UserError as error:
+            raise UserError(f"arm {arm}: {error}") from error
+        jobs |= dict.fromkeys((*_dependencies(job), job))
     for job in jobs:
         if job.trial and job.arm != arms[0]:  # checked once: all arms try the same values
             continue

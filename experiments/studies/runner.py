@@ -24,7 +24,7 @@ from experiments.gpus import VISIBLE, least_used, visible_gpus
 from experiments.run_dir.atomic_files import lock
 from experiments.run_dir.interrupts import terminate_with_parent
 from experiments.run_dir.records import STUDY_VARIABLE
-from experiments.studies.estimate import TIMED_STEPS, Clock, format_duration, whole_time
+from experiments.studies.estimate import TIMED_S, TIMED_STEPS, Clock, format_duration, whole_time
 from experiments.studies.jobs import (
     End,
     Job,
@@ -40,7 +40,10 @@ from experiments.sweep_jobs import LIVE_VARIABLE
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE_S = 0.3
 # of a timing run; the first and last step do more than others
-FEW = (f"steps={TIMED_STEPS}", "eval.every=0", "train.checkpoint_every=0", "eval.kl_samples=0")
+FEW = (
+    *(f"steps={TIMED_STEPS}", "eval.every=0", "train.checkpoint_every=0", "eval.kl_samples=0"),
+    *("eval.samples=1", "eval.k=[1]", "eval.further_temperatures=[]"),
+)
 
 
 class Runner:
@@ -205,37 +208,41 @@ class Runner:
 
 
 def time_few_steps(
-    jobs: Mapping[Job, tuple[Sequence[str], RunConfig]], workers: int, clock: Clock
-) -> None:
+    jobs: Mapping[Job, tuple[Sequence[str], RunConfig]],
+    workers: int,
+    clock: Clock,
+    say: Callable[[str], None],
+) -> list[Job]:
     """Time a few steps of each job, in parallel runs that are deleted afterwards.
 
-    They draw one sample a problem in an evaluation. The first job evaluates between its steps too,
-    and its time is multiplied by the study's samples. Raises UserError if one fails.
+    Ends after TIMED_S seconds. Returns the jobs that were timed by then; none, if the first is not
+    among them: it evaluates between its steps too, once with one sample a problem, and its time is
+    multiplied by the study's samples. Raises UserError if a run fails.
     """
     waiting, running = list(jobs), dict[Job, subprocess.Popen]()
+    first, timed, end = waiting[0], list[Job](), time.monotonic() + TIMED_S
     gpus, gpu_of = visible_gpus(), dict[Job, str | None]()
-    first = waiting[0]
     folders = {
         job: Path(config.output_dir) / f"{config.name}-timing-{job.arm}"
         for job, (_, config) in jobs.items()
     }
     try:
-        while waiting or running:
+        while (waiting or running) and time.monotonic() < end:
             while waiting and len(running) < workers:
                 job = waiting.pop(0)
-                shutil.rmtree(folders[job], ignore_errors=True)
-                command = [*jobs[job][0], f"seed={job.seed}", f"name={folders[job].name}", *FEW]
-                command += ["eval.samples=1", "eval.k=[1]", "eval.further_temperatures=[]"]
+                number = len(jobs) - len(waiting)
+                say(f"timing {TIMED_STEPS} steps of {job.arm}, {number} of {len(jobs)} …")
+                gpu_of[job] = least_used(gpus, [gpu for one in running if (gpu := gpu_of[one])])
+                command = [*jobs[job][0], f"seed={job.seed}", *FEW]
                 # the base's evaluation starts the engine and judges slow programs: time another
                 command += ["eval.every=2"] if job is first else []
-                gpu_of[job] = least_used(gpus, [gpu for one in running if (gpu := gpu_of[one])])
-                log = folders[job] / "log"
-                running[job] = start_process(command, log, folders[job].name, gpu_of[job])
+                running[job] = _start_timing(command, folders[job], gpu_of[job])
             for job in [job for job, process in running.items() if process.poll() is not None]:
                 if running.pop(job).returncode:
                     raise UserError(f"{job.label}: {last_error(folders[job] / 'log')}")
                 step, evaluation = _times(next(folders[job].glob("*/metrics.parquet")))
                 clock.steps[job.arm] = [step]
+                timed.append(job)
                 if job is first:
                     clock.evaluations.append(evaluation * jobs[job][1].eval.samples)
             time.sleep(0.1)
@@ -245,6 +252,13 @@ def time_few_steps(
             process.wait()
         for folder in folders.values():
             shutil.rmtree(folder, ignore_errors=True)
+    return timed if first in timed else []
+
+
+def _start_timing(overrides: Sequence[str], folder: Path, gpu: str | None) -> subprocess.Popen:
+    """Start a run that is only timed, in a folder of its own."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return start_process([*overrides, f"name={folder.name}"], folder / "log", folder.name, gpu)
 
 
 def _times(file: Path) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -240,8 +240,8 @@ def _run(tuner: Tuner, jobs: Sequence[Job], workers: int, progress: Progress) ->
 
 def _announce(tuners: Sequence[Tuner], ranges: Ranges, workers: int) -> None:
     """Print the runs to do and their estimated time, from a few timed steps of each arm."""
-    from experiments.studies.estimate import Clock, format_duration
-    from experiments.studies.jobs import End, Job, config_with_seed
+    from experiments.studies.estimate import TIMED_S, Clock, format_duration
+    from experiments.studies.jobs import End, config_with_seed
     from experiments.studies.runner import time_few_steps
 
     for tuner in tuners:
@@ -251,6 +251,35 @@ def _announce(tuners: Sequence[Tuner], ranges: Ranges, workers: int) -> None:
     say(f"{sum(left.values())} runs, re-scores included: {runs}; {workers} at a time")
     if not sum(left.values()):
         return
+    jobs = _kinds_of_runs(tuners, left)
+    configs = {job: config_with_seed(job.overrides, job.seed) for job in jobs}
+    one_each: dict[str, Job] = {}
+    for job in jobs:
+        one_each.setdefault(job.arm, job)
+    clock = Clock()
+    to_time = {job: (job.overrides, configs[job]) for job in one_each.values()}
+    timed = time_few_steps(to_time, workers, clock, say)
+    if not timed:
+        say(f"not timed: a few steps of {', '.join(one_each)} take more than {TIMED_S} s")
+        return
+    if len(timed) < len(one_each):
+        say(f"timed {', '.join(job.arm for job in timed)}; other arms count as their mean")
+    base = clock.evaluations[0]  # cached after the first run of a seed
+    seconds = {j: clock.seconds(j, configs[j], End("not begun")) - base for j in jobs}
+    for job, each in seconds.items():
+        say(f"{job.arm}: {jobs[job]} runs of about {each:.0f} s, {configs[job].steps} steps")
+    whole = sum(seconds[job] * number for job, number in jobs.items()) / workers
+    end = time.strftime("%H:%M", time.localtime(time.time() + whole))
+    say(f"about {format_duration(whole)}, until {end}; a widening adds a third of the trials")
+
+
+def _kinds_of_runs(tuners: Sequence[Tuner], left: Mapping[str, int]) -> dict[Job, int]:
+    """Return a trial and a re-score of each arm, as far as any are left, and how many are.
+
+    `left`: runs of both kinds by arm.
+    """
+    from experiments.studies.jobs import Job
+
     jobs: dict[Job, int] = {}
     for tuner in tuners:
         trials = tuner.trials_left()
@@ -261,17 +290,7 @@ def _announce(tuners: Sequence[Tuner], ranges: Ranges, workers: int) -> None:
             job = Job(tuner.arm, tuner.tuning.seed, (*tuner.overrides, *more))
             if number:
                 jobs[job] = jobs.get(job, 0) + number
-    configs = {job: config_with_seed(job.overrides, job.seed) for job in jobs}
-    say(f"timing a few steps of {', '.join(job.arm for job in jobs)} …")
-    clock = Clock()
-    time_few_steps({j: (j.overrides, c) for j, c in configs.items()}, workers, clock)
-    base = clock.evaluations[0]  # cached after the first run of a seed
-    seconds = {j: clock.seconds(j, configs[j], End("not begun")) - base for j in jobs}
-    for job, each in seconds.items():
-        say(f"{job.arm}: {jobs[job]} runs of about {each:.0f} s, {configs[job].steps} steps")
-    whole = sum(seconds[job] * number for job, number in jobs.items()) / workers
-    end = time.strftime("%H:%M", time.localtime(time.time() + whole))
-    say(f"about {format_duration(whole)}, until {end}; a widening adds a third of the trials")
+    return jobs
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The example algorithm of docs/guide/algorithms.md, compared with RLOO."""
+"""The example of docs/guide/algorithms.md: it is RLOO, and the free tests find mistakes in it."""
 
 import re
 import sys
@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 import algorithms
 from experiments.config.composition import config_of
 from experiments.errors import UserError
+from tests.algorithms import test_invariance, test_reference
 from tests.algorithms.batches import gradient, raw
 
 PAGE = Path(algorithms.CONF).parents[1] / "docs" / "guide" / "algorithms.md"
@@ -22,14 +23,32 @@ def block(language):
 
 
 @pytest.fixture
-def module(monkeypatch):
-    example = ModuleType("algorithms.leave_one_out")
-    monkeypatch.setitem(sys.modules, example.__name__, example)
-    exec(block("python"), vars(example))
-    return example
+def written(monkeypatch):
+    """A function that makes the example a module, with pieces of its text replaced."""
+
+    def write(replacements=()):
+        module = ModuleType("algorithms.leave_one_out")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        text = block("python")
+        for old, new in replacements:
+            assert old in text
+            text = text.replace(old, new)
+        exec(text, vars(module))
+        return module
+
+    return write
 
 
-def test_an_option_that_it_lacks_is_not_recommended(module):
+def made(module):
+    options = OmegaConf.create(block("yaml"))
+    name, core = options.pop("name"), options.core.rpartition(".")
+    assert (name, core[0]) == ("leave_one_out", module.__name__)
+    example = getattr(module, core[2])
+    return example(example.Config(name=name, **options), 1.0)
+
+
+def test_an_option_that_it_lacks_is_not_recommended(written):
+    module = written()
     overrides = [f"algo.core={module.__name__}.LeaveOneOut", "train.lag=1"]
     with pytest.raises(UserError, match=r"the lag is up to 1; lower it$"):
         config_of(["algo=sft", *overrides])
@@ -37,15 +56,59 @@ def test_an_option_that_it_lacks_is_not_recommended(module):
         config_of(["algo=rloo", "train.lag=1"])
 
 
-def test_the_example_is_rloo(module):
-    options = OmegaConf.create(block("yaml"))
-    name, core = options.pop("name"), options.core.rpartition(".")
-    assert (name, core[0]) == ("leave_one_out", module.__name__)
-    example = getattr(module, core[2])
-    ours = example(example.Config(name=name, **options), 1.0)
+def test_the_example_is_rloo(written):
+    ours = made(written())
     keep = torch.arange(12) % 5 != 3
     case = {"keep": keep, "cut": 3, "layout": (1, 2, "left")}
     expected = gradient(algorithms.make("rloo"), *raw(50), **case)
     for one, other in zip(gradient(ours, *raw(50), **case), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
     assert ours.needs.max_lag == algorithms.make("rloo").needs.max_lag
+
+
+MEAN = "group_mean(rewards, batch.keep, size)"
+# The same objective with k3 in its loss instead of k1 in its reward.
+K3 = (
+    ("import group_count,", "import kl, group_count,"),
+    ("batch.rewards - self.config.kl_coef * k1", "batch.rewards"),
+    (
+        "        return -gain.mean()",
+        "        logp, ref_logp = (\n"
+        "            x.masked_fill(~batch.mask, 0.0) for x in (policy.logp, batch.ref_logp)\n"
+        "        )\n"
+        "        penalty = masked_sum(kl(logp, ref_logp, 'k3'), batch.mask)\n"
+        "        gain = gain - self.config.kl_coef * penalty\n"
+        "        return -gain.mean()",
+    ),
+)
+COUNTED, CLOSER = test_invariance.DIVISORS, test_reference.CLOSER
+MISTAKES = {
+    "dropped rows are counted": ([("count(batch.keep", "count(batch.keep | True")], COUNTED),
+    "the baseline is divided by the group size": (
+        [(MEAN, "(rewards * batch.keep).view(-1, size).mean(-1)")],
+        COUNTED,
+    ),
+    "the sign of k1": ([("batch.rewards - ", "batch.rewards + ")], CLOSER),
+    "the sign of k3": ([*K3, ("gain - ", "gain + ")], CLOSER),
+    "k3 of swapped arguments": (
+        [*K3, ("kl(logp, ref_logp", "kl(ref_logp, logp")],
+        test_reference.DIRECTION,
+    ),
+}
+
+
+def run_free_tests(algorithm):
+    test_invariance.test_further_dropped_rows_in_a_group_change_nothing(algorithm)
+    test_reference.check(algorithm)
+
+
+@pytest.mark.parametrize("replacements", [(), K3], ids=["k1", "k3"])
+def test_the_example_passes_the_free_tests(replacements, written):
+    run_free_tests(made(written(replacements)))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_free_tests_find(mistake, written):
+    replacements, message = MISTAKES[mistake]
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        run_free_tests(made(written(replacements)))

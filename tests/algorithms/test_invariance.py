@@ -129,6 +129,33 @@ def test_a_batch_without_its_dropped_groups_is_the_same_batch(algorithm):
     same([loss, *left], [alone, *absent], DROPPED)
 
 
+DIVISORS = "a mean divides by the group's kept rows (group_count, group_mean), not by group_size"
+
+
+def test_further_dropped_rows_in_a_group_change_nothing(algorithm):
+    """Six rows of a group, some dropped, are learnt from as beside two more that are dropped."""
+    tensors, lengths, rewards = raw(seed=9, rows=24)
+    place = torch.arange(24) % 8
+    narrow = (place != 1) & (place != 6)
+    keep = narrow & ~torch.isin(torch.arange(24), torch.tensor([10, 16, 19, 23]))  # 6, 5 and 3
+    online = (place != 2) | (not algorithm.needs.off_policy)
+    fresh = online & (place != 5)
+    loss, *wide = gradient(
+        algorithm, tensors, lengths, rewards, keep=keep, online=online, fresh=fresh, group=8
+    )
+    alone = gradient(
+        algorithm,
+        {name: value[narrow] for name, value in tensors.items()},
+        lengths[narrow],
+        rewards[narrow],
+        keep=keep[narrow],
+        online=online[narrow],
+        fresh=fresh[narrow],
+        group=6,
+    )
+    same([loss, *(one if one is None else one[narrow] for one in wide)], alone, DIVISORS)
+
+
 BEST = "an algorithm that reads reward_high declares needs.best_reward"
 SOME_RIGHT = torch.tensor([1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1], dtype=torch.float64)
 

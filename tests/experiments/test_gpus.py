@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from experiments import gpus
+from experiments.errors import UserError
 from experiments.gpus import (
     VISIBLE,
     jobs_at_once,
@@ -83,6 +84,31 @@ def test_a_sweeps_jobs_are_spelt_out(monkeypatch):
     assert with_jobs(["-m", "jobs=auto", "seed=0,1"]) == spelt
     assert with_jobs(["-m", "jobs=2"])[-1] == "hydra.launcher.n_jobs=2"
     assert with_jobs(["jobs=2"]) == ["jobs=2"]  # of a single run it is an unknown key
+
+
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [
+        (
+            ["hydra/launcher=submitit_slurm", "hydra.launcher.partition=gpu", "jobs=8"],
+            "; under Slurm hydra.launcher.array_parallelism=8 bounds the jobs at once",
+        ),
+        (
+            ["jobs=auto", "+hydra/launcher=submitit_slurm"],
+            "; under Slurm hydra.launcher.array_parallelism=N bounds the jobs at once",
+        ),
+        (["jobs=8", "hydra/launcher=basic"], "leave one of the two out"),
+    ],
+)
+def test_jobs_beside_another_launcher_is_refused_and_does_not_replace_it(given, end):
+    (jobs,) = (word for word in given if word.startswith("jobs="))
+    (launcher,) = (word for word in given if "hydra/launcher" in word)
+    with pytest.raises(UserError) as refused:
+        with_jobs(["-m", *given])
+    text = str(refused.value)
+    assert text.startswith(f"{jobs} with {launcher}: jobs= starts processes on this machine")
+    assert text.endswith(end)
+    assert with_jobs(["-m", "jobs=2", "hydra/launcher=joblib"])[-1] == "hydra/launcher=joblib"
 
 
 def test_a_study_gives_each_run_the_gpu_that_fewest_use():

@@ -141,3 +141,18 @@ def test_the_task_takes_its_model_and_the_words_that_the_model_has_seen(monkeypa
     assert template.digest == Feedback("tests", feedback_corpus.TEMPLATE).digest
     encoder = observation_encoder(AutoTokenizer.from_pretrained(ROOT / "assets" / "nano"))
     assert chosen.task.max_observation_tokens == encoder.max_tokens
+
+
+def test_the_bundled_model_is_of_nano_s_size_and_has_its_tokenizer():
+    from transformers import AutoModelForCausalLM
+
+    files = list(BUNDLED.iterdir())
+    assert sum(file.stat().st_size for file in files) <= 6_000_000
+    nano, feedback = (
+        AutoTokenizer.from_pretrained(ROOT / "assets" / name) for name in ("nano", BUNDLED.name)
+    )
+    assert feedback.get_vocab() == nano.get_vocab()
+    assert feedback.chat_template == nano.chat_template
+    model = AutoModelForCausalLM.from_pretrained(BUNDLED)
+    assert model.num_parameters() == 770_944
+    assert model.config.max_position_embeddings >= 256 + 3 * 64 + 2 * 32

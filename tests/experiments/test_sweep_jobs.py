@@ -1,9 +1,13 @@
 """Signals to a sweep and to its jobs, and what is said of the GPU that a job gets."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,10 +15,12 @@ from omegaconf import OmegaConf
 
 import run
 from experiments import sweep_jobs
+from experiments.errors import UserError
 from experiments.sweep_jobs import (
     RESUMES,
     STOP,
     SUBMITTED,
+    crowded_sweep,
     handling_interrupts,
     interrupted_line,
     parallel_launcher,
@@ -64,16 +70,56 @@ def test_ctrl_c_of_one_job_after_the_other_ends_the_sweep(jobs, tmp_path, call_h
     assert "not run" in done.stdout
 
 
+def press_ctrl_c(folder):
+    """Send SIGINT to this process, as a terminal does, and wait until it has been heard."""
+    os.kill(os.getpid(), signal.SIGINT)
+    while not (folder / STOP).exists():
+        time.sleep(0.01)
+
+
 def test_ctrl_c_of_jobs_at_once_says_so_and_reaches_them(tmp_path, capfd):
     job = subprocess.Popen(["sleep", "60"])
     with pytest.raises(KeyboardInterrupt), handling_interrupts(tmp_path, "joblib"):
         (tmp_path / "0.pid").write_text(str(job.pid))
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
+        press_ctrl_c(tmp_path)
+        assert job.wait() == -signal.SIGTERM
+        os.kill(os.getpid(), signal.SIGINT)  # hurries, and says nothing more
     line = "stopping: 1 job writes a checkpoint; Ctrl-C again hurries\n"
     assert capfd.readouterr().err == line
-    assert job.wait() == -signal.SIGTERM
-    assert (tmp_path / STOP).exists()
+
+
+def test_ctrl_c_before_a_job_has_begun_says_so(tmp_path, capfd):
+    with pytest.raises(KeyboardInterrupt), handling_interrupts(tmp_path, "joblib"):
+        press_ctrl_c(tmp_path)
+    assert capfd.readouterr().err == "stopping: no job has begun; Ctrl-C again hurries\n"
+
+
+def test_ctrl_c_does_not_reach_a_process_of_joblib_that_still_starts(tmp_path):
+    def blocked(process):
+        status = Path(f"/proc/{process}/status").read_text()
+        mask = int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16)
+        return bool(mask & 1 << signal.SIGINT - 1)
+
+    with handling_interrupts(tmp_path, "joblib"):
+        started = subprocess.Popen(["sleep", "60"])
+        assert blocked(started.pid)
+        with worker_process(tmp_path, 0, 2):  # it leads a session now
+            assert not blocked("thread-self")
+    assert not blocked("thread-self")
+    started.kill()
+    started.wait()
+
+
+def test_a_process_of_joblib_that_dies_is_one_line_or_part_of_an_interrupt(tmp_path):
+    died = BrokenProcessPool("A process was terminated.\n\nMore about it")
+    with pytest.raises(UserError) as ended, handling_interrupts(tmp_path, "joblib"):
+        raise died
+    assert str(ended.value) == (
+        "BrokenProcessPool: A process was terminated. All jobs ended; the same command resumes"
+    )
+    with pytest.raises(KeyboardInterrupt), handling_interrupts(tmp_path, "joblib"):
+        press_ctrl_c(tmp_path)
+        raise died  # from the processes that were interrupted
 
 
 def test_a_job_that_is_not_begun_says_nothing(tmp_path, capfd):
@@ -152,3 +198,22 @@ def test_a_preempted_job_is_requeued_after_its_checkpoint():
 def test_the_line_after_ctrl_c_is_of_the_launcher(arguments, launcher, line):
     assert parallel_launcher(arguments) == launcher
     assert interrupted_line(arguments) == line
+
+
+def test_more_jobs_at_once_than_cores_or_gpus_are_warned_of(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    given = ["-m", JOBLIB, "hydra.launcher.n_jobs=16"]
+    assert crowded_sweep(given, ["auto"] * 9) == (
+        "jobs=16 for 9 runs on 2 cores: runs share a core, so all take longer, and each needs "
+        "memory of its own; jobs=2 gives each its own"
+    )
+    assert crowded_sweep(given, ["auto"] * 2) is None  # only two are there
+    assert crowded_sweep(["-m", JOBLIB, "hydra.launcher.n_jobs=2"], ["auto"] * 9) is None
+    assert crowded_sweep(["-m", "hydra/launcher=submitit_slurm"], ["auto"] * 9) is None
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    assert crowded_sweep(given, ["cuda"] * 9) == (
+        "jobs=16 for 9 runs on 4 GPUs: 4 at once, and the others wait for a free one "
+        "(CUDA_VISIBLE_DEVICES=4,4,… gives a GPU two runs); jobs=4 gives each its own"
+    )
+    assert "on 2 cores" in crowded_sweep(given, ["cpu"] * 9)

@@ -35,8 +35,8 @@ def test_each_metric_of_six_conversations():
     # Of two, the four that pass the public tests (three are right) go first: of 15 pairs, the one
     # without any is the broken and the left one, neither right.
     assert single("1@6", scores) == (14 / 15 * 3 / 4, 1)
-    # Three first answers: two of six pass the public tests, one of them right; of 20 draws four have
-    # neither, and then one of the other four is right.
+    # Three first answers: two of six pass the public tests, one of them right; of 20 draws four
+    # have neither, and then one of the other four is right.
     assert single("first_1@3", scores) == (16 / 20 * 1 / 2 + 4 / 20 * 1 / 4, 1)
     assert single("first_1@6", scores) == (1 / 2, 1)
     assert single("mended", scores) == (2 / 4, 4)

@@ -73,6 +73,16 @@ def test_overrides_come_on_top_and_no_key_stands_twice(record):
     assert (config.seed, config.steps, config.algo.beta) == (5, 7, TUNED_BETA)
 
 
+def test_with_more_samples_each_k_that_was_requested_is_measured(record):
+    word = record("eval.samples=4")
+    assert recorded(word)["eval"]["k"] == [1]
+    info = Path(word.removeprefix("from=")) / "run.json"
+    info.write_text('{"requested_k": [1, 5, 10]}')
+    assert resolve_defaults(composed(word, "eval.samples=20"), "cpu").eval.k == [1, 5, 10]
+    assert resolve_defaults(composed(word), "cpu").eval.k == [1]
+    assert composed(word, "eval.k=[2]").eval.k == [2]
+
+
 def test_another_algorithm_has_its_own_options_and_is_not_called_tuned(record):
     config = composed(record(*TUNED), "algo=ppo")
     assert asdict(config.algo) == asdict(config_as_composed("algo=ppo").algo)
@@ -147,6 +157,7 @@ def test_on_a_command_line(record, call_here):
     [
         (["from=absent"], "from=absent: not a run folder; run folders are in `outputs/NAME/`"),
         (["from=absent", "resume=absent"], "from= begins a new run"),
+        (["from="], "from= is empty; give a run folder, such as from=outputs/mini/RUN"),
     ],
 )
 def test_mistakes_are_one_line(words, message):

@@ -1,14 +1,17 @@
 """A whole study: stopped, killed, and gone on with; real runs, a report at its end."""
 
 import json
+import os
 import signal
+from math import inf
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from experiments.studies.cli import MISUSED
-from experiments.studies.run import main
+from experiments.studies.jobs import Job
+from experiments.studies.run import arms_to_start_with, main
 from tests.experiments.studies.commands import start, wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,6 +45,7 @@ MISTAKES = {
 def command(tmp_path, monkeypatch):
     """The command in an empty folder, which leaves this process's signals alone."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("experiments.config.composition.SILENCE_S", inf)  # on a busy machine too
     before = [signal.getsignal(sent) for sent in (signal.SIGINT, signal.SIGTERM)]
     yield main
     for sent, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
@@ -80,6 +84,64 @@ def test_what_no_run_could_start_with_is_found_before_the_first(given, words, ca
     told = capsys.readouterr().err
     assert told.startswith("error: ") and told.count("\n") == 1 and words in told
     assert not list(Path().glob("outputs/study-mini/*"))
+
+
+def refuses(*_):
+    raise AssertionError("a run was started")
+
+
+def test_a_plan_says_what_there_is_to_do_and_where(command, monkeypatch, capsys):
+    monkeypatch.setattr("experiments.gpus.visible_gpus", list)
+    monkeypatch.setattr("experiments.studies.runner.start_process", refuses)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    Path("s.yaml").write_text(STUDY.replace("steps=6", "steps=2"))  # too few to time
+    assert command(["study=s.yaml", "plan=true", "jobs=3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:4] == [
+        "2 arms × 2 seeds = 4 runs, in outputs/study-s:",
+        "  sft: seeds 0, 1, 0 finished; steps=2 algo=sft train.offline_share=1",
+        "  grpo_after_sft: seeds 0, 1, 0 finished; steps=2 algo=grpo, weights_of: sft",
+    ]
+    said = [line.partition(" ")[2] for line in lines[4:]]
+    assert said[0] == "4 runs: 0 finished, 0 to resume, 4 to start; 3 at a time on 2 cores"
+    assert said[1].startswith("WARNING: jobs=3 for 4 runs on 2 cores: ")
+    assert said[2] == "8 steps in all: too few to time some of them first"
+
+
+def test_a_plan_for_another_machine_warns_of_what_is_not_installed(command, monkeypatch, capsys):
+    monkeypatch.setattr("experiments.config.dependencies.vllm_version", lambda: None)
+    monkeypatch.setattr("experiments.studies.runner.start_process", refuses)
+    given = ["study=mini", "arms=sft", "seeds=0,1", "engine=vllm"]
+    assert command([*given, "plan=true"]) == 0
+    told = capsys.readouterr()
+    assert told.err.startswith("WARNING: engine.name=vllm: vLLM is not installed")
+    assert told.err.count("\n") == 1
+    assert "1 arms × 2 seeds = 2 runs" in told.out
+    assert told.out.splitlines()[-1].endswith(
+        "not timed: a package that the runs need is not installed here"
+    )
+
+
+def test_a_start_that_is_no_plan_times_nothing_first(command, monkeypatch, capsys):
+    monkeypatch.setattr("experiments.studies.runner.start_process", refuses)
+    monkeypatch.setattr("experiments.studies.runner.Runner.run", lambda runner: None)
+    monkeypatch.setattr("experiments.studies.run._finish", lambda *_: 7)
+    Path("s.yaml").write_text(STUDY.replace("steps=6", "steps=600"))
+    assert command(["study=s.yaml"]) == 7
+    assert "timing" not in capsys.readouterr().out
+
+
+def test_of_the_arms_one_of_each_algorithm_is_timed_first():
+    algorithms = ["spo", "spo", "sft", "grpo", "spo"]
+    jobs = [Job(f"{i}", 0, (f"algo={name}",)) for i, name in enumerate(algorithms)]
+    jobs.append(Job("after", 0, ("algo=ppo",), weights_of=jobs[0]))
+
+    def chosen(most):
+        return [job.arm for job in arms_to_start_with(jobs, most)]
+
+    assert chosen(9) == ["0", "2", "3", "1", "4"]
+    assert chosen(4) == ["0", "2", "3", "1"]
+    assert chosen(2) == ["0", "2"]
 
 
 @pytest.mark.slow

@@ -3,10 +3,13 @@
 import os
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
+from experiments.studies import runner as runners
+from experiments.studies.estimate import Clock
 from experiments.studies.jobs import End, Job
-from experiments.studies.runner import Runner
+from experiments.studies.runner import Runner, time_few_steps
 from experiments.sweep_jobs import shows_responses
 
 
@@ -99,3 +102,37 @@ def test_which_runs_begin_anew_and_an_old_folder_is_not_their_end(
     assert all(command[4:] == words for command in runner.commands)
     ends = {job.arm: end.status for job, end in runner.ended.items()}
     assert ends == {"good": "failed" if words else "finished", "bad": "failed"}
+
+
+@pytest.mark.parametrize("ending", [["a"], ["b"], ["a", "b"], []])
+def test_timing_ends_at_its_bound_with_what_was_timed(ending, tmp_path, monkeypatch):
+    """Without the first job no evaluation was timed, so no time follows."""
+    killed, commands, said = [], [], []
+
+    def start(command, log, name, gpu):
+        arm = name.rpartition("-")[2]
+        commands.append(command)
+        (log.parent / "run").mkdir(parents=True)
+        table = {"time/total_s": [9.0, 11.0, 16.0, 18.0], "time/evaluate_s": [5.0, 5.0, 8.0, 8.0]}
+        pd.DataFrame(table).to_parquet(log.parent / "run" / "metrics.parquet")
+        status = 0 if arm in ending else None
+        return SimpleNamespace(
+            poll=lambda: status, returncode=status, kill=lambda: killed.append(arm), wait=int
+        )
+
+    monkeypatch.setattr(runners, "start_process", start)
+    now = [0.0]  # seconds
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: now.append(now.pop() + 9))
+    monkeypatch.setattr(runners, "time", clock)
+    evaluation = SimpleNamespace(samples=10)
+    config = SimpleNamespace(output_dir=tmp_path, name="s", eval=evaluation)
+    jobs = {Job(arm, 0, ()): ((f"algo={arm}",), config) for arm in "abc"}
+    clock = Clock()
+    timed = time_few_steps(jobs, 2, clock, said.append)
+    assert [job.arm for job in timed] == (ending if "a" in ending else [])
+    assert clock.steps == {arm: [2.0] for arm in ending}
+    assert clock.evaluations == ([30.0] if "a" in ending else [])
+    assert sorted([*killed, *ending]) == [*"abc"][: 2 + bool(ending)]  # others had not begun
+    assert said[0] == "timing 4 steps of a, 1 of 3 …" and len(said) == len(commands)
+    assert ["eval.every=2" in command for command in commands][:2] == [True, False]
+    assert list(tmp_path.iterdir()) == []
