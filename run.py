@@ -220,13 +220,15 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
             raise UserError("torchrun with -m: start the jobs one by one, each with torchrun")
         for folder in {config.output_dir for config in configs}:
             make_output_folder(folder)
-        check_before_start(configs)
+        hints = check_before_start(configs)
         if runs_here(arguments):
             check_jobs(configs)
     except UserError as error:
         fail(str(error), MISUSED)
     warnings = dict.fromkeys(line for config in configs for line in setting_warnings(config))
     crowded = crowded_sweep(arguments, [config.model.device for config in configs])
+    for line in hints if is_rank_zero() else ():
+        print(f"NOTE: {line}", file=sys.stderr)
     for line in filter(None, [*warnings, crowded]) if is_rank_zero() else ():
         print(f"WARNING: {line}", file=sys.stderr)
     return jobs, configs

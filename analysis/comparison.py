@@ -64,7 +64,9 @@ def by_themselves(a: str, b: str, margin: float | None) -> Comparison:
 
     Raises RunError if the runs of a or b are not one group with an evaluation after training.
     """
-    groups = [_load_group("a", a), _load_group("b", b)]
+    loaded = [_load_group("a", a), _load_group("b", b)]
+    groups = [group for group, _ in loaded]
+    left_out = [note for _, note in loaded if note]
     ks, notes = common_ks([run for group in groups for run in group.runs])
     models = [model for model in evaluated_models(groups, ks) if not model.is_base]
     if len(models) < 2:
@@ -72,20 +74,29 @@ def by_themselves(a: str, b: str, margin: float | None) -> Comparison:
     temperatures = sorted({t for model in models for t in model.temperatures})
     metrics = (*reported_metrics(ks), *further_metrics(ks, temperatures))
     pairs = paired_differences(models, [metric.name for metric in metrics])
-    notes = [*caveats(groups, models), *notes]
+    notes = [*left_out, *caveats(groups, models), *notes]
     return Comparison(models, with_equality(pairs, margin), ks, ALONE, notes)
 
 
-def _load_group(key: str, patterns: str) -> Group:
-    """Return the single group of these runs, with `key` before its label."""
+def _load_group(key: str, patterns: str) -> tuple[Group, str]:
+    """Return the single group of these runs, with `key` before its label, and what was left out.
+
+    Runs without any evaluation, such as failed ones, are left out if others have one.
+    """
     paths = find_runs(filter(None, patterns.split(",")), key)
-    groups = group_runs([load_run(path) for path in paths])
+    runs = [load_run(path) for path in paths]
+    kept = [run for run in runs if run.evaluated_steps] or runs
+    left_out = [f"{run.name} ({run.status})" for run in runs if run not in kept]
+    groups = group_runs(kept)
     if len(groups) > 1:
         labels = ", ".join(group.label for group in groups[:4])
         raise RunError(
             f"{key}={patterns}: {len(groups)} groups ({labels}); narrow it to one of them"
         )
-    return replace(groups[0], label=f"{key} ({groups[0].label})")
+    note = (
+        f"{key}: without any evaluation, so left out: {join_names(left_out)}." if left_out else ""
+    )
+    return replace(groups[0], label=f"{key} ({groups[0].label})"), note
 
 
 # Two arms within their study.

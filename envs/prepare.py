@@ -21,6 +21,7 @@ from envs.command_line.command_help import quiet_when_unread, wants_help
 from envs.command_line.readable import MAX_ERROR_CHARS, readable
 from envs.problem import Problem
 from envs.tasks import open_task
+from envs.tasks.first_rows import first_row_hints
 from envs.tasks.selection import StoredProblems, checker_languages, strengths
 from envs.tasks.task import Task
 from envs.tasks.task_cli import task_config, task_help
@@ -38,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = task_config(arguments)
         task = open_task(config)
+        hints = first_row_hints(config)
     except (ValueError, OSError) as error:
         print(f"prepare: {readable(str(error), MAX_ERROR_CHARS)}", file=sys.stderr)
         return 2
@@ -45,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("prepare: interrupted; the same command resumes from here", file=sys.stderr)
         return 130
     show(task, console)
+    for hint in hints:
+        console.print(f"NOTE: {readable(hint)}", markup=False, soft_wrap=True)
     if config.environment is None and (
         line := earnings_line(cheap_earnings(strengths(task.train)))
     ):
@@ -70,6 +74,10 @@ def show(task: Task, console: Console) -> None:
     for reason, count in task.left_out.most_common():
         table.add_row(Text(f"left out: {readable(reason, MAX_ERROR_CHARS)}"), str(count))
     console.print(table)
+    for reason, place in task.first_left_out.items():
+        if reason in task.left_out:
+            line = readable(f"left out, {reason}: first in {place}", MAX_ERROR_CHARS)
+            console.print(line, markup=False, soft_wrap=True)
     for pair in task.decontaminated[:20]:
         line = (
             "{problem} of {split} left out: {other_problem} of {other_split} has nearly the same "

@@ -15,7 +15,8 @@ where a run with the same judge and problems finds them.
 Signs that an unmarked problem has several right answers are listed with their evidence
 (envs/validation/several_answers.py).
 
-Disagreements are listed and leave the exit status 0: data sets hold wrongly labelled programs.
+Disagreements are listed and leave the exit status 0: data sets hold wrongly labelled programs. The
+last line says how many of the right ones failed.
 
 Problems marked `needs_checker` are compared too, and reported apart: for them equal output proves
 an answer right, but different output proves nothing.
@@ -49,6 +50,7 @@ from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
 from envs.tasks.dataset_task import required_path
+from envs.tasks.first_rows import first_row_hints
 from envs.tasks.row_selection import RowSelection
 from envs.tasks.selection import Filter, StoredProblems, load_entries, strengths
 from envs.tasks.storage.rows import load_converter
@@ -65,7 +67,7 @@ from envs.validation.labelled_programs import (
     labelled_programs,
 )
 from envs.validation.problem_quality import SUFFIXES, ProblemQualities
-from envs.validation.validation_report import Report, show
+from envs.validation.validation_report import Report, rejected_line, show
 
 _BATCH = 1000  # programs read at once
 _ALL_TESTS = ("++task.max_tests=1000000000", "++task.max_test_bytes=1000000000000")
@@ -175,8 +177,12 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
         f"{stats.submissions / max(wall_s, 1e-9):.1f} programs/s, {stats.tests_run} tests in "
         f"{wall_s:.1f} s, {stats.cpu_s:.1f} s CPU; judge {judge.version}, sandbox {sandbox.name}"
     )
+    for hint in first_row_hints(task):
+        console.print(f"NOTE: {readable(hint)}", markup=False, soft_wrap=True)
     if logged := own + cheap - stats.submissions:
         console.print(f"{logged} verdicts were known from {options.out}")
+    if line := rejected_line(report):
+        console.print(line, soft_wrap=True)
     return report
 
 

@@ -254,7 +254,12 @@ def _problem_line(task: Task, train: int, evaluated: int, facts: dict[str, Any])
 
 
 def _left_out(task: Task) -> str:
-    return ", ".join(f"{reason} {count}" for reason, count in task.left_out.most_common())
+    """Return the reasons with their counts, and with the first row of those that rows gave."""
+    first = task.first_left_out
+    return ", ".join(
+        f"{reason} {count}" + (f" (first: {first[reason]})" if reason in first else "")
+        for reason, count in task.left_out.most_common()
+    )
 
 
 def _prompts(

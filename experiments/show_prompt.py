@@ -23,6 +23,7 @@ from envs.show import find_problem
 from envs.tasks import Task, open_task
 from experiments.config.command_line import spelt_out
 from experiments.config.composition import config_of
+from experiments.config.model_folder import check_tokenizer
 from experiments.config.resolve_defaults import resolve_defaults
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     overrides = [argument for argument in arguments if not argument.startswith(PROBLEM)]
     try:
         config = resolve_defaults(config_of(spelt_out(overrides)), "cpu")
+        check_tokenizer(config.model.path, config.task.chat, config.model.fallback)
         problem, task = _problem(config, part)
         show(config, problem, task, Console(highlight=False))
     except (UserError, ValueError, OSError) as error:

@@ -22,6 +22,7 @@ import torch
 from experiments.build import Parts, build
 from experiments.config.resolve_defaults import (
     describe_dropped,
+    few_problems_note,
     final_split_warning,
     missing_share_warning,
     resolve_defaults,
@@ -153,10 +154,10 @@ def _describe(
         display.say(replaced)
         records.describe(requested_k=requested.eval.k)
     needs = parts.learner.algorithm.needs
-    if warning := missing_share_warning(config, needs, records.info["train_problems"]):
-        display.say(warning)
-    if warning := no_effect_warning(config, records.info["train_problems"]):
-        display.say(warning)
+    train = records.info["train_problems"]
+    notes = [missing_share_warning(config, needs, train), no_effect_warning(config, train)]
+    notes.append(few_problems_note(config, records.info["eval_problems"]))
+    display.say_all(filter(None, notes))
     if warning := final_split_warning(config, records.info.get("study")):
         display.say(warning)
         records.describe(test_split_warning=warning)

@@ -110,6 +110,11 @@ def prepare(folder: Path) -> None:
     rows = ['{"question": "?", "input_output": "{", "solutions": "[]"}', "no JSON"]
     (folder / "bad.jsonl").write_text("\n".join(rows) + "\n")
     (folder / "other.jsonl").write_text('{"text": "Print 1.", "cases": []}\n')
+    nested = {"text": "Print 1.", "cases": [{"stdin": "", "stdout": "1"}, {"stdin": "2"}]}
+    (folder / "nested.jsonl").write_text(json.dumps(nested) + "\n")
+    calls = {"text": "Add.", "entry": "add", "args": [[1, 2]], "returns": [3]}
+    calls["right"] = ["def add(a, b):\n    return a + b"]
+    (folder / "calls.jsonl").write_text(json.dumps(calls) + "\n")
     tests = json.dumps({"inputs": ["1", "2"], "outputs": ["1", "2"]})
     row = {"question": "Print it.", "input_output": tests, "solutions": "[]"}
     levels = [json.dumps(row | {"difficulty": level}) + "\n" for level in ("EASY", "HARD")]
@@ -120,8 +125,11 @@ def prepare(folder: Path) -> None:
     (folder / "large" / "config.json").write_text(
         json.dumps({"model_type": "qwen2"} | sizes | heads)
     )
-    for name in ("model.safetensors", "tokenizer.json"):  # what they hold is not looked at
+    # what the others hold is not looked at
+    for name in ("model.safetensors", "tokenizer.json", "chat_template.jinja"):
         (folder / "large" / name).touch()
+    shutil.copytree(folder / "large", folder / "plain")
+    (folder / "plain" / "chat_template.jinja").unlink()
     for name in ("empty", "locked", "untyped", "outputs/mini/run"):
         (folder / name).mkdir(parents=True)
     (folder / "untyped" / "config.json").write_text("{}")

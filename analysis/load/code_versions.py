@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 from analysis.load.groups import Group, join_names
@@ -42,8 +43,7 @@ def code_caveats(groups: Sequence[Group]) -> Iterator[str]:
     yield from _commits(runs)
     if unknown := [run.name for run in runs if not run.info.get("commit")]:
         yield f"No commit was recorded for {join_names(unknown)}: the code cannot be identified."
-    if changed := [run.name for run in runs if _is_uncommitted(run)]:
-        yield f"The code had uncommitted changes in {join_names(changed)}."
+    yield from _uncommitted([run for run in runs if _is_uncommitted(run)])
 
 
 def _commits(runs: Sequence[Run]) -> Iterator[str]:
@@ -58,6 +58,50 @@ def _commits(runs: Sequence[Run]) -> Iterator[str]:
         yield f"The runs have {len(commits)} different commits ({listed}): {consequence}."
     elif files:
         yield f"The runs have the same commit with other changes: {consequence}."
+
+
+def _uncommitted(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield which files had uncommitted changes, but for new ones that none of the runs used.
+
+    A new file of conf/ is not named either: its values stand in config.yaml.
+    """
+    codes = [_code(run) for run in runs]
+    used = None if None in codes else {file for code in codes if code for file in code}
+    by_files: dict[tuple[str, ...] | None, list[str]] = {}
+    for run in runs:
+        files = _changed_files(run)
+        if files is not None:
+            files = {
+                file: is_new
+                for file, is_new in files.items()
+                if not is_new or not (_is_setting(file) or (used is not None and file not in used))
+            }
+        by_files.setdefault(None if files is None else tuple(files), []).append(run.name)
+    for named, names in by_files.items():
+        if named is None:
+            yield f"The code had uncommitted changes in {join_names(names)}."
+        elif named:
+            yield f"{join_names(named)} had uncommitted changes in {join_names(names)}."
+
+
+def _changed_files(run: Run) -> dict[str, bool] | None:
+    """Return file → whether it was new, of the patch in a run folder; None if it was not kept."""
+    diff = run.info.get("diff")
+    name = diff.get("file") if isinstance(diff, dict) else None
+    try:
+        lines = (run.path / str(name)).read_text(errors="replace").split("\n")
+    except OSError:
+        return None
+    files: dict[str, bool] = {}
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("diff --git "):  # lines of content begin with a blank, + or -
+            file = re.sub(r'.* "?b/(.*?)"?', r"\1", line)  # odd names stand in quotes
+            files[file] = after.startswith("new file")
+    return files or None
+
+
+def _is_setting(file: str) -> bool:
+    return file.startswith("conf/") and file.endswith(".yaml")
 
 
 def _is_uncommitted(run: Run) -> bool:

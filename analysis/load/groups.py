@@ -111,12 +111,27 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     groups = [_one_per_seed(settings_of(members[0]), members) for members in by_settings.values()]
     for algo in {group.algo for group in groups}:
         places = [i for i, group in enumerate(groups) if group.algo == algo]
-        labels = distinct_labels(algo, [groups[i].settings for i in places])
+        labels = _labels(algo, [groups[i] for i in places])
         for i, label in zip(places, labels, strict=True):
             groups[i] = replace(groups[i], label=label)
     if arms := arm_names([group.runs for group in groups]):
         groups = [replace(group, label=arm) for group, arm in zip(groups, arms, strict=True)]
     return sorted(groups, key=lambda group: natural_sort_key(group.label))
+
+
+def _labels(algo: str, groups: Sequence[Group]) -> list[str]:
+    """Label an algorithm's groups; one without any evaluation changes no label of the others."""
+    labels = distinct_labels(algo, [group.settings for group in groups])
+    shown = [i for i, group in enumerate(groups) if any(run.evaluated_steps for run in group.runs)]
+    if len(shown) in (0, len(groups)):
+        return labels
+    among_shown = distinct_labels(algo, [groups[i].settings for i in shown])
+    for i, label in zip(shown, among_shown, strict=True):
+        labels[i] = label
+    return [
+        f"{label} (no evaluation)" if i not in shown and label in among_shown else label
+        for i, label in enumerate(labels)
+    ]
 
 
 def _data_hash(run: Run) -> str | None:

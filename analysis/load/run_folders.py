@@ -77,6 +77,13 @@ class Run:
         configured = section.get("k") if isinstance(section, dict) else None
         return tuple(sorted(set(configured or KS)))
 
+    @property
+    def on_training_problems(self) -> bool:
+        """Whether the run trained on the problems that it was evaluated on (`eval.split=train`)."""
+        section = self.config.get("eval")
+        split = section.get("split") if isinstance(section, dict) else None
+        return split == "train" and bool(self.config.get("steps"))
+
     def evaluation(self, step: int) -> pd.DataFrame:
         """Return the samples of the evaluation at `step`; `evals` is sorted by step."""
         return _at_step(self.evals, step)

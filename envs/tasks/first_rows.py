@@ -31,6 +31,23 @@ def check_first_rows(config: TaskConfig) -> None:
             _check_data_set(part)
 
 
+def first_row_hints(config: TaskConfig) -> list[str]:
+    """Return what the first rows of local files show to be probably missing in `task.fields`.
+
+    Raises as `check_first_rows`.
+    """
+    hints = dict[str, None]()
+    for part in data_sets(config):
+        if part.rows is None or "://" in required_path(part):
+            continue
+        converter = load_converter(part.rows, part.fields, "task.rows")
+        for found in local_files(required_path(part), "task.path", part.files).values():
+            for file in found[:1]:
+                if hint := converter.hint(itertools.islice(read_rows(file), FIRST_ROWS)):
+                    hints[hint] = None
+    return list(hints)
+
+
 def _check_data_set(config: TaskConfig) -> None:
     assert config.rows is not None
     wanted = [("task.path", required_path(config), config.rows, config.files)]

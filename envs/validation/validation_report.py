@@ -112,6 +112,26 @@ def error_line(rates: ErrorRates) -> str:
     return f"the judge {' and '.join(parts)}" if parts else ""
 
 
+def rejected_line(report: Report) -> str:
+    """Return how many of the data set's right programs failed; "" if none did.
+
+    Problems that need a checker are left out, and so are programs without a verdict.
+    """
+    counts = {
+        verdict: count
+        for (kind, needs_checker, verdict), count in report.verdicts.items()
+        if kind == "solution" and not needs_checker and verdict is not Verdict.INFRA_ERROR
+    }
+    right, accepted = sum(counts.values()), counts.get(Verdict.ACCEPTED, 0)
+    if right == accepted:
+        return ""
+    return (
+        f"{right - accepted} of {right} programs that the data set calls right failed (listed "
+        "above): they are wrong, or its tests are, or the columns are read in another way than "
+        "they are meant"
+    )
+
+
 def _list(title: str, lines: list[str], console: Console) -> None:
     if lines:
         console.print(f"{title}: {len(lines)}")

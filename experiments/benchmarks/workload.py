@@ -19,7 +19,12 @@ from envs.reward import RewardConfig
 from envs.tasks import open_task
 from envs.tasks.task_cli import task_config
 from experiments.config.composition import config_of
-from experiments.config.model_folder import BUILT_HERE, weight_bytes, with_model_folder
+from experiments.config.model_folder import (
+    BUILT_HERE,
+    check_tokenizer,
+    weight_bytes,
+    with_model_folder,
+)
 from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engines.base import Completion, Engine, Sampling
 from experiments.errors import UserError
@@ -168,6 +173,7 @@ def usable_model(name: str, dtype: Dtype = "float32") -> ModelConfig:
     """
     model = model_config(name, dtype)
     weight_bytes(model.path, model.fallback)
+    check_tokenizer(model.path, chat=False, fallback=model.fallback)
     return model
 
 

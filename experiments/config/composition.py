@@ -201,6 +201,7 @@ RENAMED_KEYS = {
 }
 
 
+W_AND_B_MODE = ("logger.mode", "logger.wandb.mode")
 OF_SWEEPS = ("again", "jobs")  # keys that run.py takes from the command line of a sweep
 OF_STUDIES = ("arms", "live", "plan", "study")  # keys of a study's command alone
 
@@ -209,6 +210,8 @@ def _unknown_key(key: str, overrides: Sequence[str]) -> str:
     """Return the message on a key that the chosen algorithm, task etc. does not have."""
     if key in RENAMED_KEYS:
         return f"unknown key {key!r}; it is now {RENAMED_KEYS[key]!r}"
+    if key in W_AND_B_MODE:
+        return f"unknown key {key!r}; W&B's mode is an environment variable: WANDB_MODE=offline"
     if key in OF_SWEEPS:
         return f"{key}=: only a sweep takes it; add -m"
     if key in OF_STUDIES:

@@ -130,12 +130,38 @@ def weight_bytes(path: str, fallback: str | None = None) -> int | None:
     weights = [found for pattern in WEIGHTS for found in place.glob(pattern)]
     if not weights:
         raise UserError(f"model.path={path}: no weights in this folder ({' or '.join(WEIGHTS)})")
+    return sum(found.stat().st_size for found in weights)
+
+
+def check_tokenizer(path: str, chat: bool, fallback: str | None = None) -> None:
+    """Raise UserError if a folder has no tokenizer or, for `chat`, none with a chat template.
+
+    A .gguf file and a hub id pass.
+    """
+    place = Path(locate(path, fallback))
+    if not place.is_dir():
+        return
     if not any((place / name).exists() for name in TOKENIZERS):
         raise UserError(
             f"model.path={path}: no tokenizer in this folder; save one beside the weights with "
             "tokenizer.save_pretrained"
         )
-    return sum(found.stat().st_size for found in weights)
+    if chat and not _has_chat_template(place):
+        raise UserError(
+            f"model.path={path}: the tokenizer has no chat template, which task.chat=true needs; "
+            "choose an instruct model, or set task.chat=false for plain prompts"
+        )
+
+
+def _has_chat_template(folder: Path) -> bool:
+    """Whether transformers would find a template; True where the file is broken."""
+    if any(folder.glob("chat_template.j*")) or any(folder.glob("additional_chat_templates/*")):
+        return True
+    config = folder / "tokenizer_config.json"
+    try:
+        return config.exists() and bool(json.loads(config.read_text()).get("chat_template"))
+    except (OSError, ValueError, AttributeError):
+        return True  # reading the tokenizer says it
 
 
 def config_file(path: str, fallback: str | None = None) -> Path | None:

@@ -16,12 +16,13 @@ from pathlib import Path
 from envs.cache_folder import cache_root
 from envs.hub_errors import explain_hub_error
 from envs.sandbox.base import SandboxError
-from envs.tasks.first_rows import check_first_rows
+from envs.tasks.first_rows import check_first_rows, first_row_hints
 from envs.tasks.prompts import FeedbackTemplate, PromptTemplate
 from experiments.config.dependencies import ray_fault
 from experiments.config.model_folder import (
     GGUF,
     answers,
+    check_tokenizer,
     locate,
     may_download,
     weight_bytes,
@@ -35,15 +36,21 @@ GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows
 CHECKPOINT_FACTOR = 6
 
 
-def check_before_start(configs: Sequence[RunConfig]) -> None:
-    """Raise UserError for the first fault of any job; equal parts are looked at once."""
+def check_before_start(configs: Sequence[RunConfig]) -> list[str]:
+    """Raise UserError for the first fault of any job; equal parts are looked at once.
+
+    Returns hints on what is no fault, but is probably not meant.
+    """
     seen: set[str] = set()
+    hints = dict[str, None]()
     for config in configs:
         parts = (config.model, config.task, config.sandbox, config.runtime, config.output_dir)
         if (key := repr(parts)) in seen:
             continue
         seen.add(key)
         _check(config)
+        hints |= dict.fromkeys(first_row_hints(config.task))
+    return list(hints)
 
 
 def make_output_folder(folder: str) -> None:
@@ -72,6 +79,7 @@ def _check(config: RunConfig) -> None:
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
     size = weight_bytes(config.model.path, config.model.fallback)
+    check_tokenizer(config.model.path, config.task.chat, config.model.fallback)
     if size is None and not may_download(config.model.path):
         unreachable = ConnectionError()
         raise UserError(

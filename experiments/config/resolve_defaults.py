@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TOKEN_LIMITS = {"cuda": (2048, 1024), "cpu": (1024, 256)}
 CPU_FACTS = Path("/proc/cpuinfo")  # of Linux; elsewhere a CPU computes in float32
 BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})  # instructions that multiply bfloat16
+FEW_PROBLEMS = 20  # of an evaluation, below which a run says so
 SHORTEST_PROGRAM = 16  # tokens of a response with a program in a code block, roughly
 
 
@@ -110,6 +111,17 @@ def final_split_warning(config: RunConfig, study: str | None) -> str | None:
     )
 
 
+def few_problems_note(config: RunConfig, problems: int) -> str | None:
+    """Say that an evaluation is on fewer than FEW_PROBLEMS `problems`."""
+    if problems >= FEW_PROBLEMS:
+        return None
+    split = config.eval.split
+    generated = f"; task.{split}_problems=N makes more" * bool(config.task.make)
+    more = generated or "; more rows, or a folder with a file for each split, give more"
+    counted = f"{problems} problem{'s' * (problems != 1)}"
+    return f"NOTE: eval.split={split} has {counted}, and scores on so few say little{more}"
+
+
 def setting_warnings(config: RunConfig) -> list[str]:
     """Warn, before anything is loaded, of settings that undo each other or show little."""
     evaluation, longest, found = config.eval, config.task.max_response_tokens, []
@@ -120,6 +132,11 @@ def setting_warnings(config: RunConfig) -> list[str]:
             f"{train.offline_share:g}: the data set's programs are learnt as if sampled at this "
             "temperature, so samples at it become as varied as the data set; "
             "train.temperature=1 learns them as written"
+        )
+    if evaluation.split == "train" and config.steps:
+        found.append(
+            "eval.split=train: the evaluations are on the problems that are trained on, so they do "
+            "not show how many others the model solves; eval.split=choose is for that"
         )
     if not evaluation.temperature and evaluation.samples > 1:
         found.append(

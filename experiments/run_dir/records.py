@@ -85,7 +85,10 @@ class Records:
         }
         self.folder = folder or _new_folder(config)
         self._lock = lock(self.folder)
-        self.metrics: list[dict[str, Any]] = _rows(self.folder)[:recorded] if folder else []
+        rows = _rows(self.folder) if folder else []
+        self.metrics: list[dict[str, Any]] = rows[:recorded]
+        self._config = config
+        self._at_first_step: dict[str, Any] = {}  # for run.json; until then the run is finished
         if [row["step"] for row in self.metrics] != list(range(1, recorded + 1)):
             os.close(self._lock)
             raise UserError(
@@ -96,11 +99,11 @@ class Records:
         self._further_evals = self.folder / "further_evals.parquet"
         try:
             if folder:
-                self._continue(config, recorded, checkpoint)
+                self._continue(config, recorded, checkpoint, len(rows) == recorded)
             else:
                 self.info |= keep_provenance(self.folder, config)
-            with atomic_write(self.folder / "config.yaml") as file:
-                file.write_text(OmegaConf.to_yaml(asdict(config)))
+            if not self._at_first_step:
+                self._write_config()
             self.describe()
             self._evals.mkdir(exist_ok=True)
             self._journal: TextIO = (self.folder / "metrics.jsonl").open("a", buffering=1)
@@ -110,15 +113,23 @@ class Records:
                 shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
-    def _continue(self, config: RunConfig, recorded: int, checkpoint: Path | None) -> None:
-        """Cut what came after the checkpoint, and note in run.json where the run resumed."""
+    def _continue(
+        self, config: RunConfig, recorded: int, checkpoint: Path | None, whole: bool
+    ) -> None:
+        """Cut what came after the checkpoint, and note in run.json where the run resumed.
+
+        `whole`: nothing came after it. Then a finished run stays so until a further step is done.
+        """
         before = json.loads((self.folder / "run.json").read_text())
         kept = ("started", "command", "commit", "versions", "packages", "hardware", "visible_gpus")
         now = {key: self.info[key] for key in kept}
         now |= keep_provenance(self.folder, config, recorded)
         resumed = {"resumed": [*before.get("resumed", []), {"step": recorded, **now}]}
         ended = {key: self.info[key] for key in ("status", "error", "ended", "pid")}
-        self.info = before | ended | resumed
+        if whole and before.get("status") == "finished":
+            self.info, self._at_first_step = before, ended | resumed
+        else:
+            self.info = before | ended | resumed
         with atomic_write(self.folder / "metrics.jsonl") as file:
             file.write_text("".join(json.dumps(row) + "\n" for row in self.metrics))
         for evals in (self._evals, self._further_evals):
@@ -136,6 +147,10 @@ class Records:
             shutil.rmtree(unfinished, ignore_errors=True)
         self._adopt_checkpoints()
 
+    def _write_config(self) -> None:
+        with atomic_write(self.folder / "config.yaml") as file:
+            file.write_text(OmegaConf.to_yaml(asdict(self._config)))
+
     def _adopt_checkpoints(self) -> None:
         """List the checkpoints that exist, including those written just before a kill."""
         recorded, folder = self.info.get("checkpoints", {}), self.folder / "checkpoints"
@@ -151,6 +166,11 @@ class Records:
 
     def step(self, row: dict[str, Any]) -> None:
         """Record a training step."""
+        if self._at_first_step:
+            # the status before the steps: a run killed here must not look finished with more steps
+            self.describe(**self._at_first_step)
+            self._at_first_step = {}
+            self._write_config()
         self.metrics.append(row)
         self._journal.write(json.dumps(row) + "\n")
 
@@ -235,6 +255,8 @@ class Records:
     def _end(self, status: str, error: str | None) -> None:
         """Write the status to run.json, even on a full disk."""
         final = {"status": status, "error": error, "ended": _now()}
+        if self._at_first_step:  # a finished run to which no step was added
+            final = {key: self.info.get(key) for key in final}
         path = self.folder / "run.json"
         try:
             with atomic_write(path) as file:

@@ -55,6 +55,24 @@ def test_groups_that_solve_the_same_have_no_noise_to_detect_a_difference_from(ru
     assert printed.count("detecting 0.05") == 1  # of pass@1
 
 
+def test_a_failed_run_without_an_evaluation_is_left_out_and_said(tmp_path, make_run, capsys):
+    for algo in ("spo", "ppo"):
+        make_run(tmp_path / algo, algo, 0, problems=4, samples=4)
+    config = {"model.name": "nochat"}
+    failed = make_run(
+        tmp_path / "x", "ppo", 7, problems=4, samples=4, status="failed", config=config
+    )
+    (failed / "evals.parquet").unlink()
+    assert main([f"a={tmp_path}/spo", f"b={tmp_path}/ppo,{tmp_path}/x"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        f"note: b: without any evaluation, so left out: {failed.parent.name}/ppo-7 (failed)."
+        in (printed)
+    )
+    assert main([f"a={tmp_path}/spo", f"b={tmp_path}/x"]) == 1
+    assert "a and b need an evaluation after training" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [

@@ -14,6 +14,7 @@ def test_it_says_where_every_row_went(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "32 rows read" in printed
     assert "left out: input_output is empty" in printed
+    assert f"left out, input_output is empty: first in line 2 of {test}" in printed
     assert "code_contests/P3 of " in printed
     said = "left out: taco/00000@taco of test has nearly the same statement (similarity 1.0"
     assert said in printed and "task.decontaminate=false keeps them" in printed
@@ -39,6 +40,21 @@ def test_it_says_licence_sizes_and_what_a_checker_leaves_out(tmp_path, capsys):
     said = "left out: has a checker program (task.checkers=false) │ 1"
     assert said in " ".join(printed.split()) and "with a checker" not in printed
     assert main(["task=livecodebench", f"task.path={tmp_path}/none.jsonl"]) == 2
+
+
+def test_it_says_that_a_function_is_not_named(tmp_path, capsys):
+    row = {"text": "Add.", "args": [[1, 2], [5, 5]], "out": [3, 10], "entry": "add"}
+    row["right"] = ["def add(a, b):\n    return a + b"]
+    file = write(tmp_path / "rows.jsonl", [row])
+    given = [f"task.fields.{key}" for key in ("statement=text", "inputs=args", "outputs=out")]
+    given += [f"task.path={file}", "task=own"]
+    assert main(given) == 0
+    assert "NOTE: inputs such as [1, 2] are read as lines of stdin, but entry of the same row " in (
+        printed := capsys.readouterr().out
+    )
+    assert "'add'; if they are its arguments, add task.fields.fn_name=entry\n" in printed
+    assert main([*given, "task.fields.fn_name=entry"]) == 0
+    assert "NOTE" not in capsys.readouterr().out
 
 
 def test_mistakes_are_one_line(tmp_path, capsys):

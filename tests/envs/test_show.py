@@ -21,7 +21,7 @@ def test_without_a_name_the_splits_are_listed(tmp_path, capsys):
     assert main(["task=taco", f"task.path={file}"]) == 0
     out = capsys.readouterr().out
     assert "train: " in out and "test: " in out
-    assert "left out, input_output is empty: 1 (first: row " in out
+    assert "left out, input_output is empty: 1 (first: line " in out
     assert "near-duplicates of other splits' problems are listed" in out
     assert main(["task=taco", f"task.path={file}", "task.decontaminate=false"]) == 0
     assert "near-duplicates" not in capsys.readouterr().out

@@ -73,10 +73,12 @@ def test_each_program_has_a_line(rows, tmp_path, capsys):
         assert line["total"] == 2
         assert line["cpu_s"] > 0
     printed = capsys.readouterr().out
-    assert re.search(r"rows skipped, reads a file \(first: row 2 of .*rows.jsonl\): 1\n", printed)
+    assert re.search(r"rows skipped, reads a file \(first: line 2 of .*rows.jsonl\): 1\n", printed)
     assert "not as the data set says: 1" in printed
     assert "code_contests/increment solution 1: WRONG_ANSWER test 1" in printed
     assert "programs/s" in printed
+    last = printed.splitlines()[-1]
+    assert last.startswith("1 of 2 programs that the data set calls right failed (listed above)")
 
 
 def test_a_marked_problem_is_reported_apart(rows, tmp_path, capsys):
@@ -87,7 +89,8 @@ def test_a_marked_problem_is_reported_apart(rows, tmp_path, capsys):
         ("ACCEPTED", True),
         ("WRONG_ANSWER", True),
     ]
-    assert "not as the data set says" not in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "not as the data set says" not in printed and "calls right failed" not in printed
 
 
 def test_first_takes_so_many_programs_of_each_kind(rows, tmp_path):

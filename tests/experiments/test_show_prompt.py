@@ -35,9 +35,13 @@ def test_one_that_a_run_would_drop_is_shown_and_said_so(capsys):
         (["problem=mini/nothing"], "error: problem=mini/nothing: no problem matches"),
         (["task=minni"], "error: task=minni: no such choice"),
         (["model.path=/nowhere"], "error: model.path=/nowhere: "),
+        (["model.path=bare"], "error: model.path=bare: no tokenizer in this folder; save one "),
     ],
 )
-def test_a_mistake_is_one_line(arguments, message, capsys):
+def test_a_mistake_is_one_line(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "config.json").write_text('{"model_type": "llama"}')
     assert main(arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1

@@ -35,6 +35,7 @@ def section_context(experiment: Experiment, section: Section, page_share: float)
         "slug": section.slug,
         "groups": len(experiment.groups),
         "trained_groups": len(experiment.trained),
+        "on_training": sum(group.runs[0].on_training_problems for group in experiment.groups),
         "notes": section.notes,
         "headlines": section.headlines,
         "least_k": section.ks[0],

@@ -21,7 +21,7 @@ from envs.judge.checker import comparable, is_checker
 from envs.judge.checker_programs.checker_program import PROGRAM
 from envs.problem import Problem
 from envs.tasks.config import FieldsConfig
-from envs.tasks.loaders import custom_dataset
+from envs.tasks.loaders import custom_dataset, own_columns
 from envs.tasks.parsers import field_parsers
 from envs.tasks.parsers.field_parsers import Row, SkipRow
 from envs.tasks.storage.json_array import array_items, starts_array
@@ -41,7 +41,11 @@ class Converter:
     def check(self, rows: Iterable[Row | None], label: str) -> None:
         """Raise ValueError if the configuration names a column that none of `rows` has."""
         if self.fields is not None:
-            custom_dataset.check_columns(self.fields, rows, label)
+            own_columns.check_columns(self.fields, rows, label)
+
+    def hint(self, rows: Iterable[Row | None]) -> str | None:
+        """Return what `rows` show to be probably missing in the configuration."""
+        return own_columns.function_hint(self.fields, rows) if self.fields is not None else None
 
 
 def load_converter(name: str | None, fields: FieldsConfig, key: str) -> Converter:
@@ -57,7 +61,7 @@ def load_converter(name: str | None, fields: FieldsConfig, key: str) -> Converte
     code = code_digest(function.__module__, name.rpartition(".")[0])
     prefix = "own" if function is custom_dataset.problem else name.split(".")[-2]
     if "fields" in inspect.signature(function).parameters:
-        custom_dataset.check_fields(fields)
+        own_columns.check_fields(fields)
         convert = partial(function, fields=fields)
         return Converter(convert, prefix, repr((name, code, fields)), fields)
     if fields != FieldsConfig():
@@ -85,6 +89,19 @@ def read_rows(path: Path, first: int = 0) -> Iterator[Row | None]:
             raise ValueError(f"{path}: not a whole {path.suffix} file: {error}") from error
     else:
         raise ValueError(f"{path}: neither .jsonl nor .json nor .parquet nor .arrow")
+
+
+def place_in_file(path: Path, row: int) -> str:
+    """Return where a row stands, from its number from 1: "line 3" as an editor counts, or "row 3".
+
+    Blank lines hold no row.
+    """
+    if path.suffix == ".jsonl":
+        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+            if not starts_array(file):
+                numbers = (number for number, line in enumerate(file, 1) if line.strip())
+                return f"line {next(itertools.islice(numbers, row - 1, None), row)}"
+    return f"row {row}"
 
 
 def read_json(file: TextIO, first: int) -> Iterator[Row | None]:

@@ -20,7 +20,13 @@ from envs.cache_folder import cache_root, replace_file
 from envs.hub_errors import explain_hub_error
 from envs.tasks.config import FilesConfig
 from envs.tasks.parsers.field_parsers import Row
-from envs.tasks.storage.rows import ARROW_ROWS, Converter, read_json, read_rows
+from envs.tasks.storage.rows import (
+    ARROW_ROWS,
+    Converter,
+    place_in_file,
+    read_json,
+    read_rows,
+)
 
 _FOLDER_PATTERNS = {"train": "train*", "validation": "valid*", "test": "test*"}
 _BUILDERS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json", ".json": "json"}
@@ -37,6 +43,7 @@ class Source:
     identity: str  # changes whenever a row may differ
     read: Callable[[int], Iterator[Row | None]]  # rows from a number on; None: a broken row
     rows: Callable[[], int | None] = lambda: None  # counts them, if that is cheap
+    place: Callable[[int], str] = "row {}".format  # of a row, by its number from 1
 
 
 def find_sources(
@@ -94,9 +101,14 @@ def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]
 
 def _file_source(converter: Converter, file: Path) -> Source:
     digest, lines = content_digest(file)
-    read = partial(read_rows, file)
     return Source(
-        converter, str(file), file.stem, digest, read, partial(_count_local_rows, file, lines)
+        converter,
+        label=str(file),
+        stem=file.stem,
+        identity=digest,
+        read=partial(read_rows, file),
+        rows=partial(_count_local_rows, file, lines),
+        place=partial(place_in_file, file),
     )
 
 

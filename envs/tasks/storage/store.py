@@ -47,7 +47,9 @@ class Store:
     batches: list[pa.RecordBatch]
     rows: int
     skipped: Counter[str]  # why rows gave no problem → how many
-    first_skipped: dict[str, str]  # the same reasons → the first of the rows, e.g. "row 3 of train"
+    first_skipped: dict[
+        str, str
+    ]  # the same reasons → the first of the rows, e.g. "line 3 of train.jsonl"
 
 
 class _PartFiles:
@@ -107,7 +109,8 @@ def prepare_store(source: Source, limits: SizeLimits, console: Console | None = 
     for _, notes in parts:
         for reason, (count, row) in notes["skipped"].items():
             skipped[reason] += count
-            first.setdefault(reason, f"row {row} of {source.label}")
+            if reason not in first:
+                first[reason] = f"{source.place(row)} of {source.label}"
     return Store(source, [batch for batch, _ in parts], _next_row(parts), skipped, first)
 
 

@@ -67,6 +67,17 @@ def test_a_run_that_stopped_before_reading_its_data_stands_with_its_like(tmp_pat
     assert group.settings["data_hash"] == "d4ta"
 
 
+def test_a_run_without_an_evaluation_changes_no_label_of_the_others(tmp_path, make_run):
+    good = make_run(tmp_path / "a", "spo", 0)
+    other = make_run(tmp_path / "b", "spo", 1, status="failed", config={"model.name": "nochat"})
+    (other / "evals.parquet").unlink()
+    assert set(groups_of(good, other)) == {"spo", "spo name=nochat"}
+    plain = make_run(tmp_path / "c", "spo", 1, status="failed")
+    (plain / "evals.parquet").unlink()
+    tuned = make_run(tmp_path / "d", "spo", 0, config={"algo.new": 1})
+    assert set(groups_of(tuned, plain)) == {"spo", "spo (no evaluation)"}
+
+
 def test_whole_floats_and_integers_are_one_setting(tmp_path, make_run):
     a = make_run(tmp_path / "a", "spo", 0, config={"algo.beta": 1})
     b = make_run(tmp_path / "b", "spo", 1, config={"algo.beta": 1.0})

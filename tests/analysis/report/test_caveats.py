@@ -156,6 +156,29 @@ def test_new_files_that_git_does_not_track_are_uncommitted_changes(tmp_path, mak
     assert "The code had uncommitted changes in compare/spo-0." in notes
 
 
+def test_files_with_uncommitted_changes_are_named_but_for_new_ones_that_no_run_used(
+    tmp_path, make_run
+):
+    def patch(file, new=False):
+        head = f"diff --git a/{file} b/{file}\n" + "new file mode 100644\n" * new
+        return f"{head}--- a/{file}\n+++ b/{file}\n@@ -0,0 +1 @@\n+diff --git a/x b/x\n"
+
+    def said(*patches):
+        (run / "code.diff").write_text("".join(patches))
+        return [note for note in notes_of(run) if "uncommitted" in note]
+
+    facts = {"commit": "abc", "diff": {"file": "code.diff", "bytes": 9, "sha256": "0"}}
+    run = with_code(make_run(tmp_path, "spo", 0, info=facts), spo="1")
+    mine, scratch = patch("conf/task/mine.yaml", new=True), patch("envs/scratch.py", new=True)
+    assert said(mine, scratch) == []
+    loss = patch("algorithms/spo.py", new=True)
+    assert said(mine, loss, patch("conf/algo/ppo.yaml")) == [
+        "algorithms/spo.py and conf/algo/ppo.yaml had uncommitted changes in compare/spo-0."
+    ]
+    (run / "digests.json").unlink()  # of an earlier version: what it used is not known
+    assert said(mine, scratch) == ["envs/scratch.py had uncommitted changes in compare/spo-0."]
+
+
 def test_different_provenance_is_told(tmp_path, make_run):
     changes = {"data_hash": "other", "judge_version": "2", "commit": "fedcba+", "sandbox": "docker"}
     notes = notes_of(make_run(tmp_path, "spo", 0), make_run(tmp_path, "ppo", 0, info=changes))
@@ -209,6 +232,15 @@ def test_the_test_split_outside_a_final_evaluation_is_told(tmp_path, make_run):
         "On the test split outside a study's final evaluation: spo."
     )
     assert not any("test split" in note for note in notes_of(make_run(tmp_path / "a", "spo", 0)))
+
+
+def test_an_evaluation_on_training_problems_is_told_of_a_run_that_trained(tmp_path, make_run):
+    on_train = {"eval.split": "train"}
+    seen = make_run(tmp_path, "spo", 0, config=on_train)
+    other = make_run(tmp_path, "ppo", 0, config={"eval.split": "choose"})
+    base = make_run(tmp_path, "grpo", 0, config=on_train | {"steps": 0})
+    notes = [note for note in notes_of(seen, other, base) if "that were trained on" in note]
+    assert len(notes) == 1 and "(eval.split=train): spo. These" in notes[0]
 
 
 def test_a_diversity_over_different_problems_is_told_with_their_numbers(tmp_path, make_run):

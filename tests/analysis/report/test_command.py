@@ -130,6 +130,16 @@ def test_a_run_without_a_base_has_a_page(tmp_path, make_run):
     assert "nothing to compare it with" in (tmp_path / "report" / "report.html").read_text()
 
 
+def test_the_page_says_if_the_evaluated_problems_were_those_of_training(tmp_path, make_run):
+    make_run(tmp_path / "outputs", "spo", 0, problems=4, config={"eval.split": "train"})
+    page, arguments = tmp_path / "report.html", [f"runs={tmp_path}/outputs", f"out={tmp_path}"]
+    assert main(arguments) == 0
+    assert "wrote several programs for the problems of its training set" in page.read_text()
+    make_run(tmp_path / "outputs", "ppo", 0, problems=4)
+    assert main(arguments) == 0
+    assert "not trained on; in 1 group, for those that it was trained on." in page.read_text()
+
+
 def test_pairs_are_too_many_for_a_table_only_where_so_many_were_compared(
     tmp_path, make_run, monkeypatch
 ):

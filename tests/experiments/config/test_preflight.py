@@ -11,6 +11,7 @@ import pytest
 from algorithms.spo import SPO
 from envs.tasks.config import TaskConfig
 from experiments.config import preflight
+from experiments.config.model_folder import check_tokenizer
 from experiments.config.preflight import check_before_start, make_output_folder
 from experiments.config.schema import ModelConfig, RunConfig, SandboxConfig
 from experiments.errors import UserError
@@ -47,12 +48,24 @@ def test_a_sound_configuration_passes(tmp_path):
         ({"config_json": "{"}, "config.json cannot be used"),
         ({"removed": ["*.safetensors"]}, "no weights"),
         ({"removed": ["tokenizer*"]}, "no tokenizer"),
+        ({"removed": ["*.jinja"]}, "no chat template, which task.chat=true needs"),
     ],
 )
 def test_a_folder_that_holds_no_model_is_one_line(tmp_path, broken, said):
     with pytest.raises(UserError, match=said) as raised:
         check_before_start([config(tmp_path, model=model(broken_copy(tmp_path, **broken)))])
     assert str(raised.value).startswith("model.path=") and "\n" not in str(raised.value)
+
+
+def test_a_chat_template_is_needed_for_chats_alone_and_found_in_every_place(tmp_path):
+    folder = broken_copy(tmp_path, removed=["*.jinja"])
+    check_tokenizer(str(folder), chat=False)
+    stored = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(stored | {"chat_template": "{{ x }}"}))
+    check_tokenizer(str(folder), chat=True)
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(UserError, match="no chat template"):
+        check_tokenizer(str(folder), chat=True)
 
 
 def test_a_gpu_that_is_not_there_is_said(tmp_path, monkeypatch):

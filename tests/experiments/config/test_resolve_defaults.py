@@ -6,6 +6,7 @@ from algorithms import make
 from experiments.config.dependencies import VLLM_RELEASE
 from experiments.config.resolve_defaults import (
     describe_dropped,
+    few_problems_note,
     final_split_warning,
     missing_share_warning,
     resolve_defaults,
@@ -123,12 +124,31 @@ def test_the_test_split_is_warned_of_unless_a_study_evaluates_at_its_end():
     assert "set by hand" in final_split_warning(final, None)
 
 
+def test_few_problems_of_an_evaluation_are_said_with_what_gives_more():
+    assert few_problems_note(config("task=mini"), 20) is None
+    said = few_problems_note(config("task=mini"), 19)
+    assert said is not None and said.startswith("NOTE: eval.split=choose has 19 problems, ")
+    assert said.endswith("task.choose_problems=N makes more")
+    rows = few_problems_note(config("task=taco", "eval.split=test"), 1)
+    assert (
+        rows is not None
+        and "has 1 problem," in rows
+        and rows.endswith("more rows, or a folder with a file for each split, give more")
+    )
+
+
 def test_programs_of_the_data_set_at_another_temperature_than_1_are_warned_of():
     half = ["train.offline_share=0.5", "train.temperature=0.5"]
     [line] = setting_warnings(config("experiment=half_online", *half))
     assert "train.temperature=0.5" in line and "train.temperature=1" in line
     for given in (["train.offline_share=0.5"], ["train.temperature=0.5"]):
         assert setting_warnings(config(*given)) == []
+
+
+def test_an_evaluation_on_training_problems_is_warned_of_in_a_run_that_trains():
+    [line] = setting_warnings(config("eval.split=train", "steps=1"))
+    assert line.startswith("eval.split=train: ") and "eval.split=choose" in line
+    assert setting_warnings(config("eval.split=train", "steps=0")) == []
 
 
 def test_only_an_evaluation_that_says_little_is_warned_of():

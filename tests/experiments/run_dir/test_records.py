@@ -3,12 +3,14 @@
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from algorithms.spo import SPOConfig
+from experiments.config.resume import is_finished
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.run_dir.records import Records
@@ -113,6 +115,33 @@ def test_a_resumed_run_cuts_evaluations_after_its_checkpoint_at_every_temperatur
     assert further() == pairs[:4]
     assert list(pd.read_parquet(records.folder / "evals.parquet")["step"]) == [0, 1]
     resumed.finish("interrupted")
+
+
+def test_a_finished_run_stays_finished_until_a_further_step_is_done(config):
+    config = replace(config, steps=1)
+    records = Records(config)
+    records.step({"step": 1, "reward_mean": 0.5})
+    records.finish("finished")
+    before = [(records.folder / name).read_text() for name in ("run.json", "config.yaml")]
+    longer = replace(config, steps=2)
+
+    def now():
+        info = json.loads((records.folder / "run.json").read_text())
+        return info["status"], len(info["resumed"]), is_finished(records.folder, longer)
+
+    loading = Records(longer, records.folder, 1)
+    assert now() == ("finished", 0, False)
+    loading.finish("interrupted")
+    assert [(records.folder / n).read_text() for n in ("run.json", "config.yaml")] == before
+    assert len(pd.read_parquet(records.folder / "metrics.parquet")) == 1
+    further = Records(longer, records.folder, 1)
+    further.step({"step": 2, "reward_mean": 0.5})
+    assert now() == ("running", 1, False)
+    further.finish("finished")
+    assert now() == ("finished", 1, True)
+    cut = Records(longer, records.folder, 1)  # from an earlier checkpoint
+    assert now()[:2] == ("running", 2)
+    cut.finish("interrupted")
 
 
 def test_the_problems_that_are_asked_are_a_table_of_names_and_prompts(config):

@@ -93,6 +93,20 @@ def test_a_function_is_called_with_its_arguments():
     assert (found.fn_name, found.checker, found.tests) == ("add", "call", (Test("[1, 2]", "3"),))
 
 
+def test_a_case_without_its_output_is_named():
+    cases = {"inputs": "io.in", "outputs": "io.out"}
+    row = {"question": "Q", "io": [{"in": "1", "out": "1"}, {"in": "2"}]}
+    with pytest.raises(SkipRow, match=r"^io.out is missing in case 2$"):
+        of(row, **cases)
+    with pytest.raises(SkipRow, match=r"^io.out is missing in case 2$"):
+        of(row | {"f": "add"}, fn_name="f", **cases)
+    row["io"][1]["out"] = None
+    with pytest.raises(SkipRow, match=r"^io.out is null in case 2$"):
+        of(row, **cases)
+    row["io"][0]["in"] = row["io"][1]["in"] = []
+    assert of(row | {"f": "add"}, fn_name="f", **cases).tests[1] == Test("[]", "null")
+
+
 def test_a_row_without_a_column_says_which():
     with pytest.raises(SkipRow, match=r"^nothing in outs$"):
         of({"question": "Q", "ins": ["1\n"]})
@@ -146,7 +160,7 @@ def test_how_many_rows_were_searched_for_a_column_is_said(tmp_path):
             ["task.fields.outputs=answers"],
             ["task.fields.outputs=answers", "it has question, ins, outs"],
         ),
-        (["task.fields.outputs=tests.ot"], ["=tests.ot: no such column", "outs, tests, limit"]),
+        (["task.fields.outputs=tests.ot"], ["=tests.ot: no such column", "tests has in; did you"]),
         (["task.fields.tags=topics"], ["task.fields.tags=topics", "no such column", "rows.jsonl"]),
         (["task.fields.inputs=null"], ["task.fields.inputs has no value", "=COLUMN"]),
         (["task.fields.sample_inputs=ins"], ["sample_inputs and sample_outputs", "both or none"]),

@@ -67,7 +67,7 @@ def test_a_store_holds_what_the_rows_say(file, small_parts):
     assert set(store.first_skipped) == set(skipped)
     rows = list(read_rows(file))
     for reason, place in store.first_skipped.items():
-        number = int(place.removeprefix("row ").partition(" of ")[0])
+        number = int(place.removeprefix("line ").partition(" of ")[0])
         before = Counter(map(str, convert_rows(TACO, rows[: number - 1])))
         here = list(map(str, convert_rows(TACO, [rows[number - 1]])))
         assert here == [reason] and not before[reason]
