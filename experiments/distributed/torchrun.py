@@ -160,6 +160,11 @@ class TorchrunRanks:
             finally:
                 self._others_wait = others_waited
 
+    @property
+    def in_step(self) -> bool:
+        """Whether the ranks still take calls."""
+        return not self._broken
+
     def serve(self) -> None:
         """On other ranks: run rank 0's calls until it ends the run."""
         with suppress(RunEnded):
