@@ -145,7 +145,8 @@ def _assemble(
     train_prompts = _prompts(task.train, "train", task, tokenizer, config, config.steps > 0)
     eval_split = getattr(task, config.eval.split)
     eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config, True)
-    dialogue = dialogue_of(config, tokenizer, config.task.turns)
+    engines = runtime.size if runtime.local_engines else config.runtime.engines
+    dialogue = dialogue_of(config, tokenizer, config.task.turns, engines)
     facts = _describe(config, records, task, train_prompts, eval_prompts, environments, judge)
     records.describe(engine=worker.engine.description)
     rollouts = open_batches(
@@ -177,7 +178,7 @@ def _assemble(
         judge=judge,
         eval_judge=eval_judge,
         eval_prompts=eval_prompts,
-        eval_dialogue=dialogue_of(config, tokenizer, config.eval_turns),
+        eval_dialogue=dialogue_of(config, tokenizer, config.eval_turns, engines),
         initial_values=_initial_values(
             config, worker, environments, fingerprint, tokenizer, ledger, dialogue
         ),
