@@ -249,9 +249,11 @@ def test_two_parts_take_turns_and_change_no_conversation(talk, tokenizer):
     assert talk.engine.kept == [True, True, False]
     in_parts = talk(FOUR, BY_PART, group=2, part=2)
     assert (talk.judge.stats.submissions, talk.judge.stats.programs_judged) == judged
-    assert [(s.tokens, s.turns, s.reward) for s in in_parts] == [
-        (s.tokens, s.turns, s.reward) for s in whole
+    found = [
+        [(s.tokens, [turn.text for turn in s.turns], s.judgement.verdict, s.reward) for s in samples]
+        for samples in (whole, in_parts)
     ]
+    assert found[0] == found[1]
     asked = [tokenizer.decode(contexts[0]) for contexts, _ in talk.engine.asked]
     order = [(text.removeprefix("<|user|>")[0], text.count("<|assistant|>")) for text in asked]
     pairs = [("a", 1), ("b", 1), ("a", 2), ("a", 3)], [("c", 1), ("d", 1), ("d", 2)]
