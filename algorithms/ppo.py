@@ -15,7 +15,8 @@ all others.
 In a conversation of several answers, tokens of observations are masked out and stepped over. With
 `value_unit=turn` an answer is one action, as in RLEF (2410.02089, section 2.2): one value is
 predicted before its first token, its reward is the sum of its tokens' rewards, and all its tokens
-have its advantage. γ and λ then count answers.
+have its advantage. γ and λ then count answers. `kl_mean` divides the penalty by the number of the
+answer's tokens: RLEF takes the mean, because a sum favours short answers.
 """
 
 from __future__ import annotations
@@ -97,6 +98,8 @@ class PPOConfig(ValueOptions):
     lam: Share = 1.0  # λ of GAE; 1 is reward-to-go minus value
     kl_coef: NonNegativeFloat = 0.02  # β_kl of the k1 penalty in the reward; 0 loads no reference
     entropy_coef: NonNegativeFloat = 0.0  # weight of the entropy bonus
+    # whether an answer is penalised by its mean log-ratio, as in RLEF; false: by the sum
+    kl_mean: bool = False
     # what a value and an advantage are of: token: each token; turn: each answer, as in RLEF
     value_unit: Literal["token", "turn"] = "token"
 
@@ -142,12 +145,23 @@ def turn_gae(
     Returns (the answer's advantage at each of its tokens, its return at its first token); zero
     elsewhere.
     """
-    starts = turn_starts(mask)
-    positions = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
-    first = torch.where(starts, positions, 0).cummax(-1).values  # of the answer of each token
+    starts, first = turn_starts(mask), first_of_answer(mask)
     summed = torch.zeros_like(rewards).scatter_add(-1, first, rewards.masked_fill(~mask, 0.0))
     advantages, returns = gae(summed, values, starts, gamma=gamma, lam=lam)
     return advantages.gather(-1, first).masked_fill(~mask, 0.0), returns
+
+
+def first_of_answer(mask: Tensor) -> Tensor:
+    """The position of the first token of each token's answer, (batch, time)."""
+    positions = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    return torch.where(turn_starts(mask), positions, 0).cummax(-1).values
+
+
+def answer_lengths(mask: Tensor) -> Tensor:
+    """The number of tokens of each token's answer, (batch, time); 1 where masked out."""
+    first = first_of_answer(mask)
+    counted = torch.zeros_like(first).scatter_add(-1, first, mask.long())
+    return counted.gather(-1, first).masked_fill(~mask, 1)
 
 
 def clipped_surrogate(
@@ -187,15 +201,17 @@ def terminal_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
     return torch.where(positions == last, rewards.unsqueeze(-1), 0.0)
 
 
-def penalised_rewards(batch: Batch, kl_coef: float) -> Tensor:
+def penalised_rewards(batch: Batch, kl_coef: float, kl_mean: bool = False) -> Tensor:
     """Token rewards: the response's on its last token, less kl_coef (log μ − log π_ref) on each.
 
+    With `kl_mean` each penalty is divided by the number of its answer's tokens.
     With `train.correction`, `behaviour_logp` is that of the policy at the start of the update
     instead of μ, in the penalty as in the ratio.
     """
     rewards = terminal_rewards(batch.rewards, batch.mask)
     if kl_coef > 0:
-        rewards = rewards - kl_coef * log_ratio(batch.behaviour_logp, batch.ref_logp, batch.mask)
+        penalty = log_ratio(batch.behaviour_logp, batch.ref_logp, batch.mask)
+        rewards = rewards - kl_coef * (penalty / answer_lengths(batch.mask) if kl_mean else penalty)
     return rewards
 
 
@@ -205,13 +221,19 @@ def values_or_zeros(batch: Batch, like: Tensor) -> Tensor:
 
 
 def with_advantages(
-    batch: Batch, *, gamma: float, lam: float, kl_coef: float, by_turn: bool = False
+    batch: Batch,
+    *,
+    gamma: float,
+    lam: float,
+    kl_coef: float,
+    kl_mean: bool = False,
+    by_turn: bool = False,
 ) -> Batch:
     """The batch with PPO's returns, and its advantages whitened over the rows of the loss.
 
     So a dropped response moves neither mean nor scale. `by_turn`: of answers, not of tokens.
     """
-    rewards = penalised_rewards(batch, kl_coef)
+    rewards = penalised_rewards(batch, kl_coef, kl_mean)
     values = values_or_zeros(batch, rewards)
     estimate = turn_gae if by_turn else gae
     advantages, returns = estimate(rewards, values, batch.mask, gamma=gamma, lam=lam)
@@ -220,13 +242,13 @@ def with_advantages(
 
 
 def monte_carlo_returns(
-    batch: Batch, *, gamma: float, kl_coef: float, by_turn: bool = False
+    batch: Batch, *, gamma: float, kl_coef: float, kl_mean: bool = False, by_turn: bool = False
 ) -> Tensor:
     """The penalised rewards that follow each token, its own included → (batch, time).
 
     `by_turn`: those from each answer on, at its first token.
     """
-    rewards = penalised_rewards(batch, kl_coef)
+    rewards = penalised_rewards(batch, kl_coef, kl_mean)
     estimate = turn_gae if by_turn else gae
     return estimate(rewards, torch.zeros_like(rewards), batch.mask, gamma=gamma, lam=1.0)[1]
 
@@ -309,14 +331,16 @@ class PPO(ValueObjective):
         return batch.turn_share if self.by_turn else batch.token_share
 
     def prepare(self, batch: Batch) -> Batch:
-        c = self.config
-        return with_advantages(
-            batch, gamma=c.gamma, lam=c.lam, kl_coef=c.kl_coef, by_turn=self.by_turn
-        )
+        return with_advantages(batch, lam=self.config.lam, **self._return_options)
 
     def outcomes(self, batch: Batch) -> Tensor:
+        return monte_carlo_returns(batch, **self._return_options)
+
+    @property
+    def _return_options(self) -> dict[str, Any]:
         c = self.config
-        return monte_carlo_returns(batch, gamma=c.gamma, kl_coef=c.kl_coef, by_turn=self.by_turn)
+        of_kl = {"kl_coef": c.kl_coef, "kl_mean": c.kl_mean}
+        return {"gamma": c.gamma, **of_kl, "by_turn": self.by_turn}
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share, mask = self.config, batch.token_share, batch.mask

@@ -1,8 +1,9 @@
 """Feedback: what a model reads after a failed answer, before it answers again.
 
 A failed answer is run on the problem's public tests, those that its statement shows. The hidden
-tests never reach a model. The words are those of RLEF (2410.02089): which test failed, its input,
-the expected output, the program's output or its error.
+tests never reach a model. The words are in the manner of RLEF (2410.02089), which names every
+failed test: the first that failed, its input, the expected output, the program's output or its
+error.
 
 What a program printed is untrusted. Each text is bounded, its control characters are shown as code
 points, and it stands in a fence that it cannot close. Tokens of a chat template in it are left as

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             show(*find_problem(config, options.problem), console)
         else:
             generated = config.make is not None
-            _list(_open_whole(config), console, config.decontaminate and not generated)
+            _list(open_whole(config), console, config.decontaminate and not generated)
     except (ValueError, OSError) as error:
         print(f"show: {readable(str(error), MAX_ERROR_CHARS)}", file=sys.stderr)
         return 2
@@ -100,7 +100,7 @@ def find_problem(config: TaskConfig, part: str, split: str | None = None) -> tup
 
     Raises ValueError with near names if there is none. Problems that are not trained on count too.
     """
-    task = _open_whole(replace(config, min_hidden_tests=0))
+    task = open_whole(replace(config, min_hidden_tests=0))
     places = {
         name: (problems, index)
         for each, problems in task.splits().items()
@@ -122,7 +122,7 @@ def find_problem(config: TaskConfig, part: str, split: str | None = None) -> tup
     raise ValueError(f"problem={part}: {count} {names}" + "?" * count.endswith("mean"))
 
 
-def _open_whole(config: TaskConfig) -> Task:
+def open_whole(config: TaskConfig) -> Task:
     """Open a task with all problems, near-duplicates of other splits' included."""
     # MiniContests generates any number of problems; others have so many
     if not (config.make or "").startswith("envs.tasks.mini."):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -28,7 +29,7 @@ from experiments.policy import loading
 from experiments.policy.length_check import check_lengths
 from experiments.policy.model_flops import model_flops
 from experiments.replay.sample_log import SampleLog
-from experiments.rollout.batch_sources import BatchSource, open_batches
+from experiments.rollout.batch_sources import BatchSource, observations_hash, open_batches
 from experiments.rollout.conversations import Dialogue, dialogue_of
 from experiments.rollout.environments import Environments
 from experiments.rollout.generation import overlaps
@@ -147,6 +148,11 @@ def _assemble(
     eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config, True)
     engines = runtime.size if runtime.local_engines else config.runtime.engines
     dialogue = dialogue_of(config, tokenizer, config.task.turns, engines)
+    eval_dialogue = dialogue_of(config, tokenizer, config.eval_turns, engines)
+    records.describe(
+        prompts_hash=_prompts_hash(train_prompts, eval_prompts),
+        observations_hash=observations_hash(dialogue or eval_dialogue),
+    )
     facts = _describe(config, records, task, train_prompts, eval_prompts, environments, judge)
     records.describe(engine=worker.engine.description)
     rollouts = open_batches(
@@ -178,7 +184,7 @@ def _assemble(
         judge=judge,
         eval_judge=eval_judge,
         eval_prompts=eval_prompts,
-        eval_dialogue=dialogue_of(config, tokenizer, config.eval_turns, engines),
+        eval_dialogue=eval_dialogue,
         initial_values=_initial_values(
             config, worker, environments, fingerprint, tokenizer, ledger, dialogue
         ),
@@ -273,6 +279,12 @@ def _prompts(
     if needed and not prompts:
         raise UserError(_empty_split(split, prompts, task, config))
     return prompts
+
+
+def _prompts_hash(*splits: Prompts) -> str:
+    """Return 16 hex digits over the tokens of all prompts."""
+    text = " ".join(prompts.digest for prompts in splits)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _statements(prompts: Sequence[PromptedProblem], task: Task) -> Iterator[dict[str, str]]:

@@ -94,7 +94,7 @@ def train(
         with display, build(config, records, runtime, display.activity) as parts:
             _describe(requested, config, device, parts, records, display)
             if checkpoint:
-                check_base(records.info, checkpoint["base"])
+                check_base(records, checkpoint["base"])
                 place = final_name(checkpoint["folder"])
                 assert state.part_states is not None  # checkpoints hold no half update
                 restore(parts, state.part_states, place, checkpoint["tables"])
@@ -351,6 +351,8 @@ class Trainer:
                 self.parts.eval_engine,
                 self.learner,
                 check.bound,
+                self.parts.eval_judge,
+                self.parts.eval_dialogue,
             )
         if not self.config.train.keeps_rollout_copy or not check.every:
             return {"eval/kl_ref": kl}

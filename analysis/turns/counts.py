@@ -19,7 +19,8 @@ from analysis.metrics.normal_form import normal_form
 
 COLUMNS = (
     *("step", "problem", "turns", "conversations", "solved", "passed", "false_stops"),
-    *("mended", "broken", "second", "other_text", "other_form", "right_tokens", "wrong_tokens"),
+    *("first_passed", "first_passed_right", "mended", "broken", "second", "second_solved"),
+    *("other_text", "other_form", "right_tokens", "wrong_tokens"),
 )
 UNKNOWN = -1  # a count that was not made
 FAILED_JUDGE = "INFRA_ERROR"
@@ -28,7 +29,8 @@ FAILED_JUDGE = "INFRA_ERROR"
 class Conversation(NamedTuple):
     """The answers of one sample: hidden and public verdict and program of each, and its tokens.
 
-    `public` is empty for a sample of a run without turns.
+    `public` is empty for a sample of a run without turns; a verdict in it is "" where the problem
+    has no public tests.
     """
 
     hidden: Sequence[str]
@@ -107,9 +109,12 @@ class _Counts:
     public_known: bool = True
     passed: int = 0
     false_stops: int = 0
+    first_passed: int = 0
+    first_passed_right: int = 0
     mended: int = 0
     broken: int = 0
     second: int = 0
+    second_solved: int = 0
     other_text: int = 0
     other_form: int = 0
     right_tokens: list[int] = field(default_factory=list)
@@ -123,11 +128,15 @@ class _Counts:
         self.mended += last and not first
         self.broken += first and not last
         passed = one.public[-1:] == ["ACCEPTED"]
-        self.public_known &= len(one.public) > 0
+        self.public_known &= len(one.public) > 0 and all(one.public)
         self.passed += passed
         self.false_stops += passed and not last
+        first_passed = one.public[:1] == ["ACCEPTED"]
+        self.first_passed += first_passed
+        self.first_passed_right += first_passed and first
         if len(one.programs) > 1:
             self.second += 1
+            self.second_solved += last
             self.other_text += one.programs[0] != one.programs[1]
             if whole:
                 self.other_form += _form(one.programs[0]) != _form(one.programs[1])
@@ -143,9 +152,12 @@ class _Counts:
             " ".join(map(str, self.solved)),
             self.passed if known else UNKNOWN,
             self.false_stops if known else UNKNOWN,
+            self.first_passed if known else UNKNOWN,
+            self.first_passed_right if known else UNKNOWN,
             self.mended,
             self.broken,
             self.second,
+            self.second_solved,
             self.other_text,
             self.other_form if whole else UNKNOWN,
             " ".join(map(str, self.right_tokens)),
@@ -165,10 +177,12 @@ def count_conversations(samples: pd.DataFrame, turns: int, whole: bool = True) -
     - turns: the most answers of a conversation; conversations: their number.
     - solved: of how many the last of the first 1, 2, … `turns` answers passes the hidden tests.
     - passed: of how many the last answer passes the public tests; false_stops: those of them that
-      fail the hidden tests. Both are UNKNOWN for single samples.
+      fail the hidden tests; first_passed, first_passed_right: of how many the first answer passes
+      the public tests, or both. These are UNKNOWN for single samples, and without public tests.
     - mended, broken: the first answer fails and the last one is right; the other way round.
-    - second: with a second answer; other_text, other_form: its program is not the first's, as text
-      and in normal form (a program that cannot be parsed is its own form).
+    - second, second_solved: with a second answer, and those of them that are solved; other_text,
+      other_form: its program is not the first's, as text and in normal form (a program that cannot
+      be parsed is its own form).
     - right_tokens, wrong_tokens: generated tokens of each conversation, by its last answer.
 
     Without `whole`, other_form is UNKNOWN and the tokens are empty.

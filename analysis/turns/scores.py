@@ -33,6 +33,12 @@ SHARES = (
         "Share of conversations with a failing first answer whose last answer is right.",
     ),
     Metric(
+        "mended_shown",
+        "… after feedback",
+        "Share of conversations with a second answer whose last answer is right. Further tries "
+        "without feedback mend, too: the arm with withheld feedback shows how many.",
+    ),
+    Metric(
         "left",
         "left failing",
         "Share of conversations with a failing first answer whose last answer fails, too.",
@@ -75,10 +81,11 @@ def solve_metrics(plan: TurnPlan) -> list[Metric]:
         )
         for turn in range(1, plan.turns + 1)
     ]
+    one = "One is submitted: of those that pass the public tests, if any do."
     for k in plan.answers:
         for name, says in (
-            (f"n@{k}", "All of them are submitted (n = k/T)."),
-            (f"1@{k}", "One is submitted: of those that pass the public tests, if any do."),
+            (f"n@{k}", "All of them are submitted (n = k/T), so fewer than of k single answers."),
+            (f"1@{k}", one),
         ):
             meaning = (
                 f"Chance to solve a problem with k = {k} answers in all, those of every turn "
@@ -86,6 +93,8 @@ def solve_metrics(plan: TurnPlan) -> list[Metric]:
                 f"most T answers. {says}"
             )
             metrics.append(Metric(name, name, meaning))
+        meaning = f"The same with k = {k} single answers, the first of k conversations. {one}"
+        metrics.append(Metric(first_of(k), f"1@{k}, first answers", meaning))
     return metrics + [
         Metric(
             _within(budget),
@@ -105,6 +114,11 @@ def turn_metrics(plan: TurnPlan) -> list[Metric]:
 def solved_in(turn: int) -> str:
     """Return the name of the solve rate with at most so many answers."""
     return f"solved_in_{turn}"
+
+
+def first_of(k: int) -> str:
+    """Return the name of 1@k of first answers."""
+    return f"first_1@{k}"
 
 
 def _within(budget: int) -> str:
@@ -132,6 +146,7 @@ def turn_scores(counts: pd.DataFrame, plan: TurnPlan) -> dict[str, ProblemScores
     for k in plan.answers:
         cells[f"n@{k}"] = [_submitted(row, k, one=False) for row in rows]
         cells[f"1@{k}"] = [_submitted(row, k, one=True) for row in rows]
+        cells[first_of(k)] = [_first_submitted(row, k) for row in rows]
     for budget in plan.budgets:
         pairs = zip(right, wrong, strict=True)
         cells[_within(budget)] = [(solved_within(*tokens, budget), 1.0) for tokens in pairs]
@@ -171,6 +186,15 @@ def _submitted(row: Any, k: int, one: bool) -> tuple[float, float]:
     return one_of(row.conversations, right, row.passed, passed_right, drawn), 1.0
 
 
+def _first_submitted(row: Any, k: int) -> tuple[float, float]:
+    """Return 1@k of a problem's first answers, and its weight: 0 if undefined."""
+    if row.first_passed == UNKNOWN or k > row.conversations:
+        return 0.0, 0.0
+    right = int(row.solved.split()[0])
+    chance = one_of(row.conversations, right, row.first_passed, row.first_passed_right, k)
+    return chance, 1.0
+
+
 def one_of(n: int, right: int, passed: int, passed_right: int, drawn: int) -> float:
     """Return the chance that the one submitted of `drawn` conversations is right.
 
@@ -201,6 +225,7 @@ def _shares(rows: Sequence[Any]) -> dict[str, list[tuple[float, float]]]:
             ("other_form", row.other_form, row.second),
             ("other_text", row.other_text, row.second),
             ("mended", row.mended, failing),
+            ("mended_shown", row.second_solved, row.second),
             ("left", failing - row.mended, failing),
             ("kept", right - row.broken, right),
             ("broken", row.broken, right),

@@ -31,11 +31,12 @@ class Template:
     def __init__(self, path: Path, key: str = "") -> None:
         """Read and check the template. `key`: the configuration key that names it.
 
-        Raises ValueError in one line: no such file, a syntax error, or an unknown variable.
+        A relative path that does not exist here is one below this repository. Raises ValueError in
+        one line: no such file, a syntax error, or an unknown variable.
         """
         self.where = f"{key}={path}" if key else str(path)
         try:
-            self.text = path.expanduser().read_text(encoding="utf-8")
+            self.text = template_file(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8"
             raise ValueError(f"{self.where}: {reason}") from error
@@ -117,6 +118,12 @@ class DefaultPrompt:
     def digest(self) -> str:
         """16 hex digits over both templates."""
         return hashlib.sha256((self.stdin.digest + self.call.digest).encode()).hexdigest()[:16]
+
+
+def template_file(template: Path) -> Path:
+    """Return where a template is: a relative path may be one below this repository."""
+    here, bundled = template.expanduser(), TEMPLATES.parents[1] / template
+    return bundled if not here.exists() and bundled.exists() else here
 
 
 def with_few_shot(task: Task, count: int) -> Task:

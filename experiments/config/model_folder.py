@@ -19,7 +19,11 @@ from experiments.config.dependencies import check_gguf
 from experiments.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILT_HERE = {"assets/nano": "make nano", "assets/nano_5m": "make nano size=5m"}
+BUILT_HERE = {
+    "assets/nano": "make nano",
+    "assets/nano_5m": "make nano size=5m",
+    "assets/nano_feedback": "make nano size=feedback",
+}
 WEIGHTS = ("*.safetensors", "*.bin")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
 GGUF = ".gguf"

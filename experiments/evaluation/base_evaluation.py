@@ -83,7 +83,7 @@ def _cache_file(
         problem = prompt.problem
         identity = (prompt.tokens, problem.hash, problem.name, problem.difficulty, problem.tags)
         prompts.update(repr(identity).encode())
-    evaluation, model = config.eval, config.model
+    evaluation, model, dialogue = config.eval, config.model, parts.eval_dialogue
     key = {
         "policy": info["policy"],
         "engine": (parts.eval_engine.description, config.engine.batch_size),
@@ -95,7 +95,7 @@ def _cache_file(
             config.task.max_response_tokens,
         ),
         "further": temperature is not None,  # its random streams are others
-        "dialogue": parts.eval_dialogue and parts.eval_dialogue.identity,
+        "dialogue": dialogue and (dialogue.identity, dialogue.encoder.digest),
         "seed": config.seed,
         "judge": judge.version,
         "code": _code_hash(),

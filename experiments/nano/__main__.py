@@ -2,6 +2,7 @@
 
 python -m experiments.nano size=1m out=assets/nano seed=0
 python -m experiments.nano size=5m out=assets/nano_5m seed=0
+python -m experiments.nano size=feedback out=assets/nano_feedback seed=0
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def main(arguments: list[str]) -> int:
     @dataclass(frozen=True, kw_only=True)
     class Arguments(schema):  # type: ignore[misc, valid-type]
         out: Path  # folder of the model
-        size: Literal["1m", "5m"] = "1m"  # the defaults of the other keys are this size's
+        # the defaults of the other keys are this one's
+        size: Literal["1m", "5m", "feedback"] = "1m"
 
     try:
         given = parse_arguments(Arguments, arguments)

@@ -26,7 +26,7 @@ class Checkpoint:
     optimizer: torch.optim.Optimizer
 
     def save(self, step: int) -> None:
-        """Write the state before `step`. No pair that was drawn may be left untrained."""
+        """Write the state before `step`. No conversation that was drawn may be left untrained."""
         state = {
             "step": step,
             "recipe": asdict(self.recipe),

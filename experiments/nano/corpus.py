@@ -10,11 +10,21 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from envs.problem import Test
 from envs.tasks.mini import MINI, MINI_LONG, ProblemSet, task
 from envs.tasks.mini.build import sample
 from envs.tasks.mini.composition import Draft, Part, draft
 from envs.tasks.mini.splits import compositions
+
+
+class Conversation(NamedTuple):
+    """What a model learns from: answers to a prompt, and what was observed between them."""
+
+    prompt: str
+    answers: tuple[str, ...]  # programs
+    observations: tuple[str, ...] = ()  # one after each answer but the last
 
 
 @dataclass(frozen=True)
@@ -40,8 +50,8 @@ class Noise:
 NOISE = {MINI: Noise((0.65, 0.42, 0.18)), MINI_LONG: Noise((0.8, 0.6, 0.4))}
 
 
-class Corpus(Iterator[tuple[str, str]]):
-    """Endless (prompt, program) pairs of the train split's compositions.
+class Corpus(Iterator[Conversation]):
+    """Endless prompts of the train split's compositions, each with one program.
 
     The state of `rng` is the position in them.
     """
@@ -58,7 +68,13 @@ class Corpus(Iterator[tuple[str, str]]):
             for parts in compositions(problem_set, family, "train"):
                 self._cells[family.name, family.tier(parts)].append(parts)
 
-    def __next__(self) -> tuple[str, str]:
+    def __next__(self) -> Conversation:
+        drawn, shown = self.draw()
+        program = drawn.program(self.rng, self.noise.mistakes(drawn, self.rng))
+        return Conversation(task.render(drawn.statement, (shown,)), (program,))
+
+    def draw(self) -> tuple[Draft, Test]:
+        """Draw a problem, and the test that its statement shows."""
         rng, tiers = self.rng, self.noise.tiers
         while True:
             family = rng.choice(self.families)
@@ -66,5 +82,4 @@ class Corpus(Iterator[tuple[str, str]]):
             drawn = draft(rng, family, rng.choice(self._cells[family.name, tier]))
             shown = sample(drawn, rng, drawn.program(rng))
             if shown is not None:
-                text = task.render(drawn.statement, (shown,))
-                return text, drawn.program(rng, self.noise.mistakes(drawn, rng))
+                return drawn, shown

@@ -1,6 +1,6 @@
 """Pretraining of the nano models from scratch, on one core.
 
-The next-token loss is on programs only: statements are given, never generated.
+The next-token loss is on programs only: statements and observations are given, never generated.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from torch.nn import functional
 
 from envs.tasks.mini import PROBLEM_SETS
 from experiments.nano.checkpoint import Checkpoint
-from experiments.nano.corpus import Corpus
+from experiments.nano.corpus import Conversation, Corpus
+from experiments.nano.feedback_corpus import FeedbackCorpus
 from experiments.nano.recipes import Recipe
 from experiments.nano.tokenizer import train_tokenizer
+from experiments.rollout.observations import ObservationEncoder
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKPOINT = "training.pt"
-_PAIRS = 512  # sorted by length at once; a checkpoint after each
+MAX_OBSERVATION_TOKENS = 64  # as conf/task/mini_feedback.yaml has it
+_CONVERSATIONS = 512  # sorted by length at once; a checkpoint after each
 
 
 def pretrain(out: Path, recipe: Recipe) -> None:
@@ -37,8 +40,7 @@ def pretrain(out: Path, recipe: Recipe) -> None:
     """
     torch.manual_seed(recipe.seed)
     torch.set_num_threads(1)
-    corpus = Corpus(PROBLEM_SETS[recipe.task], recipe.seed)
-    tokenizer = _tokenizer(recipe, corpus)
+    corpus, tokenizer = _corpus(recipe)
     model = new_model(recipe, tokenizer)
     optimizer = _optimizer(model, recipe)
     checkpoint = Checkpoint(out / CHECKPOINT, recipe, corpus, model, optimizer)
@@ -67,8 +69,8 @@ def _train(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> None:
                 checkpoint.save(step)
                 if not progress.console.is_terminal:
                     progress.console.print(f"step {step} of {recipe.steps}, loss {loss:.3f}")
-                pairs = list(islice(checkpoint.corpus, _PAIRS))
-                pending = batches(pairs, tokenizer, recipe.batch_size)
+                conversations = list(islice(checkpoint.corpus, _CONVERSATIONS))
+                pending = batches(conversations, tokenizer, recipe.batch_size)
             for group in optimizer.param_groups:
                 group["lr"] = _learning_rate(step, recipe)
             loss = program_loss(model, *pending.pop())
@@ -115,50 +117,72 @@ def program_loss(model: LlamaForCausalLM, tokens: torch.Tensor, mask: torch.Tens
 
 
 def encode(
-    tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]]
-) -> list[tuple[list[int], list[int]]]:
-    """Token ids of each prompt as the chat template renders it, and of its program with EOS."""
-    chats = [[{"role": "user", "content": prompt}] for prompt, _ in pairs]
+    tokenizer: PreTrainedTokenizerBase, conversations: Sequence[Conversation]
+) -> list[tuple[list[int], list[bool]]]:
+    """Token ids of each conversation as the chat template renders it, and which are of answers.
+
+    Each answer has the end token behind it.
+    """
+    chats = [[{"role": "user", "content": one.prompt}] for one in conversations]
     texts = tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=False)
     prompts = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    programs = tokenizer([program for _, program in pairs], add_special_tokens=False)["input_ids"]
-    return [
-        (prompt, [*program, tokenizer.eos_token_id])
-        for prompt, program in zip(prompts, programs, strict=True)
-    ]
+    answers = iter(
+        tokenizer(
+            [answer for one in conversations for answer in one.answers], add_special_tokens=False
+        )["input_ids"]
+    )
+    observing = observation_encoder(tokenizer)
+    rows = []
+    for prompt, one in zip(prompts, conversations, strict=True):
+        ids, own = list(prompt), [False] * len(prompt)
+        for observation in (*one.observations, None):
+            answer = [*next(answers), tokenizer.eos_token_id]
+            observed = observing.encode(observation, cut_off=False)[0] if observation else []
+            ids += [*answer, *observed]
+            own += [True] * len(answer) + [False] * len(observed)
+        rows.append((ids, own))
+    return rows
 
 
 def batches(
-    pairs: Sequence[tuple[str, str]], tokenizer: PreTrainedTokenizerBase, size: int
+    conversations: Sequence[Conversation], tokenizer: PreTrainedTokenizerBase, size: int
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """(tokens, mask of the program) of `size` pairs each, right-padded, in random order.
+    """(tokens, mask of the answers) of `size` conversations each, right-padded, in random order.
 
-    Pairs of similar length go together, to pad little.
+    Conversations of similar length go together, to pad little.
     """
-    rows = sorted(encode(tokenizer, pairs), key=lambda row: len(row[0] + row[1]))
+    rows = sorted(encode(tokenizer, conversations), key=lambda row: len(row[0]))
     batches = []
     for start in range(0, len(rows), size):
         chunk = rows[start : start + size]
-        width = max(len(prompt + program) for prompt, program in chunk)
+        width = max(len(ids) for ids, _ in chunk)
         tokens = torch.full((len(chunk), width), tokenizer.pad_token_id)
         mask = torch.zeros(len(chunk), width, dtype=torch.bool)
-        for row, (prompt, program) in enumerate(chunk):
-            end = len(prompt) + len(program)
-            tokens[row, :end] = torch.tensor(prompt + program)
-            mask[row, len(prompt) : end] = True
+        for row, (ids, own) in enumerate(chunk):
+            tokens[row, : len(ids)] = torch.tensor(ids)
+            mask[row, : len(ids)] = torch.tensor(own)
         batches.append((tokens, mask))
     return [batches[index] for index in torch.randperm(len(batches))]
 
 
-def _tokenizer(recipe: Recipe, corpus: Corpus) -> PreTrainedTokenizerBase:
-    """The tokenizer of another model, or one trained on the first texts of the corpus."""
+def observation_encoder(tokenizer: PreTrainedTokenizerBase) -> ObservationEncoder:
+    """Encode observations as a run of task=mini_feedback does."""
+    return ObservationEncoder(tokenizer, True, {}, MAX_OBSERVATION_TOKENS)
+
+
+def _corpus(recipe: Recipe) -> tuple[Corpus, PreTrainedTokenizerBase]:
+    """The corpus, and the tokenizer of another model or one trained on the corpus's first texts."""
     from transformers import AutoTokenizer
 
+    tokenizer: PreTrainedTokenizerBase
+    if recipe.task == "mini_feedback":
+        tokenizer = AutoTokenizer.from_pretrained(ROOT / recipe.tokenizer)
+        return FeedbackCorpus(recipe.seed, observation_encoder(tokenizer)), tokenizer
+    corpus = Corpus(PROBLEM_SETS[recipe.task], recipe.seed)
     if recipe.tokenizer:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(ROOT / recipe.tokenizer)
-        return tokenizer
+        return corpus, AutoTokenizer.from_pretrained(ROOT / recipe.tokenizer)
     first = list(islice(corpus, recipe.tokenizer_texts))
-    return train_tokenizer("\n".join(pair) for pair in first)
+    return corpus, train_tokenizer("\n".join((one.prompt, *one.answers)) for one in first)
 
 
 def _optimizer(model: LlamaForCausalLM, recipe: Recipe) -> torch.optim.AdamW:

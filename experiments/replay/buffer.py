@@ -21,7 +21,7 @@ from envs.reward import RewardConfig
 from experiments.config.schema import ReplayConfig
 from experiments.errors import UserError
 from experiments.replay.judgement_cache import JudgingCosts
-from experiments.replay.sample_log import SCHEMA, samples_of, table_of
+from experiments.replay.sample_log import SCHEMA, prompt_digest, samples_of, table_of
 from experiments.sample import PromptedProblem, Sample
 from experiments.seeds import stream
 
@@ -115,6 +115,12 @@ class ReplayBuffer:
             rows = self._choose(candidates.tolist(), count, stream("replay", *seed))
         self.counts["missing"] += count - len(rows)
         table = self._table.take(pa.array(rows, pa.int64()))
+        if set(table["prompt"].to_pylist()) - {prompt_digest(prompt)}:
+            raise UserError(
+                f"replay: a response to {prompt.problem.name} was generated for another prompt "
+                "than this one, in which its log-probs do not hold; restore the prompt, and give "
+                "each problem a name of its own"
+            )
         samples = samples_of(table, [prompt] * len(rows), self.reward)
         return [replace(s, replayed=int(self._ids[r])) for s, r in zip(samples, rows, strict=True)]
 

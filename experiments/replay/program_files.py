@@ -71,6 +71,7 @@ class ProgramFile:
 
     def samples_for(self, prompt: PromptedProblem) -> list[Sample]:
         """Return the samples of one problem, in the order of their lines."""
+        own_prompt = list(prompt.tokens)
         usable: list[tuple[str, tuple[int, ...], tuple[float, ...] | None]] = []
         for row in self._rows(prompt.problem.name):
             tokens, logps = self._tokens(row), row.get("logprobs")
@@ -78,6 +79,8 @@ class ProgramFile:
                 self.left_out["over task.max_response_tokens"] += 1
             elif logps is not None and len(logps) != len(tokens):
                 self.left_out[f"log-probs for other tokens than this model's ({len(tokens)})"] += 1
+            elif logps is not None and row.get("prompt", own_prompt) != own_prompt:
+                self.left_out["log-probs after another prompt than this run's"] += 1
             else:
                 logps = None if logps is None else tuple(map(float, logps))
                 usable.append((self._text(row, tokens), tokens, logps))
@@ -127,6 +130,8 @@ class ProgramFile:
                 "for the program; see docs/reference/replay.md"
             )
         fault = _fault(kinds[0], row[kinds[0]], row.get("logprobs"), len(self.tokenizer))
+        if not fault and "prompt" in row and not _are_ids(row["prompt"]):
+            fault = '"prompt" must be a list of whole numbers'
         if fault:
             raise UserError(f"{where}: {fault}")
         if row.get("logprobs") is None and self.needs_logps:
@@ -152,7 +157,7 @@ class ProgramFile:
 def _fault(kind: str, value: object, logps: object, vocabulary: int) -> str | None:
     """Return what is wrong with a line's values; None if nothing is."""
     if kind == "tokens":
-        if not isinstance(value, list) or not all(type(token) is int for token in value):
+        if not isinstance(value, list) or not _are_ids(value):
             return '"tokens" must be a list of whole numbers'
         if outside := [token for token in value if not 0 <= token < vocabulary]:
             return f"token {outside[0]} is not one of the tokenizer's {vocabulary:,} tokens"
@@ -167,6 +172,10 @@ def _fault(kind: str, value: object, logps: object, vocabulary: int) -> str | No
     if invalid := [logp for logp in logps if not -math.inf < logp <= 0]:  # NaN too
         return f"log-prob {invalid[0]} is not the logarithm of a probability above 0"
     return None
+
+
+def _are_ids(value: object) -> bool:
+    return isinstance(value, list) and all(type(token) is int for token in value)
 
 
 def _cache_key(text: str) -> str:

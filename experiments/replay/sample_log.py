@@ -186,14 +186,15 @@ def samples_of(
 
 
 def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfig) -> Sample:
-    judgement = judgement_of(row)
+    judgement, logps = judgement_of(row), row["logps"]
+    turns = _turns(row.get("turns"))  # absent from logs of older code
     try:
-        observed = sum(turn.observation for turn in _turns(row.get("turns")))
+        _check_lengths(len(row["tokens"]), logps, turns)
+        observed = sum(turn.observation for turn in turns)
         value = compute_reward(judgement, reward, len(row["tokens"]) - observed)
     except ValueError as error:
         where = f"{row['run'] or row['source']}, a response to {row['problem']}"
         raise UserError(f"replay: {where}: {error}") from error
-    logps = row["logps"]
     return Sample(
         prompt,
         tuple(row["tokens"]),
@@ -202,8 +203,17 @@ def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfi
         value,
         row["truncated"],
         Origin(row["source"], row["run"], row["written"], row["version"]),
-        turns=_turns(row.get("turns")),  # absent from logs of older code
+        turns=turns,
     )
+
+
+def _check_lengths(tokens: int, logps: Sequence[float] | None, turns: Sequence[Turn]) -> None:
+    """Raise ValueError if log-probs or turns are not of as many tokens as the response has."""
+    if logps is not None and len(logps) != tokens:
+        raise ValueError(f"it has {tokens} tokens, but log-probs of {len(logps)}; record it again")
+    of_turns = sum(turn.answer + turn.observation for turn in turns)
+    if turns and of_turns != tokens:
+        raise ValueError(f"it has {tokens} tokens, but turns of {of_turns}; record it again")
 
 
 def prompt_digest(prompt: PromptedProblem) -> str:

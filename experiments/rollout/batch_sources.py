@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -86,9 +88,8 @@ def open_batches(
 
     `run`: the run folder's name; `version`: optimiser steps of the weights to be trained.
     """
-    same_keys = ("temperature", "group_size") if config.replay.frozen else ("temperature",)
     for earlier_run in config.replay.from_runs:
-        _check_same_settings(Path(earlier_run), config, same_keys)
+        _check_same_settings(Path(earlier_run), config, observations_hash(dialogue))
     missing_logprobs = accepts_missing_logprobs(config, needs)
     if config.replay.frozen:
         costs = JudgingCosts(ledger)
@@ -160,23 +161,47 @@ def _earlier_sources(
     return sources
 
 
-def _check_same_settings(run: Path, config: RunConfig, keys: Sequence[str]) -> None:
+def observations_hash(dialogue: Dialogue | None) -> str | None:
+    """Return 16 hex digits over the texts of observations; None without conversations."""
+    if dialogue is None:
+        return None
+    text = f"{dialogue.feedback.digest} {dialogue.encoder.digest}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _check_same_settings(run: Path, config: RunConfig, observations: str | None) -> None:
     """Raise UserError if the earlier run sampled with other settings.
 
-    Log-probs depend on the sampling temperature, a group's baseline on the whole group.
+    Log-probs depend on the sampling temperature, a group's baseline on the whole group, and what an
+    answer is worth on what follows it in a conversation. `observations`: their hash here.
     """
-    if not (run / "config.yaml").is_file():
-        raise UserError(
-            f"replay.from_runs=[{run}]: not a whole run folder: it has samples but no config.yaml; "
-            "give the whole folder"
-        )
-    theirs = OmegaConf.load(run / "config.yaml").train
-    for key in keys:
-        if theirs[key] != getattr(config.train, key):
+    for file in ("config.yaml", "run.json") if observations else ("config.yaml",):
+        if not (run / file).is_file():
             raise UserError(
-                f"replay.from_runs=[{run}]: its train.{key} was {theirs[key]}, but "
-                f"train.{key} is {getattr(config.train, key)} here; use the same value"
+                f"replay.from_runs=[{run}]: not a whole run folder: it has samples but no {file}; "
+                "give the whole folder"
             )
+    theirs = OmegaConf.load(run / "config.yaml")
+    keys = ["train.temperature", *["train.group_size"] * config.replay.frozen, "task.turns"]
+    if observations:
+        keys += ["task.feedback", "task.max_observation_tokens"]
+    for section, _, key in (each.partition(".") for each in keys):
+        ours = getattr(config, section)
+        default = getattr(type(ours)(), key)  # of a run of before the key
+        if (value := getattr(theirs, section).get(key, default)) != getattr(ours, key):
+            raise UserError(
+                f"replay.from_runs=[{run}]: its {section}.{key} was {value}, but "
+                f"{section}.{key} is {getattr(ours, key)} here; use the same value"
+            )
+    if observations is None:
+        return
+    recorded = json.loads((run / "run.json").read_text()).get("observations_hash")
+    if recorded != observations:
+        raise UserError(
+            f"replay.from_runs=[{run}]: its observations have other texts (observations_hash "
+            f"{recorded}, here {observations}); use its task.feedback_prompt "
+            f"({theirs.task.get('feedback_prompt')}), unchanged, and its model's chat template"
+        )
 
 
 def check_source(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:

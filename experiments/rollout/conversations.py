@@ -268,12 +268,14 @@ def _observe(dialogue: Dialogue, failed: Sequence[Conversation]) -> None:
             foreign = next(found, None)
             source, feedback = (foreign, feedback) if foreign else (one, dialogue.withheld)
         assert source.judgement is not None
-        texts.append(_text(dialogue.encoder, feedback, source.prompt.problem, source.judgement))
+        texts.append(
+            observation_text(dialogue.encoder, feedback, source.prompt.problem, source.judgement)
+        )
     for one, text in zip(failed, texts, strict=True):
         one.observe(*dialogue.encoder.encode(text, cut_off=one.answers[-1].truncated))
 
 
-def _text(
+def observation_text(
     encoder: ObservationEncoder, feedback: Feedback, problem: Problem, judgement: Judgement
 ) -> str:
     """Return the observation with its quoted texts as long as fit."""

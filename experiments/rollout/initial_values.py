@@ -68,7 +68,7 @@ class ReferenceRewards:
         key: tuple[object, ...] = (policy, engine.name, asdict(sampling), seed)
         key += (reward.identity, judge.version)
         if dialogue is not None:
-            key += (dialogue.identity,)
+            key += (dialogue.identity, dialogue.encoder.digest)
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{name}.jsonl"

@@ -9,6 +9,7 @@ another role.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -55,6 +56,12 @@ class ObservationEncoder:
                 f"{max_tokens - self.space} of them; set {max_tokens - self.space + LEAST_TEXT} "
                 "or more"
             )
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits over what stands around a text, and the most tokens of both."""
+        content = (self._opening, self._closing, self.max_tokens)
+        return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
     def fits(self, text: str) -> bool:
         """Whether the whole text can be read."""

@@ -45,6 +45,13 @@ class Prompts(Sequence[PromptedProblem]):
         return min(end - start for start, end in zip([0, *self.ends], self.ends, strict=False))
 
     @property
+    def digest(self) -> str:
+        """16 hex digits over the tokens of all prompts, and which of them are kept."""
+        sha = hashlib.sha256(repr((self.kept, self.ends.tolist())).encode())
+        sha.update(self.ids.tobytes())
+        return sha.hexdigest()[:16]
+
+    @property
     def kept_problems(self) -> Sequence[Problem]:
         """The problems of the prompts; stored ones are not read."""
         if isinstance(self.problems, StoredProblems):

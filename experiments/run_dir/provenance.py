@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.tasks.dataset_task import data_sets
+from envs.tasks.prompts import template_file
 from envs.tasks.storage.sources import content_digest, local_files
 from experiments.config.command_line import without_secrets
 from experiments.config.model_folder import GGUF
@@ -220,7 +221,7 @@ def _data(config: RunConfig) -> Iterator[tuple[str, str]]:
                 files += [file for split in found.values() for file in split]
     for file in files:
         with suppress(OSError):
-            yield str(file), content_digest(file.expanduser())[0][:12]
+            yield str(file), content_digest(template_file(file))[0][:12]
 
 
 def _model(model: ModelConfig) -> Iterator[tuple[str, str]]:

@@ -17,8 +17,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.build import Parts
+    from experiments.run_dir.records import Records
 
-BASE = {"weights": "model.path", "data_hash": "task.path"}  # fact in run.json → the key behind it
+# fact in run.json → the keys behind it
+BASE = {
+    "weights": "model.path",
+    "data_hash": "task.path or task.prompt",
+    "prompts_hash": "task.prompt, or the tokenizer or chat template in model.path",
+    "observations_hash": "task.feedback_prompt, or the chat template in model.path",
+}
 
 
 @runtime_checkable
@@ -76,12 +83,17 @@ def tensors_of(parts: Parts) -> dict[str, Any]:
     return {"learner": parts.learner.state_dict(), "weight_sync": parts.weight_sync.state_dict()}
 
 
-def check_base(info: dict[str, Any], base: dict[str, Any]) -> None:
-    """Raise UserError if the model or the data are not those that the run began with."""
-    for fact, key in BASE.items():
-        if info[fact] != base[fact]:
+def check_base(records: Records, base: dict[str, Any]) -> None:
+    """Raise UserError if model, data or texts are not those that the run began with.
+
+    Log-probs of replayed responses hold in the context that they were computed in. run.json then
+    has the checkpoint's facts again. Checkpoints of older code hold fewer.
+    """
+    for fact, before in base.items():
+        if (now := records.info[fact]) != before:
+            records.describe(**base)
             raise UserError(
-                f"{key}: {fact} {info[fact]}, but the checkpoint was written with {base[fact]}; "
+                f"{BASE[fact]}: {fact} {now}, but the checkpoint was written with {before}; "
                 "restore what the run began with"
             )
 

@@ -1,4 +1,4 @@
-"""Sections of a study's page: costs, scores at equal cost, fitted curves, further temperatures."""
+"""Sections of a study's page: conversations, costs, scores at equal cost, fits, temperatures."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ AXES = {  # of equal_budget.csv
 }
 FIT_AXES = {"generated_tokens": "generated tokens", "flops": "FLOPs"}  # of curve_fits.csv
 FIT_HEADING = ["arm", "metric", "A", "B", "at twice the budget", "error in the second half"]
+TURN_COLUMNS = {  # metric of turns.csv → heading
+    "solved_in_1": "first answer",
+    "mended": "mended",
+    "mended_shown": "mended after feedback",
+    "other_form": "second answer differs",
+    "false_stop": "false stop",
+}
 Rows = tuple[list[str], list[list[str]]]  # heading and rows
 
 
@@ -96,6 +103,46 @@ def _score_cells(row: Mapping[str, Any] | None) -> list[str]:
     if row is None:
         return ["–", "–"]
     return [interval(row, "mean", "low", "high"), count(row["tier"])]
+
+
+def turn_sections(
+    arms: Sequence[str], pairs: Sequence[Sequence[str]], results: Results
+) -> Iterator[str]:
+    """Yield a section on conversations, if some arm was evaluated in several answers.
+
+    `pairs`: arms whose differences are shown.
+    """
+    known = {metric for _, metric in results.turns}
+    one_of_k = sorted((m for m in known if m.startswith(("1@", "first_1@"))), key=_by_answers)
+    columns = {m: heading for m, heading in TURN_COLUMNS.items() if m in known}
+    columns |= {m: m.replace("first_1@", "first answers, 1@") for m in one_of_k}
+    if "mended" not in columns:
+        return
+    labels = results.bases | {arm: label for arm in arms if (label := results.label.get(arm))}
+    rows = [
+        [arm, *(_ends(results.turns.get((label, metric))) for metric in columns)]
+        for arm, label in labels.items()
+    ]
+    gaps = [
+        [f"{a} − {b}", *(signed(results.difference(a, b, metric)) for metric in columns)]
+        for a, b in pairs
+    ]
+    yield (
+        "### Answer by answer\n\nShares of answers and conversations, with 95 % intervals "
+        "([meaning](../reference/statistics.md#conversations)). Further tries mend without "
+        "feedback, too: read an arm beside the one whose feedback was withheld.\n\n"
+        + table(["arm", *columns.values()], rows)
+    )
+    if gaps:
+        yield table(["difference", *columns.values()], gaps)
+
+
+def _by_answers(metric: str) -> tuple[int, str]:
+    return int(metric.rpartition("@")[2]), metric
+
+
+def _ends(row: Mapping[Any, Any] | None) -> str:
+    return interval(row, "mean", "low", "high") if row else "–"
 
 
 def fit_sections(arms: Sequence[str], results: Results, metrics: Sequence[str]) -> Iterator[str]:

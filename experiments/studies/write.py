@@ -31,6 +31,7 @@ from experiments.studies.page_sections import (
     cost_sections,
     fit_sections,
     temperature_sections,
+    turn_sections,
 )
 from experiments.studies.results.packing import read_arms
 from experiments.studies.results.results import LESS, Results
@@ -103,6 +104,7 @@ def _page(
         if results.contrasts.empty:
             note = ""
         parts.append(f"### Side by side\n\n{note}" + table(["difference", *results.metrics], rows))
+    parts += turn_sections(arms, study.gains, results)
     parts += area_section(results.source.run, results.arms, arms, study.seeds)
     parts += temperature_sections(
         study, results, results.metrics, lambda metrics: _result_rows(arms, results, metrics)

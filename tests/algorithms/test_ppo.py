@@ -12,6 +12,7 @@ from algorithms.ppo import (
     PPOConfig,
     clipped_surrogate,
     gae,
+    penalised_rewards,
     terminal_rewards,
     turn_gae,
     value_loss,
@@ -239,6 +240,32 @@ def test_with_values_of_turns_an_answer_is_one_action_with_the_sum_of_its_reward
     expected = torch.zeros(1, 8)
     expected[0, 0], expected[0, 5] = first + 0.5, second + 0.25
     torch.testing.assert_close(returns, expected)
+
+
+def test_with_kl_mean_an_answer_is_penalised_by_its_mean_log_ratio():
+    """RLEF takes the mean over an answer, so a longer one is not penalised more.
+
+    Answers of two and of one token; log-ratios 1, 3 and 5; what is observed has none.
+    """
+    nan = float("nan")
+    mask = torch.tensor([[1, 1, 0, 1, 0]]).bool()
+    batch = Batch(
+        mask=mask,
+        rewards=torch.tensor([1.0]),
+        keep=torch.ones(1, dtype=torch.bool),
+        online=torch.ones(1, dtype=torch.bool),
+        group_size=1,
+        behaviour_logp=torch.tensor([[1.0, 3.0, nan, 5.0, nan]]),
+        ref_logp=torch.tensor([[0.0, 0.0, nan, 0.0, nan]]),
+    )
+    mean = penalised_rewards(batch, 0.1, kl_mean=True).masked_fill(~mask, 0.0)
+    torch.testing.assert_close(mean, torch.tensor([[-0.05, -0.15, 0.0, 0.5, 0.0]]))
+    summed = penalised_rewards(batch, 0.1).masked_fill(~mask, 0.0)
+    torch.testing.assert_close(summed, torch.tensor([[-0.1, -0.3, 0.0, 0.5, 0.0]]))
+    ppo = PPO(PPOConfig(kl_coef=0.1, kl_mean=True, critic="none", value_unit="turn"), 1.0)
+    returns = ppo.outcomes(batch)  # of the first answer −.1 (1 + 3)/2 + 1 − .1 · 5
+    torch.testing.assert_close(returns, torch.tensor([[0.3, 0.0, 0.0, 0.5, 0.0]]))
+    torch.testing.assert_close(ppo.prepare(batch).returns, returns)
 
 
 def test_of_a_single_answer_the_turns_value_is_the_prompts():

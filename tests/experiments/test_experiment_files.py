@@ -89,7 +89,9 @@ def test_what_is_of_rlef_is_marked_so(file):
     if c.algo.name == "ppo":
         a = c.algo
         assert (a.kl_coef, a.clip_low, a.clip_high, a.value_clip) == (0.05, 0.2, 0.2, 0.2)
-        assert {"kl_coef", "clip_low", "clip_high", "value_clip"} <= marked
+        assert (a.kl_mean, a.value_unit, a.lam, a.gamma) == (True, "turn", 1.0, 1.0)
+        assert {"kl_coef", "kl_mean", "value_unit", "lam"} <= marked
+        assert {"clip_low", "clip_high", "value_clip"} <= marked
     if c.algo.name == "spo":  # (high − low)/β as at our default rewards of 0 and 1
         assert (reward.high - reward.low) / c.algo.beta == 1 / SPOConfig.beta
         return

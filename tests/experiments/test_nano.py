@@ -62,20 +62,20 @@ def _drafts(problem_set: ProblemSet, level: int) -> list[Draft]:
 @every_set
 def test_corpus_is_deterministic_and_keeps_off_the_other_splits(problem_set: ProblemSet):
     number = 400 if problem_set is MINI else 100  # a longer problem takes longer to build
-    pairs = list(islice(Corpus(problem_set, 0), number))
-    assert pairs == list(islice(Corpus(problem_set, 0), number))
-    assert pairs != list(islice(Corpus(problem_set, 1), number))
+    conversations = list(islice(Corpus(problem_set, 0), number))
+    assert conversations == list(islice(Corpus(problem_set, 0), number))
+    assert conversations != list(islice(Corpus(problem_set, 1), number))
     held_out = {
         p.statement
         for split in ("tune", "choose", "test")
         for p in task.load(split, 21, name=problem_set.name)
     }
-    assert not held_out & {prompt.split("\nin:\n")[0] for prompt, _ in pairs}
+    assert not held_out & {one.prompt.split("\nin:\n")[0] for one in conversations}
 
 
 def test_corpus_of_the_first_model_is_unchanged():
     """The bundled model was made from it; another one would be another model."""
-    pairs = repr(list(islice(Corpus(MINI, 0), 200)))
+    pairs = repr([(one.prompt, *one.answers) for one in islice(Corpus(MINI, 0), 200)])
     assert hashlib.sha256(pairs.encode()).hexdigest() == CORPUS_SHA256
 
 
@@ -235,7 +235,7 @@ def test_short_pretraining_learns_and_repeats_itself(tmp_path: Path):
 def test_an_interrupted_pretraining_resumes_to_the_same_bits(tmp_path: Path, monkeypatch):
     from experiments.nano import pretrain
 
-    monkeypatch.setattr(pretrain, "_PAIRS", 16)
+    monkeypatch.setattr(pretrain, "_CONVERSATIONS", 16)
     recipe = RECIPES["5m"](steps=9, batch_size=4, warmup=2, layers=1, hidden_size=40)
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
@@ -266,9 +266,10 @@ def test_command_names_what_it_cannot_use(tmp_path: Path):
     for arguments, named in (
         (["steps=3"], "out"),
         ([out, "step=3"], "step=3"),
-        ([out, "size=7m"], "size='7m'; choose one of 1m, 5m"),
+        ([out, "size=7m"], "size='7m'; choose one of 1m, 5m, feedback"),
         ([out, "size="], "size=: it must not be empty"),
-        ([out, "size=5m", "task=taco"], "task='taco'; choose one of mini, mini_long"),
+        ([out, "size=5m", "task=taco"], "task='taco'; choose one of mini, mini_long, mini_f"),
+        ([out, "task=mini_feedback"], "task=mini_feedback: name a tokenizer="),
     ):
         done = subprocess.run(
             [sys.executable, "-m", "experiments.nano", *arguments],
@@ -293,6 +294,7 @@ def test_make_nano_takes_a_size():
     for given, expected in (
         ([], "size=1m out=assets/nano seed=0"),
         (["size=5m"], "size=5m out=assets/nano_5m seed=0"),
+        (["size=feedback"], "size=feedback out=assets/nano_feedback seed=0"),
     ):
         shown = subprocess.run(
             ["make", "--dry-run", "nano", *given], cwd=ROOT, capture_output=True, text=True

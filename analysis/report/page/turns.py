@@ -72,8 +72,9 @@ def turn_figure(curve: pd.DataFrame, styles: Styles) -> Figure | None:
         return None
     caption = (
         "Share of conversations that are solved with at most so many answers, at each evaluation. "
-        "Where the lines of more answers rise and that of the first one does not, training taught "
-        "to mend. Thin lines: 95 % intervals."
+        "Where the lines of more answers rise and that of the first one does not, further answers "
+        "gained. Arms with withheld or foreign feedback show whether reading it did that. Thin "
+        "lines: 95 % intervals."
     )
     labels = {label for label in styles if label in set(curve["label"])}
     return Figure("turns", "Solve rate by turn", caption, labels, choices)

@@ -130,15 +130,27 @@ class Draft:
 
     def program(self, rng: random.Random, mistakes: Mapping[int, int] | None = None) -> str:
         """Write a program in a random form; `mistakes` maps slot indices to wrong pieces."""
-        codes = {name: Code(rng.choice(reads)) for name, reads in READS.items()}
+        return self._write(lambda _, options: rng.choice(options), mistakes or {})
+
+    def version(self, style: str, mistakes: Mapping[int, int]) -> str:
+        """Write the program of a style. Two versions of a style differ in their mistakes alone."""
+        return self._write(
+            lambda name, options: random.Random(f"{style}/{name}").choice(options), mistakes
+        )
+
+    def _write(
+        self, choose: Callable[[str, Sequence[str]], str], mistakes: Mapping[int, int]
+    ) -> str:
+        """Write a program; `choose` takes one of the pieces that fit a named place."""
+        codes = {name: Code(choose(name, reads)) for name, reads in READS.items()}
         for index, (slot, _) in enumerate(self.family.slots):
             part = self.parts[index]
-            if mistakes and index in mistakes:
+            if index in mistakes:
                 piece = part.wrong[min(mistakes[index], len(part.wrong) - 1)]
             else:
-                piece = rng.choice(part.right)
+                piece = choose(slot, part.right)
             codes[slot] = Code(fill(piece, self.params[index]))
-        return rng.choice(self.family.forms(codes)).format_map(codes)
+        return choose("form", self.family.forms(codes)).format_map(codes)
 
     def stdin(self, rng: random.Random, size: int) -> str:
         """Draw an input, in which numbers near the parameters are frequent."""

@@ -21,6 +21,7 @@ TABLES = (  # of the report
     *("table", "differences", "contrasts", "letters", "runs", "costs", "equal_budget"),
     "curve_fits",
 )
+OF_TURNS = ("turns", "turn_differences")  # tables that only studies with conversations have
 
 
 class Source(Protocol):
@@ -53,10 +54,15 @@ class StudyFolder:
         return self.folder / name
 
     def tables(self, names: Sequence[str]) -> dict[str, pd.DataFrame]:
-        """Return tables of the report by name."""
+        """Return tables of the report by name; those of turns have no rows where there are none."""
         import pandas as pd
 
-        return {name: pd.read_csv(self._existing(f"report/{name}.csv")) for name in names}
+        files = {name: f"report/{name}.csv" for name in names}
+        left = {n: f for n, f in files.items() if n in OF_TURNS and not (self.folder / f).is_file()}
+        return {
+            name: pd.DataFrame() if name in left else pd.read_csv(self._existing(file))
+            for name, file in files.items()
+        }
 
     def run(self, name: str) -> Run:
         """Return a run by the name of its folder. Raises RunError."""
@@ -105,6 +111,7 @@ def report_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
     from analysis.stats import differences, equal_budget, letters, tables
     from analysis.stats.curve_fits import curve_fits, fit_table
     from analysis.stats.named_pairs import contrast_table
+    from analysis.turns.tables import turn_tables
 
     groups = group_runs(runs)
     ks, notes = common_ks(runs)
@@ -119,6 +126,7 @@ def report_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
         "costs": tables.cost_table(groups),
         "equal_budget": equal_budget.equal_budget_tables(groups, ks)[0],
         "curve_fits": fit_table(curve_fits(groups, ks)),
+        **{name.removesuffix(".csv"): t for name, t in turn_tables(models, groups, ks).items()},
     }
 
 
@@ -130,7 +138,7 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.source: Source = CountedStudy(folder) if is_packed(folder) else StudyFolder(folder)
-        self.arms, tables = self.source.arms, self.source.tables(TABLES)
+        self.arms, tables = self.source.arms, self.source.tables((*TABLES, *OF_TURNS))
         # By the runs' names, which are unique in a study: its folder may have moved since, or be
         # read from another working directory.
         groups = dict(zip(map(_name, tables["runs"]["path"]), tables["runs"]["group"], strict=True))
@@ -142,7 +150,12 @@ class Results:
         self.table: pd.DataFrame = tables["table"].set_index("label")
         self._differences = {
             (row["a"], row["b"], row["metric"]): (row["difference"], row["low"], row["high"])
-            for row in tables["differences"].to_dict("records")
+            for name in ("differences", "turn_differences")
+            for row in tables[name].to_dict("records")
+        }
+        # (label, metric of conversations) → its row of turns.csv; of a base model before training
+        self.turns = {
+            (row["label"], row["metric"]): row for row in tables["turns"].to_dict("records")
         }
         self._letters = {
             (row["label"], row["metric"]): str(row["letters"])

@@ -7,9 +7,10 @@
 
 A placeholder is {ARM.METRIC}, with the rows of the page's table of results as arms, {A-B.METRIC}
 for a paired difference, or {runs}, the number of finished runs. METRIC is a column of table.csv or
-costs.csv, `area`, `METRIC at AXIS` at equal budget, `COLUMN in second half` (of metrics.parquet,
-the mean over seeds of the mean over the second half of the steps, or its range over seeds),
-`COLUMN of METRIC over AXIS` (of curve_fits.csv), and for differences also `time` or `memory`.
+costs.csv, a metric of turns.csv, `area`, `METRIC at AXIS` at equal budget, `COLUMN in second half`
+(of metrics.parquet, the mean over seeds of the mean over the second half of the steps, or its range
+over seeds), `COLUMN of METRIC over AXIS` (of curve_fits.csv), and for differences also `time` or
+`memory`.
 Options follow a colon, with commas between them:
 
     {sft.pass@1}                    .473
@@ -145,6 +146,9 @@ class Numbers:
             row = {**(results.costs_row(label) or {}), **(results.row(label) or {})}
             names = (metric, f"{metric}_low", f"{metric}_high")
             ends = [float(row.get(name, nan)) for name in names] if metric in row else []
+            if of_turns := results.turns.get((label, metric)):
+                ends = [float(of_turns[end]) for end in ("mean", "low", "high")]
+                return share(ends[0]) + (_interval(ends[1], ends[2]) * ("interval" in options))
         if not ends:
             raise UserError(f"{{{placeholder}}}: {arm} has no {metric}")
         if not main.startswith(SHARES):

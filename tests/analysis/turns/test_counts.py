@@ -37,9 +37,12 @@ def test_every_column_of_a_problem_is_as_counted_by_hand():
         "solved": "2 2 3",  # the first answers of 0 and 5; 0 and 1; 0, 1 and 2
         "passed": 4,
         "false_stops": 1,
+        "first_passed": 2,  # 0 and 4
+        "first_passed_right": 1,
         "mended": 2,
         "broken": 1,
         "second": 4,
+        "second_solved": 2,
         "other_text": 3,  # all but the fourth
         "other_form": 2,  # a = 1 and b = 1 have one form
         "right_tokens": "5 11 14",
@@ -52,6 +55,13 @@ def test_a_sample_without_turns_is_a_conversation_of_one_answer():
     (row,) = count_conversations(pd.DataFrame(SIX)[names], 1).to_dict("records")
     assert (row["conversations"], row["solved"], row["second"]) == (6, "3", 0)
     assert row["passed"] == row["false_stops"] == UNKNOWN
+
+
+def test_without_public_tests_nobody_knows_what_passed_them():
+    one = conversation("w", "w", ["a = 1"], [5]) | {"turn_public": [""]}
+    (row,) = count_conversations(pd.DataFrame([one]), 3).to_dict("records")
+    assert row["passed"] == row["false_stops"] == row["first_passed"] == UNKNOWN
+    assert (row["conversations"], row["solved"]) == (1, "0 0 0")
 
 
 def test_what_takes_time_is_left_out_on_demand():

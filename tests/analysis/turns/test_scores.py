@@ -1,6 +1,7 @@
 """Metrics of conversations, by hand and against all draws."""
 
-from itertools import combinations
+from collections import Counter
+from itertools import combinations, product
 
 import pandas as pd
 import pytest
@@ -34,7 +35,12 @@ def test_each_metric_of_six_conversations():
     # Of two, the four that pass the public tests (three are right) go first: of 15 pairs, the one
     # without any is the broken and the left one, neither right.
     assert single("1@6", scores) == (14 / 15 * 3 / 4, 1)
+    # Three first answers: two of six pass the public tests, one of them right; of 20 draws four
+    # have neither, and then one of the other four is right.
+    assert single("first_1@3", scores) == (16 / 20 * 1 / 2 + 4 / 20 * 1 / 4, 1)
+    assert single("first_1@6", scores) == (1 / 2, 1)
     assert single("mended", scores) == (2 / 4, 4)
+    assert single("mended_shown", scores) == (2 / 4, 4)
     assert single("left", scores) == (2 / 4, 4)
     assert single("kept", scores) == (1 / 2, 2)
     assert single("broken", scores) == (1 / 2, 2)
@@ -68,6 +74,29 @@ def test_a_problem_without_what_a_share_is_of_does_not_count():
     assert scores["mended"].mean() == pytest.approx(2 / 3)
     assert scores["kept"].problems.tolist() == ["b"]
     assert scores["n@4"].problems.tolist() == ["a", "b"]  # c has a single conversation
+
+
+def test_where_feedback_is_ignored_one_submission_of_equal_answers_is_a_tie():
+    """Answers that pass both tests, only the public ones, or none, independent of the others.
+
+    Three single answers with three submissions solve more; with one submission, as many.
+    """
+    share = {"R": 3, "P": 2, "w": 5}  # of ten answers
+
+    def drawn(kinds):
+        stop = next((i for i, kind in enumerate(kinds) if kind != "w"), 2) + 1
+        hidden = "".join("R" if kind == "R" else "w" for kind in kinds[:stop])
+        public = "".join("w" if kind == "w" else "R" for kind in kinds[:stop])
+        return conversation(hidden, public, ["a"] * stop, [1] * stop)
+
+    weights = Counter()
+    for kinds in product(share, repeat=3):
+        weights[kinds] = share[kinds[0]] * share[kinds[1]] * share[kinds[2]]
+    rows = [drawn(kinds) for kinds, count in weights.items() for _ in range(count)]
+    scores = scores_of([row | {"sample": i} for i, row in enumerate(rows)], 3)
+    chance = 3 / 10 * (1 + 5 / 10 + 25 / 100)
+    assert scores["1@3"].values == pytest.approx([chance])
+    assert scores["first_1@3"].values == pytest.approx([chance], abs=0.001)  # without replacement
 
 
 @pytest.mark.parametrize("drawn", [1, 2, 3, 5])

@@ -347,6 +347,23 @@ def test_another_model_is_refused_in_a_line(four, monkeypatch):
     assert ended.error.startswith("model.path: weights others, but the checkpoint was written with")
 
 
+@pytest.mark.parametrize(
+    ("made_by", "key", "fact"),
+    [
+        ("experiments.build._prompts_hash", "task.prompt, or the tok", "prompts_hash"),
+        ("experiments.build.observations_hash", "task.feedback_prompt, or", "observations_hash"),
+    ],
+)
+def test_other_texts_are_refused_in_a_line(four, monkeypatch, made_by, key, fact):
+    before = json.loads((four / "run.json").read_text())[fact]
+    monkeypatch.setattr(made_by, lambda *_: "others")
+    ended = go_on(four, "steps=6")
+    assert (ended.status, ended.expected) == ("failed", True)
+    assert ended.error.startswith(key)
+    assert f"{fact} others, but the checkpoint was written with {before}" in ended.error
+    assert json.loads((four / "run.json").read_text())[fact] == before
+
+
 def test_a_checkpoint_of_an_older_version_is_refused_in_a_line():
     config = config_of(*SMALL, *CASES["grpo"])
     with pytest.raises(UserError, match=r"^here: its checkpoint was written by an older version"):

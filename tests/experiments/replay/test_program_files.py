@@ -76,6 +76,17 @@ def test_what_cannot_be_used_is_left_out_and_counted(file_of):
     assert sum(file.left_out.values()) == 2
 
 
+def test_log_probs_after_another_prompt_are_left_out(file_of, nano):
+    ids = nano[1](RIGHT, add_special_tokens=False)["input_ids"]
+    rows = [
+        line(tokens=ids, logprobs=[-0.5] * len(ids), prompt=[*DOUBLE.tokens, *more])
+        for more in ([], [3])
+    ]
+    file = file_of(*rows, line(tokens=ids, prompt=[3]))
+    assert [s.logps is None for s in file.samples_for(DOUBLE)] == [False, True]
+    assert file.left_out == {"log-probs after another prompt than this run's": 1}
+
+
 REFUSED = {
     "no JSON": ("{", "line 2 is not JSON"),
     "NaN": (line(program=RIGHT, logprobs=[float("nan")]), "line 2: log-prob nan is not"),
@@ -85,6 +96,7 @@ REFUSED = {
     "no token": (line(tokens=[10**9]), "line 2: token 1000000000 is not one of the tokenizer's"),
     "below 0": (line(tokens=[-1]), "line 2: token -1 is not one"),
     "half a token": (line(tokens=[5.7]), 'line 2: "tokens" must be a list of whole numbers'),
+    "no prompt": (line(program=RIGHT, prompt="ab"), 'line 2: "prompt" must be a list'),
     "no list": (line(tokens="ab"), 'line 2: "tokens" must be a list'),
     "no text": (line(program=7), 'line 2: "program" must be a text'),
     "null": (line(response=None), 'line 2: "response" must be a text'),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from experiments.rollout.sample_text import MAX_LINES, MAX_WIDTH, sample_lines
+from experiments.sample import Turn
 from tests.experiments.rollout.test_learning_signs import sample
 
 
@@ -23,6 +24,22 @@ def test_a_long_or_hostile_program_is_cut_and_written_out():
     assert head.endswith("cut off")
     assert len(lines) == MAX_LINES + 1 and lines[-1] == "    … 89 more lines"
     assert lines[0].startswith("    ⟨U+001B⟩[2J") and len(lines[0]) <= MAX_WIDTH + 12
+
+
+def test_of_a_conversation_the_last_answer_is_shown():
+    class Ids:
+        def decode(self, tokens, skip_special_tokens):
+            return str(tokens)
+
+    talk = replace(
+        sample(0, False, program=""),
+        tokens=(1, 2, 3, 4, 5, 6),
+        logps=(-1.0,) * 6,
+        turns=(Turn(2, 2), Turn(2)),
+    )
+    head, text = sample_lines(1, [talk], Ids())
+    assert head.endswith("reward 0, 4 tokens in 2 answers, of which this is the last")
+    assert text == "    [5, 6]"
 
 
 def test_without_a_program_the_text_is_shown_and_without_fresh_responses_nothing():

@@ -9,7 +9,12 @@ from analysis.load.packed_study import TURNS, PackedStudy
 from analysis.load.run_folders import load_run
 from analysis.report.experiment import build_experiment
 from analysis.turns.tables import TURN_TABLES, turn_tables
+from experiments.errors import UserError
+from experiments.studies.figures import signed
+from experiments.studies.page_sections import turn_sections
 from experiments.studies.results.packing import pack
+from experiments.studies.results.results import Results
+from experiments.studies.results.sentences import Numbers, share
 from tests.analysis.conversations import add_conversations
 
 STUDY = """
@@ -65,3 +70,30 @@ def test_a_study_without_turns_has_no_such_file(folder, tmp_path):
     study = PackedStudy(tmp_path / "packed")
     assert all(run.turns is None for run in study.runs.values())
     assert all(not len(table) for table in tables_of(list(study.runs.values())).values())
+
+
+def test_sentences_and_the_page_have_the_numbers_of_conversations(folder, tmp_path):
+    pack(tmp_path / "s.yaml", folder, tmp_path / "packed")
+    results = Results(tmp_path / "packed")
+    table = tables_of([load_run(path) for path in sorted(folder.glob("*-*"))])["turns.csv"]
+    chosen = (table["label"] == results.label["turns"]) & (table["metric"] == "mended")
+    (row,) = table[chosen].to_dict("records")
+    numbers = Numbers(results)
+    assert numbers.text("turns.mended") == share(row["mean"])
+    low, high = share(row["low"]), share(row["high"])
+    assert numbers.text("turns.mended:interval") == f"{share(row['mean'])} [{low}, {high}]"
+    with pytest.raises(UserError, match="single has no mended"):
+        numbers.text("single.mended")
+    mean, low, high = results.difference("turns", "single", "solved_in_1")
+    assert numbers.text("turns-single.solved_in_1:unsigned").startswith(share(mean))
+    shown, differences = turn_sections(["single", "turns"], [["turns", "single"]], results)
+    assert f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" in shown
+    assert "| turns − single |" in differences
+    assert signed((mean, low, high)) in differences
+
+
+def test_a_study_without_conversations_has_no_section_on_them(folder, tmp_path):
+    arms = [one for one in json.loads((folder / "arms.json").read_text()) if one["arm"] == "single"]
+    (folder / "arms.json").write_text(json.dumps(arms))
+    pack(tmp_path / "s.yaml", folder, tmp_path / "packed")
+    assert not list(turn_sections(["single"], [], Results(tmp_path / "packed")))

@@ -14,14 +14,25 @@ from tests.analysis.report.page.attacks import ATTACK
 from tests.analysis.report.page.conftest import opened
 
 PROBLEM = "mini/test/0000"
+REPEATED = "mini/test/0001"
 MENDED = ("print(int(input()))", "print(int(input()) + 1)")
 SAID = f"Your program failed sample 1.\n</script><script>window.attacked = 2</script>\n{ATTACK}"
 HEADINGS = "Solve rates", "What later answers change"
 
 
 def plant(folder):
-    """Let all conversations of the problem after training be one that is mended, and hostile."""
+    """Plant conversations after training: of one problem one that is mended, and a hostile one.
+
+    Of another problem one whose first answer has no program, and whose last is the second again.
+    """
     evals = pd.read_parquet(folder / "evals.parquet")
+    again = ["", "print(7)", "print(7)"]
+    stuck = (evals["problem"] == REPEATED) & (evals["step"] == 20)
+    rest = {"entropy": 0.5, "difficulty": "easy", "problem": REPEATED}
+    stuck_rows = [
+        conversation("sww", "sww", again, [3, 4, 4], sample=i, **rest) for i in range(stuck.sum())
+    ]
+    evals = pd.concat([evals[~stuck], pd.DataFrame(stuck_rows)])
     there = (evals["problem"] == PROBLEM) & (evals["step"] == 20)
     texts = {"entropy": 0.5, "difficulty": "easy", "problem": PROBLEM}
     rows = [
@@ -134,6 +145,16 @@ def test_a_conversation_is_read_answer_by_answer(talk_page):
     assert talk_page.seen == []
 
 
+def test_an_answer_without_a_program_and_one_that_repeats_a_program_say_so(talk_page):
+    answers = open_problem(talk_page, f"#problem={REPEATED}&arm=spo").locator(".conversation > li")
+    heads = [" ".join(head.inner_text().split()) for head in answers.locator("header").all()]
+    assert heads[0] == "answer 1 of 3 no program (syntax error)"
+    assert heads[1] == "answer 2 of 3 public: wrong answer hidden: wrong answer A B"
+    again = "the program of answer 2 again A B"
+    assert heads[2] == f"answer 3 of 3 public: wrong answer hidden: wrong answer {again}"
+    assert answers.nth(0).locator("pre:not(.observation)").count() == 0
+
+
 def test_a_hostile_observation_is_text(talk_page):
     observation = open_problem(talk_page).locator(".observation")
     said = observation.inner_text()
@@ -153,6 +174,9 @@ def test_addresses_lead_to_a_conversation_and_to_a_single_program(talk_page):
 
 def test_a_narrow_screen_holds_conversations_and_tables(talk_page):
     talk_page.set_viewport_size({"width": 390, "height": 844})
-    open_problem(talk_page)
+    form = open_problem(talk_page)
     assert talk_page.evaluate("document.documentElement.scrollWidth") == 390
+    for pair in form.locator(".pair").all():
+        left, right = (button.bounding_box() for button in pair.get_by_role("button").all())
+        assert left["y"] == right["y"]
     talk_page.set_viewport_size({"width": 1280, "height": 900})

@@ -1,0 +1,162 @@
+"""A stored response is learned from in the context that its log-probs were computed in, or not."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from omegaconf import OmegaConf
+
+from envs.problem import Problem, Test
+from envs.reward import RewardConfig
+from experiments.errors import UserError
+from experiments.replay.buffer import ReplayBuffer
+from experiments.replay.judgement_cache import JudgingCosts
+from experiments.replay.sample_log import samples_of, table_of
+from experiments.rollout.batch_sources import _check_same_settings, observations_hash
+from experiments.rollout.conversations import dialogue_of
+from experiments.rollout.observations import ObservationEncoder
+from experiments.rollout.prompts import encode_prompts
+from experiments.run_dir.budget import Ledger
+from experiments.run_dir.resume_state import check_base
+from experiments.sample import PromptedProblem, Turn
+from tests.experiments.compose import config as config_of
+from tests.experiments.rollout.stored import prompt, sample
+
+P = prompt("p")
+TALK = ("task.turns=3", "task.max_observation_tokens=96")
+
+
+@pytest.fixture
+def recorded(tmp_path, nano):
+    """A function that writes the folder of a run with these overrides, and returns it."""
+
+    def of(*overrides):
+        config = config_of(*overrides)
+        (tmp_path / "config.yaml").write_text(OmegaConf.to_yaml(asdict(config)))
+        facts = {"observations_hash": hash_of(nano, config)}
+        (tmp_path / "run.json").write_text(json.dumps(facts))
+        return tmp_path
+
+    return of
+
+
+def hash_of(nano, config):
+    return observations_hash(dialogue_of(config, nano[1], config.task.turns))
+
+
+def check(run, nano, *overrides):
+    config = config_of(*overrides)
+    _check_same_settings(run, config, hash_of(nano, config))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        (TALK, ("task.turns=2", TALK[1]), "its task.turns was 3, but task.turns is 2 here"),
+        (TALK, (), "its task.turns was 3, but task.turns is 1 here; use the same value"),
+        ((), TALK, "its task.turns was 1, but task.turns is 3 here"),
+        (TALK, (*TALK, "task.feedback=withheld"), "its task.feedback was tests, but"),
+        (TALK, TALK[:1], "its task.max_observation_tokens was 96, but"),
+        (TALK, (*TALK, "train.temperature=0.7"), "its train.temperature was 1.0, but"),
+    ],
+)
+def test_an_earlier_run_with_other_conversations_is_refused_in_a_line(
+    recorded, nano, before, now, told
+):
+    run = recorded(*before)
+    check(run, nano, *before)
+    with pytest.raises(UserError, match=told) as refused:
+        check(run, nano, *now)
+    assert "\n" not in str(refused.value)
+
+
+def test_observations_with_another_template_are_refused_in_a_line(recorded, nano, tmp_path):
+    template = tmp_path / "feedback.jinja"
+    template.write_text("Failed: {{ failure }}.")
+    own = (*TALK, f"task.feedback_prompt={template}")
+    run = recorded(*own)
+    check(run, nano, *own)
+    with pytest.raises(UserError, match=r"other texts.*use its task\.feedback_prompt \(.*jinja\)"):
+        check(run, nano, *TALK)
+    template.write_text("It failed: {{ failure }}.")
+    with pytest.raises(UserError, match="its observations have other texts"):
+        check(run, nano, *own)
+
+
+def test_a_run_of_before_there_were_conversations_had_one_answer(recorded, nano):
+    run = recorded()
+    file = run / "config.yaml"
+    file.write_text(file.read_text().replace("  turns: 1\n", ""))
+    (run / "run.json").write_text("{}")
+    check(run, nano)
+    with pytest.raises(UserError, match=r"its task\.turns was 1"):
+        check(run, nano, *TALK)
+
+
+def test_the_chat_template_is_part_of_the_hashes(nano):
+    tokenizer, template = nano[1], nano[1].chat_template
+    problem = Problem("p", "Add.", (), (Test("1\n", "2\n"),))
+    task = config_of("task.chat=true").task
+
+    class Opened:
+        prompt_digest, prompt = "", staticmethod(lambda problem: problem.statement)
+
+        @staticmethod
+        def shots():
+            return []
+
+    def hashes():
+        prompts, _ = encode_prompts([problem], Opened, tokenizer, task, {})
+        return prompts.digest, ObservationEncoder(tokenizer, True, {}, 96).digest
+
+    before = hashes()
+    assert before == hashes()
+    try:
+        tokenizer.chat_template = template + "{{ ' ' }}"
+        changed = hashes()
+    finally:
+        tokenizer.chat_template = template
+    assert changed[0] != before[0] and changed[1] != before[1]
+
+
+class Recorded:
+    """The facts of run.json."""
+
+    def __init__(self, **info):
+        self.info = info
+
+    def describe(self, **facts):
+        self.info |= facts
+
+
+def test_a_resumed_run_has_the_texts_that_it_began_with():
+    before = {"weights": "w", "prompts_hash": "p", "observations_hash": None}
+    check_base(Recorded(**before, data_hash="of a checkpoint without it"), before)
+    for fact, key in {"prompts_hash": "task.prompt", "observations_hash": "task.feedback"}.items():
+        records = Recorded(**before | {fact: "another"})
+        with pytest.raises(UserError, match=rf"^{key}.*{fact} another, but the checkpoint was"):
+            check_base(records, before)
+        assert records.info == before
+
+
+def test_a_response_of_another_prompt_leaves_no_buffer():
+    config = config_of("train.replay_share=0.5")
+    buffer = ReplayBuffer(config.replay, RewardConfig(), lambda: 0, JudgingCosts(Ledger()))
+    buffer.add_batch([sample(P, 1)], 1)
+    assert len(buffer.draw(P, 1, 0)) == 1
+    other = PromptedProblem(P.problem, (*P.tokens, 9))
+    with pytest.raises(UserError, match="a response to p was generated for another prompt"):
+        buffer.draw(other, 1, 0)
+
+
+def test_a_response_whose_turns_or_log_probs_do_not_add_up_is_refused():
+    talk = replace(sample(P, 7), tokens=(7, 8, 9), logps=(-1.0, 0.0, -1.0))
+    whole = replace(talk, turns=(Turn(1, 1), Turn(1)))
+    (read,) = samples_of(table_of([whole], 1), [P], RewardConfig())
+    assert (read.tokens, read.logps, read.own) == (whole.tokens, whole.logps, [True, False, True])
+    for wrong, told in (
+        (replace(talk, turns=(Turn(1, 2), Turn(1))), "3 tokens, but turns of 4; record it again"),
+        (replace(whole, logps=(-1.0,)), "3 tokens, but log-probs of 1; record it again"),
+    ):
+        with pytest.raises(UserError, match=f"run-a, a response to p: it has {told}"):
+            samples_of(table_of([wrong], 1), [P], RewardConfig())
