@@ -150,6 +150,8 @@ class OwnKeys(KVCache):
     Otherwise transformers makes each layer's mask, e.g. with a sliding window, at every step.
     """
 
+    layers: Sequence[OwnLayer]
+
     def __init__(self, layers: int, mask: Tensor, steps: int, full_attention: bool = True) -> None:
         self.full_attention = full_attention
         self.layers = [OwnLayer(steps) for _ in range(layers)]
@@ -260,6 +262,8 @@ class SharedKeys(KVCache):
     Queries are laid out on a grid (prompts, the most rows of a prompt) to be multiplied with their
     prompt's keys; `cell` (rows,) is each row's place on it.
     """
+
+    layers: Sequence[SharedLayer]
 
     def __init__(self, layers: int, mask: Tensor, steps: int) -> None:
         self.layers = [SharedLayer(steps) for _ in range(layers)]

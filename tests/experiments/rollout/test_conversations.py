@@ -250,7 +250,10 @@ def test_two_parts_take_turns_and_change_no_conversation(talk, tokenizer):
     in_parts = talk(FOUR, BY_PART, group=2, part=2)
     assert (talk.judge.stats.submissions, talk.judge.stats.programs_judged) == judged
     found = [
-        [(s.tokens, [turn.text for turn in s.turns], s.judgement.verdict, s.reward) for s in samples]
+        [
+            (s.tokens, [turn.text for turn in s.turns], s.judgement.verdict, s.reward)
+            for s in samples
+        ]
         for samples in (whole, in_parts)
     ]
     assert found[0] == found[1]
