@@ -146,8 +146,9 @@ def _assemble(
     train_prompts = _prompts(task.train, "train", task, tokenizer, config, config.steps > 0)
     eval_split = getattr(task, config.eval.split)
     eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config, True)
-    dialogue = dialogue_of(config, tokenizer, config.task.turns)
-    eval_dialogue = dialogue_of(config, tokenizer, config.eval_turns)
+    engines = runtime.size if runtime.local_engines else config.runtime.engines
+    dialogue = dialogue_of(config, tokenizer, config.task.turns, engines)
+    eval_dialogue = dialogue_of(config, tokenizer, config.eval_turns, engines)
     records.describe(
         prompts_hash=_prompts_hash(train_prompts, eval_prompts),
         observations_hash=observations_hash(dialogue or eval_dialogue),

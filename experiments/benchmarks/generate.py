@@ -5,12 +5,16 @@ process. Tokens count up to and including EOS. vLLM takes part where it is insta
 every round without a prefix cache, as after a weight sync. The bare forward pass is what no loop of
 this model can do without: a token of every row at a time, nothing sampled, prompts not counted.
 
+`turns=3` measures conversations of three answers with random observations instead: each answer
+goes on from the keys and values of what came before, or reads it anew.
+
 Beside float32 there are rows of the same weights in bfloat16, without vLLM, which holds one model;
 `dtype=bfloat16` measures all in it. CPUs with avx512_bf16 multiply matrices faster in bfloat16.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -40,6 +44,8 @@ class Options(common.Options):
     max_tokens: PositiveInt | None = None  # of a response; null: 64, not bundled: 48
     temperature: PositiveFloat = 1.0  # of sampling
     top_p: PositiveFloat = 1.0  # share of the probability that is sampled
+    turns: PositiveInt = 1  # answers of a conversation; with more, our loop alone is measured
+    observation_tokens: PositiveInt = 64  # after each answer but the last
 
 
 def main(options: Options) -> None:
@@ -53,6 +59,11 @@ def main(options: Options) -> None:
     torch.set_num_threads(1)
     size = workload.batch_size(model, options.prompts, options.responses, options.max_tokens)
     mini = MiniContests.load(model, size)
+    facts = {"model": options.model, "workload": f"{size} tokens"}
+    if options.turns > 1:
+        facts["turns"] = f"{options.turns}, {options.observation_tokens} tokens between two"
+        common.finish("generate_turns", of_conversations(mini, options), options.out, **facts)
+        return
     ours, others = mini.engine, dict[str, Engine]()
     if vllm_version() == VLLM_RELEASE:
         mini.task.max_response_tokens = size.max_tokens
@@ -72,8 +83,7 @@ def main(options: Options) -> None:
         rows.append(common.row(name, "greedy responses equal to generate's", [same]))
     # vLLM's CPU build sets torch's threads for the whole process.
     threads = torch.get_num_threads()
-    facts = {"model": options.model, "workload": f"{size} tokens", "threads": threads}
-    common.finish("generate", rows, options.out, **facts)
+    common.finish("generate", rows, options.out, **facts, threads=threads)
 
 
 def measure(
@@ -101,6 +111,35 @@ def measure(
         cases[f"ours{suffix}"] = partial(rate, loop)
     cases |= {name: partial(rate, engine) for name, engine in others.items()}
     return common.compare(common.alternate(cases, rounds), "tokens/s", baseline="generate")
+
+
+def of_conversations(mini: MiniContests, options: Options) -> list[common.Row]:
+    """Tokens per second of conversations in our loop; every one has all its turns."""
+    sampling = Sampling(mini.size.max_tokens, options.temperature, options.top_p)
+    draw = random.Random(0)
+    observation = [draw.randrange(3, 200) for _ in range(options.observation_tokens)]
+
+    def rate(keep: bool, number: int) -> dict[str, float]:
+        seeds = workload.seeds_of(mini.size.prompts, mini.size.responses, number * options.turns)
+        begun: list[list[list[int]]] = [[[] for _ in group] for group in seeds]
+        tokens, start = 0, time.perf_counter()
+        for turn in range(options.turns):
+            groups = mini.engine.generate(
+                mini.prompts,
+                [[seed + turn * 10**9 for seed in group] for group in seeds],
+                sampling,
+                begun=begun if turn else None,
+                keep=keep and turn + 1 < options.turns,
+            )
+            for of_prompt, answers in zip(begun, groups, strict=True):
+                for response, answer in zip(of_prompt, answers, strict=True):
+                    response += [*answer.tokens, *observation]
+                    tokens += len(answer.tokens)
+        return {"generation": tokens / (time.perf_counter() - start)}
+
+    cases = {"read anew": partial(rate, False), "kept": partial(rate, True)}
+    values = common.alternate(cases, options.rounds)
+    return common.compare(values, "tokens/s", baseline="read anew")
 
 
 def _generate_rate(generate: Callable[[], list[list[int]]], number: int) -> dict[str, float]:

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from experiments.engines.base import Completion, Sampling
 
 
+# Arguments of `Engine.generate`: prompts, seeds, sampling, begun, keep
+Request = tuple[
+    Sequence[Sequence[int]],
+    Sequence[Sequence[int]],
+    "Sampling",
+    Sequence[Sequence[Sequence[int]]] | None,
+    bool,
+]
+
+
 class Generated(NamedTuple):
     """One engine's part of a batch: a group of responses for each of its prompts."""
 
@@ -44,6 +54,7 @@ class EngineActor:
         policy, self._tokenizer = loading.load(config.model)
         self._engine = open_engines(config, policy, self._tokenizer)(policy)
         self._version: int | None = None  # of the weights that the engine holds
+        self._kept = 0  # calls since the engine kept nothing
         return self._engine.description
 
     def generate(
@@ -51,11 +62,13 @@ class EngineActor:
         version: int,
         weights: Sequence[np.ndarray],
         trained: bool,
-        prompts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        sampling: Sampling,
+        request: Request,
+        earlier: Sequence[Request],
     ) -> Generated:
         """Generate len(seeds[i]) responses to prompts[i] with the weights of `version`, as bytes.
+
+        `earlier`: calls with the same weights whose keys and values the engine keeps. An actor that
+        has not made them, since it replaces another, makes them first: they give the same bits.
 
         `trained`: whether they require a gradient in the loop's process. Torch's kernels round
         differently then, even where none is taken, and both processes must give the same bits.
@@ -64,9 +77,21 @@ class EngineActor:
         self._engine.policy.model.requires_grad_(trained)
         if version != self._version:
             self._load(version, weights)
-        groups = self._engine.generate(prompts, seeds, sampling)
+        for call in earlier[self._kept :]:
+            self._generate(call)
+        groups = self._generate(request)
+        self._kept = len(earlier) + 1 if earlier or request[-1] else 0
         texts = [self._texts(group) for group in groups]
         return Generated(groups, texts, time.monotonic() - begin)
+
+    def release_memory(self) -> None:
+        """Release what the engine keeps between calls."""
+        self._engine.release_memory()
+        self._kept = 0
+
+    def _generate(self, request: Request) -> list[list[Completion]]:
+        prompts, seeds, sampling, begun, keep = request
+        return self._engine.generate(prompts, seeds, sampling, begun=begun, keep=keep)
 
     def _load(self, version: int, weights: Sequence[np.ndarray]) -> None:
         import torch

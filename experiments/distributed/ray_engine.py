@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from experiments.distributed.ray_actor_pool import ActorPool, Call
+from experiments.distributed.ray_actors import Request
 from experiments.distributed.ray_judge import RayJudge
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 
@@ -61,6 +62,10 @@ class RayEngine(Engine):
         self.pool, self.name, self._description = pool, name, description
         self.store, self.policy = store, policy
         self._prefetched: dict[tuple, list[Call]] = {}
+        # for each actor, the calls of which it keeps keys and values: another actor in its place
+        # repeats them
+        self._kept: list[list[Request]] = [[] for _ in pool.actors]
+        self._releases: list[Call] = []  # under way
 
     @property
     def description(self) -> str:
@@ -76,11 +81,12 @@ class RayEngine(Engine):
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
+        begun: Sequence[Sequence[Sequence[int]]] | None = None,
+        keep: bool = False,
     ) -> list[list[Completion]]:
         key = _key(self.version, prompts, seeds)
-        calls = self._prefetched.pop(key, None) or self._start(
-            self.policy, prompts, seeds, sampling
-        )
+        calls = None if begun else self._prefetched.pop(key, None)
+        calls = calls or self._start(self.policy, prompts, seeds, sampling, begun, keep)
         size = len(calls)
         groups: list[list[Completion]] = [[] for _ in prompts]
         for first, call in enumerate(calls):
@@ -113,24 +119,33 @@ class RayEngine(Engine):
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
+        begun: Sequence[Sequence[Sequence[int]]] | None = None,
+        keep: bool = False,
     ) -> list[Call]:
         size = min(len(self.pool.actors), len(prompts))
         trained = next(self.policy.model.parameters()).requires_grad
+        while self._releases:
+            self._releases.pop().result()
         with self.pool.translating_errors():
             version, reference = self.store.put(weights)
-        return [
-            self.pool.call(
-                index,
-                "generate",
-                version,
-                reference,
-                trained,
-                prompts[index::size],
-                seeds[index::size],
-                sampling,
-            )
-            for index in range(size)
-        ]
+        calls = []
+        for index in range(size):
+            own = slice(index, None, size)
+            more = None if begun is None else begun[own]
+            request: Request = (prompts[own], seeds[own], sampling, more, keep)
+            earlier = list(self._kept[index])
+            arguments = (version, reference, trained, request, earlier)
+            calls.append(self.pool.call(index, "generate", *arguments))
+            if earlier or keep:
+                self._kept[index].append(request)
+        return calls
+
+    def release_memory(self) -> None:
+        """Have actors release what they keep, before their next call."""
+        for index, calls in enumerate(self._kept):
+            if calls:
+                calls.clear()
+                self._releases.append(self.pool.call(index, "release_memory"))
 
 
 class Prefetcher:

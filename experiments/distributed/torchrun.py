@@ -160,6 +160,11 @@ class TorchrunRanks:
             finally:
                 self._others_wait = others_waited
 
+    @property
+    def in_step(self) -> bool:
+        """Whether the ranks still take calls."""
+        return not self._broken
+
     def serve(self) -> None:
         """On other ranks: run rank 0's calls until it ends the run."""
         with suppress(RunEnded):
@@ -287,5 +292,7 @@ class NullEngine(Engine):
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
+        begun: Sequence[Sequence[Sequence[int]]] | None = None,
+        keep: bool = False,
     ) -> list[list[Completion]]:
         raise RuntimeError("this rank does not generate")

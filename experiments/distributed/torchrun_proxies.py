@@ -95,8 +95,10 @@ class ShardedEngine(SyncedEngine):
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
+        begun: Sequence[Sequence[Sequence[int]]] | None = None,
+        keep: bool = False,
     ) -> list[list[Completion]]:
-        args = (list(prompts), [list(group) for group in seeds], sampling)
+        args = (list(prompts), [list(group) for group in seeds], sampling, begun, keep)
         attempts = self._ranks.call(self._key, "generate_shard", *args, own_args=(*args, finished))
         groups, size = results_of(attempts), self._ranks.size
         return [groups[i % size][i // size] for i in range(len(prompts))]
@@ -106,6 +108,8 @@ class ShardedEngine(SyncedEngine):
         prompts: list[Sequence[int]],
         seeds: list[list[int]],
         sampling: Sampling,
+        begun: Sequence[Sequence[Sequence[int]]] | None = None,
+        keep: bool = False,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
     ) -> list[Attempt]:
         """On every rank: generate for its prompts."""
@@ -120,8 +124,25 @@ class ShardedEngine(SyncedEngine):
             return self._ranks.gather(attempt(lambda: self._part.release_memory() or []))
         callback = numbered_in_batch if finished else None
         return self._ranks.gather(
-            attempt(lambda: self._part.generate(prompts[own], seeds[own], sampling, callback))
+            attempt(
+                lambda: self._part.generate(
+                    *(prompts[own], seeds[own], sampling, callback),
+                    begun=None if begun is None else begun[own],
+                    keep=keep,
+                )
+            )
         )
+
+    def release_memory(self) -> None:
+        """Release it on every rank; after an error that left them out of step, on this one."""
+        if self._ranks.in_step:
+            self._ranks.call(self._key, "release_shard")
+        else:
+            self.release_shard()
+
+    def release_shard(self) -> None:
+        """Release this rank's."""
+        self._part.release_memory()
 
 
 class RankJudges(JudgeShard):

@@ -64,11 +64,18 @@ class Engine(ABC):
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
+        begun: Sequence[Sequence[Sequence[int]]] | None = None,
+        keep: bool = False,
     ) -> list[list[Completion]]:
         """Return len(seeds[i]) responses to prompts[i], each from the random stream of its seed.
 
         `finished` receives each response once, soon after it ended, while others are generated. It
         must not use the model.
+
+        `begun[i][n]` are the tokens that response n to prompts[i] begins with; those behind them
+        are returned. With `keep`, an engine may keep the keys and values of prompts and responses
+        for a later call whose `begun` goes on from them, until `release_memory`. A later call that
+        has their prompts has them all, in the same places.
         """
 
     @abstractmethod
@@ -76,7 +83,7 @@ class Engine(ABC):
         """Take over these weights and their version."""
 
     def release_memory(self) -> None:  # noqa: B027  most engines hold nothing between calls
-        """Release generation-only memory, e.g. the KV cache, until the next call."""
+        """Release generation-only memory: the KV cache, and what `generate` was to keep."""
 
     def _copy(self, weights: WeightSource) -> None:
         """Copy the weights into the engine's policy, unless they are that policy."""

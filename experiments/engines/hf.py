@@ -1,9 +1,10 @@
 """A batched sampling loop over any transformers causal model.
 
-Four things make it faster than `generate`. A prompt is read once for all its responses, which on a
+Five things make it faster than `generate`. A prompt is read once for all its responses, which on a
 CPU also share its keys and values (`kv_cache.py`). Responses to a prompt that are equal so far are
 one row of the model's batch, until they draw different tokens. The cache is allocated once, and
-attention sees only its filled part. Finished responses leave the batch.
+attention sees only its filled part. Finished responses leave the batch. A conversation's next
+answer goes on from the keys and values of the ones before it (`kept_keys.py`).
 
 Every response draws its uniforms from a stream of its own, so it does not depend on its neighbours
 beyond float rounding.
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
+from experiments.engines.kept_keys import KeptKeys, TokenIds, in_columns
 from experiments.engines.kv_cache import KVCache, make_kv_cache
 from experiments.policy.policy import Policy, WeightSource
 
@@ -32,6 +34,26 @@ class Request(NamedTuple):
     prompt: int
     number: int  # its index among the prompt's responses
     seed: int
+    begun: TokenIds  # the tokens that it begins with
+
+
+@dataclass
+class Call:
+    """One call of `generate`: what it was given, and the responses so far."""
+
+    prompts: Sequence[Sequence[int]]
+    sampling: Sampling
+    finished: Callable[[Sequence[FinishedResponse]], None] | None
+    held: dict[tuple[int, TokenIds], Tensor]  # keys and values of (prompt, begun), until read
+    keep: bool  # whether keys and values of the responses are kept
+    completions: dict[tuple[int, int], Completion] = field(default_factory=dict)
+
+    def hand_out(self, responses: Sequence[FinishedResponse]) -> None:
+        """Pass on finished responses."""
+        for prompt, number, completion in responses:
+            self.completions[prompt, number] = completion
+        if self.finished and responses:
+            self.finished(responses)
 
 
 @dataclass
@@ -46,6 +68,7 @@ class ActiveSequences:
     row_of: Tensor  # (responses,) each one's row
     position: Tensor  # (rows, 1) position id of the token to feed next
     cache: KVCache  # of the rows
+    width: int  # columns of the contexts in the cache, padding included
 
     def select(self, keep: Tensor, rows: Tensor) -> None:
         """Keep responses and rows: `keep` (responses,) and `rows` (rows,) are bool."""
@@ -153,6 +176,10 @@ def _cut(logps: Tensor, top_p: float) -> Tensor:
     return logps.masked_fill(before >= top_p, -torch.inf).log_softmax(-1)
 
 
+def _blank(seeds: Sequence[Sequence[int]]) -> list[list[TokenIds]]:
+    return [[() for _ in group] for group in seeds]
+
+
 def uniforms(seeds: Sequence[int], steps: int) -> Tensor:
     """Return (len(seeds), steps) float32 in [0, 1), each row from its own generator."""
     generator = torch.Generator()
@@ -168,9 +195,13 @@ class HFEngine(Engine):
         self.policy, self.model = policy, policy.model
         self.eos = torch.tensor(sorted(eos), device=policy.device)
         self.pad, self.batch_size = pad, batch_size
+        self._kept = KeptKeys()
 
     def sync(self, weights: WeightSource) -> None:
         self._copy(weights)
+
+    def release_memory(self) -> None:
+        self._kept.clear()
 
     @torch.inference_mode()
     def generate(
@@ -179,67 +210,66 @@ class HFEngine(Engine):
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
+        begun: Sequence[Sequence[Sequence[int]]] | None = None,
+        keep: bool = False,
     ) -> list[list[Completion]]:
-        completions: dict[tuple[int, int], Completion] = {}
-
-        def hand_out(responses: Sequence[FinishedResponse]) -> None:
-            for prompt, number, completion in responses:
-                completions[prompt, number] = completion
-            if finished and responses:
-                finished(responses)
-
+        begins = [[tuple(tokens) for tokens in group] for group in begun or _blank(seeds)]
+        held = self._kept.take(prompts, begins) if begun is not None else {}
+        call = Call(prompts, sampling, finished, held, keep)
         was_training = self.model.training
         self.model.eval()
-        for batch in self._batches(prompts, seeds):
-            self._generate(prompts, batch, sampling, hand_out)
+        for batch in self._batches(prompts, seeds, begins):
+            self._generate(call, batch)
         self.model.train(was_training)
-        return [[completions[i, n] for n in range(len(group))] for i, group in enumerate(seeds)]
+        return [[call.completions[i, n] for n in range(len(g))] for i, g in enumerate(seeds)]
 
     def _batches(
-        self, prompts: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]]
+        self,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[Sequence[int]],
+        begins: Sequence[Sequence[TokenIds]],
     ) -> Iterator[list[Request]]:
-        """Yield batches of at most batch_size responses, prompts of similar length together."""
-        by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-        requests = [Request(i, n, seed) for i in by_length for n, seed in enumerate(seeds[i])]
+        """Yield batches of at most batch_size responses, contexts of similar length together."""
+        requests = [
+            Request(i, n, seed, begins[i][n])
+            for i, group in enumerate(seeds)
+            for n, seed in enumerate(group)
+        ]
+        requests.sort(key=lambda one: len(prompts[one.prompt]) + len(one.begun))
         for start in range(0, len(requests), self.batch_size):
             yield requests[start : start + self.batch_size]
 
-    def _generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        batch: list[Request],
-        sampling: Sampling,
-        hand_out: Callable[[Sequence[FinishedResponse]], None],
-    ) -> None:
+    def _generate(self, call: Call, batch: list[Request]) -> None:
         """Generate a batch; responses are handed out as they leave it."""
-        steps, device = sampling.max_tokens, self.model.device
-        unique = list(dict.fromkeys(request.prompt for request in batch))
-        row_of = {prompt: row for row, prompt in enumerate(unique)}
-        cache, logits, position = self._prefill([prompts[i] for i in unique], steps)
+        steps, device = call.sampling.max_tokens, self.model.device
+        contexts = list(dict.fromkeys((request.prompt, request.begun) for request in batch))
+        row_of = {context: row for row, context in enumerate(contexts)}
+        tokens = [[*call.prompts[prompt], *begun] for prompt, begun in contexts]
+        cache, logits, position = self._prefill(
+            tokens, [call.held.pop(context, None) for context in contexts], steps
+        )
         cache.begin(len(batch))
+        rows = [row_of[request.prompt, request.begun] for request in batch]
         active = ActiveSequences(
             index=torch.arange(len(batch), device=device),
             uniforms=uniforms([request.seed for request in batch], steps).to(device),
-            row_of=torch.tensor([row_of[request.prompt] for request in batch], device=device),
+            row_of=torch.tensor(rows, device=device),
             position=position,
             cache=cache,
+            width=max(map(len, tokens)),
         )
         with cache.attention(self.model):
-            self._sample(logits, active, batch, sampling, hand_out)
+            self._sample(logits, active, batch, call)
 
     def _sample(
-        self,
-        logits: Tensor,
-        active: ActiveSequences,
-        batch: list[Request],
-        sampling: Sampling,
-        hand_out: Callable[[Sequence[FinishedResponse]], None],
+        self, logits: Tensor, active: ActiveSequences, batch: list[Request], call: Call
     ) -> None:
         """Draw token after token of all responses; `logits` (rows, vocabulary) are of the first."""
-        steps = sampling.max_tokens
+        steps = call.sampling.max_tokens
         drawn = Drawn.empty(len(batch), steps, logits.device)
         for step in range(steps):
-            token, logp, entropy = draw(logits, active.row_of, active.uniforms[:, step], sampling)
+            drawn_by = active.uniforms[:, step]
+            token, logp, entropy = draw(logits, active.row_of, drawn_by, call.sampling)
             drawn.tokens[active.index, step] = token
             drawn.logps[active.index, step] = logp
             drawn.entropies[active.index, step] = entropy
@@ -247,34 +277,40 @@ class HFEngine(Engine):
             ended = torch.isin(token, self.eos) & live
             drawn.lengths[active.index[ended]] = step + 1
             live &= ~ended
-            index = active.index
-            responses, compacted = self._compact(active, live)
+            responses, used = self._in_use(active, live)
             if self.on_tokens:
                 self.on_tokens(responses)
-            if compacted:
-                hand_out(self._completions(drawn, index[~live], batch, steps))
+            if used is not None:
+                self._hand_out(drawn, active, ~live, batch, call)
+                active.select(live, used)
                 token, live = token[live], live[live]
             if not len(token) or step + 1 == steps:
                 break
             logits = self._decode(active.branch(token, live, logits.shape[-1]), active)
-        hand_out(self._completions(drawn, active.index, batch, steps))
+        self._hand_out(drawn, active, torch.ones_like(live), batch, call)
 
-    def _prefill(self, prompts: list[Sequence[int]], steps: int) -> tuple[KVCache, Tensor, Tensor]:
-        """Read the prompts, padded on the left.
+    def _prefill(
+        self, contexts: Sequence[Sequence[int]], held: Sequence[Tensor | None], steps: int
+    ) -> tuple[KVCache, Tensor, Tensor]:
+        """Read the contexts, padded on the left, but for the columns that are held of all of them.
 
-        Returns their cache, the next logits (prompts, vocabulary) and positions (prompts, 1).
+        Returns their cache, the next logits (contexts, vocabulary) and positions (contexts, 1).
         """
         device = self.model.device
-        width = max(len(prompt) for prompt in prompts)
-        padded = [[self.pad] * (width - len(prompt)) + list(prompt) for prompt in prompts]
+        width = max(len(context) for context in contexts)
+        padded = [[self.pad] * (width - len(context)) + list(context) for context in contexts]
         ids = torch.tensor(padded, device=device)
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
+        lengths = torch.tensor([len(context) for context in contexts], device=device)
         mask = torch.arange(width, device=device) >= (width - lengths).unsqueeze(-1)
         cache = make_kv_cache(self.model, mask, steps)
+        states, start = in_columns([len(context) for context in contexts], held), 0
+        if states is not None:
+            cache.resume(states)
+            start = states.shape[3]
         output = self.model(
-            input_ids=ids,
+            input_ids=ids[:, start:],
             attention_mask=mask.long(),
-            position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
+            position_ids=(mask.cumsum(-1) - 1).clamp(min=0)[:, start:],
             past_key_values=cache.cache,
             use_cache=True,
             logits_to_keep=1,
@@ -292,17 +328,39 @@ class HFEngine(Engine):
         active.position = active.position + 1
         return output.logits[:, -1]
 
-    def _compact(self, active: ActiveSequences, live: Tensor) -> tuple[int, bool]:
-        """Drop finished responses if they are enough to pay for moving the cache.
+    def _in_use(self, active: ActiveSequences, live: Tensor) -> tuple[int, Tensor | None]:
+        """Return the number of unfinished responses, and their rows (rows,) as bool.
 
-        Returns the number of unfinished responses, and whether others were dropped.
+        None for the rows if too few have finished to pay for moving the cache.
         """
         used = live.new_zeros(len(active.position)).index_fill_(0, active.row_of[live], True)
         responses, rows = torch.stack([live.sum(), used.sum()]).tolist()
         if responses > COMPACT_BELOW * len(live) and rows > COMPACT_BELOW * len(used):
-            return responses, False
-        active.select(live, used)
-        return responses, True
+            return responses, None
+        return responses, used
+
+    def _hand_out(
+        self,
+        drawn: Drawn,
+        active: ActiveSequences,
+        leaving: Tensor,
+        batch: list[Request],
+        call: Call,
+    ) -> None:
+        """Hand out responses that leave the batch, `leaving` (responses,) as bool."""
+        index = active.index[leaving]
+        responses = self._completions(drawn, index, batch, call.sampling.max_tokens)
+        if call.keep and responses:
+            states = active.cache.states(active.row_of[leaving])
+            for at, (place, (prompt, _, completion)) in enumerate(
+                zip(index.tolist(), responses, strict=True)
+            ):
+                read, begun = call.prompts[prompt], batch[place].begun
+                start = active.width - len(read) - len(begun)
+                end = active.width + len(completion.tokens) - 1  # the last one was never fed
+                own = states[:, at, :, start:end]
+                self._kept.add(read, (*begun, *completion.tokens), own)
+        call.hand_out(responses)
 
     def _completions(
         self, drawn: Drawn, index: Tensor, batch: list[Request], steps: int

@@ -11,6 +11,7 @@ that a GPU's kernels never materialise.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +35,15 @@ class Layer(CacheLayerMixin):
     is_sliding = False
     keys: Tensor  # None in transformers until it is initialised
     values: Tensor
+    earlier: tuple[Tensor, Tensor] | None = None  # what it holds before it is initialised
 
     def __init__(self, steps: int) -> None:
         super().__init__()
         self.steps, self.filled = steps, 0
+
+    def resume(self, keys: Tensor, values: Tensor) -> None:
+        """Start with keys and values (rows, heads, width, dim) of tokens before the first read."""
+        self.earlier, self.filled = (keys, values), keys.shape[2]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.filled + query_length, 0
@@ -54,8 +60,12 @@ class OwnLayer(Layer):
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         rows, heads, width, _ = key_states.shape
-        self.keys = key_states.new_zeros(rows, heads, width + self.steps, key_states.shape[-1])
+        size = self.filled + width + self.steps
+        self.keys = key_states.new_zeros(rows, heads, size, key_states.shape[-1])
         self.values = value_states.new_zeros(*self.keys.shape[:3], value_states.shape[-1])
+        if self.earlier is not None:
+            self.keys[:, :, : self.filled], self.values[:, :, : self.filled] = self.earlier
+            self.earlier = None
         self.dtype, self.device = key_states.dtype, key_states.device
         self.is_initialized = True
 
@@ -88,6 +98,11 @@ class OwnLayer(Layer):
             filled = states[:, :, : self.filled]
             filled[rows : rows + len(parents)] = filled.index_select(0, parents)
 
+    def states(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values (rows, heads, filled, dim) of these rows."""
+        keys, values = self.keys[:, :, : self.filled], self.values[:, :, : self.filled]
+        return keys.index_select(0, rows), values.index_select(0, rows)
+
     def get_max_length(self) -> int:
         return self.keys.shape[2]
 
@@ -96,6 +111,16 @@ class KVCache(ABC):
     """Keys and values of the rows of one generated batch."""
 
     cache: Cache  # of transformers
+    layers: Sequence[Layer]
+
+    def resume(self, states: Tensor) -> None:
+        """Start with keys and values of tokens before the first that is read, as `states` gives."""
+        for layer, keys, values in zip(self.layers, states[::2], states[1::2], strict=True):
+            layer.resume(keys, values)
+
+    @abstractmethod
+    def states(self, rows: Tensor) -> Tensor:
+        """Return keys and values, (2 × layers, rows, heads, filled, dim), of these rows."""
 
     @abstractmethod
     def begin(self, max_rows: int) -> None:
@@ -125,6 +150,8 @@ class OwnKeys(KVCache):
     Otherwise transformers makes each layer's mask, e.g. with a sliding window, at every step.
     """
 
+    layers: Sequence[OwnLayer]
+
     def __init__(self, layers: int, mask: Tensor, steps: int, full_attention: bool = True) -> None:
         self.full_attention = full_attention
         self.layers = [OwnLayer(steps) for _ in range(layers)]
@@ -138,6 +165,9 @@ class OwnKeys(KVCache):
         for layer in self.layers:
             layer.select(rows, max_rows)
         self.visible = self.visible[rows]
+
+    def states(self, rows: Tensor) -> Tensor:
+        return torch.stack([part for layer in self.layers for part in layer.states(rows)])
 
     def branch(self, parents: Tensor) -> None:
         for layer in self.layers:
@@ -165,7 +195,11 @@ class SharedLayer(Layer):
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
+            resumed = self.earlier is not None
             self.lazy_initialization(key_states, value_states)
+            if resumed:
+                dtype = key_states.dtype
+                return self.prompt_keys.to(dtype), self.prompt_values.to(dtype)
         else:
             at, rows = self.filled - self.prompt_keys.shape[2], len(key_states)
             self.keys[at, :rows] = key_states[:, :, 0]
@@ -175,8 +209,12 @@ class SharedLayer(Layer):
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Take the prompts' keys and values, which come first."""
-        self.prompt_keys, self.prompt_values = key_states.float(), value_states.float()
-        self.filled, self.is_initialized = key_states.shape[2], True
+        keys, values = key_states.float(), value_states.float()
+        if self.earlier is not None:
+            keys, values = (torch.cat(p, 2) for p in zip(self.earlier, (keys, values), strict=True))
+            self.earlier = None
+        self.prompt_keys, self.prompt_values = keys, values
+        self.filled, self.is_initialized = keys.shape[2], True
 
     def begin(self, max_rows: int) -> None:
         keys, values = self.prompt_keys, self.prompt_values
@@ -187,6 +225,13 @@ class SharedLayer(Layer):
         """Return keys and values (steps, rows, heads, dim) of the first rows' generated tokens."""
         steps = self.filled - self.prompt_keys.shape[2]
         return self.keys[:steps, :rows], self.values[:steps, :rows]
+
+    def states(self, rows: Tensor, prompts: Tensor) -> Iterator[Tensor]:
+        """Yield keys, then values, (rows, heads, filled, dim) of these rows and their prompts."""
+        own = self.generated(self.keys.shape[1])
+        for read, part in zip((self.prompt_keys, self.prompt_values), own, strict=True):
+            generated = part.index_select(1, rows).permute(1, 2, 0, 3)
+            yield torch.cat([read.index_select(0, prompts), generated], 2)
 
     def select(self, rows: Tensor, max_rows: int, prompts: Tensor | None) -> None:
         """Keep these rows, and these prompts; None keeps all prompts."""
@@ -218,6 +263,8 @@ class SharedKeys(KVCache):
     prompt's keys; `cell` (rows,) is each row's place on it.
     """
 
+    layers: Sequence[SharedLayer]
+
     def __init__(self, layers: int, mask: Tensor, steps: int) -> None:
         self.layers = [SharedLayer(steps) for _ in range(layers)]
         self.cache = Cache(layers=list(self.layers))
@@ -237,6 +284,10 @@ class SharedKeys(KVCache):
         if prompts is not None:
             self.bias = self.bias[prompts]
         self._lay_out(prompt_of)
+
+    def states(self, rows: Tensor) -> Tensor:
+        prompts = self.prompt_of[rows]
+        return torch.stack([part for layer in self.layers for part in layer.states(rows, prompts)])
 
     def branch(self, parents: Tensor) -> None:
         for layer in self.layers:

@@ -215,7 +215,10 @@ class VLLMEngine(Engine):
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
         finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
+        begun: Sequence[Sequence[Sequence[int]]] | None = None,
+        keep: bool = False,
     ) -> list[list[Completion]]:
+        """Return responses. vLLM keeps what it has read by itself, in its prefix cache."""
         self.host.load(self.policy)
         requests = [(i, number) for i, group in enumerate(seeds) for number in range(len(group))]
         params = [self._params(seed, sampling) for group in seeds for seed in group]
@@ -227,7 +230,11 @@ class VLLMEngine(Engine):
             if finished:
                 finished([(prompt, number, completions[prompt, number])])
 
-        self.host.generate([prompts[prompt] for prompt, _ in requests], params, hand_out)
+        contexts = [
+            [*prompts[i], *begun[i][number]] if begun else prompts[i] for i, number in requests
+        ]
+        if contexts:
+            self.host.generate(contexts, params, hand_out)
         return [[completions[i, n] for n in range(len(group))] for i, group in enumerate(seeds)]
 
     def _params(self, seed: int, sampling: Sampling) -> Any:

@@ -11,14 +11,14 @@ import torch
 
 from algorithms.tensors import kl, masked_sum
 from envs.environment import Environment, Submission
-from envs.problem import Judgement, Problem, Verdict
+from envs.problem import Judgement, Verdict
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Completion, Engine, Sampling
 from experiments.evaluation.logprob_check import Mismatch, mismatch
 from experiments.learner.batching import pad_rows
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
-from experiments.rollout.conversations import Dialogue, converse
+from experiments.rollout.conversations import Awaited, Dialogue, Round, converse
 from experiments.rollout.rollouts import response_limit
 from experiments.sample import PromptedProblem, judged, own_tokens
 from experiments.seeds import seed_for
@@ -83,28 +83,28 @@ def _conversations(
 ) -> tuple[list[Completion], list[list[bool] | None]]:
     """Return len(seeds[i]) conversations on each prompt, flat, and which tokens are answers'."""
 
-    def answering(
-        contexts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        problems: Sequence[Problem],
-    ) -> tuple[list[Completion], list[Judgement]]:
-        groups = engine.generate(contexts, seeds, sampling)
+    def answering(asked: Round) -> tuple[list[Completion], Awaited]:
+        groups = engine.generate(
+            asked.prompts, asked.seeds, sampling, begun=asked.begun, keep=asked.goes_on
+        )
         answers = [answer for group in groups for answer in group]
-        shown = [number for number, problem in enumerate(problems) if problem.in_order]
+        shown = [number for number, problem in enumerate(asked.problems) if problem.in_order]
         found = judged(
             [answers[number] for number in shown],
-            [problems[number] for number in shown],
+            [asked.problems[number] for number in shown],
             judge,
             dialogue.encoder.tokenizer,
         )
-        judgements = [NOT_JUDGED] * len(problems)
+        judgements = [NOT_JUDGED] * len(answers)
         for number, judgement in zip(shown, found, strict=True):
             judgements[number] = judgement
-        return answers, judgements
+        return answers, lambda: judgements
 
-    def hidden(submissions: Sequence[Submission]) -> list[Judgement]:
-        return [NOT_JUDGED] * len(submissions)
+    def hidden(submissions: Sequence[Submission]) -> Awaited:
+        return lambda: [NOT_JUDGED] * len(submissions)
 
-    conversations = converse(dialogue, prompts, seeds, answering, hidden, lambda _: None)
+    conversations = converse(
+        dialogue, prompts, seeds, answering, hidden, lambda _: None, engine.release_memory
+    )
     own = [own_tokens(one.turns) for one in conversations]
     return [one.completion for one in conversations], own

@@ -290,7 +290,12 @@ def _generation(shape: Shape, config: RunConfig, needs: Needs, on_gpu: bool) -> 
     if needs.initial_value != "none":
         requests = max(requests, PREFETCHED_BATCHES * train.prompts * config.algo.q0_samples)
     rows = min(config.engine.batch_size, requests)
+    kept = 0  # conversations of which keys and values are kept between two answers, in two parts
+    if max(config.task.turns, config.eval_turns) > 1:
+        groups = max(rows, train.group_size, config.eval.samples)
+        kept = min(requests, 2 * groups)
     slots = rows * sum(token_limits(config))
     cache = slots * 2 * shape.key * (size if on_gpu else 4) * shape.layers
+    cache += cache // rows * kept
     layer = slots * 2 * shape.query * size
     return cache + layer + DRAW_BYTES * rows * shape.vocabulary

@@ -2,14 +2,18 @@
 
 A conversation ends when an answer passes the tests that its problem's statement shows, or after
 `turns` answers. Its last answer alone is judged by the hidden tests. With one turn nothing is
-observed. Neither the judge nor the order of its submissions depends on time, and an answer depends
-on its seed and its context alone, up to the rounding of its neighbours in a batch. So the same
-conversation is made again to the same bits.
+observed.
+
+A large batch is divided into parts, of which two take turns: while one's answers are judged, the
+other's are generated. Parts, the order of their answers and of the judge's submissions depend on
+counts and verdicts and never on time. An answer depends on its seed and its context alone, up to
+the rounding of its neighbours in a batch and of what the engine keeps. So the same conversation is
+made again to the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -34,12 +38,22 @@ if TYPE_CHECKING:
 # of each text that an observation quotes: the first with which it fits
 PIECE_CHARS = (MAX_PIECE_CHARS, 150, 75, 40)
 
-# Contexts, the seeds of the answers to each, and the problem that each answer is judged by → the
-# answers and their judgements, flat
-Answering = Callable[
-    [Sequence[Sequence[int]], Sequence[Sequence[int]], Sequence[Problem]],
-    tuple[list[Completion], list[Judgement]],
-]
+Awaited = Callable[[], list[Judgement]]  # waits for judgements
+
+
+@dataclass(frozen=True)
+class Round:
+    """One answer of each of some conversations, in groups by prompt."""
+
+    prompts: Sequence[Sequence[int]]
+    seeds: Sequence[Sequence[int]]  # of each prompt's answers
+    problems: Sequence[Problem]  # flat: what each answer is judged by
+    begun: Sequence[Sequence[Sequence[int]]] | None = None  # tokens between prompt and answer
+    goes_on: bool = False  # whether another round may follow
+
+
+# The answers of a round, flat, and what waits for their judgements
+Answering = Callable[[Round], tuple[list[Completion], Awaited]]
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,7 @@ class Dialogue:
     feedback: Feedback
     withheld: Feedback  # where there is no foreign program
     encoder: ObservationEncoder
+    part: int | None = None  # conversations that answer at once, about; None: all
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -59,9 +74,12 @@ class Dialogue:
 
 
 def dialogue_of(
-    config: RunConfig, tokenizer: PreTrainedTokenizerBase, turns: int
+    config: RunConfig, tokenizer: PreTrainedTokenizerBase, turns: int, engines: int
 ) -> Dialogue | None:
-    """Return what conversations of so many turns need; None for one. Raises UserError."""
+    """Return what conversations of so many turns need; None for one. Raises UserError.
+
+    `engines`: how many share a batch.
+    """
     if turns == 1:
         return None
     task = config.task
@@ -73,7 +91,9 @@ def dialogue_of(
     encoder = ObservationEncoder(
         tokenizer, task.chat, config.model.chat_args, task.max_observation_tokens
     )
-    return Dialogue(turns, feedback, withheld, encoder)
+    # vLLM fills places as they get free, whatever it is given at once.
+    part = config.engine.batch_size * engines if config.engine.name == "hf" else None
+    return Dialogue(turns, feedback, withheld, encoder, part)
 
 
 @dataclass
@@ -89,13 +109,18 @@ class Conversation:
     judgement: Judgement | None = None  # of the last answer, by the tests that judged it
 
     @property
-    def context(self) -> tuple[int, ...]:
-        return (*self.prompt.tokens, *self.tokens)
-
-    @property
     def verdict(self) -> Verdict:
         assert self.judgement is not None, "no answer was judged"
         return self.judgement.verdict
+
+    @property
+    def program(self) -> str:
+        assert self.judgement is not None, "no answer was judged"
+        return self.judgement.program
+
+    def seed_of(self, turn: int) -> int:
+        """Return the seed of an answer; the first has that of a response of one answer."""
+        return self.seed if turn == 1 else seed_for(self.seed, "turn", turn)
 
     def answer(self, completion: Completion, judgement: Judgement) -> None:
         """Add an answer and its judgement."""
@@ -132,65 +157,103 @@ def converse(
     prompts: Sequence[PromptedProblem],
     seeds: Sequence[Sequence[int]],
     answering: Answering,
-    judge: Callable[[Sequence[Submission]], list[Judgement]],
+    judge: Callable[[Sequence[Submission]], Awaited],
     ended: Callable[[int], None],
+    release: Callable[[], None],
 ) -> list[Conversation]:
     """Return len(seeds[i]) conversations on each prompt, flat, their last answers judged.
 
+    Two parts of the batch take turns: while one's answers are judged, the other's are generated.
     `judge` judges by the hidden tests what passed the public ones. `ended` gets the number of
-    conversations that have ended since it was called last.
+    conversations that have ended since it was called last. `release` releases what the engine keeps
+    of two parts.
     """
-    every = [
-        Conversation(p, seed) for p, group in zip(prompts, seeds, strict=True) for seed in group
+    groups = [
+        [Conversation(prompt, seed) for seed in group]
+        for prompt, group in zip(prompts, seeds, strict=True)
     ]
-    contexts, seed_groups = [prompt.tokens for prompt in prompts], seeds
-    going = every
+    parts = _parts(groups, dialogue.part)
+    for first in range(0, len(parts), 2):
+        pair = parts[first : first + 2]
+        going = [_converse(dialogue, part, answering, judge, ended) for part in pair]
+        try:
+            while going:
+                going = [one for one in going if next(one, True) is None]
+        finally:
+            release()
+    return [one for group in groups for one in group]
+
+
+def _parts(
+    groups: Sequence[list[Conversation]], size: int | None
+) -> list[list[list[Conversation]]]:
+    """Cut into parts of at most `size` conversations, or of one group; None: one part."""
+    parts: list[list[list[Conversation]]] = [[]]
+    count = 0
+    for group in groups:
+        if size is not None and count and count + len(group) > size:
+            parts.append([])
+            count = 0
+        parts[-1].append(group)
+        count += len(group)
+    return parts
+
+
+def _converse(
+    dialogue: Dialogue,
+    groups: Sequence[Sequence[Conversation]],
+    answering: Answering,
+    judge: Callable[[Sequence[Submission]], Awaited],
+    ended: Callable[[int], None],
+) -> Iterator[None]:
+    """Lead a part's conversations to their ends; yield while its answers are judged."""
+    prompts = [group[0].prompt.tokens if group else () for group in groups]
+    finals: list[tuple[list[Conversation], Awaited]] = []
     for turn in range(1, dialogue.turns + 1):
-        public = [_public(dialogue, one) if turn < dialogue.turns else None for one in going]
-        judged_by = [
-            one.prompt.problem if tests is None else tests
-            for one, tests in zip(going, public, strict=True)
-        ]
-        answers, judgements = answering(contexts, seed_groups, judged_by)
-        further, passed = [], []
-        for one, tests, answer, found in zip(going, public, answers, judgements, strict=True):
+        going = [one for group in groups for one in group]
+        asked = _round(dialogue, prompts, groups, turn)
+        answers, judged = answering(asked)
+        yield
+        passed, further = [], []
+        for one, by, answer, found in zip(going, asked.problems, answers, judged(), strict=True):
             one.answer(answer, found)
-            if tests is None or one.verdict is Verdict.INFRA_ERROR:
+            if by is one.prompt.problem or one.verdict is Verdict.INFRA_ERROR:
                 one.end(None)
             elif one.verdict is Verdict.ACCEPTED:
                 passed.append(one)
             else:
                 further.append(one)
-        _judge_finally(passed, judge)
+        if passed:  # by the hidden tests; these answers are their last
+            submissions = [Submission(o.prompt.problem, as_response(o.program)) for o in passed]
+            finals.append((passed, judge(submissions)))
         _observe(dialogue, further)
         ended(len(going) - len(further))
-        going = further
-        if not going:
+        if not further:
             break
-        contexts = [one.context for one in going]
-        seed_groups = [[seed_for(one.seed, "turn", turn + 1)] for one in going]
-    return every
+        goes_on = set(map(id, further))
+        groups = [[one for one in group if id(one) in goes_on] for group in groups]
+    for passed, judged in finals:
+        for one, found in zip(passed, judged(), strict=True):
+            one.end(one.judgement)
+            one.judgement = found
 
 
-def _public(dialogue: Dialogue, one: Conversation) -> Problem | None:
-    return dialogue.feedback.public(one.prompt.problem)
-
-
-def _judge_finally(
-    passed: Sequence[Conversation],
-    judge: Callable[[Sequence[Submission]], list[Judgement]],
-) -> None:
-    """Judge answers that passed the public tests by the hidden ones; they are the last ones."""
-    if not passed:
-        return
-    submissions = [
-        Submission(one.prompt.problem, as_response(one.judgement.program))
-        for one in passed
-        if one.judgement is not None
-    ]
-    for one, found in zip(passed, judge(submissions), strict=True):
-        one.end(one.judgement)
-        one.judgement = found
+def _round(
+    dialogue: Dialogue,
+    prompts: Sequence[Sequence[int]],
+    groups: Sequence[Sequence[Conversation]],
+    turn: int,
+) -> Round:
+    """Return what is asked for next; the last answers are judged by the problems themselves."""
+    going, goes_on = [one for group in groups for one in group], turn < dialogue.turns
+    public = [dialogue.feedback.public(o.prompt.problem) if goes_on else None for o in going]
+    return Round(
+        prompts,
+        seeds=[[one.seed_of(turn) for one in group] for group in groups],
+        problems=[tests or o.prompt.problem for o, tests in zip(going, public, strict=True)],
+        begun=[[tuple(o.tokens) for o in group] for group in groups] if turn > 1 else None,
+        goes_on=goes_on,
+    )
 
 
 def _observe(dialogue: Dialogue, failed: Sequence[Conversation]) -> None:
@@ -235,17 +298,19 @@ def generation_texts(
     """Return the lengths that were read and generated, for their operations.
 
     `prompts`: their lengths; `groups`: the turns of each response to each of them. A prompt is read
-    once for its first answers, and a conversation once more for each later one.
+    once for its first answers. For each later one a conversation is read on from the last token
+    that was sampled.
     """
     texts = []
     for prompt, group in zip(prompts, groups, strict=True):
         if group:
             texts.append(Text(prompt, [turns[0].answer for turns in group]))
         for turns in group:
-            read = prompt
+            context = prompt
             for turn, following in pairwise(turns):
-                read += turn.answer + turn.observation
-                texts.append(Text(read, [following.answer]))
+                known = context + turn.answer - 1
+                context += turn.answer + turn.observation
+                texts.append(Text(context, [following.answer], known))
     return texts
 
 

@@ -7,27 +7,24 @@ take turns, which costs less CPU time (`docs/reference/judging.md`).
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from envs.environment import Environment, IncrementalEnvironment, Submission
-from envs.problem import Judgement, Problem
+from envs.problem import Judgement
 from envs.reward import RewardConfig
 from envs.sandbox.pool import default_workers
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.policy.loading import pick_device
-from experiments.rollout.conversations import Dialogue, converse
+from experiments.rollout.conversations import Awaited, Dialogue, Round, converse
+from experiments.rollout.judging_thread import JudgingThread
 from experiments.run_dir.activity import Activity
 from experiments.run_dir.budget import Ledger
-from experiments.run_dir.interrupts import defer_interrupts
 from experiments.sample import (
     Origin,
     PromptedProblem,
@@ -39,8 +36,6 @@ from experiments.sample import (
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-JOIN_S = 0.2  # interval between requests to a running judge to stop
 
 
 def overlaps(config: RunConfig) -> bool:
@@ -79,14 +74,13 @@ class Responder:
             return [], []
         if self.dialogue is not None:
             return self._converse(self.dialogue, prompts, seeds, sampling, origin, progress)
-        completions, judgements = self._answer(
-            [prompt.tokens for prompt in prompts],
-            seeds,
-            [owner.problem for owner in owners],
-            sampling,
-            progress,
-        )
-        return completions, rewarded_samples(owners, completions, judgements, self.reward, origin)
+        tokens, problems = [p.tokens for p in prompts], [owner.problem for owner in owners]
+        with Judging(self) as judging:
+            completions, judgements = self._answer(
+                Round(tokens, seeds, problems), judging, sampling, progress
+            )
+            found = judgements()
+        return completions, rewarded_samples(owners, completions, found, self.reward, origin)
 
     def _converse(
         self,
@@ -98,19 +92,16 @@ class Responder:
         progress: Callable[[int], None] | None,
     ) -> tuple[list[Completion], list[Sample]]:
         """Return whole conversations in the place of responses."""
-
-        def judge(submissions: Sequence[Submission]) -> list[Judgement]:
-            with self._phase("judge"):
-                return self.judge.judge(submissions)
-
-        conversations = converse(
-            dialogue,
-            prompts,
-            seeds,
-            lambda contexts, seeds, problems: self._answer(contexts, seeds, problems, sampling),
-            judge,
-            progress or (lambda _: None),
-        )
+        with Judging(self) as judging:
+            conversations = converse(
+                dialogue,
+                prompts,
+                seeds,
+                lambda asked: self._answer(asked, judging, sampling),
+                judging.judge,
+                progress or (lambda _: None),
+                self.engine.release_memory,
+            )
         completions = [one.completion for one in conversations]
         judgements = [one.judgement for one in conversations]
         samples = rewarded_samples(
@@ -125,148 +116,90 @@ class Responder:
 
     def _answer(
         self,
-        contexts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        problems: Sequence[Problem],
+        asked: Round,
+        judging: Judging,
         sampling: Sampling,
         progress: Callable[[int], None] | None = None,
-    ) -> tuple[list[Completion], list[Judgement]]:
-        """Return len(seeds[i]) answers to each context, flat, and their judgements.
+    ) -> tuple[list[Completion], Awaited]:
+        """Return a round's answers, flat, and a function that waits for their judgements."""
+        activity, problems = self.activity or Activity(), asked.problems
+        self.engine.on_tokens = activity.draw
+        generate = partial(self.engine.generate, asked.prompts, asked.seeds, sampling)
+        if asked.begun is not None or asked.goes_on:
+            generate = partial(generate, begun=asked.begun, keep=asked.goes_on)
+        first_index = [0, *accumulate(map(len, asked.seeds))]  # of each prompt's answers
+        thread = judging.open_thread()
+        submitted: set[int] = set()
 
-        `problems`: what each answer is judged by.
-        """
-        activity = self.activity or Activity()  # one that nobody shows
+        def submit(numbered: Sequence[tuple[int, Completion]]) -> None:
+            assert thread is not None
+            texts = texts_of([completion for _, completion in numbered], self.tokenizer)
+            pairs = zip(numbered, texts, strict=True)
+            thread.submit([(i, Submission(problems[i], text)) for (i, _), text in pairs])
 
-        def count(responses: Sequence[FinishedResponse]) -> None:
+        def hand_out(responses: Sequence[FinishedResponse]) -> None:
+            if thread is not None and responses:
+                numbered = [(first_index[prompt] + n, c) for prompt, n, c in responses]
+                submit(numbered)
+                submitted.update(index for index, _ in numbered)
             activity.advance(len(responses))
             if progress:
                 progress(len(responses))
 
-        self.engine.on_tokens = activity.draw
-        if not (self.overlap and isinstance(self.judge, IncrementalEnvironment)):
-            with self._phase("generate"):
+        with self.phase("generate"):
+            activity.expect(len(problems), "responses")
+            completions = [answer for group in generate(hand_out) for answer in group]
+        if thread is None:
+            with self.phase("judge"):
                 activity.expect(len(problems), "responses")
-                groups = self.engine.generate(contexts, seeds, sampling, count)
-            completions = [completion for group in groups for completion in group]
-            with self._phase("judge"):
-                activity.expect(len(problems), "responses")
-                return completions, judged(completions, problems, self.judge, self.tokenizer)
-        with JudgingThread(self.judge, self.tokenizer, problems, seeds, activity) as thread:
+                found = judged(completions, problems, self.judge, self.tokenizer)
+            return completions, lambda: found
+        if missing := [(i, c) for i, c in enumerate(completions) if i not in submitted]:
+            submit(missing)
+        thread.end()
+        return completions, partial(judging.wait, thread)
 
-            def judge_finished(responses: Sequence[FinishedResponse]) -> None:
-                thread.submit(responses)
-                count(responses)
-
-            with self._phase("generate"):
-                activity.expect(len(problems), "responses")
-                groups = self.engine.generate(contexts, seeds, sampling, judge_finished)
-            completions = [completion for group in groups for completion in group]
-            with self.ledger.waiting("judge") if self.ledger else nullcontext():
-                judgements = thread.judgements(completions)
-        if self.ledger:
-            self.ledger.work("judge", thread.busy_s)
-        return completions, judgements
-
-    def _phase(self, name: str) -> AbstractContextManager[None]:
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Charge a block to this phase, if there is a ledger."""
         return self.ledger.phase(name) if self.ledger else nullcontext()
 
 
-class JudgingThread:
-    """Judge submitted responses in a thread, in one session of the judge.
+class Judging(ExitStack):
+    """One batch's judging: in threads beside the engine, one after the other, or at once.
 
-    Use it as a context manager. The judge belongs to the thread until the block is left, by which
-    time the thread has ended. If an exception leaves the block, running programs are abandoned.
+    Sessions of the judge are in the order in which they are asked for, whether in threads or not.
     """
 
-    def __init__(
-        self,
-        judge: IncrementalEnvironment,
-        tokenizer: PreTrainedTokenizerBase,
-        problems: Sequence[Problem],
-        seeds: Sequence[Sequence[int]],
-        activity: Activity,
-    ) -> None:
-        """`problems`: what each response is judged by."""
-        self._activity = activity  # shows the number of judged responses
-        self.busy_s = 0.0  # wall time with something to judge
-        self._judge, self._tokenizer, self._problems = judge, tokenizer, problems
-        self._first_index = [0, *accumulate(map(len, seeds))]  # of each prompt's responses
-        self._submitted: set[int] = set()
-        self._judged: dict[int, Judgement] = {}
-        self._batches: queue.SimpleQueue[list[tuple[int, Completion]] | None] = queue.SimpleQueue()
-        self._error: BaseException | None = None
-        self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="judge", daemon=True)
+    def __init__(self, responder: Responder) -> None:
+        super().__init__()
+        self.responder = responder
+        self._last: JudgingThread | None = None
 
-    def __enter__(self) -> JudgingThread:
-        self._thread.start()
-        return self
+    def open_thread(self) -> JudgingThread | None:
+        """Return a thread that judges after all before it; None if judging is not to overlap."""
+        at = self.responder
+        if not (at.overlap and isinstance(at.judge, IncrementalEnvironment)):
+            return None
+        thread = JudgingThread(at.judge, at.activity or Activity(), self._last)
+        self._last = self.enter_context(thread)
+        return thread
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with (
-            defer_interrupts()
-        ):  # an interrupt waits, or the judge would be left with a sandbox that is closed
-            self._stopped = kind is not None
-            self._batches.put(None)
-            while self._thread.is_alive():
-                if self._stopped:
-                    self._judge.abandon()
-                self._thread.join(JOIN_S)
+    def judge(self, submissions: Sequence[Submission]) -> Awaited:
+        """Judge programs; the function that is returned waits for the judgements."""
+        thread = self.open_thread()
+        if thread is None:
+            with self.responder.phase("judge"):
+                found = self.responder.judge.judge(submissions)
+            return lambda: found
+        thread.submit(list(enumerate(submissions)))
+        thread.end()
+        return partial(self.wait, thread)
 
-    def submit(self, responses: Sequence[FinishedResponse]) -> None:
-        """Queue finished responses. Raises the judge's exception, if it has failed."""
-        if self._error is not None:
-            raise self._error
-        batch = [(self._first_index[prompt] + number, c) for prompt, number, c in responses]
-        self._submitted |= {index for index, _ in batch}
-        self._batches.put(batch)
-
-    def judgements(self, completions: Sequence[Completion]) -> list[Judgement]:
-        """Return all judgements in order, after judging responses that were not submitted.
-
-        Raises as `submit` does.
-        """
-        missing = [(i, c) for i, c in enumerate(completions) if i not in self._submitted]
-        if missing:
-            self._batches.put(missing)
-        self._batches.put(None)
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return [self._judged[index] for index in range(len(completions))]
-
-    def _run(self) -> None:
-        try:
-            with closing(self._judge.open_session()) as session:
-                while (batch := self._next_batch()) is not None and not self._stopped:
-                    begin = time.monotonic()
-                    texts = texts_of([completion for _, completion in batch], self._tokenizer)
-                    submissions = [
-                        (index, Submission(self._problems[index], text))
-                        for (index, _), text in zip(batch, texts, strict=True)
-                    ]
-                    self._judged.update(session.judge(submissions))
-                    self._activity.judged = len(self._judged)
-                    self.busy_s += time.monotonic() - begin
-                if not self._stopped:
-                    begin = time.monotonic()
-                    self._judged.update(session.finish())
-                    self.busy_s += time.monotonic() - begin
-        except BaseException as error:
-            self._error = error
-
-    def _next_batch(self) -> list[tuple[int, Completion]] | None:
-        """Wait for a batch and return all that is queued; None at the end."""
-        batch = self._batches.get()
-        while batch is not None and not self._batches.empty():
-            more = self._batches.get()
-            if more is None:
-                self._batches.put(None)
-                break
-            batch = batch + more
-        return batch
+    def wait(self, thread: JudgingThread) -> list[Judgement]:
+        """Return a thread's judgements, and charge its work and the time until it is done."""
+        ledger = self.responder.ledger
+        with ledger.waiting("judge") if ledger else nullcontext():
+            judgements = thread.judgements()
+        if ledger:
+            ledger.work("judge", thread.busy_s)
+        return judgements

@@ -22,10 +22,15 @@ from typing import NamedTuple
 
 
 class Text(NamedTuple):
-    """Lengths in tokens: of a prompt, and of the responses to it that a pass reads."""
+    """Lengths in tokens: of a prompt, and of the responses to it that a pass reads.
+
+    `known`: how many of the prompt's first tokens were read in an earlier pass, whose keys and
+    values are at hand.
+    """
 
     prompt: int
     responses: Sequence[int]
+    known: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,13 +75,14 @@ UNKNOWN = ModelFlops(math.nan, math.nan)
 
 def _read(text: Text) -> int:
     """Return how many tokens are read: the prompt once, and those that predict the responses'."""
-    return text.prompt - 1 + sum(text.responses)
+    return text.prompt - 1 - text.known + sum(text.responses)
 
 
 def _pairs(text: Text, window: int | None) -> int:
     """Return the pairs of a token that is read and one that it sees in a layer."""
     shared = _seen(text.prompt - 1, window)
-    return shared + sum(
+    read = shared - _seen(text.known, window)
+    return read + sum(
         _seen(text.prompt - 1 + response, window) - shared for response in text.responses
     )
 

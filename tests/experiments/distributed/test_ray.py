@@ -160,6 +160,30 @@ def test_actors_that_die_are_replaced_and_nothing_counts_twice(
     assert_equal(on_actors, in_one_process(*HALF_ONLINE))
 
 
+def test_an_actor_that_dies_between_two_answers_is_replaced_to_the_bit(
+    tmp_path, cluster, in_one_process, monkeypatch
+):
+    import ray
+
+    from experiments.distributed.ray_engine import RayEngine
+
+    case = (*CASES["conversations at lag 1"], "engine.batch_size=4")  # parts of one prompt
+    alone, generate, going_on = in_one_process(*case), RayEngine.generate, []
+
+    def kill_now_and_then(engine, *given, begun=None, **named):
+        if begun is not None:
+            going_on.append(begun)
+            if len(going_on) in (1, 4):
+                ray.kill(cluster._engines.actors[0])
+        return generate(engine, *given, begun=begun, **named)
+
+    replaced = cluster._engines.replaced
+    monkeypatch.setattr(RayEngine, "generate", kill_now_and_then)
+    on_actors = run(tmp_path, *case, "runtime=ray", "runtime.judges=2", ranks=cluster)
+    assert cluster._engines.replaced > replaced and len(going_on) > 4
+    assert_equal(on_actors, alone)
+
+
 def begin(output_dir, *overrides):
     given = [*SMALL, *LAGGED, "runtime=ray", f"output_dir={output_dir}", *overrides]
     return subprocess.Popen(

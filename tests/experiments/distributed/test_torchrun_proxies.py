@@ -16,26 +16,42 @@ class RecordingEngine:
     def __init__(self):
         self.calls = []
 
-    def generate(self, prompts, seeds, sampling, finished):
-        self.calls.append(prompts)
+    def generate(self, prompts, seeds, sampling, finished, begun, keep):
+        self.calls.append((prompts, begun, keep) if begun else prompts)
         return [f"to {prompt}" for prompt in prompts]
 
     def release_memory(self):
         self.calls.append("release_memory")
 
 
-def generated(rank, size, prompts):
+def generated(rank, size, prompts, *more):
     """Return what this rank generates for some prompts, and its engine's calls."""
     ranks = SimpleNamespace(rank=rank, size=size, targets={}, gather=lambda result: result)
     engine = RecordingEngine()
     sharded = ShardedEngine(ranks, "engine", engine, trained=None)
-    groups, error = sharded.generate_shard(prompts, [[0]] * len(prompts), Sampling(4))
+    groups, error = sharded.generate_shard(prompts, [[0]] * len(prompts), Sampling(4), *more)
     assert error is None
     return groups, engine.calls
 
 
 def test_rank_i_of_n_generates_for_every_nth_prompt():
     assert generated(1, 2, ["a", "b", "c", "d"]) == (["to b", "to d"], [["b", "d"]])
+
+
+def test_a_conversation_goes_on_at_the_rank_that_began_it():
+    begun = [[(1,)], [(2,)], [(3,)], [(4,)]]
+    called = [(["b", "d"], [[(2,)], [(4,)]], True)]
+    assert generated(1, 2, ["a", "b", "c", "d"], begun, True)[1] == called
+
+
+@pytest.mark.parametrize("in_step", [True, False])
+def test_what_is_kept_is_released_on_every_rank_that_still_takes_calls(in_step):
+    called = []
+    ranks = SimpleNamespace(targets={}, in_step=in_step, call=lambda *given: called.append(given))
+    engine = RecordingEngine()
+    ShardedEngine(ranks, "engine", engine, trained=None).release_memory()
+    assert called == [("engine", "release_shard")] * in_step
+    assert engine.calls == ["release_memory"] * (not in_step)
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ACCEPTED, Verdict.WRONG_ANSWER])

@@ -342,6 +342,17 @@ def test_what_grows_with_what(tiny):
     assert 1.5 * base[ACTIVATIONS] < together < 2 * base[ACTIVATIONS]
 
 
+def test_what_conversations_keep_between_two_answers_is_counted(tiny):
+    """Keys and values of two parts of `engine.batch_size` conversations."""
+    shape, needs = shape_of(tiny.config), ALGORITHMS["spo"].needs
+    once, twice = run_config(), run_config()
+    once.task.max_response_tokens = once.longest_response(2)
+    twice.task.turns = 2
+    found = [estimate(shape, c, needs, on_gpu=False).phases[GENERATION] for c in (once, twice)]
+    slots = 2 * once.engine.batch_size * (100 + once.task.max_response_tokens)
+    assert found[1] - found[0] == slots * 2 * shape.key * 4 * shape.layers
+
+
 @pytest.mark.parametrize("ranks", [0, 4])
 def test_vllm_brings_its_own_weights_and_takes_its_share_of_a_gpu(ranks, tiny):
     config, card = run_config(), 10**9

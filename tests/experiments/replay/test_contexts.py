@@ -41,7 +41,7 @@ def recorded(tmp_path, nano):
 
 
 def hash_of(nano, config):
-    return observations_hash(dialogue_of(config, nano[1], config.task.turns))
+    return observations_hash(dialogue_of(config, nano[1], config.task.turns, 1))
 
 
 def check(run, nano, *overrides):

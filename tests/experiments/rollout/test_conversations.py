@@ -15,7 +15,7 @@ from experiments.rollout.conversations import Dialogue, generation_texts, turn_v
 from experiments.rollout.generation import Responder
 from experiments.rollout.observations import ObservationEncoder
 from experiments.run_dir.budget import Ledger
-from experiments.run_dir.flops import Text
+from experiments.run_dir.flops import ModelFlops, Text
 from experiments.sample import Origin, PromptedProblem, Turn
 
 SQUARE = Problem(
@@ -37,21 +37,28 @@ class Script(Engine):
 
     def __init__(self, tokenizer, texts):
         self.tokenizer, self.texts, self.asked = tokenizer, texts, []
+        self.kept, self.released = [], 0
 
     def sync(self, weights):
         pass
 
-    def generate(self, prompts, seeds, sampling, finished=None):
-        self.asked.append(([tuple(p) for p in prompts], [list(s) for s in seeds]))
-        groups = []
-        for prompt, group in zip(prompts, seeds, strict=True):
-            words = self.tokenizer.decode(prompt)
-            answers = self.texts[words.split()[0].removeprefix("<|user|>")]
-            text = answers[words.count("<|assistant|>") - 1]
-            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-            cut = not text.endswith(EOS)
-            logps = tuple(-0.1 * (1 + i) for i in range(len(ids)))
-            groups.append([Completion(tuple(ids), logps, 0.5, cut, 7) for _ in group])
+    def answer(self, context):
+        words = self.tokenizer.decode(context)
+        answers = self.texts[words.split()[0].removeprefix("<|user|>")]
+        text = answers[words.count("<|assistant|>") - 1]
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        logps = tuple(-0.1 * (1 + i) for i in range(len(ids)))
+        return Completion(tuple(ids), logps, 0.5, not text.endswith(EOS), 7)
+
+    def release_memory(self):
+        self.released += 1
+
+    def generate(self, prompts, seeds, sampling, finished=None, begun=None, keep=False):
+        begun = begun or [[()] * len(group) for group in seeds]
+        contexts = [[(*p, *b) for b in group] for p, group in zip(prompts, begun, strict=True)]
+        self.asked.append(([c for group in contexts for c in group], [list(s) for s in seeds]))
+        self.kept.append(keep)
+        groups = [[self.answer(context) for context in group] for group in contexts]
         written = [(p, n, c) for p, group in enumerate(groups) for n, c in enumerate(group)]
         if finished:
             finished(written)
@@ -73,10 +80,10 @@ def sandbox():
 def talk(request, tokenizer, sandbox):
     """Samples of conversations; `asked` of the function are the engine's requests."""
 
-    def respond(problems, texts, turns=3, kind="tests", group=1, cap=False):
+    def respond(problems, texts, turns=3, kind="tests", group=1, cap=False, part=None):
         engine = Script(tokenizer, texts)
         encoder = ObservationEncoder(tokenizer, True, {}, 128)
-        dialogue = Dialogue(turns, Feedback(kind), Feedback("withheld"), encoder)
+        dialogue = Dialogue(turns, Feedback(kind), Feedback("withheld"), encoder, part)
         respond.judge, respond.engine, respond.ended = Judge(sandbox), engine, []
         at = Responder(
             engine,
@@ -227,13 +234,72 @@ def test_every_answer_has_its_hidden_verdict_in_an_evaluation(talk):
     assert turn_verdicts([blind], talk.judge, Feedback("tests")) == [[(None, accepted)]]
 
 
-def test_operations_are_of_each_context_that_is_read(talk):
+FOUR = [replace(SQUARE, name=name) for name in ("a", "b", "c", "d")]
+BY_PART = {  # of three answers, one, one and two
+    "a": [CRASH + EOS, CRASH + EOS, RIGHT + EOS],
+    "b": [DOUBLED + EOS],
+    "c": [RIGHT + EOS],
+    "d": [NONE + EOS, DOUBLED + EOS],
+}
+
+
+def test_two_parts_take_turns_and_change_no_conversation(talk, tokenizer):
+    whole = talk(FOUR, BY_PART, group=2)
+    judged = talk.judge.stats.submissions, talk.judge.stats.programs_judged
+    assert talk.engine.kept == [True, True, False]
+    in_parts = talk(FOUR, BY_PART, group=2, part=2)
+    assert (talk.judge.stats.submissions, talk.judge.stats.programs_judged) == judged
+    found = [
+        [
+            (s.tokens, [turn.text for turn in s.turns], s.judgement.verdict, s.reward)
+            for s in samples
+        ]
+        for samples in (whole, in_parts)
+    ]
+    assert found[0] == found[1]
+    asked = [tokenizer.decode(contexts[0]) for contexts, _ in talk.engine.asked]
+    order = [(text.removeprefix("<|user|>")[0], text.count("<|assistant|>")) for text in asked]
+    pairs = [("a", 1), ("b", 1), ("a", 2), ("a", 3)], [("c", 1), ("d", 1), ("d", 2)]
+    assert order == [*pairs[0], *pairs[1]]
+    assert talk.engine.released == len(pairs)
+
+
+def test_a_part_has_whole_groups_and_at_least_one(talk):
+    for part, calls in [(8, 1), (7, 2), (4, 2), (3, 4), (1, 4)]:
+        talk(FOUR, {name: [RIGHT + EOS] for name in "abcd"}, group=2, part=part)
+        assert len(talk.engine.asked) == calls
+
+
+def test_foreign_feedback_is_of_the_same_part(talk):
+    texts = {name: [CRASH + EOS, RIGHT + EOS] for name in "ab"}
+    texts |= {name: ["print(7)" + EOS, RIGHT + EOS] for name in "cd"}
+    talk_of = [sample.turns[0].text for sample in talk(FOUR, texts, kind="foreign", part=2)]
+    assert ["ZeroDivisionError" in text for text in talk_of] == [True, True, False, False]
+    alone = talk(FOUR, texts, kind="foreign", part=1)
+    assert len({sample.turns[0].text for sample in alone}) == 1  # withheld
+
+
+def test_what_the_engine_keeps_is_released_when_the_judge_fails(talk, monkeypatch):
+    def fails(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("envs.judge.session.JudgingSession.judge", fails)
+    with pytest.raises(ZeroDivisionError):
+        talk([SQUARE], {"square": [CRASH + EOS, RIGHT + EOS]})
+    assert talk.engine.released == 1
+
+
+def test_operations_are_of_what_is_read_and_generated(talk):
     texts = {"square": [CRASH + EOS, CRASH + EOS, RIGHT + EOS]}
     (sample,) = talk([SQUARE], texts)
     prompt, (first, second, third) = len(sample.prompt.tokens), sample.turns
     read = prompt + first.answer + first.observation
-    assert generation_texts([prompt], [[turns_of(sample)]]) == [
+    texts = generation_texts([prompt], [[turns_of(sample)]])
+    assert texts == [
         Text(prompt, [first.answer]),
-        Text(read, [second.answer]),
-        Text(read + second.answer + second.observation, [third.answer]),
+        Text(read, [second.answer], prompt + first.answer - 1),
+        Text(read + second.answer + second.observation, [third.answer], read + second.answer - 1),
     ]
+    whole = [Text(prompt, [len(sample.tokens)])]  # read once, whatever it is divided into
+    blocks = ModelFlops(100, 0, attention=((8, None), (8, 5)))
+    assert blocks.forward(texts) == blocks.forward(whole)

@@ -26,6 +26,12 @@ def test_a_prompt_is_read_once_and_each_response_whole():
     assert MODEL.backward(TEXTS) == gradients + 2 * pairs
 
 
+def test_what_was_read_before_is_seen_and_not_read_again():
+    read, predicted = 2 + 3, 3  # after five known tokens the other two before the response
+    pairs = attention(range(6, 11))
+    assert MODEL.forward([Text(8, [3], 5)]) == 2 * (1000 * read + 70 * predicted) + pairs
+
+
 def test_evaluations_and_engine_checks_are_not_charged():
     ledger = Ledger(model=MODEL)
     with ledger.phase("train"), ledger.phase("reference"):
