@@ -57,7 +57,7 @@ def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path, call_here):
     assert facts["task"] == {
         "rows_read": 41,
         "left_out": {"input_output is empty": 1},
-        "first_left_out": {"input_output is empty": f"row 41 of {file}"},
+        "first_left_out": {"input_output is empty": f"line 41 of {file}"},
         "decontaminated": [],
     }
     assert facts["cheap_programs"]["train"]["earned_by_any"] == 0

@@ -170,10 +170,10 @@ def test_every_study_here_composes(name):
     assert {job.arm for job in jobs} == set(study.arms)
     assert len({job.label for job in jobs}) == len(jobs)
     splits = {config_with_seed(job.overrides, 0).eval.split for job in jobs if not job.trial}
-    assert splits == {"test" if study.final else "choose"}
-    assert study.final == (
-        name in {"mini", "size", "real", "curves", "first"}
-    )  # the others choose designs
+    rates = name == "feedback_rates"  # of other studies: on the problems for tuning
+    assert splits == {"test" if study.final else "tune" if rates else "choose"}
+    # the others choose designs
+    assert study.final == (name in {"mini", "size", "real", "curves", "first", "feedback"})
     commented = (HERE / f"{name}.yaml").read_text().splitlines()[0]
     made_by = {"mini": "study", "atlas": "atlas"}
     assert commented == f"# make {made_by.get(name, f'study STUDY={name}')}"
