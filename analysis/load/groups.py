@@ -159,6 +159,7 @@ def _one_per_seed(settings: Settings, runs: Sequence[Run]) -> Group:
 
 # Labels for variants of one thing, made of the settings in which they differ.
 
+IN_TWO_SECTIONS = ("turns",)  # which say different things: trained in, and evaluated in
 LONGEST = 48  # characters of a label that still names every difference
 LONGEST_VALUE = 24
 # Sections whose settings say most about a variant, in the order in which a label names them.
@@ -191,7 +192,10 @@ def distinct_labels(name: str, variants: Sequence[Settings]) -> list[str]:
 def _label(name: str, variant: Settings, keys: Sequence[str], longest: int | None = None) -> str:
     last_parts = {key: key.rpartition(".")[2] for key in keys}
     all_parts = list(last_parts.values())
-    names = {key: part if all_parts.count(part) == 1 else key for key, part in last_parts.items()}
+    names = {
+        key: part if all_parts.count(part) == 1 and part not in IN_TWO_SECTIONS else key
+        for key, part in last_parts.items()
+    }
     settings = [
         f"{names[key]}={cut(as_text(variant[key]), longest)}" for key in keys if key in variant
     ]

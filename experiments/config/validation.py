@@ -38,6 +38,7 @@ def validate(config: RunConfig, needs: Needs) -> None:
     _check_critic(needs)
     _check_reward(config, needs)
     _check_reference(config, needs)
+    _check_initial_values(config, needs)
     _check_shares(config.train)
     _check_correction(config, needs)
     _check_missing_logprobs(config, needs)
@@ -57,6 +58,17 @@ def _check_task(c: RunConfig) -> None:
         raise UserError(
             f"{several} with task.environment={c.task.environment}: feedback is what a program "
             f"gave on the statement's tests; set {several.partition('=')[0]}=1"
+        )
+
+
+def _check_initial_values(c: RunConfig, needs: Needs) -> None:
+    """Raise UserError where a reference response would depend on those beside it."""
+    if needs.initial_value != "none" and c.task.turns > 1 and c.task.feedback == "foreign":
+        q0 = f" with algo.q0={c.algo.q0}" if hasattr(c.algo, "q0") else ""
+        cure = "use algo.q0=group" if q0 else "use task.feedback=tests or withheld"
+        raise UserError(
+            f"task.feedback=foreign under algo={c.algo.name}{q0}: a response of the reference "
+            f"would depend on the prompts that are generated with it; {cure}"
         )
 
 

@@ -203,12 +203,16 @@ def vllm_least(shape: Shape, config: RunConfig) -> int:
     return (shape.parameters + head + slots * 2 * shape.key * shape.layers) * size
 
 
-def token_limits(config: RunConfig) -> tuple[int, int]:
-    """Return the most tokens of a prompt and behind it, which are resolved by now."""
+def token_limits(config: RunConfig, trained: bool = False) -> tuple[int, int]:
+    """Return the most tokens of a prompt and behind it, which are resolved by now.
+
+    `trained`: of what is trained on; otherwise evaluations count, too.
+    """
     prompt = config.task.max_prompt_tokens
     if prompt is None:
         raise ValueError("task.max_prompt_tokens is not resolved")
-    return prompt, config.longest_response(max(config.task.turns, config.eval_turns))
+    turns = config.task.turns if trained else max(config.task.turns, config.eval_turns)
+    return prompt, config.longest_response(turns)
 
 
 def _training_pass(shape: Shape, config: RunConfig, needs: Needs) -> int:
@@ -230,7 +234,7 @@ def _largest_micro_batches(config: RunConfig) -> Iterator[tuple[int, int, int]]:
     With `train.micro_tokens`, more rows fit the shorter they are, each with its prompt's keys and
     values, so every length is yielded.
     """
-    train, (prompt_tokens, response_tokens) = config.train, token_limits(config)
+    train, (prompt_tokens, response_tokens) = config.train, token_limits(config, trained=True)
     if train.micro_tokens is None:
         rows = min(train.micro_batch, train.prompts * train.group_size)
         yield rows, min(rows, train.prompts), response_tokens

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
 
 
+# Models with an embedding for each position, and none beyond the last
+LEARNED_POSITIONS = ("gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt", "openai-gpt")
+
+
 def check_lengths(model_config: PreTrainedConfig, config: RunConfig) -> None:
     """Raise UserError if the run's longest sequences would get other log-probs in other batches.
 
@@ -28,6 +32,14 @@ def check_lengths(model_config: PreTrainedConfig, config: RunConfig) -> None:
     prompt, turns = config.task.max_prompt_tokens, max(config.task.turns, config.eval_turns)
     assert prompt is not None
     response = config.longest_response(turns)
+    if text.model_type in LEARNED_POSITIONS and prompt + response > text.max_position_embeddings:
+        raise UserError(
+            f"model.path={path}: it has {text.max_position_embeddings} positions; "
+            f"task.max_prompt_tokens={prompt} and "
+            f"task.max_response_tokens={config.task.max_response_tokens}{of_turns(config)} "
+            f"allow {prompt + response} tokens: lower them to at most "
+            f"{text.max_position_embeddings} together"
+        )
     for kind, limit in rope_limits(text):
         if prompt + response > limit:
             raise UserError(

@@ -49,7 +49,7 @@ class Round:
     seeds: Sequence[Sequence[int]]  # of each prompt's answers
     problems: Sequence[Problem]  # flat: what each answer is judged by
     begun: Sequence[Sequence[Sequence[int]]] | None = None  # tokens between prompt and answer
-    goes_on: bool = False  # whether another round may follow
+    goes_on: bool = False  # whether another round may follow that goes on from keys and values
 
 
 # The answers of a round, flat, and what waits for their judgements
@@ -89,10 +89,16 @@ def dialogue_of(
     except ValueError as error:
         raise UserError(str(error)) from error
     encoder = ObservationEncoder(
-        tokenizer, task.chat, config.model.chat_args, task.max_observation_tokens
+        tokenizer,
+        task.chat,
+        config.model.chat_args,
+        task.max_observation_tokens,
+        key="task.turns" if task.turns > 1 else "eval.turns",
     )
-    # vLLM fills places as they get free, whatever it is given at once.
-    part = config.engine.batch_size * engines if config.engine.name == "hf" else None
+    # vLLM fills places as they get free, whatever it is given at once. A foreign program is sought
+    # in the whole batch, so that no observation depends on the sizes of parts.
+    whole = config.engine.name != "hf" or task.feedback == "foreign"
+    part = None if whole else config.engine.batch_size * engines
     return Dialogue(turns, feedback, withheld, encoder, part)
 
 
@@ -252,7 +258,8 @@ def _round(
         seeds=[[one.seed_of(turn) for one in group] for group in groups],
         problems=[tests or o.prompt.problem for o, tests in zip(going, public, strict=True)],
         begun=[[tuple(o.tokens) for o in group] for group in groups] if turn > 1 else None,
-        goes_on=goes_on,
+        # All foreign conversations are one part, whose keys and values may be too many to keep.
+        goes_on=goes_on and dialogue.feedback.kind != "foreign",
     )
 
 
@@ -281,7 +288,10 @@ def observation_text(
     """Return the observation with its quoted texts as long as fit."""
     text = ""
     for chars in PIECE_CHARS:
-        text = feedback.observation(problem, judgement, chars)
+        try:
+            text = feedback.observation(problem, judgement, chars)
+        except ValueError as error:  # of a template of the user's
+            raise UserError(str(error)) from error
         if encoder.fits(text):
             break
     return text

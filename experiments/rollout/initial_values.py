@@ -26,6 +26,7 @@ from torch import Tensor
 from algorithms.base import Batch
 from algorithms.tensors import masked_sum, pooled_soft_value
 from envs.environment import Environment, JudgeStats
+from envs.problem import Judgement
 from envs.reward import RewardConfig
 from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Engine, Sampling
@@ -68,7 +69,7 @@ class ReferenceRewards:
         key: tuple[object, ...] = (policy, engine.name, asdict(sampling), seed)
         key += (reward.identity, judge.version)
         if dialogue is not None:
-            key += (dialogue.identity, dialogue.encoder.digest)
+            key += (dialogue.identity, dialogue.encoder.digest, "public programs")
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{name}.jsonl"
@@ -112,15 +113,17 @@ class ReferenceRewards:
     def _charge(self, prompt: PromptedProblem, responses: Sequence[Mapping[str, Any]]) -> None:
         """Charge cached responses too: equal runs cost the same. Equal programs run once."""
         programs = {r["program"]: r for r in responses if r["program"]}.values()
+        public = {p["program"]: p for r in responses for p in r.get("public", ()) if p["program"]}
         self.ledger.counts.reference_tokens += sum(r["tokens"] for r in responses)
         turns = [[Turn(*pair) for pair in r.get("turns") or [(r["tokens"], 0)]] for r in responses]
         self.ledger.charge_generation(generation_texts([len(prompt.tokens)], [turns]))
         observed = sum(turn.observation for response in turns for turn in response)
         self.ledger.counts.observation_tokens += observed
-        self.ledger.counts.reference_programs += len(programs)
-        self.judging_stats.programs_judged += len(programs)
-        self.judging_stats.tests_run += sum(r["tests"] for r in programs)
-        self.judging_stats.cpu_s += sum(r["cpu_s"] for r in programs)
+        judged = [*programs, *public.values()]
+        self.ledger.counts.reference_programs += len(judged)
+        self.judging_stats.programs_judged += len(judged)
+        self.judging_stats.tests_run += sum(r["tests"] for r in judged)
+        self.judging_stats.cpu_s += sum(r["cpu_s"] for r in judged)
         self.judging_stats.infra_errors += sum(r["reward"] is None for r in programs)
 
     def _incomplete(self, prompts: Sequence[PromptedProblem]) -> dict[str, PromptedProblem]:
@@ -164,19 +167,23 @@ class ReferenceRewards:
 
 def _record(sample: Sample) -> dict[str, Any]:
     """Return what the file keeps of a response: enough to charge it again."""
-    program = sample.judgement.program
-    digest = hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    record: dict[str, Any] = {
-        "reward": sample.reward,
-        "tokens": sample.generated,
-        "program": digest if program else "",
-        "tests": sample.judgement.run,
-        "cpu_s": sample.judgement.cpu_s,
-        "by_wall_time": sample.judgement.by_wall_time,
-    }
+    record = {"reward": sample.reward, "tokens": sample.generated, **_judged(sample.judgement)}
     if sample.turns:
         record["turns"] = [(turn.answer, turn.observation) for turn in sample.turns]
+        record["public"] = [_judged(turn.public) for turn in sample.turns if turn.public]
+        record["by_wall_time"] |= any(public["by_wall_time"] for public in record["public"])
     return record
+
+
+def _judged(judgement: Judgement) -> dict[str, Any]:
+    program = judgement.program
+    digest = hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return {
+        "program": digest if program else "",
+        "tests": judgement.run,
+        "cpu_s": judgement.cpu_s,
+        "by_wall_time": judgement.by_wall_time,
+    }
 
 
 def _prompt_key(prompt: PromptedProblem) -> str:

@@ -34,12 +34,14 @@ class ObservationEncoder:
         chat: bool,
         chat_args: Mapping[str, Any],
         max_tokens: int,
+        key: str = "task.turns",
     ) -> None:
-        """`max_tokens`: of an observation, the template's tokens included.
+        """`max_tokens`: of an observation, the template's tokens included; `key`: of the turns.
 
         Raises UserError if the template has no place for one, or leaves no space for its text.
         """
         self.tokenizer, self.chat_args, self.max_tokens = tokenizer, chat_args, max_tokens
+        self.key = key
         between, after = self._template() if chat else (PLAIN, PLAIN)
         end = str(tokenizer.eos_token or "")
         # An answer that ended has its end token; one that was cut off gets the template's.
@@ -93,13 +95,16 @@ class ObservationEncoder:
             )
         except Exception as error:  # a template may raise anything, as on a second turn
             reason = " ".join(str(error).split())
-            raise UserError(f"task.turns: the model's chat template fails: {reason}") from error
+            raise UserError(
+                f"{self.key}: the model's chat template fails on a second message: {reason}; set "
+                f"{self.key}=1, or task.chat=false"
+            ) from error
         _, found, rest = str(text).rpartition(ANSWER)
         between, placed, after = rest.partition(OBSERVATION)
         if not (found and placed):
             raise UserError(
-                "task.turns: the model's chat template does not show an answer and the message "
-                "after it; set task.turns=1, or task.chat=false"
+                f"{self.key}: the model's chat template does not show an answer and the message "
+                f"after it; set {self.key}=1, or task.chat=false"
             )
         return between, after
 

@@ -32,6 +32,7 @@ def test_runs_that_differ_in_seed_place_and_what_is_shown_are_one_group(tmp_path
         ({"algo.beta": 0.5}, ["spo beta=0.1", "spo beta=0.5"]),
         ({"train.sync_every": 10}, ["spo sync_every=1", "spo sync_every=10"]),
         ({"eval.temperature": 1.0}, ["spo temperature=0.4", "spo temperature=1"]),
+        ({"eval.turns": 3}, ["spo", "spo eval.turns=3"]),
         ({"algo.new": True}, ["spo", "spo new=true"]),
         ({"algo.beta": None}, ["spo beta=0.1", "spo beta=null"]),
     ],

@@ -353,6 +353,15 @@ def test_what_conversations_keep_between_two_answers_is_counted(tiny):
     assert found[1] - found[0] == slots * 2 * shape.key * 4 * shape.layers
 
 
+def test_turns_of_evaluations_are_not_trained_on(tiny):
+    shape, needs = shape_of(tiny.config), ALGORITHMS["spo"].needs
+    one, evaluated = run_config(), run_config()
+    evaluated.eval.turns = 50
+    found = [estimate(shape, c, needs, on_gpu=False) for c in (one, evaluated)]
+    assert found[0].phases[ACTIVATIONS] == found[1].phases[ACTIVATIONS]
+    assert found[0].phases[GENERATION] < found[1].phases[GENERATION]
+
+
 @pytest.mark.parametrize("ranks", [0, 4])
 def test_vllm_brings_its_own_weights_and_takes_its_share_of_a_gpu(ranks, tiny):
     config, card = run_config(), 10**9

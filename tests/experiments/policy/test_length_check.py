@@ -118,3 +118,10 @@ def test_a_run_ends_before_it_loads_the_weights(tmp_path, monkeypatch):
     outcome = train(config("sandbox=embedded", *given))
     assert (outcome.status, outcome.expected) == ("failed", True)
     assert outcome.error.startswith(f"model.path={tmp_path}: its RoPE (longrope) changes")
+
+
+def test_a_model_with_an_embedding_for_each_position_has_no_further_ones():
+    of_model = model_of("gpt2", n_positions=64).config
+    check_lengths(of_model, run_of(40, 24))
+    with pytest.raises(UserError, match=r"it has 64 positions; .* allow 65 tokens"):
+        check_lengths(of_model, run_of(40, 25))

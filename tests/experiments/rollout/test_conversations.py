@@ -11,12 +11,21 @@ from envs.problem import Judgement, Problem, Test, Verdict
 from envs.reward import RewardConfig
 from envs.sandbox.embedded import EmbeddedSandbox
 from experiments.engines.base import Completion, Engine, Sampling
-from experiments.rollout.conversations import Dialogue, generation_texts, turn_verdicts, turns_of
+from experiments.errors import UserError
+from experiments.rollout.conversations import (
+    Dialogue,
+    dialogue_of,
+    generation_texts,
+    observation_text,
+    turn_verdicts,
+    turns_of,
+)
 from experiments.rollout.generation import Responder
 from experiments.rollout.observations import ObservationEncoder
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.flops import ModelFlops, Text
 from experiments.sample import Origin, PromptedProblem, Turn
+from tests.experiments.compose import config
 
 SQUARE = Problem(
     "square", "", samples=(Test("2\n", "4\n"),), tests=(Test("2\n", "4\n"), Test("3\n", "9\n"))
@@ -270,13 +279,21 @@ def test_a_part_has_whole_groups_and_at_least_one(talk):
         assert len(talk.engine.asked) == calls
 
 
-def test_foreign_feedback_is_of_the_same_part(talk):
-    texts = {name: [CRASH + EOS, RIGHT + EOS] for name in "ab"}
-    texts |= {name: ["print(7)" + EOS, RIGHT + EOS] for name in "cd"}
-    talk_of = [sample.turns[0].text for sample in talk(FOUR, texts, kind="foreign", part=2)]
-    assert ["ZeroDivisionError" in text for text in talk_of] == [True, True, False, False]
-    alone = talk(FOUR, texts, kind="foreign", part=1)
-    assert len({sample.turns[0].text for sample in alone}) == 1  # withheld
+@pytest.mark.parametrize(("kind", "part"), [("tests", 12), ("withheld", 12), ("foreign", None)])
+def test_a_foreign_program_is_sought_in_the_whole_batch(tokenizer, kind, part):
+    """So what is read does not depend on engine.batch_size, which a resumed run may change."""
+    chosen = config("task=mini_feedback", f"task.feedback={kind}", "engine.batch_size=4")
+    assert dialogue_of(chosen, tokenizer, 3, engines=3).part == part
+
+
+def test_a_template_that_fails_is_an_error_in_a_line(tokenizer, tmp_path):
+    (tmp_path / "t.jinja").write_text("{{ sample + 1 }}")
+    feedback = Feedback("tests", tmp_path / "t.jinja")
+    encoder = ObservationEncoder(tokenizer, True, {}, 128)
+    public = feedback.public(SQUARE)
+    nothing = Judgement(Verdict.SYNTAX_ERROR, 0, 1, 0, "", problem_hash=public.hash)
+    with pytest.raises(UserError, match=r"t.jinja: for square, TypeError"):
+        observation_text(encoder, feedback, SQUARE, nothing)
 
 
 def test_what_the_engine_keeps_is_released_when_the_judge_fails(talk, monkeypatch):

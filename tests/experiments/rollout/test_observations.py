@@ -111,8 +111,8 @@ def test_a_bound_that_leaves_no_place_and_a_template_without_one_are_refused(nan
     with pytest.raises(UserError, match=r"task.turns: .* does not show an answer"):
         ObservationEncoder(tokenizer, True, {}, 100)
     tokenizer.chat_template = "{{ raise_exception('one turn only') }}"
-    with pytest.raises(UserError, match=r"task.turns: the model's chat template fails: one turn"):
-        ObservationEncoder(tokenizer, True, {}, 100)
+    with pytest.raises(UserError, match=r"eval.turns: .* message: one turn only; set eval.turns=1"):
+        ObservationEncoder(tokenizer, True, {}, 100, key="eval.turns")
 
 
 def test_hostile_texts_take_linear_time(nano):

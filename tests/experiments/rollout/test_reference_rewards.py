@@ -10,10 +10,10 @@ from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Completion, Sampling
-from experiments.rollout.initial_values import ReferenceRewards
+from experiments.rollout.initial_values import ReferenceRewards, _record
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.flops import ModelFlops
-from experiments.sample import PromptedProblem
+from experiments.sample import Origin, PromptedProblem, Sample, Turn
 
 
 class FakeEngine:
@@ -112,6 +112,28 @@ def test_programs_tests_and_cpu_are_charged_once_for_equal_programs(tmp_path):
     assert counts.flops == 2 * (10 * (1 + 16) + 1 * 16)  # the prompt has two tokens
     reference.rewards_of(PROMPTS[:1])
     assert charged.programs_judged == len(digits)  # a prompt that comes again costs nothing
+
+
+def test_of_a_conversation_the_programs_on_public_tests_are_charged_too(tmp_path):
+    def judged(program, by_wall_time=False):
+        verdict = Verdict.WRONG_ANSWER
+        return Judgement(verdict, 0, 9, 2, program, 0.5, by_wall_time=by_wall_time)
+
+    def sample(*public, slow=False):
+        turns = [Turn(3, 2, judged(program, slow), "wrong") for program in public]
+        last, origin = judged("last"), Origin("reference")
+        tokens = tuple(range(5 * len(turns) + 3))
+        logps = (0.0,) * len(tokens)
+        return Sample(PROMPTS[0], tokens, logps, last, 0.0, False, origin, turns=(*turns, Turn(3)))
+
+    reference = reference_rewards(tmp_path)
+    records = [_record(sample("a", "b")), _record(sample("a")), _record(sample())]
+    reference._charge(PROMPTS[0], records)
+    counts, charged = spent(reference)
+    assert counts.reference_programs == charged.programs_judged == 3  # a, b, and the last one
+    assert (charged.tests_run, charged.cpu_s) == (6, 1.5)
+    assert not records[0]["by_wall_time"]
+    assert _record(sample("a", slow=True))["by_wall_time"]
 
 
 def test_few_responses_are_the_first_of_many(tmp_path):
