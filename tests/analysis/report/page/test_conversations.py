@@ -73,7 +73,7 @@ def open_problem(page, address=f"#problem={PROBLEM}&arm=spo&sample=1"):
 
 def test_the_report_has_the_tables_and_the_page_shows_them(report):
     table = pd.read_csv(report / "turns.csv")
-    assert set(table["label"]) == {"base", "base turns=3", "ppo", "spo"}
+    assert set(table["label"]) == {"base", "base eval.turns=3", "ppo", "spo"}
     results = pd.read_csv(report / "table.csv").set_index("label")
     last = table[table["metric"] == "solved_in_3"].set_index("label")["mean"]
     assert last["spo"] == pytest.approx(results.loc["spo", "pass@1"])
