@@ -82,8 +82,8 @@ def read_arms(folder: Path) -> tuple[list[dict[str, Any]], list[FinishedRun]]:
 def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     """Write a packed study into `out`; return the sizes of its files in bytes.
 
-    Of an absolute `task.path` the name alone is kept. Raises RunError for a damaged run, UserError
-    for one without evaluations.
+    Of an absolute `task.path` or `output_dir` the name alone is kept. Raises RunError for a damaged
+    run, UserError for one without evaluations.
     """
     import pandas as pd
 
@@ -104,9 +104,8 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
         training.append(_training_metrics(run).assign(run=name))
         with_conversations |= has_conversations(run)
         files = {"config": "config.yaml", "info": "run.json"}
-        local |= {
-            path for path in [str(run.config["task"].get("path"))] if Path(path).is_absolute()
-        }
+        places = (run.config["task"].get("path"), run.config.get("output_dir"))
+        local |= {path for path in map(str, places) if Path(path).is_absolute()}
         texts = {
             column: _without_folder((each.folder / file).read_text(), local)
             for column, file in files.items()
@@ -138,7 +137,7 @@ def _write_tables(tables: Mapping[str, pd.DataFrame], out: Path) -> None:
 
 def _without_folder(text: str, paths: set[str]) -> str:
     """Leave only the last part of these paths in a text."""
-    for path in paths:
+    for path in sorted(paths, key=len, reverse=True):  # one may begin another
         text = text.replace(path, Path(path).name)
     return text
 

@@ -71,21 +71,23 @@ def test_a_packed_study_is_small_and_names_what_made_it(packed):
     }
 
 
-def test_of_the_path_of_rows_only_the_name_is_packed(study, tmp_path):
-    folder, rows = tmp_path / "study-s", f"{tmp_path}/rows.jsonl"
+def test_of_the_places_of_rows_and_runs_only_the_names_are_packed(study, tmp_path):
+    folder, rows, runs = tmp_path / "study-s", f"{tmp_path}/rows.jsonl", f"{tmp_path}/runs"
     shutil.copytree(study, folder)
     for file in folder.glob("*/config.yaml"):
         config = yaml.safe_load(file.read_text())
-        config.setdefault("task", {})["path"] = rows
+        config.setdefault("task", {})["path"], config["output_dir"] = rows, runs
         file.write_text(yaml.safe_dump(config))
     arms = folder / "arms.json"
-    arms.write_text(arms.read_text().replace("[]", f'["task.path={rows}"]'))
+    arms.write_text(arms.read_text().replace("[]", f'["task.path={rows}", "output_dir={runs}"]'))
     out = tmp_path / "packed"
     assert pack([f"study={study.parent}/s.yaml", f"folder={folder}", f"out={out}"]) == 0
     config = pd.read_parquet(out / "runs.parquet")["config"]
     assert all(yaml.safe_load(text)["task"]["path"] == "rows.jsonl" for text in config)
     text = (out / "arms.json").read_text()
-    assert "task.path=rows.jsonl" in text and rows not in text
+    assert all(yaml.safe_load(text)["output_dir"] == "runs" for text in config)
+    assert "task.path=rows.jsonl" in text and "output_dir=runs" in text
+    assert str(tmp_path) not in text
 
 
 @pytest.mark.parametrize("ending", [".tar.zst", ".tar.gz"])
