@@ -1,8 +1,8 @@
 """A batched sampling loop over any transformers causal model.
 
 Five things make it faster than `generate`. A prompt is read once for all its responses, which on a
-CPU also share its keys and values (`kv_cache.py`). Responses to a prompt that are equal so far are
-one row of the model's batch, until they draw different tokens. The cache is allocated once, and
+CPU also share its keys and values (`shared_keys.py`). Responses to a prompt that are equal so far
+are one row of the model's batch, until they draw different tokens. The cache is allocated once, and
 attention sees only its filled part. Finished responses leave the batch. A conversation's next
 answer goes on from the keys and values of the ones before it (`kept_keys.py`).
 
@@ -21,10 +21,11 @@ from torch import Tensor
 
 from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
 from experiments.engines.kept_keys import KeptKeys, TokenIds, in_columns
-from experiments.engines.kv_cache import KVCache, make_kv_cache
+from experiments.engines.kv_cache import KVCache
+from experiments.engines.sampling import draw, uniforms
+from experiments.engines.shared_keys import make_kv_cache
 from experiments.policy.policy import Policy, WeightSource
 
-CANDIDATES = (16, 256)  # numbers of tokens to try for the nucleus before all
 COMPACT_BELOW = 0.75  # finished responses are dropped once at most this share is unfinished
 
 
@@ -117,73 +118,8 @@ class Drawn:
         return drawn
 
 
-def draw(
-    logits: Tensor, row_of: Tensor, uniforms: Tensor, sampling: Sampling
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw a token of each response → tokens, their log-probs, the entropies, (responses,) each.
-
-    logits (rows, vocabulary), row_of (responses,) each one's row, uniforms (responses,).
-
-    The cumulative distribution is inverted in float32. The log-prob is that of the distribution
-    drawn from: after temperature, and renormalised after the top-p cut. At temperature 0 it is the
-    most probable token, with its log-prob at temperature 1. The entropy is the policy's own, at
-    temperature 1 and of all tokens: settings of an evaluation do not show in it.
-    """
-    logits = logits.float()
-    logps = logits.log_softmax(-1)
-    probs = logps.exp()
-    entropy = -(probs * logps.masked_fill(probs == 0, 0.0)).sum(-1)
-    order = None
-    scaled = sampling.temperature not in (0, 1)
-    if scaled:
-        logps = (logits / sampling.temperature).log_softmax(-1)
-    if sampling.top_p < 1 and sampling.temperature > 0:
-        logps, order = nucleus(logps, sampling.top_p)
-    if sampling.temperature > 0:
-        probs = probs if order is None and not scaled else logps.exp()
-        cumulative = probs.cumsum(-1).index_select(0, row_of)
-        targets = uniforms.unsqueeze(-1) * cumulative[:, -1:]
-        choice = torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
-        choice = choice.clamp(max=logps.shape[-1] - 1)
-    else:
-        choice = logps.argmax(-1)[row_of]
-    token = choice if order is None else order[row_of, choice]
-    return token, logps[row_of, choice], entropy[row_of]
-
-
-def nucleus(logps: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
-    """Return the log-probs of the most probable tokens that make up `top_p`, and those tokens.
-
-    logps (rows, vocabulary) → (rows, n) each: renormalised, greatest first, −inf past the cut. Few
-    tokens usually make up top_p, so few are sorted first, and more only if a row needs them. Of
-    equal log-probs the lower token is first, however many are sorted.
-    """
-    for size in (size for size in CANDIDATES if size < logps.shape[-1]):
-        order = logps.topk(size)[1].sort(-1).values
-        kept, by = logps.gather(-1, order).sort(dim=-1, descending=True, stable=True)
-        # Tokens as probable as the last one may have equals that were left out.
-        sure = kept.exp().masked_fill(kept <= kept[:, -1:], 0.0).sum(-1)
-        if bool((sure >= top_p).all()):
-            return _cut(kept, top_p), order.gather(-1, by)
-    kept, order = logps.sort(dim=-1, descending=True, stable=True)
-    return _cut(kept, top_p), order
-
-
-def _cut(logps: Tensor, top_p: float) -> Tensor:
-    """Renormalise falling log-probs over the first that make up `top_p`; −inf beyond."""
-    probs = logps.exp()
-    before = probs.cumsum(-1) - probs  # the first token always stays
-    return logps.masked_fill(before >= top_p, -torch.inf).log_softmax(-1)
-
-
 def _blank(seeds: Sequence[Sequence[int]]) -> list[list[TokenIds]]:
     return [[() for _ in group] for group in seeds]
-
-
-def uniforms(seeds: Sequence[int], steps: int) -> Tensor:
-    """Return (len(seeds), steps) float32 in [0, 1), each row from its own generator."""
-    generator = torch.Generator()
-    return torch.stack([torch.rand(steps, generator=generator.manual_seed(seed)) for seed in seeds])
 
 
 class HFEngine(Engine):

@@ -15,7 +15,8 @@ from envs.environment import Environment
 from envs.problem import Verdict
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
-from experiments.rollout.conversations import Dialogue, turn_verdicts
+from experiments.evaluation.turn_verdicts import turn_verdicts
+from experiments.rollout.conversations import Dialogue
 from experiments.rollout.generation import Responder, overlaps
 from experiments.rollout.rollouts import response_limit
 from experiments.run_dir.activity import Activity

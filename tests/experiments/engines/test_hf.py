@@ -7,8 +7,10 @@ import torch
 
 from experiments.engines import hf
 from experiments.engines.base import Sampling
-from experiments.engines.hf import HFEngine, draw, nucleus
-from experiments.engines.kv_cache import OwnKeys, SharedKeys
+from experiments.engines.hf import HFEngine
+from experiments.engines.kv_cache import OwnKeys
+from experiments.engines.sampling import draw, nucleus
+from experiments.engines.shared_keys import SharedKeys
 from experiments.learner.forward import Tokens, score
 from experiments.policy.policy import Policy
 

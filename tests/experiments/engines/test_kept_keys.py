@@ -9,7 +9,8 @@ from experiments.engines import hf
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.kept_keys import KeptKeys, in_columns
-from experiments.engines.kv_cache import OwnKeys, SharedKeys
+from experiments.engines.kv_cache import OwnKeys
+from experiments.engines.shared_keys import SharedKeys
 from experiments.policy.policy import Policy
 from tests.experiments.kinds import SLIDING, model_of, plain_logp
 

@@ -7,7 +7,8 @@ import torch
 from experiments.engines import hf
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
-from experiments.engines.kv_cache import SHARED, OwnKeys, SharedKeys, make_kv_cache
+from experiments.engines.kv_cache import OwnKeys
+from experiments.engines.shared_keys import SHARED, SharedKeys, make_kv_cache
 from experiments.policy.attention_override import MODEL_TYPES
 from experiments.policy.policy import Policy
 from tests.experiments.kinds import SLIDING, WINDOW, model_of, plain_logp
@@ -56,7 +57,7 @@ def test_a_sliding_window_is_the_models_own(kind, prompts):
 def test_they_do_however_few_products_are_held_at_once(monkeypatch):
     model = model_of("qwen2")
     own = written(model, OwnKeys, monkeypatch, Sampling(24))
-    monkeypatch.setattr("experiments.engines.kv_cache.PRODUCTS", 1)
+    monkeypatch.setattr("experiments.engines.shared_keys.PRODUCTS", 1)
     same(written(model, SharedKeys, monkeypatch, Sampling(24)), own)
 
 

@@ -29,7 +29,7 @@ from experiments.config.schema import (
     TrainConfig,
 )
 from experiments.engines.base import Sampling
-from experiments.engines.hf import draw
+from experiments.engines.sampling import draw
 from experiments.learner import packed_attention
 from experiments.learner.forward import Tokens, response_hidden
 from experiments.learner.learner import Learner

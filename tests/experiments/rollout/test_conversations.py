@@ -12,12 +12,12 @@ from envs.reward import RewardConfig
 from envs.sandbox.embedded import EmbeddedSandbox
 from experiments.engines.base import Completion, Engine, Sampling
 from experiments.errors import UserError
+from experiments.evaluation.turn_verdicts import turn_verdicts
 from experiments.rollout.conversations import (
     Dialogue,
     dialogue_of,
     generation_texts,
     observation_text,
-    turn_verdicts,
     turns_of,
 )
 from experiments.rollout.generation import Responder
