@@ -290,6 +290,11 @@ def _show_feedback(
     problem: Problem, response: str, judge: Judge, task: TaskConfig, console: Console
 ) -> int:
     """Print the observation on a response; return the exit status. Raises like `judge_tests`."""
+    if task.feedback == "foreign":
+        raise ValueError(
+            "task.feedback=foreign with feedback=true: it shows what is said of another problem's "
+            "program, and here is one program; leave task.feedback out"
+        )
     template = Path(task.feedback_prompt) if task.feedback_prompt else None
     feedback = Feedback(task.feedback, template)
     public = feedback.public(problem)

@@ -12,6 +12,7 @@ from analysis.load.run_folders import Run
 from analysis.metrics.evaluated_models import EvaluatedModel
 from analysis.metrics.evaluation_caveats import evaluation_caveats, extremes
 from analysis.stats.tables import BUDGET_TITLES, final_budget
+from analysis.turns.counts import turn_limit
 
 FEW_SEEDS = 5
 IDLE_SHARE = 0.01  # of the steps, from which on steps without an update are named
@@ -30,6 +31,7 @@ def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[s
         _foreign_samples,
         _steps_without_update,
         _training_problems,
+        _different_turns,
         _test_split,
         _few_seeds,
         _unequal_budgets,
@@ -189,6 +191,17 @@ def _training_problems(groups: Sequence[Group]) -> Iterable[str]:
             "Evaluated on the problems that were trained on (eval.split=train): "
             f"{_all_or_names(labels, groups)}. These numbers say what was learnt of those "
             "problems, not how many other problems the model solves; eval.split=choose is for that."
+        )
+
+
+def _different_turns(groups: Sequence[Group]) -> Iterable[str]:
+    """Groups whose evaluations let a conversation have other numbers of answers."""
+    most = {g.label: max(map(turn_limit, g.complete)) for g in groups if g.complete}
+    if len(set(most.values())) > 1:
+        yield (
+            f"Evaluated in conversations of different lengths, {extremes(most)} answers at most. A "
+            "response is a whole conversation there, so pass@k gives the groups different numbers "
+            "of attempts; 1@k compares them at one submission and equal tokens."
         )
 
 

@@ -160,3 +160,5 @@ def test_feedback_is_what_a_model_would_read(judge):
     assert (status, out) == (0, "passes all tests that the statement shows: 1\n")
     status, _, err = judge(RIGHT, "feedback=true", "task.feedback=withheld", problem="many")
     assert status == 2 and "shows none of its tests" in err
+    status, _, err = judge(RIGHT, "feedback=true", "task.feedback=foreign")
+    assert status == 2 and "leave task.feedback out" in err

@@ -6,6 +6,7 @@ from analysis.load.groups import group_runs
 from analysis.load.run_folders import load_run
 from analysis.metrics.evaluated_models import evaluated_models
 from analysis.report.caveats import caveats
+from tests.analysis.conversations import add_conversations
 
 
 def notes_of(*paths):
@@ -281,3 +282,11 @@ def test_how_values_were_found_is_said_where_any_were_looked_for(tmp_path, make_
     ]
     assert f"Tuned by {way}: grpo (grpo.csv), sft (sft.csv)." in notes_of(*tables)
     assert not any("Tuned" in note for note in notes_of(*untuned))
+
+
+def test_evaluations_in_conversations_of_different_lengths_are_named(tmp_path, make_run):
+    single = make_run(tmp_path, "spo", 0)
+    talks = [add_conversations(make_run(tmp_path, name, 0)) for name in ("ppo", "grpo")]
+    assert not any("different lengths" in note for note in notes_of(*talks))
+    [note] = [note for note in notes_of(single, *talks) if "different lengths" in note]
+    assert "from 1 (spo) to 3 (" in note
