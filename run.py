@@ -265,16 +265,17 @@ def job_of_sweep(config: RunConfig, job: DictConfig) -> None:
         claimed_gpu,
         runs_in_sweep_process,
         submitted_job,
+        takes_gpu,
         worker_process,
     )
 
     folder, number = Path(job.sweep.dir), job.job.num
     name = f"job {number + 1}/{os.environ.get(JOBS_VARIABLE, '?')}"
-    # joblib's alone; each of its jobs takes a GPU
+    # joblib's alone
     at_once = job.launcher.n_jobs if "n_jobs" in job.launcher else None
 
     def begin() -> None:
-        gpu = "" if at_once is None else claimed_gpu(config.model.device, name)
+        gpu = claimed_gpu(config.model.device, name) if takes_gpu(at_once is not None) else ""
         print(f"{name}{gpu}: {' '.join(job.overrides.task)}", file=sys.stderr)
 
     if runs_in_sweep_process():

@@ -73,24 +73,22 @@ JobsAtOnce = Annotated[
 ]
 
 
-def crowding_line(jobs: int, runs: int, devices: Iterable[str], waits: bool) -> str | None:
+def crowding_line(jobs: int, runs: int, devices: Iterable[str]) -> str | None:
     """Return a warning of more runs at once than there are GPUs, or without one cores; else None.
 
     `jobs`: how many may run at once; `runs`: how many there are; `devices`: their `model.device`.
-    `waits`: a run without a free GPU waits for one, as in a sweep; in a study it shares one.
+    A run without a free GPU waits for one.
     """
     gpus = visible_gpus() if GPU_CHOICES & set(devices) else []
     cores = len(os.sched_getaffinity(0))
     most = len(gpus) or cores
     if min(jobs, runs) <= most:
         return None
-    if gpus and waits:
+    if gpus:
         effect = (
             f"{most} at once, and the others wait for a free one ({VISIBLE}={gpus[0]},{gpus[0]},… "
             "gives a GPU two runs)"
         )
-    elif gpus:
-        effect = "some runs share a GPU, its memory and its time"
     else:
         effect = "runs share a core, so all take longer, and each needs memory of its own"
     here = _counted(most, "GPU" if gpus else "core")
@@ -167,8 +165,3 @@ def _lock_free(gpus: Sequence[str], folder: Path) -> str | None:
         _claimed.append(descriptor)
         return name
     return None
-
-
-def least_used(gpus: Sequence[str], used: Sequence[str]) -> str | None:
-    """Return the GPU that the fewest of the running processes use; None if there is none."""
-    return min(gpus, key=lambda gpu: list(used).count(gpu), default=None)

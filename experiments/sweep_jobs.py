@@ -32,6 +32,7 @@ from experiments.run_dir.interrupts import (
     raise_interrupts,
     terminate_with_parent,
 )
+from experiments.run_dir.records import STUDY_VARIABLE
 
 RESUMES_LATER = "the same command resumes"
 RESUMES = f"interrupted; {RESUMES_LATER}"
@@ -69,7 +70,7 @@ def crowded_sweep(arguments: Sequence[str], devices: Sequence[str]) -> str | Non
     number = _values(arguments).get("hydra.launcher.n_jobs", "")
     if parallel_launcher(arguments) != JOBLIB or not number.isdecimal():
         return None
-    return crowding_line(int(number), len(devices), devices, waits=True)
+    return crowding_line(int(number), len(devices), devices)
 
 
 def runs_here(arguments: Sequence[str]) -> bool:
@@ -240,6 +241,11 @@ def submitted_job() -> Iterator[None]:
     for first in caught[:1]:
         with suppress(Exception):
             handlers[signal.Signals(first)](first, None)
+
+
+def takes_gpu(is_parallel: bool) -> bool:
+    """Whether a job of a sweep is to have a GPU of its own: joblib's, and each run of a study."""
+    return is_parallel or STUDY_VARIABLE in os.environ
 
 
 def claimed_gpu(device: str, name: str) -> str:

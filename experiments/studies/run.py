@@ -187,7 +187,7 @@ def _announce(runner: Runner) -> None:
         f"{len(left) - stopped} to start; {runner.workers} at a time on {places()}"
     )
     devices = {runner.config(job).model.device for job in left}
-    if line := crowding_line(runner.workers, len(left), devices, waits=False):
+    if line := crowding_line(runner.workers, len(left), devices):
         say(f"WARNING: {line}")
     later = later_runs_line(runner.found) if runner.again != "always" else None
     for line in filter(None, [changes_line(runner.found, runner.again), later]):

@@ -20,7 +20,6 @@ from pathlib import Path
 from experiments.config.command_line import Again
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
-from experiments.gpus import VISIBLE, least_used, visible_gpus
 from experiments.run_dir.atomic_files import lock
 from experiments.run_dir.interrupts import terminate_with_parent
 from experiments.run_dir.records import STUDY_VARIABLE
@@ -71,7 +70,6 @@ class Runner:
         self.ended: dict[Job, End] = {}
         self.states: dict[Job, End] = {}  # last known states of the others
         self.running: dict[Job, subprocess.Popen] = {}
-        self.gpus, self.gpu_of = visible_gpus(), dict[Job, str | None]()
         self.clock = Clock()
 
     def look(self) -> None:
@@ -152,11 +150,9 @@ class Runner:
                 if job not in self.states:  # it was not ready before
                     self._state(job)
                 name = self.config(job).name
-                used = [gpu for other in self.running if (gpu := self.gpu_of[other])]
-                self.gpu_of[job] = least_used(self.gpus, used)
                 log = None if self.live else self.log(job)
                 self.say(f"{job.label} starts")
-                self.running[job] = start_process(command, log, name, self.gpu_of[job])
+                self.running[job] = start_process(command, log, name)
 
     def _is_locked(self, job: Job) -> bool:
         """Whether another process has the run folder, e.g. one that is just ending."""
@@ -221,7 +217,6 @@ def time_few_steps(
     """
     waiting, running = list(jobs), dict[Job, subprocess.Popen]()
     first, timed, end = waiting[0], list[Job](), time.monotonic() + TIMED_S
-    gpus, gpu_of = visible_gpus(), dict[Job, str | None]()
     folders = {
         job: Path(config.output_dir) / f"{config.name}-timing-{job.arm}"
         for job, (_, config) in jobs.items()
@@ -232,11 +227,10 @@ def time_few_steps(
                 job = waiting.pop(0)
                 number = len(jobs) - len(waiting)
                 say(f"timing {TIMED_STEPS} steps of {job.arm}, {number} of {len(jobs)} …")
-                gpu_of[job] = least_used(gpus, [gpu for one in running if (gpu := gpu_of[one])])
                 command = [*jobs[job][0], f"seed={job.seed}", *FEW]
                 # the base's evaluation starts the engine and judges slow programs: time another
                 command += ["eval.every=2"] if job is first else []
-                running[job] = _start_timing(command, folders[job], gpu_of[job])
+                running[job] = _start_timing(command, folders[job])
             for job in [job for job, process in running.items() if process.poll() is not None]:
                 if running.pop(job).returncode:
                     raise UserError(f"{job.label}: {last_error(folders[job] / 'log')}")
@@ -255,10 +249,10 @@ def time_few_steps(
     return timed if first in timed else []
 
 
-def _start_timing(overrides: Sequence[str], folder: Path, gpu: str | None) -> subprocess.Popen:
+def _start_timing(overrides: Sequence[str], folder: Path) -> subprocess.Popen:
     """Start a run that is only timed, in a folder of its own."""
     shutil.rmtree(folder, ignore_errors=True)
-    return start_process([*overrides, f"name={folder.name}"], folder / "log", folder.name, gpu)
+    return start_process([*overrides, f"name={folder.name}"], folder / "log", folder.name)
 
 
 def _times(file: Path) -> tuple[float, float]:
@@ -272,14 +266,12 @@ def _times(file: Path) -> tuple[float, float]:
     return float(step), float(evaluated.iloc[-1] - evaluated.iloc[0])
 
 
-def start_process(
-    overrides: Sequence[str], log: Path | None, study: str, gpu: str | None
-) -> subprocess.Popen:
+def start_process(overrides: Sequence[str], log: Path | None, study: str) -> subprocess.Popen:
     """Start one run of a study on one core's threads. It ends with its parent, with a checkpoint.
 
-    `log`: where its output is appended; None: it goes where this process's goes. `gpu`: the only
-    one that it sees, as CUDA_VISIBLE_DEVICES names it; None: there is none.
-    It has a session of its own, so that Ctrl-C reaches it only through its parent.
+    `log`: where its output is appended; None: it goes where this process's goes. It takes a free
+    GPU itself (`sweep_jobs.takes_gpu`). It has a session of its own, so that Ctrl-C reaches it only
+    through its parent.
     """
     with ExitStack() as stack:
         if log is not None:
@@ -292,8 +284,7 @@ def start_process(
             stderr=out and subprocess.STDOUT,
             env=os.environ
             | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", STUDY_VARIABLE: study}
-            | ({LIVE_VARIABLE: "1"} if log is None else {})
-            | ({} if gpu is None else {VISIBLE: gpu}),
+            | ({LIVE_VARIABLE: "1"} if log is None else {}),
             start_new_session=True,
             preexec_fn=terminate_with_parent,
         )

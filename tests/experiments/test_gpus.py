@@ -12,7 +12,6 @@ from experiments.gpus import (
     VISIBLE,
     jobs_at_once,
     largest_gpu,
-    least_used,
     visible_gpus,
     with_jobs,
 )
@@ -109,13 +108,6 @@ def test_jobs_beside_another_launcher_is_refused_and_does_not_replace_it(given, 
     assert text.startswith(f"{jobs} with {launcher}: jobs= starts processes on this machine")
     assert text.endswith(end)
     assert with_jobs(["-m", "jobs=2", "hydra/launcher=joblib"])[-1] == "hydra/launcher=joblib"
-
-
-def test_a_study_gives_each_run_the_gpu_that_fewest_use():
-    assert least_used(["0", "1"], []) == "0"
-    assert least_used(["0", "1"], ["0"]) == "1"
-    assert least_used(["0", "1"], ["0", "1", "0"]) == "1"
-    assert least_used([], []) is None
 
 
 def test_the_largest_gpu_is_what_nvidia_smi_tells(tmp_path, monkeypatch):

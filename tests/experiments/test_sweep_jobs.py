@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 import run
 from experiments import sweep_jobs
 from experiments.errors import UserError
+from experiments.run_dir.records import STUDY_VARIABLE
 from experiments.sweep_jobs import (
     RESUMES,
     STOP,
@@ -149,6 +150,15 @@ def test_a_job_says_which_gpu_it_has_and_that_it_waits_for_one(tmp_path, monkeyp
     assert capfd.readouterr().err == begun
     run_job(tmp_path, {"n_jobs": 2}, device="cpu")
     assert capfd.readouterr().err == "job 3/9: seed=2\n"
+
+
+def test_a_run_of_a_study_has_a_gpu_of_its_own(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(sweep_jobs, "claim_gpu", lambda waits: "6")
+    monkeypatch.setattr(run, "one_of_sweep", interrupted)
+    run_job(tmp_path, {})
+    monkeypatch.setenv(STUDY_VARIABLE, "study-s")
+    run_job(tmp_path, {})
+    assert capfd.readouterr().err == "job 3/9: seed=2\njob 3/9 on GPU 6: seed=2\n"
 
 
 def test_an_interrupted_job_of_submitit_returns_so_that_the_sweep_waits_on(

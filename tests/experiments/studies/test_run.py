@@ -145,9 +145,12 @@ def test_of_the_arms_one_of_each_algorithm_is_timed_first():
 
 
 @pytest.mark.slow
-def test_a_study_that_is_interrupted_and_then_killed_goes_on_and_does_nothing_twice(tmp_path):
+def test_a_study_that_is_interrupted_and_then_killed_goes_on_and_does_nothing_twice(
+    tmp_path, monkeypatch
+):
     (tmp_path / "s.yaml").write_text(STUDY)
     folder = tmp_path / "out" / "study-s"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "8,9")  # made up: they are only handed out
 
     begun = start("run", tmp_path)
     wait_for(lambda: rows(folder) >= 2, begun)
@@ -169,6 +172,7 @@ def test_a_study_that_is_interrupted_and_then_killed_goes_on_and_does_nothing_tw
     assert [info["status"] for info in known] == ["finished"] * 4
     assert any(info["resumed"] for info in known)
     assert {info["study"] for info in known} == {"study-s"}
+    assert {info["visible_gpus"] for info in known} == {"8", "9"}
     for file in folder.glob("*/metrics.parquet"):
         assert list(pd.read_parquet(file)["step"]) == [1, 2, 3, 4, 5, 6]
     assert (folder / "report" / "report.html").is_file()

@@ -109,7 +109,7 @@ def test_timing_ends_at_its_bound_with_what_was_timed(ending, tmp_path, monkeypa
     """Without the first job no evaluation was timed, so no time follows."""
     killed, commands, said = [], [], []
 
-    def start(command, log, name, gpu):
+    def start(command, log, name):
         arm = name.rpartition("-")[2]
         commands.append(command)
         (log.parent / "run").mkdir(parents=True)
