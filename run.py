@@ -119,6 +119,7 @@ def resume(arguments: list[str]) -> None:
     from experiments.errors import UserError
     from experiments.launch import is_rank_zero
     from experiments.run_dir.atomic_files import check_unlocked
+    from experiments.sweep import mixed_code_line
     from experiments.sweep_jobs import RESUMES
 
     folders = [argument for argument in arguments if argument.startswith("resume=")]
@@ -139,6 +140,8 @@ def resume(arguments: list[str]) -> None:
         return
     announce(config)
     if is_rank_zero():
+        if line := mixed_code_line(folder, config):
+            print(f"WARNING: {line}", file=sys.stderr)
         exit_on_interrupt(RESUMES)
     try:
         finish(run_one(config, folder))
@@ -208,7 +211,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
     from experiments.errors import UserError
     from experiments.launch import check_launch, is_rank_zero, torchrun_ranks
     from experiments.learner.memory_check import check_jobs
-    from experiments.sweep_jobs import crowded_sweep, runs_here
+    from experiments.sweep_jobs import check_launcher, crowded_sweep, runs_here
 
     try:
         jobs = jobs_of(arguments)
@@ -218,6 +221,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
         ranked = torchrun_ranks() > 1 or any(c.runtime.name == "torchrun" for c in configs)
         if ranked and is_sweep(arguments):
             raise UserError("torchrun with -m: start the jobs one by one, each with torchrun")
+        check_launcher(arguments)
         for folder in {config.output_dir for config in configs}:
             make_output_folder(folder)
         hints = check_before_start(configs)

@@ -21,6 +21,7 @@ from envs.cache_folder import cache_root
 from experiments.errors import UserError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+N_JOBS = "hydra.launcher.n_jobs"  # joblib's number of jobs at once
 LAUNCHER, JOBLIB = "hydra/launcher=", "joblib"  # Hydra's key, and the launcher behind `jobs=`
 DEVICES = Path("/dev")
 GPU_CHOICES = {"auto", "cuda"}  # values of `model.device` that take any GPU
@@ -103,6 +104,9 @@ def with_jobs(arguments: Sequence[str]) -> list[str]:
     if not {"-m", "--multirun"} & set(arguments):
         return list(arguments)
     launchers = [word for word in arguments if word.lstrip("+").startswith(LAUNCHER)]
+    for word in arguments:
+        if word.lstrip("+") == f"{N_JOBS}=0":
+            raise UserError(f"{word}; it takes a whole number above 0, or -1 for all cores")
     spelt: list[str] = []
     for argument in arguments:
         key, _, value = argument.partition("=")
@@ -114,7 +118,7 @@ def with_jobs(arguments: Sequence[str]) -> list[str]:
         if others := [word for word in launchers if not word.endswith(f"={JOBLIB}")]:
             raise UserError(_two_launchers(argument, others[0]))
         number = jobs_at_once() if value == "auto" else value
-        spelt += [f"{LAUNCHER}{JOBLIB}", f"hydra.launcher.n_jobs={number}"]
+        spelt += [f"{LAUNCHER}{JOBLIB}", f"{N_JOBS}={number}"]
     return spelt
 
 

@@ -176,7 +176,9 @@ def changes_line(runs: Iterable[tuple[Path, RunConfig]], again: Again) -> str | 
         names = sorted({name for names in lists for name in names})
         parts.append(f"{len(lists)} {state} {runs_are} of {_changed(kind, names)}")
     compares = f"`{COMPARE} A=OLD B=NEW` compares an algorithm's old runs with its new ones"
-    end = "again=changed runs them again" if again == "never" else "they begin anew"
+    stopped = any(state == "stopped" for state, _ in found)
+    goes_on = " (without it stopped ones go on)" if stopped else ""
+    end = f"again=changed runs them again{goes_on}" if again == "never" else "they begin anew"
     return f"{'; '.join(parts)}; {end}, and {compares}"
 
 
@@ -209,12 +211,23 @@ def _way_back(folder: Path, info: dict[str, Any]) -> str:
     """Return the end of a line: how the code of a run comes back, if that is known."""
     if not (commit := info.get("commit")):
         return ""
-    checkout = f"; git checkout {commit.rstrip('+')}"
-    if (folder / "code.diff").is_file():
-        return f"{checkout} and git apply {folder}/code.diff bring its code back"
+    copy = f"; git worktree add COPY {commit.rstrip('+')}"
+    if (diff := folder / "code.diff").is_file():
+        return f"{copy} and git -C COPY apply {diff.absolute()} copy its code"
     if commit.endswith("+") or info.get("diff"):
-        return f"{checkout} brings its commit back; its uncommitted changes were not kept"
-    return f"{checkout} brings its code back"
+        return f"{copy} copies its commit; its uncommitted changes were not kept"
+    return f"{copy} copies its code"
+
+
+def mixed_code_line(folder: Path, config: RunConfig) -> str | None:
+    """Return a line if a run that is resumed had other code or packages before; None: the same."""
+    from experiments.run_dir.provenance import changes
+
+    found = changes(folder, config)
+    if not found:
+        return None
+    changed = "; ".join(_changed(kind, names) for kind, names in found.items())
+    return f"this run's steps so far are of {changed}; from={folder} begins it anew instead"
 
 
 def record_outcome(

@@ -14,6 +14,7 @@ warning that Slurm sends before a time limit.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -24,7 +25,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 from experiments.errors import UserError, one_line
-from experiments.gpus import GPU_CHOICES, JOBLIB, claim_gpu, crowding_line
+from experiments.gpus import GPU_CHOICES, JOBLIB, LAUNCHER, N_JOBS, claim_gpu, crowding_line
 from experiments.run_dir.interrupts import (
     INTERRUPTED,
     exit_if_orphaned,
@@ -34,6 +35,7 @@ from experiments.run_dir.interrupts import (
 )
 from experiments.run_dir.records import STUDY_VARIABLE
 
+SLURM = "submitit_slurm"  # the launcher that submits to it
 RESUMES_LATER = "the same command resumes"
 RESUMES = f"interrupted; {RESUMES_LATER}"
 SUBMITTED = (
@@ -54,7 +56,7 @@ def parallel_launcher(arguments: Sequence[str]) -> str | None:
     """
     values = _values(arguments)
     name = values.get("hydra/launcher", "basic")
-    alone = name == "basic" or (name == JOBLIB and values.get("hydra.launcher.n_jobs") == "1")
+    alone = name == "basic" or (name == JOBLIB and values.get(N_JOBS) == "1")
     return None if alone else name
 
 
@@ -67,10 +69,20 @@ def crowded_sweep(arguments: Sequence[str], devices: Sequence[str]) -> str | Non
 
     `devices`: the `model.device` of each job.
     """
-    number = _values(arguments).get("hydra.launcher.n_jobs", "")
-    if parallel_launcher(arguments) != JOBLIB or not number.isdecimal():
+    if parallel_launcher(arguments) != JOBLIB:
         return None
-    return crowding_line(int(number), len(devices), devices)
+    number = _values(arguments).get(N_JOBS, "")  # without it, or below 0: the cores
+    jobs = int(number) if number.isdecimal() else len(os.sched_getaffinity(0))
+    return crowding_line(jobs, len(devices), devices)
+
+
+def check_launcher(arguments: Sequence[str]) -> None:
+    """Raise UserError if the jobs are to be submitted to Slurm, and it is not on this machine."""
+    if parallel_launcher(arguments) == SLURM and shutil.which("srun") is None:
+        raise UserError(
+            f"{LAUNCHER}{SLURM}: there is no srun here, so no Slurm; start it on the cluster's "
+            "login node; here -m --cfg job checks the command, and jobs=N runs jobs at once"
+        )
 
 
 def runs_here(arguments: Sequence[str]) -> bool:

@@ -25,6 +25,7 @@ from experiments.config.resolve_defaults import (
     few_problems_note,
     final_split_warning,
     missing_share_warning,
+    no_gpu_warning,
     resolve_defaults,
     summary,
 )
@@ -114,17 +115,10 @@ def train(
         if not expected:
             message += f"; more in {records.keep_traceback()}"
         if is_full(error):
-            message += f"; {_how_to_resume(records)}"
+            message += f"; {records.how_to_resume()}"
         records.finish("failed", message)
         return Outcome(records.folder, "failed", message, expected, display.pass_at)
     return Outcome(records.folder, "finished", pass_at=display.pass_at)
-
-
-def _how_to_resume(records: Records) -> str:
-    """Where a run that failed is, and from which step it can be resumed."""
-    steps = [int(step) for step in records.info["checkpoints"].values()]
-    start = f"resumes after step {max(steps)}" if steps else "begins again: it has no checkpoint"
-    return f"resume={records.folder} {start}"
 
 
 def _state_of(checkpoint: dict[str, Any], config: RunConfig, where: str) -> ResumeState:
@@ -155,8 +149,12 @@ def _describe(
         records.describe(requested_k=requested.eval.k)
     needs = parts.learner.algorithm.needs
     train = records.info["train_problems"]
-    notes = [missing_share_warning(config, needs, train), no_effect_warning(config, train)]
-    notes.append(few_problems_note(config, records.info["eval_problems"]))
+    notes = [
+        no_gpu_warning(requested, device),
+        missing_share_warning(config, needs, train),
+        no_effect_warning(config, train),
+        few_problems_note(config, records.info["eval_problems"]),
+    ]
     display.say_all(filter(None, notes))
     if warning := final_split_warning(config, records.info.get("study")):
         display.say(warning)

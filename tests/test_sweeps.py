@@ -121,7 +121,8 @@ def test_one_line_says_what_has_changed_since_runs_were_made(runs):
     assert changes_line(found, "never") == (
         "2 finished runs are of other code: algorithms/spo.py; 1 finished run is of other data: "
         "f0, f1, f2, f3, 2 more; 1 finished run is of other packages: torch 1 → 2; 1 stopped run "
-        f"is of other code: algorithms/spo.py; again=changed runs them again, and {compares}"
+        "is of other code: algorithms/spo.py; again=changed runs them again (without it stopped "
+        f"ones go on), and {compares}"
     )
     end = f"algorithms/spo.py; they begin anew, and {compares}"
     assert changes_line(found[:1], "changed").endswith(end)

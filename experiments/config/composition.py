@@ -33,6 +33,7 @@ UNKNOWN = "Could not override '"  # how Hydra's message on an unknown key begins
 SILENCE_S = 3.0  # after which `counted` says how far it is
 FEW = 2  # items that are too few to count
 NO_KEYS = "Error merging override"  # and that on a list for a section
+NOT_CONVERTED = "could not be converted"  # in its cause, if the value is of another type
 FLAGS = (  # that Hydra or this project has; everything else is key=value
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "-p", "--package", "--resolve"),
     *("-r", "--run", "-m", "--multirun", "-i", "--info", "-sc", "--shell-completion"),
@@ -127,6 +128,8 @@ def errors_on_one_line(overrides: Sequence[str]) -> Iterator[None]:
             raise UserError(_unknown_key(key, overrides)) from error
         if text.startswith(NO_KEYS):
             line = text.removeprefix(NO_KEYS).strip()
+            if NOT_CONVERTED in (reason := str(error.__cause__).partition("\n")[0]):
+                raise UserError(f"{line}: {reason}") from error
             section = line.partition("=")[0]
             raise UserError(f"{line}; it has keys of its own, {section}.KEY=VALUE") from error
         raise UserError(_on_one_line(error)) from error
@@ -142,6 +145,11 @@ def _no_such_choice(error: MissingConfigException) -> str:
     if group == "hydra/launcher":
         return f"{message}; `pip install -e '.[launch]'` installs others"
     if group == "model":
+        if Path(name).expanduser().is_dir():
+            return (
+                f"model={name}: a folder in a list of models; give -m model=local "
+                f"model.path={name},… with folders alone"
+            )
         place = " and no such folder" if "/" in name else ""
         return (
             f"model={name}: no such choice{place}; {listed}, a saved model's folder or a .gguf "

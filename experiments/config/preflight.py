@@ -34,11 +34,13 @@ from experiments.gpus import VISIBLE, visible_gpus
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
 # of a checkpoint's bytes per byte of weights: float32 weights and two moments from 2-byte files
 CHECKPOINT_FACTOR = 6
+ADAPTER_FACTOR = 1.5  # with LoRA: the merged weights, and the adapter with its moments
 
 
-def check_before_start(configs: Sequence[RunConfig]) -> list[str]:
+def check_before_start(configs: Sequence[RunConfig], starts: bool = True) -> list[str]:
     """Raise UserError for the first fault of any job; equal parts are looked at once.
 
+    `starts`: the jobs start on this machine, whose disk is then looked at.
     Returns hints on what is no fault, but is probably not meant.
     """
     seen: set[str] = set()
@@ -48,7 +50,7 @@ def check_before_start(configs: Sequence[RunConfig]) -> list[str]:
         if (key := repr(parts)) in seen:
             continue
         seen.add(key)
-        _check(config)
+        _check(config, starts)
         hints |= dict.fromkeys(first_row_hints(config.task))
     return list(hints)
 
@@ -66,7 +68,7 @@ def _make_writable(folder: Path, name: str, cure: str) -> None:
         raise UserError(f"{name}: {error.strerror}; {cure}") from error
 
 
-def _check(config: RunConfig) -> None:
+def _check(config: RunConfig, starts: bool) -> None:
     _check_device(config.model)
     cache = cache_root()
     _make_writable(cache, f"the cache folder {cache}", "set SPO_BENCH_CACHE to a writable folder")
@@ -87,7 +89,7 @@ def _check(config: RunConfig) -> None:
         )
     if size is not None:
         _check_room_to_convert(config.model, size)
-        if config.steps:
+        if config.steps and starts:
             _check_disk(config, size)
     _check_sandbox(config)
     if config.runtime.name == "ray" and config.runtime.address:
@@ -129,7 +131,8 @@ def _check_disk(config: RunConfig, size: int) -> None:
     """Raise UserError if the checkpoints that are kept would not fit."""
     free = shutil.disk_usage(config.output_dir).free
     kept = 1 + config.train.keep_checkpoints + config.train.keep_best
-    needed = kept * CHECKPOINT_FACTOR * size
+    factor = ADAPTER_FACTOR if config.model.adapter == "lora" else CHECKPOINT_FACTOR
+    needed = kept * factor * size
     if free < needed:
         raise UserError(
             f"output_dir={config.output_dir}: {free / 1e9:.1f} GB are free, and {kept} checkpoints "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.model_folder import locate
 from experiments.config.schema import ModelConfig, RunConfig
+from experiments.gpus import VISIBLE
 
 if TYPE_CHECKING:
     from algorithms.base import Needs
@@ -150,6 +152,17 @@ def setting_warnings(config: RunConfig) -> list[str]:
             "cut off and fail; raise it"
         )
     return found
+
+
+def no_gpu_warning(config: RunConfig, device: str) -> str | None:
+    """Warn that a run for which GPUs are named is on the CPU; `device`: where it is."""
+    listed = os.environ.get(VISIBLE)
+    if config.model.device != "auto" or device != "cpu" or not listed or listed == "-1":
+        return None
+    return (
+        f"WARNING: {VISIBLE}={listed}, but torch finds no such GPU, so this run is on the CPU; "
+        "model.device=cuda would refuse it"
+    )
 
 
 def missing_share_warning(config: RunConfig, needs: Needs, problems: int) -> str | None:

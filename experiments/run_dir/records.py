@@ -235,6 +235,12 @@ class Records:
             path.write_text(traceback.format_exc())
         return path
 
+    def how_to_resume(self) -> str:
+        """Where a run that failed is, and from which step it can be resumed."""
+        steps = [int(step) for step in self.info["checkpoints"].values()]
+        again = "begins again: it has no checkpoint"
+        return f"resume={self.folder} {f'resumes after step {max(steps)}' if steps else again}"
+
     def finish(self, status: str, error: str | None = None) -> None:
         """Record the status: finished | interrupted | failed. On a full disk the journal stays.
 

@@ -67,15 +67,15 @@ def split_arguments(schema: type[Schema], arguments: Sequence[str]) -> tuple[Sch
         raise UserError(f"{error} (see --help)") from None
 
 
-def check_runs(configs: Sequence[RunConfig]) -> None:
+def check_runs(configs: Sequence[RunConfig], starts: bool = True) -> None:
     """Raise UserError for what would end one of these runs at its start, as run.py looks for it.
 
-    Their output folders are there.
+    Their output folders are there. `starts`: they start now, on this machine.
     """
     from experiments.config.preflight import check_before_start
     from experiments.learner.memory_check import check_jobs
 
-    check_before_start(configs)
+    check_before_start(configs, starts)
     check_jobs(configs)
 
 

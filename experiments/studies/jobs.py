@@ -11,6 +11,7 @@ from itertools import combinations, product
 from pathlib import Path
 
 from experiments.config.composition import config_of, counted
+from experiments.config.model_folder import with_model_folder
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.studies.cli import say
@@ -120,7 +121,10 @@ def _dependencies(job: Job) -> Iterator[Job]:
 
 def _job(study: Study, name: str, seed: int, more: tuple[str, ...]) -> Job:
     arm = study.arms[name]
-    overrides = (f"name={study.name}", *study.overrides, *arm.overrides, *more)
+    given = (f"name={study.name}", *study.overrides, *arm.overrides, *more)
+    models = [word for word in given if word.startswith("model=")]
+    # the last choice holds; what an earlier one's folder is spelt out to would stay beside it
+    overrides = tuple(with_model_folder([word for word in given if word not in models[:-1]]))
     parents = {key: _job(study, parent, seed, more) for key, parent in arm.parents.items()}
     if arm.weights_of:
         model = _composed(overrides).model.name

@@ -132,7 +132,7 @@ def _plan(study: Study, options: Options, overrides: list[str], missing: Sequenc
     left = runner.left()
     timed = bool(runner.clock.steps)  # then finished runs say how long the others take
     if not (timed or missing):
-        check_runs([runner.config(job) for job in left if not job.needs])
+        check_runs([runner.config(job) for job in left if not job.needs], starts=False)
     raise_interrupts()
     _print_arms(study, runner, folder)
     _announce(runner)

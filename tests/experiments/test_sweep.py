@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from experiments.config.composition import config_of
 from experiments.config.resolve_defaults import resolve_defaults
-from experiments.sweep import find_run, later_runs_line, other_code_line
+from experiments.sweep import find_run, later_runs_line, mixed_code_line, other_code_line
 
 
 def test_a_run_is_found_again_whatever_was_said_of_its_tuning(tmp_path):
@@ -77,12 +77,13 @@ def test_an_edit_that_was_taken_back_finds_the_runs_of_before_it(
             {"code": ["algorithms/grpo.py"], "packages": ["torch 1 → 2"], "data": ["x"]},
             True,
             "that run is of other code: algorithms/grpo.py; other packages: torch 1 → 2; "
-            "git checkout abc and git apply {}/code.diff bring its code back",
+            "git worktree add COPY abc and git -C COPY apply {}/code.diff copy its code",
         ),
         (
             {"unrecorded": []},
             False,
-            "that run is of code that was not recorded; git checkout abc brings its commit back; "
+            "that run is of code that was not recorded; "
+            "git worktree add COPY abc copies its commit; "
             "its uncommitted changes were not kept",
         ),
     ],
@@ -95,3 +96,14 @@ def test_a_run_from_another_says_whose_code_that_one_has(
     if has_diff:
         (tmp_path / "code.diff").touch()
     assert other_code_line(tmp_path, config) == (line and line.format(tmp_path))
+
+
+def test_a_run_that_is_resumed_with_other_code_says_so(config, tmp_path, monkeypatch):
+    found = {}
+    monkeypatch.setattr("experiments.run_dir.provenance.changes", lambda *_: found)
+    assert mixed_code_line(tmp_path, config) is None
+    found["code"] = ["algorithms/grpo.py"]
+    assert mixed_code_line(tmp_path, config) == (
+        "this run's steps so far are of other code: algorithms/grpo.py; "
+        f"from={tmp_path} begins it anew instead"
+    )

@@ -21,6 +21,7 @@ from experiments.sweep_jobs import (
     RESUMES,
     STOP,
     SUBMITTED,
+    check_launcher,
     crowded_sweep,
     handling_interrupts,
     interrupted_line,
@@ -227,3 +228,15 @@ def test_more_jobs_at_once_than_cores_or_gpus_are_warned_of(monkeypatch):
         "(CUDA_VISIBLE_DEVICES=4,4,… gives a GPU two runs); jobs=4 gives each its own"
     )
     assert "on 2 cores" in crowded_sweep(given, ["cpu"] * 9)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    assert "jobs=2 for 9 runs on 1 GPU" in crowded_sweep(["-m", JOBLIB], ["auto"] * 9)  # the cores
+
+
+def test_slurm_is_looked_for_before_a_job_is_submitted(monkeypatch):
+    given = ["-m", "hydra/launcher=submitit_slurm", "seed=0,1"]
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(UserError, match="there is no srun here"):
+        check_launcher(given)
+    check_launcher(["-m", "seed=0,1"])
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    check_launcher(given)

@@ -101,11 +101,17 @@ def test_an_engine_that_does_not_answer_is_said(tmp_path, monkeypatch):
 
 
 def test_checkpoints_that_would_not_fit_are_said(tmp_path, monkeypatch):
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10_000_000))
+    usage = shutil.disk_usage(tmp_path)._replace(free=10_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(UserError, match=r"0\.0 GB are free, and 3 checkpoints"):
         check_before_start([config(tmp_path)])
     check_before_start([config(tmp_path, steps=0)])  # writes none
+    check_before_start([config(tmp_path)], starts=False)
+    usage = usage._replace(free=15_000_000)
+    adapted = ModelConfig(path="assets/nano", adapter="lora")  # writes few moments
+    check_before_start([config(tmp_path, model=adapted)])
+    with pytest.raises(UserError, match="3 checkpoints"):
+        check_before_start([config(tmp_path)])
 
 
 def test_a_cache_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from experiments.config.resolve_defaults import (
     few_problems_note,
     final_split_warning,
     missing_share_warning,
+    no_gpu_warning,
     resolve_defaults,
     setting_warnings,
     summary,
@@ -86,6 +87,16 @@ def test_a_pretrained_model_is_trained_gently():
     assert config("task=taco", "algo=ppo").algo.critic_rate == 1e-5
     assert config("algo=ppo", "algo.learning_rate=1e-4").algo.critic_rate == 1e-4
     assert config("algo=ppo", "algo.critic_learning_rate=1e-6").algo.critic_rate == 1e-6
+
+
+def test_named_gpus_that_torch_does_not_find_are_said(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "9")
+    assert "CUDA_VISIBLE_DEVICES=9, but" in no_gpu_warning(config("algo=spo"), "cpu")
+    assert no_gpu_warning(config("algo=spo"), "cuda") is None
+    assert no_gpu_warning(config("algo=spo", "model.device=cpu"), "cpu") is None
+    for none in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
+        assert no_gpu_warning(config("algo=spo"), "cpu") is None
 
 
 def test_what_an_objective_is_made_to_mix_in_is_missed():

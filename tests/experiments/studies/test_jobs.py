@@ -1,6 +1,7 @@
 """Which runs a study stands for, in which order, and how each is found again."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from experiments.studies.jobs import (
 )
 from experiments.studies.study import Arm, Choice, Claim, Study
 
+NANO = Path(__file__).resolve().parents[3] / "assets" / "nano"
 ARMS = {
     "after": Arm(["algo=grpo"], weights_of="sft"),
     "sft": Arm(["algo=sft", "train.offline_share=1"]),
@@ -34,6 +36,15 @@ def study_jobs(*given):
 
 def test_seed_by_seed_and_what_others_need_first():
     assert [job.label for job in study_jobs()] == ["sft-s0", "after-s0", "sft-s1", "after-s1"]
+
+
+def test_a_models_folder_stands_for_its_choice_and_the_last_one_holds(tmp_path):
+    shutil.copytree(NANO, tmp_path / "mine")
+    arms = {"own": Arm([f"model={tmp_path}/mine"]), "nano": Arm(["model=nano", "algo=grpo"])}
+    study = Study("q", [0], arms, name="s", overrides=["task=mini", f"model={tmp_path}"])
+    own, nano = (config_with_seed(job.overrides, 0) for job in jobs_of(study, [0], list(arms), []))
+    assert (own.model.path, own.model.name) == (f"{tmp_path}/mine", "mine")
+    assert nano.model.path == "assets/nano"
 
 
 def test_an_arm_begins_with_the_final_weights_of_another_of_its_seed():
