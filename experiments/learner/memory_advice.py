@@ -2,7 +2,8 @@
 
 First what keeps results but for rounding: smaller micro-batches, checkpointed activations, a
 smaller share of the GPU for vLLM, fewer rows generated at once. Then what makes it another run: a
-shared critic, an adapter, bfloat16, a smaller model.
+shared critic, an adapter, bfloat16, fewer conversations to a problem in evaluations, a smaller
+model.
 """
 
 from __future__ import annotations
@@ -99,6 +100,10 @@ def _variants(
     if config.model.dtype == "float32":  # activations halve, the rest does not
         halved = with_value(config, "model.dtype", "bfloat16")
         yield ["model.dtype=bfloat16"], halved, shape, limit
+    samples = config.train.group_size
+    if max(config.task.turns, config.eval_turns) > 1 and config.eval.samples > samples:
+        # whole groups of conversations keep their keys and values
+        yield [f"eval.samples={samples}"], with_value(config, "eval.samples", samples), shape, limit
     for model, smaller in _smaller_models(shape, limit.on_gpu, read_shape):
         yield [f"model={model.name}"], replace(config, model=model), smaller, limit
 

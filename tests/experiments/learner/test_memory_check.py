@@ -173,6 +173,15 @@ def test_what_keeps_results_is_offered_before_what_makes_another_run(free, said)
     assert suggest_change(chosen, shape, limit, lambda _: None) == said
 
 
+def test_fewer_conversations_to_a_problem_are_offered_before_a_smaller_model():
+    given = ("algo=grpo", "task=taco", "task.turns=3", "model.adapter=lora")
+    chosen = resolve_defaults(config(*given), "cuda")
+    shape = shape_of_json(QWEN_1B5)
+    limit = MemoryLimit(needs_of(chosen), 11 * GIB, on_gpu=True, card=11 * GIB)
+    said = suggest_change(chosen, shape, limit, lambda _: None)
+    assert said.startswith("eval.samples=8 ") and "engine.batch_size=" in said
+
+
 @pytest.fixture
 def qwen_folder(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(QWEN_1B5))
