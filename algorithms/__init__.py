@@ -70,7 +70,6 @@ def _core(name: str, values: dict[str, Any]) -> type[Algorithm]:
     cores = {n: c for n, c in vars(module).items() if isinstance(c, type) and hasattr(c, "Config")}
     if class_name not in cores:
         own = [n for n, core in cores.items() if core.__module__ == module_name]
-        raise ValueError(
-            f"{where}: {module_name} has no algorithm {class_name}; it has {', '.join(own) or 'none'}"
-        )
+        choices = ", ".join(own) or "none"
+        raise ValueError(f"{where}: {module_name} has no algorithm {class_name}; it has {choices}")
     return cores[class_name]

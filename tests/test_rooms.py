@@ -1,7 +1,7 @@
 """Rooms are small enough to be read: CONTRIBUTING.md.
 
-A file of objectives, which `core:` in conf/algo names, counts in no room: it is read alone, found by
-its name, and a new objective must not need an older one's file to move.
+A file of objectives, which `core:` in conf/algo names, counts in no room: it is read alone, and a
+new one must not need an older one to move.
 """
 
 import re

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 import algorithms
 from experiments.config.composition import config_of
 from experiments.errors import UserError
-from tests.algorithms import test_invariance, test_reference
+from tests.algorithms import test_gradients, test_invariance, test_reference
 from tests.algorithms.batches import gradient, raw
 
 PAGE = Path(algorithms.CONF).parents[1] / "docs" / "guide" / "algorithms.md"
@@ -81,6 +81,19 @@ K3 = (
         "        return -gain.mean()",
     ),
 )
+# The KL's part of the advantage in `loss`, from the present log-probs.
+WITHOUT_K1 = ("batch.rewards - self.config.kl_coef * k1", "batch.rewards")
+GAIN = "gain = batch.targets * masked_sum(policy.logp, batch.mask)"
+IN_LOSS = (
+    WITHOUT_K1,
+    (
+        GAIN,
+        "logp = masked_sum(policy.logp, batch.mask)\n"
+        "        d = logp - masked_sum(batch.ref_logp, batch.mask)\n"
+        "        gain = (batch.targets - self.config.kl_coef * d) * logp",
+    ),
+)
+DETACHED = (*IN_LOSS, ("kl_coef * d)", "kl_coef * d.detach())"))
 COUNTED, CLOSER = test_invariance.DIVISORS, test_reference.CLOSER
 MISTAKES = {
     "dropped rows are counted": ([("count(batch.keep", "count(batch.keep | True")], COUNTED),
@@ -94,12 +107,38 @@ MISTAKES = {
         [*K3, ("kl(logp, ref_logp", "kl(ref_logp, logp")],
         test_reference.DIRECTION,
     ),
+    "a mask that only skips NaN": (
+        [(GAIN, "gain = batch.targets * policy.logp.nansum(-1)")],
+        test_invariance.PADDING,
+    ),
+    "an advantage that is not detached": (IN_LOSS, test_reference.NOWHERE),
+    "the policy of a loss detached": (
+        [("policy.logp,", "policy.logp.detach() + 0 * policy.logp,")],
+        test_gradients.SLOPE,
+    ),
 }
 
 
-def run_free_tests(algorithm):
+def run_free_tests(algorithm, is_detached=False):
     test_invariance.test_further_dropped_rows_in_a_group_change_nothing(algorithm)
+    test_invariance.check_finite_padding(algorithm)
+    if not is_detached:
+        test_gradients.check_slope(algorithm)
     test_reference.check(algorithm)
+    test_reference.check_nowhere(algorithm)
+
+
+def test_a_detach_that_is_meant_is_told_of_the_list(written):
+    algorithm = made(written(DETACHED))
+    run_free_tests(algorithm, is_detached=True)
+    with pytest.raises(AssertionError, match=re.escape(test_gradients.SLOPE)):
+        test_gradients.check_slope(algorithm)
+
+
+def test_a_field_that_needs_does_not_name_is_named(written):
+    with pytest.raises(AttributeError) as error:
+        run_free_tests(made(written([("reference=True, ", "")])))
+    assert "Needs does not name them: ['ref_logp', " in error.value.__notes__[0]
 
 
 @pytest.mark.parametrize("replacements", [(), K3], ids=["k1", "k3"])
