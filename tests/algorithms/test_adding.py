@@ -1,6 +1,10 @@
 """The example of docs/guide/algorithms.md: it is RLOO, and the free tests find mistakes in it."""
 
+import os
 import re
+import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -64,6 +68,50 @@ def test_the_example_is_rloo(written):
     for one, other in zip(gradient(ours, *raw(50), **case), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
     assert ours.needs.max_lag == algorithms.make("rloo").needs.max_lag
+
+
+ROOT = PAGE.parents[2]
+
+
+def copy_with_the_example(folder):
+    """Copy of all that tests and linters of an objective read, with the example's two files."""
+    names = ("algorithms", "analysis", "conf", "envs", "experiments", "tests")
+    hidden = shutil.ignore_patterns("__pycache__")
+    for name in (*names, "docs/guide"):
+        shutil.copytree(ROOT / name, folder / name, ignore=hidden)
+    for file in ("pyproject.toml", "run.py"):
+        shutil.copy(ROOT / file, folder)
+    (folder / "assets").symlink_to(ROOT / "assets")
+    (folder / "conf/algo/leave_one_out.yaml").write_text(block("yaml"))
+    (folder / "algorithms/leave_one_out.py").write_text(block("python"))
+
+
+# Slow: processes of their own, and mypy reads all that the room imports.
+@pytest.mark.slow
+def test_with_the_examples_files_the_guides_commands_pass(tmp_path):
+    copy_with_the_example(tmp_path)
+    tests, longer = (
+        shlex.split(arguments)
+        for arguments in re.findall(r'^make test(?:-slow)? ARGS="(.+?)"', PAGE.read_text(), re.M)
+    )
+    plain = ("pytest", "-q", "-n", "0", "-p", "no:cacheprovider")
+    for command in (
+        (*plain, "-m", "not slow", *tests),
+        (*plain, "-m", "slow", *longer),
+        ("ruff", "check", "--no-cache", "."),
+        ("ruff", "format", "--no-cache", "--check", "."),
+        ("mypy", "--cache-dir", "cache", "-p", "algorithms"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        if command[0] == "pytest":
+            assert re.match(r"\d+ passed", done.stdout.splitlines()[-1])
 
 
 MEAN = "group_mean(rewards, batch.keep, size)"
