@@ -22,7 +22,7 @@ DETACHED = {  # name: what
     "topr": "the tapered ratio of failures, a weight",
     "chord": "p(1 − p), a weight of demonstrations",
     "srft": "the entropy, in two weights",
-    "dro": "the policy, in the critic's loss",
+    "dro": "the critic in the policy's loss, and the policy in the critic's",
 }
 SLOPE = (
     "the gradient is not the slope of the loss. Either the loss detaches something that depends on "

@@ -33,7 +33,7 @@ BOUNDED |= {"spo", "spo q0=monte_carlo", "spo q0=monte_carlo exponent=q"}  # cro
 # These have a step without a cause in rewards or reference, each by its own rule.
 MOVED = {
     "lipo": "ranks a group's equal rewards by tie breakers",
-    "clip_cov share=0.2 cov_low=0.01": "drops some tokens of the positive covariances",
+    "clip_cov share=0.2 cov_low=0.01": "drops tokens drawn from a band of covariances",
     "srft": "weighs responses by the policy's entropy",
 }
 NEEDING = [case for case, (name, o) in CASES.items() if algorithms.make(name, **o).needs.reference]
