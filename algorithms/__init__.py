@@ -27,14 +27,17 @@ def names() -> list[str]:
 
 
 def load(name: str) -> type[Algorithm]:
-    """The core of `name`, a class; its attribute `Config` is the dataclass of its options."""
-    return _core(_file(name))
+    """The core of `name`, a class; its attribute `Config` is the dataclass of its options.
+
+    Raises ValueError in one line if there is no such name, or its file names no such class.
+    """
+    return _core(name, _file(name))
 
 
 def defaults(name: str) -> dict[str, Any]:
     """All options of `name`, its name and core included: the class's under those of its file."""
     given = _file(name)
-    return asdict(_core(given).Config()) | given
+    return asdict(_core(name, given).Config()) | given
 
 
 def make(name: str, reward_high: float = 1.0, **options: Any) -> Algorithm:
@@ -53,7 +56,20 @@ def _file(name: str) -> dict[str, Any]:
     return values
 
 
-def _core(values: dict[str, Any]) -> type[Algorithm]:
-    module, _, name = values["core"].rpartition(".")
-    core: type[Algorithm] = getattr(importlib.import_module(module), name)
-    return core
+def _core(name: str, values: dict[str, Any]) -> type[Algorithm]:
+    given = str(values.get("core", ""))
+    where = f"conf/algo/{name}.yaml: core={given}"
+    module_name, _, class_name = given.rpartition(".")
+    if not module_name:
+        raise ValueError(f"{where}: write package.module.Class")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a new module may raise anything
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"{where}: {module_name} cannot be imported: {reason}") from error
+    cores = {n: c for n, c in vars(module).items() if isinstance(c, type) and hasattr(c, "Config")}
+    if class_name not in cores:
+        own = [n for n, core in cores.items() if core.__module__ == module_name]
+        choices = ", ".join(own) or "none"
+        raise ValueError(f"{where}: {module_name} has no algorithm {class_name}; it has {choices}")
+    return cores[class_name]

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from rich.console import Console
 from rich.table import Table
@@ -30,12 +30,19 @@ def main() -> None:
         near = difflib.get_close_matches(unknown[0], algorithms.names(), n=1, cutoff=0.75)
         suggestion = f"did you mean {near[0]!r}? " if near else ""
         names = ", ".join(algorithms.names())
-        print(f"error: no algorithm {unknown[0]!r}; {suggestion}choose of {names}", file=sys.stderr)
-        sys.exit(2)
-    for name in sys.argv[1:]:
-        print(description(name))
-    if not sys.argv[1:]:
-        Console(width=None if Console().is_terminal else 160).print(table())
+        _end(f"no algorithm {unknown[0]!r}; {suggestion}choose of {names}")
+    try:
+        for name in sys.argv[1:]:
+            print(description(name))
+        if not sys.argv[1:]:
+            Console(width=None if Console().is_terminal else 160).print(table())
+    except ValueError as mistake:  # in a file of conf/algo
+        _end(str(mistake))
+
+
+def _end(mistake: str) -> NoReturn:
+    print(f"error: {mistake}", file=sys.stderr)
+    sys.exit(2)
 
 
 def description(name: str) -> str:

@@ -1,6 +1,7 @@
-"""Random batches for the tests of losses: ragged, padded with NaN, in float64."""
+"""Random batches for the tests of losses: ragged, padded with NaN or a number, in float64."""
 
 from collections import Counter
+from contextlib import contextmanager
 
 import torch
 
@@ -23,15 +24,15 @@ def raw(seed=0, rows=12, time=6):
 OBSERVED = ((2, 3), (4, 1))  # observations: before this token, so many
 
 
-def padded(x, lengths, left, right, side):
-    """(rows, time) → padded with NaN, tokens flush left or flush right, and the mask.
+def padded(x, lengths, left, right, side, padding=torch.nan):
+    """(rows, time) → padded, tokens flush left or flush right, and the mask.
 
-    `side` observed: flush left, as conversations with NaN for the tokens of observations.
+    `side` observed: flush left, as conversations with `padding` for the tokens of observations.
     """
     rows, time = x.shape
     observed = OBSERVED if side == "observed" else ()
     width = left + time + right + sum(count for _, count in observed)
-    out = torch.full((rows, width), torch.nan, dtype=x.dtype)
+    out = torch.full((rows, width), padding, dtype=x.dtype)
     mask = torch.zeros(rows, width, dtype=torch.bool)
     for row, length in enumerate(lengths.tolist()):
         start = left + (time - length if side == "left" else 0)
@@ -39,6 +40,17 @@ def padded(x, lengths, left, right, side):
             at = start + token + sum(count for before, count in observed if token >= before)
             out[row, at], mask[row, at] = x[row, token], True
     return out, mask
+
+
+@contextmanager
+def naming(lacking):
+    """Add to an error over None which fields of the batch the objective's Needs do not name."""
+    try:
+        yield
+    except (AttributeError, TypeError) as error:
+        if "NoneType" in str(error):
+            error.add_note(f"None in the batch, because Needs does not name them: {lacking}")
+        raise
 
 
 def gradient(algorithm, tensors, lengths, rewards, **options):
@@ -61,6 +73,7 @@ def evaluated(
     rewards,
     *,
     layout=(0, 0, "right"),
+    padding=torch.nan,
     order=None,
     cut=None,
     keep=None,
@@ -80,7 +93,7 @@ def evaluated(
     tensors = mixtures | tensors
     leaves = {k: tensors[k].clone().requires_grad_(True) for k in ("logp", "new_values")}
     mask = padded(tensors["logp"], lengths, *layout)[1]
-    tensors = {k: padded(v, lengths, *layout)[0] for k, v in {**tensors, **leaves}.items()}
+    tensors = {k: padded(v, lengths, *layout, padding)[0] for k, v in {**tensors, **leaves}.items()}
     order = torch.arange(len(mask)) if order is None else order
     keep = torch.ones(len(mask), dtype=torch.bool) if keep is None else keep
     needs = algorithm.needs
@@ -107,7 +120,10 @@ def evaluated(
         q0=torch.full_like(rewards, 0.3) if needs.initial_value != "none" else None,
         **{k: tensors[k][order].detach() for k, is_needed in needed.items() if is_needed},
     )
-    batch = algorithm.prepare(batch)
+    lacking = [key for key, is_needed in needed.items() if not is_needed]
+    lacking += ["q0"] if needs.initial_value == "none" else []
+    with naming(lacking):
+        batch = algorithm.prepare(batch)
     kept = batch.keep.nonzero().flatten()
     batch = batch.only_kept()
     total, sums = 0.0, Counter()
@@ -115,7 +131,8 @@ def evaluated(
         index = order[kept[rows]]
         logp, values = tensors["logp"][index], tensors["new_values"][index]
         output = PolicyOutput(logp=logp, entropy=logp, values=values)
-        loss, found = algorithm.loss(output, batch.rows(rows))
+        with naming(lacking):
+            loss, found = algorithm.loss(output, batch.rows(rows))
         total = total + loss
         sums.update({name: float(value) for name, value in found.items()})
     total.backward()

@@ -7,12 +7,16 @@ import pytest
 from omegaconf import OmegaConf
 
 import algorithms
-from algorithms.__main__ import description, paper, table
+from algorithms.__main__ import description, main, paper, table
 from algorithms.base import Algorithm
 from algorithms.spo import LossKind
 from envs.command_line.config_parsing import parse_values
 
 NO_PAPER = {"sft"}  # a control
+OPENING = (
+    "conf/algo/{0}.yaml opens with no arXiv number, before its line `name: {0}`. An objective "
+    "without a paper is named in NO_PAPER of tests/algorithms/test_names.py, with the reason"
+)
 
 
 @pytest.mark.parametrize("name", algorithms.names())
@@ -28,12 +32,44 @@ def test_its_file_states_only_what_differs_from_the_defaults_of_its_core(name):
 
 @pytest.mark.parametrize("name", sorted(set(algorithms.names()) - NO_PAPER))
 def test_its_file_opens_with_its_paper(name):
-    assert paper(name) != "–"
+    assert paper(name) != "–", OPENING.format(name)
 
 
 def test_an_unknown_name_is_answered_with_the_choices():
     with pytest.raises(ValueError, match=r"unknown algorithm 'gpo'; there are: .*ppo.*spo"):
         algorithms.load("gpo")
+
+
+@pytest.mark.parametrize(
+    ("core", "line"),
+    [
+        ("core: KLPQ", "core=KLPQ: write package.module.Class"),
+        (
+            "core: algorithms.klpq.KLPQ",
+            "core=algorithms.klpq.KLPQ: algorithms.klpq cannot be imported: ModuleNotFoundError: "
+            "No module named 'algorithms.klpq'",
+        ),
+        (
+            "core: algorithms.grpo.KLPQ",
+            "core=algorithms.grpo.KLPQ: algorithms.grpo has no algorithm KLPQ; it has GRPO, CPPO",
+        ),
+        (
+            "core: algorithms.grpo.GRPOConfig",
+            "core=algorithms.grpo.GRPOConfig: algorithms.grpo has no algorithm GRPOConfig; "
+            "it has GRPO, CPPO",
+        ),
+        ("", "core=: write package.module.Class"),
+    ],
+)
+def test_a_wrong_core_is_one_line_of_the_list(core, line, tmp_path, monkeypatch, capsys):
+    (tmp_path / "wrong.yaml").write_text(f"# arXiv 2402.14740\nname: wrong\n{core}\n")
+    monkeypatch.setattr(algorithms, "CONF", tmp_path)
+    for words in ([], ["wrong"]):
+        monkeypatch.setattr("sys.argv", ["algorithms", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 2
+        assert capsys.readouterr().err == f"error: conf/algo/wrong.yaml: {line}\n"
 
 
 @pytest.mark.parametrize("name", algorithms.names())

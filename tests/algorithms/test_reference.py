@@ -1,5 +1,7 @@
 """What the reference changes in a step: π must come closer to it, along the gradient of a KL.
 
+Without it, and with rewards that say nothing of a response, the expected step is zero.
+
 Every objective that needs the reference is tested, on responses of one token, where a response's KL
 is its token's. A batch is one group that holds each response as often as π gives it, half of them
 accepted and half rejected. So sums over the batch are exact expectations, and the rewards have no
@@ -28,6 +30,12 @@ GROUPS = {"pf_ppo": COPIES}  # it takes one accepted and one rejected response o
 # The slopes of these cases are bounded or weighed by rank: no multiple of log π/π_ref.
 BOUNDED = {"rso", "rso samples=2", "lipo"}
 BOUNDED |= {"spo", "spo q0=monte_carlo", "spo q0=monte_carlo exponent=q"}  # cross-entropy
+# These have a step without a cause in rewards or reference, each by its own rule.
+MOVED = {
+    "lipo": "ranks a group's equal rewards by tie breakers",
+    "clip_cov share=0.2 cov_low=0.01": "drops tokens drawn from a band of covariances",
+    "srft": "weighs responses by the policy's entropy",
+}
 NEEDING = [case for case, (name, o) in CASES.items() if algorithms.make(name, **o).needs.reference]
 
 
@@ -35,6 +43,12 @@ CLOSER = "the reference's part of a step must lower KL(π ‖ π_ref): the penal
 DIRECTION = (
     "the reference's part of a step is the gradient of neither KL: kl(logp, ref_logp), in this "
     "order? If it is bounded on purpose, name it in BOUNDED of tests/algorithms/test_reference.py"
+)
+NOWHERE = (
+    "each response is accepted as often as rejected and π_ref = π, so the expected step is zero, "
+    "but here it is not. Is an advantage or a weight with log π in it not detached? If the step is "
+    "meant (e.g. it weighs by the entropy), name the case in MOVED of "
+    "tests/algorithms/test_reference.py, with its reason"
 )
 
 
@@ -101,6 +115,23 @@ def test_the_reference_draws_the_policy_along_the_gradient_of_a_kl(case):
     name, options = CASES[case]
     algorithm = algorithms.make(name, **options | OPTIONS.get(name, {}))
     check(algorithm, case in BOUNDED)
+
+
+def check_nowhere(algorithm):
+    """Raise AssertionError if there is a step that neither rewards nor the reference cause."""
+    torch.testing.assert_close(
+        step(algorithm, POLICY), torch.zeros_like(POLICY), rtol=0, atol=1e-12, msg=NOWHERE
+    )
+
+
+@pytest.mark.parametrize("case", sorted(set(CASES) - set(MOVED)))
+def test_without_a_cause_the_expected_step_is_zero(case):
+    """E_π[A ∇log π] = E_π[A] E_π[∇log π] = 0 for A that is independent of the response.
+
+    Where A holds log π with its gradient, log π ∇A is left: a pull on the entropy.
+    """
+    name, options = CASES[case]
+    check_nowhere(algorithms.make(name, **options | OPTIONS.get(name, {})))
 
 
 def test_no_kl_of_swapped_arguments_has_one_of_these_gradients():
