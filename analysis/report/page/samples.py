@@ -146,12 +146,12 @@ def choose_samples(table: pd.DataFrame, most: int) -> tuple[pd.DataFrame, list[s
     """
     notes = []
     size = _samples_per_cell(table, most)
-    if size < FEWEST:
+    if size < FEWEST and len(table) > most:
         last = table.groupby("column")["step"].transform("max")
         table = table[table["step"] == last]
         size = _samples_per_cell(table, most)
         notes.append("Only evaluations before training and at its end are kept here.")
-    if size < FEWEST:
+    if size < FEWEST and len(table) > most:
         names = np.sort(table["problem"].unique())
         stride = -(-FEWEST * len(table.groupby(CELL)) // most)
         table = table[table["problem"].isin(names[::stride])]

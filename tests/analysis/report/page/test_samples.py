@@ -25,6 +25,7 @@ def table(cells, size):
 
 def test_all_is_kept_where_it_is_little_and_a_stated_part_where_it_is_much():
     assert choose_samples(table(6, 20), 240)[1] == []
+    assert choose_samples(table(6, 4), 240)[1] == []  # fewer of each than FEWEST, and all fit
     part, notes = choose_samples(table(6, 20), 200)
     assert set(part.groupby(CELL).size()) == {16}
     assert (part.groupby([*CELL, "seed"])["sample"].max() == 7).all()  # the first of either seed
