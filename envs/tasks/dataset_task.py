@@ -27,7 +27,7 @@ from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.row_selection import RowSelection
 from envs.tasks.selection import Entry, Filter, StoredProblems, load_entries
 from envs.tasks.storage.rows import load_converter
-from envs.tasks.storage.sources import Source, find_sources
+from envs.tasks.storage.sources import Source, find_sources, of_one_data_set
 from envs.tasks.storage.store import prepare_store
 from envs.tasks.storage.test_limits import SizeLimits
 from envs.tasks.task import SPLITS, Task
@@ -199,9 +199,10 @@ def _read_splits(config: TaskConfig, reader: _Reader) -> Splits:
         test_converter = load_converter(config.test_rows, config.fields, "task.test_rows")
     sources = find_sources(converter, required_path(config), "task.path", config.files)
     if config.test_path is None:
-        return reader.splits(sources)
+        return reader.splits(*of_one_data_set(sources))
     files = config.test_files or config.files
     test_sources = find_sources(test_converter, config.test_path, "task.test_path", files)
+    sources, test_sources = of_one_data_set(sources, test_sources)
     splits = reader.splits({**sources, "test": []} if "test" in sources else sources)
     splits["train"] += splits["test"]  # of a single file
     test = reader.read(test_sources.get("all") or test_sources["test"], alone=False)

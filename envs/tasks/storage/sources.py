@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class Source:
     read: Callable[[int], Iterator[Row | None]]  # rows from a number on; None: a broken row
     rows: Callable[[], int | None] = lambda: None  # counts them, if that is cheap
     place: Callable[[int], str] = "row {}".format  # of a row, by its number from 1
+    others: tuple[Source, ...] = ()  # the data set's other files
 
 
 def find_sources(
@@ -61,6 +62,21 @@ def find_sources(
     return {
         split: [_file_source(converter, file) for file in each] for split, each in found.items()
     }
+
+
+def of_one_data_set(*found: dict[str, list[Source]]) -> list[dict[str, list[Source]]]:
+    """Return what `find_sources` found, of which each source knows all the others."""
+    every = [source for splits in found for sources in splits.values() for source in sources]
+    return [
+        {
+            split: [
+                replace(source, others=tuple(other for other in every if other is not source))
+                for source in sources
+            ]
+            for split, sources in splits.items()
+        }
+        for splits in found
+    ]
 
 
 def _layout(files: FilesConfig) -> dict[str, str]:
