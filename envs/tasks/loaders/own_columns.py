@@ -105,8 +105,9 @@ def check_columns(
     where = f"the first {_CHECKED_ROWS} rows of {label}" if len(checked) == _CHECKED_ROWS else label
     missing = _missing_columns(asdict(fields), checked) if checked else {}
     if not missing.keys() & set(REQUIRED):
-        for other in itertools.takewhile(lambda _: missing, others):
-            missing = _missing_columns(missing, _first_rows(other))
+        for other in others:
+            # without any left, no other file is opened
+            missing = _missing_columns(missing, _first_rows(other)) if missing else {}
     for key, column in missing.items():
         raise ValueError(
             f"task.fields.{key}={column}: no such column in {where}; "

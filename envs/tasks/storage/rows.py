@@ -209,6 +209,8 @@ def _check(problem: Problem) -> Problem:
     texts += [text for test in tests for text in (test.input, test.output)]
     if not all(isinstance(text, str) for text in texts):
         raise SkipRow("a text is of another type")
+    if not problem.statement.strip():
+        raise SkipRow("no statement")
     try:
         for text in texts:
             text.encode()

@@ -96,6 +96,13 @@ def test_a_function_is_called_with_its_arguments():
     assert (found.fn_name, found.checker, found.tests) == ("add", "call", (Test("[1, 2]", "3"),))
 
 
+@pytest.mark.parametrize("name", ["first word", "Solution.solve", "class", "2nd", "add()", 5])
+def test_what_cannot_be_the_name_of_a_function_is_refused(name):
+    row = {"question": "Add.", "ins": [[1, 2]], "outs": [3], "f": name}
+    with pytest.raises(SkipRow, match=r"^f is not the plain name of a function$"):
+        of(row, fn_name="f")
+
+
 def test_a_case_without_its_output_is_named():
     cases = {"inputs": "io.in", "outputs": "io.out"}
     row = {"question": "Q", "io": [{"in": "1", "out": "1"}, {"in": "2"}]}
