@@ -1,7 +1,8 @@
 """Data sets as tasks: TACO, CodeContests, the paper's combination of the two, your own rows.
 
 The problems of a single file are split by a hash of their statements. A folder or the hub brings
-the data set's own splits; its validation split is halved into tune and choose by the same hash.
+the data set's own splits; its validation split is halved into tune and choose by the same hash,
+unless choose has files of its own.
 Problems that are left out are counted by reason.
 """
 
@@ -34,6 +35,7 @@ from envs.tasks.task import SPLITS, Task
 
 FILE_SHARES = {"test": 0.2, "tune": 0.1, "choose": 0.1}  # of a single file's problems; train: rest
 TRAIN_SHARES = {"tune": 0.02, "choose": 0.02}  # of train, if a data set has no validation split
+TUNE_SHARES = {"tune": 0.02}  # of train, if only choose has files of its own
 VALIDATION_SHARES = {"tune": 0.5}  # of validation; choose: the rest
 PUBLISHED_SPLITS = ("train", "validation", "test")
 IN_NO_SPLIT = "stands in no published split"  # why a problem is left out
@@ -58,6 +60,7 @@ class _Reader:
         """Return the usable problems of each split.
 
         A single file is divided. Tune and choose are halves of validation, or else cut from train.
+        A folder may have choose as files of its own; then tune is validation.
         """
         if self.config.evaluation_only:
             return self._test_only(sources)
@@ -67,7 +70,13 @@ class _Reader:
             splits = self._published(self.read(sources["all"], alone=True))
         else:
             splits = {split: self.read(files, alone=False) for split, files in sources.items()}
-        if validation := splits.pop("validation"):
+        validation, choose = splits.pop("validation"), splits.pop("choose", [])
+        if sources.get("choose"):
+            splits["choose"] = choose
+            if sources.get("validation"):
+                return splits | {"tune": validation}
+            return splits | self._divide(splits["train"], TUNE_SHARES, "train")
+        if validation:
             return splits | self._divide(validation, VALIDATION_SHARES, "choose")
         return splits | self._divide(splits["train"], TRAIN_SHARES, "train")
 
@@ -90,7 +99,7 @@ class _Reader:
 
     def _test_only(self, sources: dict[str, list[Source]]) -> Splits:
         """Return all rows as the test split. Raises ValueError for rows of other splits."""
-        for split in ("train", "validation"):
+        for split in ("train", "validation", "choose"):
             if sources.get(split):
                 raise ValueError(
                     f"task={self.config.name} is for evaluation only "

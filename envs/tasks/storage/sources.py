@@ -28,7 +28,7 @@ from envs.tasks.storage.rows import (
     read_rows,
 )
 
-_FOLDER_PATTERNS = {"train": "train*", "validation": "valid*", "test": "test*"}
+_FOLDER_PATTERNS = {"train": "train*", "validation": "valid*", "test": "test*", "choose": "choose*"}
 _BUILDERS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json", ".json": "json"}
 _PINNED = re.compile(r"hf://datasets/(?P<name>[^@]+)@(?P<commit>[0-9a-f]{40})")
 
@@ -53,8 +53,8 @@ def find_sources(
     """Return the sources of each split; a single file is under "all", to be divided later.
 
     `files` is the data set's layout. A folder that does not match it is searched for train*,
-    valid* and test*. `key` is the configuration key of `path`. Raises ValueError or OSError in one
-    line.
+    valid*, choose* and test*. `key` is the configuration key of `path`. Raises ValueError or
+    OSError in one line.
     """
     if "://" in path:
         return _remote_sources(converter, path, key, _layout(files))
@@ -111,7 +111,9 @@ def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]
     }
     if not any(found.values()):
         kinds = ", ".join(_BUILDERS)
-        raise ValueError(f"{key}={path}: no train*, valid* or test* file of kind {kinds} in it")
+        raise ValueError(
+            f"{key}={path}: no train*, valid*, choose* or test* file of kind {kinds} in it"
+        )
     return found
 
 
