@@ -74,7 +74,10 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     for arguments, said in {
         ("task=taco", "task.path=/nowhere"): "task.path=/nowhere: no such file",
         ("task=taco", f"task.path={broken}"): "not a whole .parquet file",
-        ("task=taco", "task.pth=x"): "unknown key 'task.pth'",
+        ("task=taco", "task.pth=x"): "unknown key 'task.pth'; did you mean 'task.path'? keys of",
+        ("task=own", "task.fields.tiem_limit=x"): "unknown key 'task.fields.tiem_limit'; did you "
+        "mean 'task.fields.time_limit'? keys of task.fields: statement, inputs",
+        ("task=own", "task.fields.name.x=y"): "did you mean 'task.fields.name'?",
         ("algo=spo",): "write task=NAME",
         ("task=taco", "task.max_tests=many"): "max_tests",
     }.items():
