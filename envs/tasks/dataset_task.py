@@ -37,6 +37,7 @@ FILE_SHARES = {"test": 0.2, "tune": 0.1, "choose": 0.1}  # of a single file's pr
 TRAIN_SHARES = {"tune": 0.02, "choose": 0.02}  # of train, if a data set has no validation split
 TUNE_SHARES = {"tune": 0.02}  # of train, if only choose has files of its own
 VALIDATION_SHARES = {"tune": 0.5}  # of validation; choose: the rest
+BUNDLED_LOADERS = "envs.tasks.loaders."
 PUBLISHED_SPLITS = ("train", "validation", "test")
 IN_NO_SPLIT = "stands in no published split"  # why a problem is left out
 IN_ANOTHER_SPLIT = "stands in another split too"  # why a problem is left out
@@ -127,7 +128,8 @@ class _Reader:
 def open_dataset(config: TaskConfig) -> Task:
     """Open the task of a data set. Raises ValueError or OSError naming the wrong key."""
     readers, splits = [], Splits({split: [] for split in SPLITS})
-    for part in data_sets(config):
+    parts = data_sets(config)
+    for part in parts:
         reader, read = _open_data_set(part)
         readers.append(reader)
         splits = {split: entries + read[split] for split, entries in splits.items()}
@@ -143,7 +145,7 @@ def open_dataset(config: TaskConfig) -> Task:
         split: StoredProblems(_first(splits[split], getattr(config, f"{split}_problems")))
         for split in SPLITS
     }
-    prompt = DefaultPrompt()
+    prompt = DefaultPrompt(own=has_own_samples(parts))
     content = [prompt.digest, *(stored.digest for stored in problems.values())]
     return Task(
         **problems,
@@ -177,6 +179,14 @@ def data_sets(config: TaskConfig) -> list[TaskConfig]:
             raise ValueError(f"task.parts[{number}]={text}: {error}") from error
         parts.append(part)
     return parts or [config]
+
+
+def has_own_samples(parts: Sequence[TaskConfig]) -> bool:
+    """Return whether a user's own rows may name samples: by a column, or in a loader of theirs."""
+    return any(
+        part.fields.sample_inputs or (part.rows and not part.rows.startswith(BUNDLED_LOADERS))
+        for part in parts
+    )
 
 
 def _open_data_set(config: TaskConfig) -> tuple[_Reader, Splits]:
