@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from envs.cheap_programs import expected_value
 from envs.command_line.readable import readable
-from envs.hidden_tests import shown_tests
-from envs.judge.assertion import literal_text
+from envs.hidden_tests import python_texts, shown_tests
 from envs.judge.checker import comparable
-from envs.problem import Judgement, Problem, Test, Verdict
-from envs.sandbox.inside.values import decode
+from envs.problem import Judgement, Problem, Verdict
 from envs.tasks.prompts import TEMPLATES, FeedbackTemplate
 
 Kind = Literal["tests", "withheld", "foreign"]
@@ -34,7 +30,6 @@ MAX_PIECE_CHARS = 300  # of each text that an observation quotes
 KEPT_PROBLEMS = 1000  # whose public tests are kept in memory
 NO_PROGRAM, WITHHELD = "NO_PROGRAM", "WITHHELD"  # failures that are no verdict
 
-_MAX_LITERAL_CHARS = 10_000  # of arguments that are written as Python; longer ones stay JSON
 _AT_LINE = re.compile(r"line ([0-9]{1,9}): ")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BACKTICKS = re.compile("`+")
@@ -110,7 +105,7 @@ class Feedback:
         if judgement.failed_test is None:  # it does not compile
             return values
         test = public.tests[judgement.failed_test]
-        given, expected = _texts(public, test)
+        given, expected = python_texts(public, test)
         return values | {
             "sample": judgement.failed_test + 1,
             "input": fenced(given),
@@ -134,16 +129,6 @@ def _public(problem: Problem) -> Problem | None:
         incorrect_solutions=(),
         in_order=True,
     )
-
-
-def _texts(problem: Problem, test: Test) -> tuple[str, str]:
-    """Return a test's input and expected output; of a function its call and result, as Python."""
-    if problem.fn_name and len(test.input) + len(test.output) <= _MAX_LITERAL_CHARS:
-        with suppress(ValueError, TypeError, LookupError, RecursionError):  # of odd values
-            arguments = ", ".join(map(literal_text, decode(test.input)))
-            expected = literal_text(expected_value(problem, test))
-            return f"{problem.fn_name}({arguments})", expected
-    return test.input, test.output
 
 
 def _error(judgement: Judgement) -> str:

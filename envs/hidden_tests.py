@@ -17,6 +17,8 @@ from envs.sandbox.inside.values import decode
 
 # Between a sample's input and its output stand a heading or a few words.
 MAX_GAP_CHARS = 100
+MAX_GAP_LINES = 3  # the same in lines
+MAX_LITERAL_CHARS = 10_000  # of a call that is written as Python; a longer one stays JSON
 MAX_STATEMENT_CHARS = 200_000  # of the statement's end, where samples stand
 MIN_LONG_CHARS = 1_000  # of an input that may be too long to stand in a short statement
 MAX_OCCURRENCES = 2_000  # of a piece that are looked at: a short one stands in many places
@@ -76,6 +78,53 @@ def shown_tests(problem: Problem) -> list[Test]:
             or _stand_in_order(text, [squeezed(piece) for piece in _pieces(problem, test)])
         )
     ]
+
+
+def stands_as_example(problem: Problem, test: Test) -> bool:
+    """Return whether a test stands in the statement in a way that is no coincidence.
+
+    Of a program that reads stdin: the lines of the input, and soon behind them those of the
+    output, are whole lines. Of a function: its call stands before the result, or its arguments
+    and the result stand behind "input:" and "output:".
+    """
+    statement = problem.statement[-MAX_STATEMENT_CHARS:]
+    if not problem.fn_name:
+        return _lines_stand_in_order(_lines(statement), _lines(test.input), _lines(test.output))
+    text, (call, _) = _called(statement), python_texts(problem, test)
+    *arguments, result = (_called(piece) for piece in _pieces(problem, test))
+    return _stand_in_order(text, [_called(call), result]) or _stand_in_order(
+        text, ["input:", *arguments, "output:", result]
+    )
+
+
+def python_texts(problem: Problem, test: Test) -> tuple[str, str]:
+    """Return a test's input and expected output; of a function its call and result, as Python."""
+    if problem.fn_name and len(test.input) + len(test.output) <= MAX_LITERAL_CHARS:
+        with suppress(ValueError, TypeError, LookupError, RecursionError):  # of odd values
+            arguments = ", ".join(map(literal_text, decode(test.input)))
+            expected = literal_text(expected_value(problem, test))
+            return f"{problem.fn_name}({arguments})", expected
+    return test.input, test.output
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines that are not empty, without superfluous blanks; fences are no lines."""
+    lines = [_squeezed(line) for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith("```")]
+
+
+def _lines_stand_in_order(lines: list[str], first: list[str], second: list[str]) -> bool:
+    """Return whether `lines` has `first`, and at most MAX_GAP_LINES behind it `second`."""
+    for start in range(len(lines) - len(first) + 1):
+        if first[:1] not in ([], lines[start : start + 1]):
+            continue  # most lines, without a copy of those behind them
+        end = start + len(first)
+        if lines[start:end] == first and any(
+            lines[begin : begin + len(second)] == second
+            for begin in range(end, end + MAX_GAP_LINES + 1)
+        ):
+            return True
+    return False
 
 
 def _pieces(problem: Problem, test: Test) -> list[str]:

@@ -47,6 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("prepare: interrupted; the same command resumes from here", file=sys.stderr)
         return 130
     show(task, console)
+    empty = [split for split, problems in task.splits().items() if not len(problems)]
+    if empty and not config.evaluation_only:
+        hints.insert(
+            0,
+            f"no problem is in {', '.join(empty)}; a run needs train, unless steps=0, and the "
+            "split of eval.split, which is choose by default",
+        )
     for hint in hints:
         console.print(f"NOTE: {readable(hint)}", markup=False, soft_wrap=True)
     if config.environment is None and (

@@ -54,7 +54,7 @@ from envs.tasks.first_rows import first_row_hints
 from envs.tasks.row_selection import RowSelection
 from envs.tasks.selection import Filter, StoredProblems, load_entries, strengths
 from envs.tasks.storage.rows import load_converter
-from envs.tasks.storage.sources import find_sources
+from envs.tasks.storage.sources import find_sources, of_one_data_set
 from envs.tasks.storage.store import Store, prepare_store
 from envs.tasks.storage.test_limits import SizeLimits
 from envs.validation.judge_arguments import SandboxKind, parse_judge_arguments
@@ -204,7 +204,8 @@ def load_problems(config: TaskConfig, skipped: Counter[str]) -> Sequence[Problem
 def _stores(config: TaskConfig) -> list[Store]:
     limits = SizeLimits(config.max_tests, config.max_test_bytes)
     to_problem = load_converter(config.rows, config.fields, "task.rows")
-    splits = find_sources(to_problem, required_path(config), "task.path", config.files)
+    found = find_sources(to_problem, required_path(config), "task.path", config.files)
+    (splits,) = of_one_data_set(found)
     return [prepare_store(source, limits) for sources in splits.values() for source in sources]
 
 

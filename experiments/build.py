@@ -322,17 +322,31 @@ def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) ->
     elif task.test and not task.train:
         message += f": {len(task.test)} test problems are all that the data set has; with steps=0, "
         message += "eval.split=test evaluates on them"
-    elif split in task.split_shares and (problems := sum(map(len, task.splits().values()))):
-        shares = ", ".join(
-            f"{100 * share:.0f} % {name}" for name, share in task.split_shares.items()
-        )
-        message += (
-            f": a hash of each statement decides its split ({shares}), and none of {problems} "
-            "problems fell there; add rows, or give a folder with train*, valid* and test* files"
-            f"{f', or set eval.split=test ({len(task.test)} problems)' * bool(task.test)}"
-            f"{f', or loosen {chosen_by}' * bool(chosen_by)}"
-        )
+    elif split in task.split_shares and any(map(len, task.splits().values())):
+        message += f"{_no_share(split, task, config)}{f', or loosen {chosen_by}' * bool(chosen_by)}"
     return message + (f"; left out: {_left_out(task)}" if task.left_out else "")
+
+
+def _no_share(split: str, task: Task, config: RunConfig) -> str:
+    """Say that no problem fell into a split that a hash divides, and what fills it."""
+    divided = task.split_shares
+    shares = ", ".join(f"{100 * share:.0f} % {name}" for name, share in divided.items())
+    counts = {name: len(problems) for name, problems in task.splits().items()}
+    if "test" in divided:
+        cure = "add rows, or give a folder with train*, valid*, choose* and test* files"
+    elif not Path(config.task.path or "").expanduser().is_dir():
+        cure = "add rows"
+    elif "train" in divided:
+        file = "valid*" if split == "tune" else "choose*"
+        cure = f"add rows to the train* files, or a {file} file"
+    else:
+        cure = "add rows to the valid* files, or a choose* file, with which all of valid* is tune"
+    others = [name for name in ("tune", "choose", "test") if split != "train" and counts[name]]
+    return (
+        f": a hash of each statement decides its split ({shares}), and none of "
+        f"{sum(counts[name] for name in divided)} problems fell there; {cure}"
+        + "".join(f", or set eval.split={name} ({counts[name]} problems)" for name in others)
+    )
 
 
 def _choosing_keys(task: Task) -> str:

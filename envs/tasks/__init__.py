@@ -20,10 +20,12 @@ def open_task(config: TaskConfig) -> Task:
     """Open the task that `config` describes. Raises ValueError or OSError naming the wrong key."""
     template = None
     if config.prompt:
+        from envs.tasks.dataset_task import data_sets, has_own_samples
         from envs.tasks.prompts import PromptTemplate
 
         # before the task is opened: its errors cost nothing
-        template = PromptTemplate(Path(config.prompt), "task.prompt")
+        own = has_own_samples(data_sets(config))
+        template = PromptTemplate(Path(config.prompt), "task.prompt", own=own)
     task = _open(config)
     if template:
         content = f"{task.data_hash} {template.digest}"

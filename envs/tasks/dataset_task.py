@@ -1,7 +1,8 @@
 """Data sets as tasks: TACO, CodeContests, the paper's combination of the two, your own rows.
 
 The problems of a single file are split by a hash of their statements. A folder or the hub brings
-the data set's own splits; its validation split is halved into tune and choose by the same hash.
+the data set's own splits; its validation split is halved into tune and choose by the same hash,
+unless choose has files of its own.
 Problems that are left out are counted by reason.
 """
 
@@ -27,14 +28,16 @@ from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.row_selection import RowSelection
 from envs.tasks.selection import Entry, Filter, StoredProblems, load_entries
 from envs.tasks.storage.rows import load_converter
-from envs.tasks.storage.sources import Source, find_sources
+from envs.tasks.storage.sources import Source, find_sources, of_one_data_set
 from envs.tasks.storage.store import prepare_store
 from envs.tasks.storage.test_limits import SizeLimits
 from envs.tasks.task import SPLITS, Task
 
 FILE_SHARES = {"test": 0.2, "tune": 0.1, "choose": 0.1}  # of a single file's problems; train: rest
 TRAIN_SHARES = {"tune": 0.02, "choose": 0.02}  # of train, if a data set has no validation split
+TUNE_SHARES = {"tune": 0.02}  # of train, if only choose has files of its own
 VALIDATION_SHARES = {"tune": 0.5}  # of validation; choose: the rest
+BUNDLED_LOADERS = "envs.tasks.loaders."
 PUBLISHED_SPLITS = ("train", "validation", "test")
 IN_NO_SPLIT = "stands in no published split"  # why a problem is left out
 IN_ANOTHER_SPLIT = "stands in another split too"  # why a problem is left out
@@ -58,6 +61,7 @@ class _Reader:
         """Return the usable problems of each split.
 
         A single file is divided. Tune and choose are halves of validation, or else cut from train.
+        A folder may have choose as files of its own; then tune is validation.
         """
         if self.config.evaluation_only:
             return self._test_only(sources)
@@ -67,7 +71,13 @@ class _Reader:
             splits = self._published(self.read(sources["all"], alone=True))
         else:
             splits = {split: self.read(files, alone=False) for split, files in sources.items()}
-        if validation := splits.pop("validation"):
+        validation, choose = splits.pop("validation"), splits.pop("choose", [])
+        if sources.get("choose"):
+            splits["choose"] = choose
+            if sources.get("validation"):
+                return splits | {"tune": validation}
+            return splits | self._divide(splits["train"], TUNE_SHARES, "train")
+        if validation:
             return splits | self._divide(validation, VALIDATION_SHARES, "choose")
         return splits | self._divide(splits["train"], TRAIN_SHARES, "train")
 
@@ -90,7 +100,7 @@ class _Reader:
 
     def _test_only(self, sources: dict[str, list[Source]]) -> Splits:
         """Return all rows as the test split. Raises ValueError for rows of other splits."""
-        for split in ("train", "validation"):
+        for split in ("train", "validation", "choose"):
             if sources.get(split):
                 raise ValueError(
                     f"task={self.config.name} is for evaluation only "
@@ -118,7 +128,8 @@ class _Reader:
 def open_dataset(config: TaskConfig) -> Task:
     """Open the task of a data set. Raises ValueError or OSError naming the wrong key."""
     readers, splits = [], Splits({split: [] for split in SPLITS})
-    for part in data_sets(config):
+    parts = data_sets(config)
+    for part in parts:
         reader, read = _open_data_set(part)
         readers.append(reader)
         splits = {split: entries + read[split] for split, entries in splits.items()}
@@ -134,7 +145,7 @@ def open_dataset(config: TaskConfig) -> Task:
         split: StoredProblems(_first(splits[split], getattr(config, f"{split}_problems")))
         for split in SPLITS
     }
-    prompt = DefaultPrompt()
+    prompt = DefaultPrompt(own=has_own_samples(parts))
     content = [prompt.digest, *(stored.digest for stored in problems.values())]
     return Task(
         **problems,
@@ -170,6 +181,14 @@ def data_sets(config: TaskConfig) -> list[TaskConfig]:
     return parts or [config]
 
 
+def has_own_samples(parts: Sequence[TaskConfig]) -> bool:
+    """Return whether a user's own rows may name samples: by a column, or in a loader of theirs."""
+    return any(
+        part.fields.sample_inputs or (part.rows and not part.rows.startswith(BUNDLED_LOADERS))
+        for part in parts
+    )
+
+
 def _open_data_set(config: TaskConfig) -> tuple[_Reader, Splits]:
     rows = RowSelection(config)
     problem_filter = Filter(config.filter, config.quality, rows, checkers=config.checkers)
@@ -199,9 +218,10 @@ def _read_splits(config: TaskConfig, reader: _Reader) -> Splits:
         test_converter = load_converter(config.test_rows, config.fields, "task.test_rows")
     sources = find_sources(converter, required_path(config), "task.path", config.files)
     if config.test_path is None:
-        return reader.splits(sources)
+        return reader.splits(*of_one_data_set(sources))
     files = config.test_files or config.files
     test_sources = find_sources(test_converter, config.test_path, "task.test_path", files)
+    sources, test_sources = of_one_data_set(sources, test_sources)
     splits = reader.splits({**sources, "test": []} if "test" in sources else sources)
     splits["train"] += splits["test"]  # of a single file
     test = reader.read(test_sources.get("all") or test_sources["test"], alone=False)

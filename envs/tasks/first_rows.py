@@ -55,20 +55,19 @@ def _check_data_set(config: TaskConfig) -> None:
         test_files = config.test_files or config.files
         test_rows = config.test_rows or config.rows
         wanted.append(("task.test_path", config.test_path, test_rows, test_files))
-    searched: list[Path] = []
-    complete = True  # `searched` are all files, and the column of difficulties is what counts
-    for key, path, rows, files in wanted:
-        if "://" in path:
-            complete = False
-            continue
+    local = [given for given in wanted if "://" not in given[1]]
+    found = [local_files(path, key, files) for key, path, _, files in local]
+    every = [file for splits in found for each in splits.values() for file in each]
+    # whether `every` has all rows, and the column of difficulties is what counts
+    complete = len(local) == len(wanted)
+    for (key, path, rows, _), splits in zip(local, found, strict=True):
         converter = load_converter(rows, config.fields, key.replace("path", "rows"))
-        for found in local_files(path, key, files).values():
-            searched += found
-            for file in found[:1]:
-                first = _check_file(converter, file, f"{key}={path}")
-                complete &= all(_is_column(_column(config), row, made) for row, made in first)
+        for file in [file for each in splits.values() for file in each[:1]]:
+            others = [other for other in every if other != file]
+            first = _check_file(converter, file, f"{key}={path}", others)
+            complete &= all(_is_column(_column(config), row, made) for row, made in first)
     if complete and config.difficulty:
-        known = _difficulties(searched, _column(config))
+        known = _difficulties(every, _column(config))
         if known:  # without any, opening the task says that no row has the field
             check_difficulties(config.name, config.difficulty, known)
 
@@ -109,15 +108,20 @@ def _difficulties(files: Sequence[Path], column: str) -> set[str]:
     return found - {""}
 
 
-def _check_file(converter: Converter, file: Path, given: str) -> list[tuple[Row, Problem]]:
-    """Return the first rows that give problems. Raises ValueError if there are none."""
+def _check_file(
+    converter: Converter, file: Path, given: str, others: Sequence[Path]
+) -> list[tuple[Row, Problem]]:
+    """Return the first rows that give problems. Raises ValueError if there are none.
+
+    `others`: the data set's other files.
+    """
     try:
         numbered = list(itertools.islice(_numbered_rows(file), FIRST_ROWS))
     except ValueError as error:  # a broken file
         raise ValueError(f"{given}: {str(error).replace(str(file), file.name)}") from error
     if not numbered:
         raise ValueError(f"{given}: {file.name} has no row")
-    converter.check(read_rows(file), str(file))
+    converter.check(read_rows(file), str(file), map(read_rows, others))
     found = list(convert_rows(converter, (row for _, row in numbered)))
     first = [
         (row, item)

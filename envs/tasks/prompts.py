@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envs.hidden_tests import python_texts, stands_as_example
 from envs.problem import Problem
 from envs.tasks.selection import StoredProblems
 
@@ -78,17 +79,44 @@ class Template:
 
 
 class PromptTemplate(Template):
-    """The user message of a problem. Samples that the statement shows itself are left out."""
+    """The user message of a problem. Samples that the statement shows itself are left out.
+
+    `own`: the rows are the user's own, and their samples are left out only if that they stand in
+    the statement is no coincidence. The published data sets keep the rule of earlier runs.
+    """
 
     subject = "a problem"
-    variables = ("statement", "samples", "fn_name", "starter_code")
+    # calls: of a function, each sample as "name(arguments) → result"
+    variables = ("statement", "samples", "fn_name", "starter_code", "calls")
+
+    def __init__(self, path: Path, key: str = "", *, own: bool = False) -> None:
+        """Raises as Template."""
+        super().__init__(path, key)
+        self.own = own
 
     def __call__(self, problem: Problem) -> str:
         """Render the prompt. Raises ValueError if the template fails for this problem."""
-        values = {name: getattr(problem, name) for name in self.variables}
-        values |= {"statement": problem.statement.strip()}
-        values |= {"samples": () if _shows_samples(problem) else problem.samples}
+        samples = () if self._shows_samples(problem) else problem.samples
+        calls = [" → ".join(python_texts(problem, test)) for test in samples if problem.fn_name]
+        values: dict[str, object] = {
+            "statement": problem.statement.strip(),
+            "samples": samples,
+            "fn_name": problem.fn_name,
+            "starter_code": problem.starter_code,
+            "calls": calls,
+        }
         return self.render(values, problem)
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits over the template and its rule on samples."""
+        text = f"{self.text}\nown samples" if self.own else self.text
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _shows_samples(self, problem: Problem) -> bool:
+        if self.own:
+            return all(stands_as_example(problem, test) for test in problem.samples)
+        return _has_inputs(problem)
 
 
 class FeedbackTemplate(Template):
@@ -105,11 +133,15 @@ class FeedbackTemplate(Template):
 
 
 class DefaultPrompt:
-    """The default templates: one for programs that read stdin, one for functions."""
+    """The default templates: one for programs that read stdin, one for functions.
 
-    def __init__(self) -> None:
-        self.stdin = PromptTemplate(TEMPLATES / "stdin.jinja")
-        self.call = PromptTemplate(TEMPLATES / "call.jinja")
+    `own`: the rows are the user's own (see PromptTemplate), and samples of functions are shown.
+    """
+
+    def __init__(self, *, own: bool = False) -> None:
+        call = "call_with_samples.jinja" if own else "call.jinja"
+        self.stdin = PromptTemplate(TEMPLATES / "stdin.jinja", own=own)
+        self.call = PromptTemplate(TEMPLATES / call, own=own)
 
     def __call__(self, problem: Problem) -> str:
         return (self.call if problem.fn_name else self.stdin)(problem)
@@ -166,7 +198,7 @@ def _jinja_environment() -> Any:
     return jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=False)
 
 
-def _shows_samples(problem: Problem) -> bool:
+def _has_inputs(problem: Problem) -> bool:
     """Return whether the statement contains every sample input."""
     words = " ".join(problem.statement.split())
     return all(" ".join(test.input.split()) in words for test in problem.samples)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Sequence
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from envs.command_line.command_help import choice_lines, key_lines, print_help, wants_help
@@ -82,11 +84,21 @@ def plain_task(overrides: Sequence[str]) -> dict[str, Any]:
         ) from error
     except (HydraException, OmegaConfBaseException) as error:
         if "Could not override" in str(error):
-            key, keys = str(error).split("'")[1], list(key_names(TaskConfig).values())
-            if key.removeprefix("task.") in keys:
-                raise ValueError(f"{key} means nothing to this task, see conf/task/") from error
-            near = did_you_mean(key.removeprefix("task."), keys)
-            raise ValueError(
-                f"unknown key {key!r}; {near}keys of task: {', '.join(keys)}"
-            ) from error
+            raise ValueError(_unknown_key(str(error).split("'")[1])) from error
         raise ValueError(" ".join(str(error).split("Config search path")[0].split())) from error
+
+
+def _unknown_key(key: str) -> str:
+    """The message on a key that the task lacks: of the section in which it stands."""
+    section, schema = "task", TaskConfig
+    while True:
+        hints, names = typing.get_type_hints(schema), key_names(schema)
+        keys = {f"{section}.{name}": hints[field] for field, name in names.items()}
+        if key in keys:
+            return f"{key} means nothing to this task, see conf/task/"
+        inner = next((name for name in keys if key.startswith(f"{name}.")), None)
+        if inner is None or not is_dataclass(keys[inner]):
+            break
+        section, schema = inner, keys[inner]
+    listed = ", ".join(names.values())
+    return f"unknown key {key!r}; {did_you_mean(key, list(keys))}keys of {section}: {listed}"

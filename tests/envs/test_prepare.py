@@ -54,7 +54,18 @@ def test_it_says_that_a_function_is_not_named(tmp_path, capsys):
     )
     assert "'add'; if they are its arguments, add task.fields.fn_name=entry\n" in printed
     assert main([*given, "task.fields.fn_name=entry"]) == 0
-    assert "NOTE" not in capsys.readouterr().out
+    assert "are read as lines" not in capsys.readouterr().out
+
+
+def test_it_says_which_splits_are_empty(tmp_path, capsys):
+    for number, name in enumerate(("train", "valid", "test")):
+        rows = [taco_row(10 * number + i) for i in range(1 + 9 * (name == "train"))]
+        write(tmp_path / f"{name}.jsonl", rows)
+    assert main(["task=taco", f"task.path={tmp_path}"]) == 0
+    assert "NOTE: no problem is in tune; a run needs train" in capsys.readouterr().out
+    write(tmp_path / "choose.jsonl", [taco_row(30)])
+    assert main(["task=taco", f"task.path={tmp_path}"]) == 0
+    assert "NOTE: no problem" not in capsys.readouterr().out
 
 
 def test_mistakes_are_one_line(tmp_path, capsys):
@@ -63,7 +74,10 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     for arguments, said in {
         ("task=taco", "task.path=/nowhere"): "task.path=/nowhere: no such file",
         ("task=taco", f"task.path={broken}"): "not a whole .parquet file",
-        ("task=taco", "task.pth=x"): "unknown key 'task.pth'",
+        ("task=taco", "task.pth=x"): "unknown key 'task.pth'; did you mean 'task.path'? keys of",
+        ("task=own", "task.fields.tiem_limit=x"): "unknown key 'task.fields.tiem_limit'; did you "
+        "mean 'task.fields.time_limit'? keys of task.fields: statement, inputs",
+        ("task=own", "task.fields.name.x=y"): "did you mean 'task.fields.name'?",
         ("algo=spo",): "write task=NAME",
         ("task=taco", "task.max_tests=many"): "max_tests",
     }.items():

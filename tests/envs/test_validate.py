@@ -111,6 +111,14 @@ def test_nothing_judged_is_no_success(rows, tmp_path, capsys, columns, said):
     assert said in capsys.readouterr().out
 
 
+def test_a_row_without_a_statement_is_skipped_here_as_in_a_run(rows, tmp_path, capsys):
+    path = rows(row([RIGHT], []), row([RIGHT], [], description=" \n"))
+    validate(path, tmp_path)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "1 problems, 1 programs" in printed
+    assert f"rows skipped, no statement (first: line 2 of {path}): 1" in printed
+
+
 def test_filters_apply(rows, tmp_path, capsys):
     path = rows(row([RIGHT], [WRONG]), row([WRONG], [], cf_tags=["math"]))
     status, lines = validate(path, tmp_path, "task.filter.tags=[Math]")

@@ -1,5 +1,6 @@
 """A split that has nothing left says why, and which key would give it something."""
 
+import hashlib
 import json
 
 import pytest
@@ -75,7 +76,7 @@ def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(
     assert (
         "(20 % test, 10 % tune, 10 % choose, 60 % train), and none of 6 problems fell there" in said
     )
-    assert "a folder with train*, valid* and test* files" in said
+    assert "a folder with train*, valid*, choose* and test* files" in said
     assert "eval.split=test" not in said  # none of these is a test problem
 
     folder = tmp_path / "folder"
@@ -83,6 +84,7 @@ def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(
     write(folder / "train.jsonl", few)
     write(folder / "test.jsonl", rows[-3:])
     said = failed("task=taco", f"task.path={folder}")
+    assert "none of 6 problems fell there; add rows to the train* files, or a choose* file" in said
     assert "or set eval.split=test (3 problems)" in said
     assert "loosen" not in said
 
@@ -91,6 +93,25 @@ def test_a_file_so_small_that_no_problem_falls_into_the_split_of_the_evaluation(
     write(folder / "train.jsonl", easy + hard)
     said = failed("task=taco", f"task.path={folder}", "task.difficulty=EASY", "eval.split=tune")
     assert "split is empty" in said and "or loosen task.difficulty" in said
+
+
+def test_a_validation_split_of_which_a_half_is_empty(tmp_path, failed):
+    """The user has given a file for each split: the message says which of them lacks rows."""
+    rows = [taco_row(i) for i in range(60)]
+    positions = [
+        int(hashlib.sha256(row["question"].encode()).hexdigest()[:14], 16) / 16**14 for row in rows
+    ]
+    tune = [row for row, position in zip(rows, positions, strict=True) if position < 0.5]
+    write(tmp_path / "train.jsonl", [taco_row(i) for i in range(60, 66)])
+    write(tmp_path / "valid.jsonl", tune[:3])
+    write(tmp_path / "test.jsonl", [taco_row(i) for i in range(66, 68)])
+    said = failed("task=taco", f"task.path={tmp_path}")
+    assert (
+        "the choose split is empty: a hash of each statement decides its split (50 % tune, 50 % "
+        "choose), and none of 3 problems fell there; add rows to the valid* files, or a choose* "
+        "file, with which all of valid* is tune, or set eval.split=tune (3 problems), or set "
+        "eval.split=test (2 problems)" in said
+    )
 
 
 def test_tests_that_are_all_too_weak(tmp_path, failed):

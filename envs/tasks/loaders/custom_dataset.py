@@ -6,6 +6,7 @@ and a text on the path is parsed as JSON.
 
 from __future__ import annotations
 
+import keyword
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -33,6 +34,8 @@ def problem(row: Row, name: str, fields: FieldsConfig) -> Problem:
     starter_code = values.get("starter_code") or ""
     time_limit, memory = values.get("time_limit"), values.get("memory_limit")
     fn_name = field_parsers.function_name(values.get("fn_name"), starter_code)
+    if not _is_name(values.get("fn_name")):
+        raise SkipRow(f"{fields.fn_name} is not the plain name of a function")
     _check_cases(row, fields, values, nulls=fn_name is not None)
     parse_tests = field_parsers.call_tests if fn_name else field_parsers.stdin_tests
     tests = parse_tests(as_list(values["inputs"]), as_list(values["outputs"]))
@@ -64,6 +67,13 @@ def problem(row: Row, name: str, fields: FieldsConfig) -> Problem:
         incorrect_solutions=tuple(as_list(values.get("incorrect_solutions")) or ()),
         checker_program=checker,
     )
+
+
+def _is_name(name: Any) -> bool:
+    """Return whether this can name a function; a method of a class Solution is named by itself."""
+    if isinstance(name, str) and (name := name.strip()):
+        return name.isidentifier() and not keyword.iskeyword(name)
+    return not name  # the program reads stdin
 
 
 def _check_cases(row: Row, fields: FieldsConfig, values: Mapping[str, Any], nulls: bool) -> None:

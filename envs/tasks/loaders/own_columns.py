@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -90,19 +90,42 @@ def check_fields(fields: FieldsConfig) -> None:
         raise ValueError("task.fields.sample_inputs and sample_outputs: give both or none")
 
 
-def check_columns(fields: FieldsConfig, rows: Iterable[Row | None], label: str) -> None:
-    """Raise ValueError for a column that none of the first rows has.
+def check_columns(
+    fields: FieldsConfig,
+    rows: Iterable[Row | None],
+    label: str,
+    others: Iterable[Iterable[Row | None]] = (),
+) -> None:
+    """Raise ValueError for a column that none of the first rows of a file has.
 
-    A column that few problems need, such as a checker's, may stand in few rows.
+    A column that few problems need, such as a checker's, may stand in few rows, and one that is
+    not required may stand in one of the data set's other files alone: `others` are their rows.
     """
-    checked = [row for row in itertools.islice(rows, _CHECKED_ROWS) if isinstance(row, Mapping)]
+    checked = _first_rows(rows)
     where = f"the first {_CHECKED_ROWS} rows of {label}" if len(checked) == _CHECKED_ROWS else label
-    for key, column in asdict(fields).items():
-        if column and checked and not any(_has_column(row, column) for row in checked):
-            raise ValueError(
-                f"task.fields.{key}={column}: no such column in {where}; "
-                f"{_columns_instead(checked, column)}"
-            )
+    missing = _missing_columns(asdict(fields), checked) if checked else {}
+    if not missing.keys() & set(REQUIRED):
+        for other in others:
+            # without any left, no other file is opened
+            missing = _missing_columns(missing, _first_rows(other)) if missing else {}
+    for key, column in missing.items():
+        raise ValueError(
+            f"task.fields.{key}={column}: no such column in {where}; "
+            f"{_columns_instead(checked, column)}"
+        )
+
+
+def _first_rows(rows: Iterable[Row | None]) -> list[Row]:
+    return [row for row in itertools.islice(rows, _CHECKED_ROWS) if isinstance(row, Mapping)]
+
+
+def _missing_columns(columns: Mapping[str, str | None], rows: Sequence[Row]) -> dict[str, str]:
+    """Return the columns, by their keys, that no row has."""
+    return {
+        key: column
+        for key, column in columns.items()
+        if column and not any(_has_column(row, column) for row in rows)
+    }
 
 
 def _has_column(row: Row, column: str) -> bool:

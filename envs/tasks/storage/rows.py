@@ -38,10 +38,18 @@ class Converter:
     identity: str  # changes whenever a row may become another problem
     fields: FieldsConfig | None = None  # if the function takes task.fields
 
-    def check(self, rows: Iterable[Row | None], label: str) -> None:
-        """Raise ValueError if the configuration names a column that none of `rows` has."""
+    def check(
+        self,
+        rows: Iterable[Row | None],
+        label: str,
+        others: Iterable[Iterable[Row | None]] = (),
+    ) -> None:
+        """Raise ValueError if the configuration names a column that none of `rows` has.
+
+        `others`: the rows of the data set's other files, which may have it in their place.
+        """
         if self.fields is not None:
-            own_columns.check_columns(self.fields, rows, label)
+            own_columns.check_columns(self.fields, rows, label, others)
 
     def hint(self, rows: Iterable[Row | None]) -> str | None:
         """Return what `rows` show to be probably missing in the configuration."""
@@ -201,6 +209,8 @@ def _check(problem: Problem) -> Problem:
     texts += [text for test in tests for text in (test.input, test.output)]
     if not all(isinstance(text, str) for text in texts):
         raise SkipRow("a text is of another type")
+    if not problem.statement.strip():
+        raise SkipRow("no statement")
     try:
         for text in texts:
             text.encode()

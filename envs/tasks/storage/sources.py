@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from envs.tasks.storage.rows import (
     read_rows,
 )
 
-_FOLDER_PATTERNS = {"train": "train*", "validation": "valid*", "test": "test*"}
+_FOLDER_PATTERNS = {"train": "train*", "validation": "valid*", "test": "test*", "choose": "choose*"}
 _BUILDERS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json", ".json": "json"}
 _PINNED = re.compile(r"hf://datasets/(?P<name>[^@]+)@(?P<commit>[0-9a-f]{40})")
 
@@ -44,6 +44,7 @@ class Source:
     read: Callable[[int], Iterator[Row | None]]  # rows from a number on; None: a broken row
     rows: Callable[[], int | None] = lambda: None  # counts them, if that is cheap
     place: Callable[[int], str] = "row {}".format  # of a row, by its number from 1
+    others: tuple[Source, ...] = ()  # the data set's other files
 
 
 def find_sources(
@@ -52,8 +53,8 @@ def find_sources(
     """Return the sources of each split; a single file is under "all", to be divided later.
 
     `files` is the data set's layout. A folder that does not match it is searched for train*,
-    valid* and test*. `key` is the configuration key of `path`. Raises ValueError or OSError in one
-    line.
+    valid*, choose* and test*. `key` is the configuration key of `path`. Raises ValueError or
+    OSError in one line.
     """
     if "://" in path:
         return _remote_sources(converter, path, key, _layout(files))
@@ -61,6 +62,21 @@ def find_sources(
     return {
         split: [_file_source(converter, file) for file in each] for split, each in found.items()
     }
+
+
+def of_one_data_set(*found: dict[str, list[Source]]) -> list[dict[str, list[Source]]]:
+    """Return what `find_sources` found, of which each source knows all the others."""
+    every = [source for splits in found for sources in splits.values() for source in sources]
+    return [
+        {
+            split: [
+                replace(source, others=tuple(other for other in every if other is not source))
+                for source in sources
+            ]
+            for split, sources in splits.items()
+        }
+        for splits in found
+    ]
 
 
 def _layout(files: FilesConfig) -> dict[str, str]:
@@ -95,7 +111,9 @@ def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]
     }
     if not any(found.values()):
         kinds = ", ".join(_BUILDERS)
-        raise ValueError(f"{key}={path}: no train*, valid* or test* file of kind {kinds} in it")
+        raise ValueError(
+            f"{key}={path}: no train*, valid*, choose* or test* file of kind {kinds} in it"
+        )
     return found
 
 

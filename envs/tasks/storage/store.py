@@ -119,7 +119,8 @@ def _convert(source: Source, limits: SizeLimits, files: _PartFiles, progress: Pr
     first, number = _next_row(parts), len(parts)
     bar = progress.add_task(source.label, total=source.rows(), completed=first)
     if not first:
-        source.converter.check(source.read(0), source.label)
+        others = (other.read(0) for other in source.others)
+        source.converter.check(source.read(0), source.label, others)
     for part in _portions(convert_rows(source.converter, source.read(first), first)):
         problems = [limit_tests(item, limits) for item in part if isinstance(item, Problem)]
         reasons = [why_left_out(problem) for problem in problems]

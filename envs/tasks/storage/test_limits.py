@@ -44,6 +44,4 @@ def why_left_out(problem: Problem) -> str | None:
     """Return why a problem cannot be trained on, or None if it can."""
     if problem.checker == "needs_checker":
         return "needs a checker of its own"
-    if not problem.statement.strip():
-        return "no statement"
     return None if problem.tests else "tests over task.max_test_bytes"

@@ -45,6 +45,22 @@ def test_a_folder_brings_its_own_splits(tmp_path):
     assert len(names(every_problem(task))) == 60  # two files number their rows alike
 
 
+@pytest.mark.parametrize("validation", [True, False])
+def test_choose_may_have_files_of_its_own(tmp_path, validation):
+    """Then all of the validation split is tune; without one, tune is cut from train."""
+    write(tmp_path / "train.jsonl", [taco_row(i) for i in range(60)])
+    write(tmp_path / "choose-0.jsonl", [taco_row(i) for i in range(60, 63)])
+    write(tmp_path / "test.jsonl", [taco_row(i) for i in range(63, 66)])
+    if validation:
+        write(tmp_path / "valid.jsonl", [taco_row(i) for i in range(66, 69)])
+    task = open_task(config("taco", str(tmp_path)))
+    assert [name.partition("@")[2] for name in sorted(names(task.choose))] == ["choose-0"] * 3
+    assert {name.partition("@")[2] for name in names(task.tune)} <= {"valid", "train"}
+    assert len(task.test) == 3 and len(task.train) + len(task.tune) == 60 + 3 * validation
+    assert (len(task.tune) == 3) == validation
+    assert set(task.split_shares) == (set() if validation else {"tune", "train"})
+
+
 def test_sizes_are_upper_limits(tmp_path):
     file = write(tmp_path / "rows.jsonl", [taco_row(i) for i in range(100)])
     task = open_task(config("taco", file, train_problems=7, test_problems=3))

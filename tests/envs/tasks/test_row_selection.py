@@ -122,7 +122,7 @@ def test_the_command_line_has_the_keys():
     for argument, said in {
         "task.from=2024-8-1": "task.from='2024-8-1'; write a date as YYYY-MM-DD",
         "task.max_rating=many": "task.max_rating='many'; it takes a whole number",
-        "task.date_from=2024-08-01": "unknown key 'task.date_from'; keys of task: name, make",
+        "task.date_from=2024-08-01": "unknown key 'task.date_from'; did you mean 'task.from'? keys",
     }.items():
         with pytest.raises(ValueError) as error:
             task_config(["task=livecodebench", argument])

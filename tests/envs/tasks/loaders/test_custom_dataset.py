@@ -1,5 +1,7 @@
 """Rows in a schema of one's own, read through a mapping of columns."""
 
+from collections import Counter
+
 import pytest
 
 from envs.problem import CheckerProgram, Test
@@ -9,6 +11,7 @@ from envs.tasks.first_rows import check_first_rows
 from envs.tasks.loaders.custom_dataset import problem
 from envs.tasks.parsers.field_parsers import SkipRow
 from envs.tasks.task_cli import task_config
+from envs.validate import load_problems
 from tests.envs.tasks.dataset_rows import every_problem, write
 
 BASE = {"statement": "question", "inputs": "ins", "outputs": "outs"}
@@ -93,6 +96,13 @@ def test_a_function_is_called_with_its_arguments():
     assert (found.fn_name, found.checker, found.tests) == ("add", "call", (Test("[1, 2]", "3"),))
 
 
+@pytest.mark.parametrize("name", ["first word", "Solution.solve", "class", "2nd", "add()", 5])
+def test_what_cannot_be_the_name_of_a_function_is_refused(name):
+    row = {"question": "Add.", "ins": [[1, 2]], "outs": [3], "f": name}
+    with pytest.raises(SkipRow, match=r"^f is not the plain name of a function$"):
+        of(row, fn_name="f")
+
+
 def test_a_case_without_its_output_is_named():
     cases = {"inputs": "io.in", "outputs": "io.out"}
     row = {"question": "Q", "io": [{"in": "1", "out": "1"}, {"in": "2"}]}
@@ -144,6 +154,34 @@ def test_a_column_may_stand_in_a_later_row_alone(tmp_path):
     config = task_config(["task=own", f"task.path={path}", *GIVEN, "task.fields.checker=check"])
     check_first_rows(config)
     assert sum(bool(problem.checker_program) for problem in every_problem(open_task(config))) == 1
+
+
+def test_a_column_may_stand_in_one_file_of_a_folder_alone(tmp_path):
+    """In any of them: before a run and in it. Required columns are needed in each file."""
+    optional = {"entry": None, "wrong": ["print(0)"]}
+    write(tmp_path / "train.jsonl", [row | optional for row in ROWS[:15]])
+    write(tmp_path / "test.jsonl", ROWS[15:])
+    given = ["task=own", f"task.path={tmp_path}", *GIVEN]
+    mapped = ["task.fields.fn_name=entry", "task.fields.incorrect_solutions=wrong"]
+    config = task_config([*given, *mapped])
+    check_first_rows(config)
+    task = open_task(config)
+    assert len(every_problem(task)) == 20 and task.train[0].incorrect_solutions == ("print(0)",)
+    assert load_problems(config, Counter())[-1].incorrect_solutions == ()
+
+    files = [f"task.path={tmp_path}/train.jsonl", f"task.test_path={tmp_path}/test.jsonl"]
+    config = task_config([*given, *mapped, *files])
+    check_first_rows(config)
+    assert len(open_task(config).test) == 5
+
+    for wrong in ("task.fields.tags=topics", "task.fields.inputs=tests.in"):
+        if "inputs" in wrong:
+            lacking = [{k: v for k, v in row.items() if k != "tests"} for row in ROWS[15:]]
+            write(tmp_path / "test.jsonl", lacking)
+        config = task_config([*given, wrong])
+        for check in (check_first_rows, open_task):
+            with pytest.raises(ValueError, match=f"{wrong}: no such column in .*jsonl; it has"):
+                check(config)
 
 
 def test_how_many_rows_were_searched_for_a_column_is_said(tmp_path):

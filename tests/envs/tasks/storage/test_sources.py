@@ -153,6 +153,7 @@ def test_a_hub_name_without_a_commit_is_refused():
         "train",
         "validation",
         "test",
+        "choose",
     ]
 
 
