@@ -61,7 +61,7 @@ class Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return the exit code: 0 done, 1 bad runs, 2 bad command line or no pair."""
+    """Run the command and return the exit code: 0 done, 1 bad runs, 2 bad options or no pair."""
     if wants_help(arguments):
         print_help(Options, HELP)
         return 0
