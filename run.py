@@ -211,7 +211,12 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
     from experiments.errors import UserError
     from experiments.launch import check_launch, is_rank_zero, torchrun_ranks
     from experiments.learner.memory_check import check_jobs
+<<<<<<< HEAD
     from experiments.sweep_jobs import check_launcher, crowded_sweep, runs_here
+=======
+    from experiments.policy.length_check import length_warning
+    from experiments.sweep_jobs import crowded_sweep, runs_here
+>>>>>>> h2
 
     try:
         jobs = jobs_of(arguments)
@@ -229,7 +234,9 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
             check_jobs(configs)
     except UserError as error:
         fail(str(error), MISUSED)
-    warnings = dict.fromkeys(line for config in configs for line in setting_warnings(config))
+    warnings = dict.fromkeys(
+        line for config in configs for line in (*setting_warnings(config), length_warning(config))
+    )
     crowded = crowded_sweep(arguments, [config.model.device for config in configs])
     for line in hints if is_rank_zero() else ():
         print(f"NOTE: {line}", file=sys.stderr)

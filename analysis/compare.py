@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from analysis.comparison import Comparison
+    from analysis.metrics.evaluated_models import EvaluatedModel
     from analysis.stats.differences import PairedDifference
     from analysis.stats.named_pairs import ContrastTest
 
@@ -60,7 +61,7 @@ class Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return the exit code: 0 done, 1 bad runs, 2 bad command line."""
+    """Run the command and return the exit code: 0 done, 1 bad runs, 2 bad options or no pair."""
     if wants_help(arguments):
         print_help(Options, HELP)
         return 0
@@ -71,7 +72,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {error} (see --help)", file=sys.stderr)
         return 2
     try:
-        print_comparison(compared(options), options.wish)
+        comparison = compared(options)
+        if not any(pair.seeds for pair in comparison.pairs):
+            print(f"error: {nothing_shared(comparison)}", file=sys.stderr)
+            return 2
+        print_comparison(comparison, options.wish)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -95,6 +100,27 @@ def compared(options: Options) -> Comparison:
     if options.study is None:
         return by_themselves(options.a, options.b, options.margin)
     return within_study(options.study, options.a, options.b, options.margin, options.control)
+
+
+def nothing_shared(comparison: Comparison) -> str:
+    """Say which seeds, or else which problems, two groups that cannot be paired have."""
+    a, b = comparison.models
+    if not set(a.seeds) & set(b.seeds):
+        what = "seed"
+        theirs = [", ".join(map(str, model.seeds)) for model in (a, b)]
+    else:
+        what = "problem with the same seed"
+        theirs = [_extent(model) for model in (a, b)]
+    return (
+        f"no {what} is common to {a.label} and {b.label}, so there is no paired difference: "
+        f"a has {theirs[0]}; b has {theirs[1]}; give runs of the same problems and seeds"
+    )
+
+
+def _extent(model: EvaluatedModel) -> str:
+    """Return a group's problems as their first and last name."""
+    names = sorted({name for samples in model.samples for name in samples["problem"].unique()})
+    return f"{names[0]} to {names[-1]}"
 
 
 def print_comparison(comparison: Comparison, target: float) -> None:

@@ -28,6 +28,7 @@ from experiments.learner.memory_check import check_memory
 from experiments.policy import loading
 from experiments.policy.length_check import check_lengths
 from experiments.policy.model_flops import model_flops
+from experiments.policy.tokenizer_check import check_end_token, check_vocabulary
 from experiments.replay.sample_log import SampleLog
 from experiments.rollout.batch_sources import BatchSource, observations_hash, open_batches
 from experiments.rollout.conversations import Dialogue, dialogue_of
@@ -45,7 +46,7 @@ from experiments.runtime import Runtime
 from experiments.sample import PromptedProblem
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 
 @dataclass
@@ -99,12 +100,16 @@ def build(
     activity = activity or Activity()
     activity.begin("opening the task")
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
-    check_lengths(loading.read_config(config.model, activity), config)
+    model_config = loading.read_config(config.model, activity)
+    check_lengths(model_config, config)
     ranks = runtime.size if runtime.sharded else 0
     records.describe(memory=check_memory(config, algorithm.needs, ranks))
     task = _open_task(config)
+    activity.begin("encoding the prompts")
+    tokenizer = loading.load_tokenizer(config.model)
+    train_prompts, eval_prompts = _all_prompts(task, tokenizer, model_config, config)
     activity.begin("loading the model")
-    base, tokenizer = loading.load(config.model)
+    base = loading.load_policy(config.model)
     weights = loading.fingerprint(base.model)
     fingerprint = loading.policy_fingerprint(base, tokenizer, weights)
     parameters = sum(parameter.numel() for parameter in base.model.parameters())
@@ -113,12 +118,13 @@ def build(
     with runtime.environments(config) as local_environments:
         ledger = Ledger(activity=activity, model=model_flops(base.model))
         worker = build_worker_parts(config, base, tokenizer, local_environments, runtime, ledger)
-        activity.begin("encoding the prompts")
         parts = _assemble(
             config=config,
             records=records,
             runtime=runtime,
             task=task,
+            train_prompts=train_prompts,
+            eval_prompts=eval_prompts,
             worker=worker,
             tokenizer=tokenizer,
             fingerprint=fingerprint,
@@ -134,6 +140,8 @@ def _assemble(
     records: Records,
     runtime: Runtime,
     task: Task,
+    train_prompts: Prompts,
+    eval_prompts: Prompts,
     worker: WorkerParts,
     tokenizer: PreTrainedTokenizerBase,
     fingerprint: str,
@@ -143,9 +151,6 @@ def _assemble(
     learner, environments = worker.learner, worker.environments
     assert environments is not None  # rank 0 judges
     judge, eval_judge = environments.make(), environments.make()
-    train_prompts = _prompts(task.train, "train", task, tokenizer, config, config.steps > 0)
-    eval_split = getattr(task, config.eval.split)
-    eval_prompts = _prompts(eval_split, config.eval.split, task, tokenizer, config, True)
     engines = runtime.size if runtime.local_engines else config.runtime.engines
     dialogue = dialogue_of(config, tokenizer, config.task.turns, engines)
     eval_dialogue = dialogue_of(config, tokenizer, config.eval_turns, engines)
@@ -261,6 +266,22 @@ def _left_out(task: Task) -> str:
         f"{reason} {count}" + (f" (first: {first[reason]})" if reason in first else "")
         for reason, count in task.left_out.most_common()
     )
+
+
+def _all_prompts(
+    task: Task,
+    tokenizer: PreTrainedTokenizerBase,
+    model_config: PreTrainedConfig,
+    config: RunConfig,
+) -> tuple[Prompts, Prompts]:
+    """Encode the prompts for training and for evaluations. Raises UserError."""
+    check_end_token(tokenizer, config.model.path)
+    train = _prompts(task.train, "train", task, tokenizer, config, config.steps > 0)
+    eval_split = getattr(task, config.eval.split)
+    evaluated = _prompts(eval_split, config.eval.split, task, tokenizer, config, True)
+    largest = max(int(prompts.ids.max(initial=0)) for prompts in (train, evaluated))
+    check_vocabulary(tokenizer, model_config, config.model.path, largest)
+    return train, evaluated
 
 
 def _prompts(

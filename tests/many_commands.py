@@ -130,6 +130,8 @@ def prepare(folder: Path) -> None:
         (folder / "large" / name).touch()
     shutil.copytree(folder / "large", folder / "plain")
     (folder / "plain" / "chat_template.jinja").unlink()
+    shutil.copytree(folder / "large", folder / "unclosed")
+    (folder / "unclosed" / "chat_template.jinja").write_text("{% for message in messages %}")
     for name in ("empty", "locked", "untyped", "outputs/mini/run"):
         (folder / name).mkdir(parents=True)
     (folder / "untyped" / "config.json").write_text("{}")

@@ -9,6 +9,7 @@ import numpy as np
 from analysis.load.groups import join_names
 from analysis.metrics.definitions import DISTINCT, TITLES
 from analysis.metrics.evaluated_models import EvaluatedModel, common_problems
+from analysis.metrics.sample_counts import mean_count
 
 FEW_PROBLEMS = 10
 
@@ -73,7 +74,9 @@ def _few_problems(models: Sequence[EvaluatedModel]) -> Iterable[str]:
             if 0 < sum(per_run) < FEW_PROBLEMS * len(per_run):
                 counts[model.label] = sum(per_run) / len(per_run)
         if counts:
-            shown = join_names([f"{label} ({count:.3g})" for label, count in counts.items()])
+            shown = join_names(
+                [f"{label} ({mean_count(count)})" for label, count in counts.items()]
+            )
             yield f"{TITLES[metric]} is based on few problems: {shown}; do not rely on it."
 
 
@@ -86,7 +89,7 @@ def _different_problems(models: Sequence[EvaluatedModel]) -> Iterable[str]:
     counts = {model.label: float(np.mean(model.problems_defined(DISTINCT))) for model in trained}
     if all(count == len(common) for count in counts.values()):
         return
-    shown = join_names([f"{label} {count:.3g}" for label, count in counts.items()])
+    shown = join_names([f"{label} {mean_count(count)}" for label, count in counts.items()])
     yield (
         f"{TITLES[DISTINCT]} is a mean over different problems for each group ({shown}); "
         f"{len(common)} are common to all, and its column _common in table.csv is over these. "

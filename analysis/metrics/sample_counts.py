@@ -34,6 +34,11 @@ class _Counts:
     forms: Counter[str] = field(default_factory=Counter)  # of accepted programs
 
 
+def mean_count(mean: float) -> str:
+    """Return a mean of counts: whole as it is, else with one decimal."""
+    return f"{mean:,.0f}" if mean == round(mean) else f"{mean:,.1f}"
+
+
 def is_counted(metric: str) -> bool:
     """Return whether a metric, at whatever temperature, follows from the counts."""
     main = without_temperature(metric)

@@ -257,8 +257,9 @@ def _detectable(pairs: Sequence[PairedDifference]) -> str:
     """State the detectable difference if some pair is not separated, else ""."""
     unseparated = [pair for pair in pairs if not pair.separated and pair.seeds > 1]
     smallest = [float(smallest_difference(pair.estimate)) for pair in unseparated]
-    known = [difference for difference in smallest if math.isfinite(difference)]
-    if not known or max(known) == 0:
+    # 0.000: the two differ by the same on every problem, so nothing is known of the noise
+    known = [size for size in smallest if math.isfinite(size) and _size(size) != "0.000"]
+    if not known:
         return ""
     low, high = min(known), max(known)
     if low >= 1:

@@ -14,6 +14,7 @@ from analysis.metrics.definitions import (
     further_metrics,
     reported_metrics,
 )
+from analysis.metrics.sample_counts import mean_count
 from analysis.report.headline import difference_matrix, headline_metrics
 from analysis.report.markdown import table as markdown_table
 from analysis.report.units import duration
@@ -109,9 +110,9 @@ def with_interval(row: Row, name: str) -> str:
 def no_width(row: Row, name: str) -> str:
     """Return [200 problems] in place of an interval without width, "" where none was measured."""
     problems = row.get(f"{name}_problems")
-    if missing(row[f"{name}_low"]) or missing(problems):
+    if missing(row[f"{name}_low"]) or problems is None or missing(problems):
         return ""
-    return f"[{plural(count(problems), 'problem')}]"
+    return f"[{plural(mean_count(problems), 'problem')}]"
 
 
 # Tables as cells.

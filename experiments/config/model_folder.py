@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ BUILT_HERE = {
 }
 WEIGHTS = ("*.safetensors", "*.bin")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+# marks the model's own words in a template; transformers alone knows it
+GENERATION_TAG = re.compile(r"{%-?\s*generation\b")
 GGUF = ".gguf"
 GGUF_FACTOR = 6  # float32 weights per byte of a file of about five bits a weight
 HUB, CONNECT_S = "huggingface.co", 2.0
@@ -151,6 +154,40 @@ def check_tokenizer(path: str, chat: bool, fallback: str | None = None) -> None:
             f"model.path={path}: the tokenizer has no chat template, which task.chat=true needs; "
             "choose an instruct model, or set task.chat=false for plain prompts"
         )
+    if chat:
+        _check_template_syntax(path, place)
+
+
+def _check_template_syntax(path: str, folder: Path) -> None:
+    """Raise UserError for a chat template that Jinja cannot parse, as transformers has it.
+
+    A file that cannot be read, and templates with names, pass: loading the tokenizer says it.
+    """
+    import jinja2
+    from jinja2.ext import loopcontrols
+
+    file = chat_template_file(folder)
+    try:
+        text = file.read_text(encoding="utf-8")
+        template = text if file.suffix == ".jinja" else json.loads(text)["chat_template"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if not isinstance(template, str) or GENERATION_TAG.search(template):
+        return
+    try:
+        jinja2.Environment(extensions=[loopcontrols]).from_string(template)
+    except jinja2.TemplateSyntaxError as error:
+        reason = " ".join(str(error.message).split())
+        raise UserError(
+            f"model.path={path}: the chat template in {file.name}, line {error.lineno}: {reason}; "
+            "mend it, or set task.chat=false for plain prompts"
+        ) from error
+
+
+def chat_template_file(folder: Path) -> Path:
+    """Return the file that holds a folder's chat template, if it has one."""
+    alone = folder / "chat_template.jinja"
+    return alone if alone.exists() else folder / "tokenizer_config.json"
 
 
 def _has_chat_template(folder: Path) -> bool:

@@ -9,9 +9,14 @@ Layers with a state other than keys and values, e.g. linear attention, are not s
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments.config.model_folder import config_file
+from experiments.config.resolve_defaults import resolve_defaults
 from experiments.errors import UserError
+from experiments.gpus import visible_gpus
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -50,6 +55,55 @@ def check_lengths(model_config: PreTrainedConfig, config: RunConfig) -> None:
                 f"allow {prompt + response}: lower them to at most {limit} together"
             )
     _check_cache(model_config, path)
+
+
+def length_warning(given: RunConfig) -> str | None:
+    """Warn, without torch, of sequences longer than those that the model was made for.
+
+    Rotary positions go on beyond them, but the model has not seen them. None for learned positions,
+    which are refused, and where config.json is not on this machine.
+    """
+    on_gpu = given.model.device.startswith("cuda") or (
+        given.model.device == "auto" and visible_gpus()
+    )
+    config = resolve_defaults(given, "cuda" if on_gpu else "cpu")
+    task, turns = config.task, max(config.task.turns, config.eval_turns)
+    most = _positions(config)
+    assert task.max_prompt_tokens is not None
+    longest = task.max_prompt_tokens + config.longest_response(turns)
+    if most is None or longest <= most:
+        return None
+    return (
+        f"model.path={config.model.path}: it was made for at most {most} tokens "
+        f"(max_position_embeddings of its config.json); task.max_prompt_tokens="
+        f"{task.max_prompt_tokens} and task.max_response_tokens={task.max_response_tokens}"
+        f"{of_turns(config)} allow {longest}, and it may write nonsense beyond {most}: lower them "
+        f"to at most {most} together"
+    )
+
+
+def _positions(config: RunConfig) -> int | None:
+    """Return the most positions that a model on this machine was made for; None if unknown."""
+    try:
+        file = config_file(config.model.path, config.model.fallback)
+        values = json.loads(file.read_text()) if file else {}
+        text = values.get("text_config", values)
+        most = text["max_position_embeddings"]
+        scaling = text.get("rope_parameters") or text.get("rope_scaling") or {}
+        if text.get("model_type") in LEARNED_POSITIONS:
+            return None
+        return max(most, int(_stretched(most, scaling)))
+    except (UserError, OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None  # loading the model says what is wrong
+
+
+def _stretched(most: int, scaling: Mapping[str, Any]) -> float:
+    """Return how many positions RoPE's scaling stretches `most` to.
+
+    Configs differ in whether `max_position_embeddings` has the factor already, so this may be too
+    many: a warning too few.
+    """
+    return scaling.get("original_max_position_embeddings", most) * scaling.get("factor", 1.0)
 
 
 def of_turns(config: RunConfig) -> str:

@@ -64,16 +64,17 @@ def read_config(config: ModelConfig, activity: Activity | None = None) -> PreTra
 
 
 def load(config: ModelConfig) -> tuple[Policy, PreTrainedTokenizerBase]:
-    """Return the base policy, in evaluation mode on its device, and its tokenizer.
+    """Return `load_policy` and `load_tokenizer`. Raises UserError."""
+    tokenizer = load_tokenizer(config)
+    return load_policy(config), tokenizer
 
-    Raises UserError.
-    """
+
+def load_policy(config: ModelConfig) -> Policy:
+    """Return the base policy, in evaluation mode on its device. Raises UserError."""
     import transformers
 
-    transformers.utils.logging.disable_progress_bar()
-    logging.getLogger("transformers").setLevel(logging.ERROR)
+    _quieten()
     with _explained(config) as where:
-        tokenizer = _tokenizer(where)
         model = transformers.AutoModelForCausalLM.from_pretrained(
             **where,
             dtype=DTYPES[config.dtype],
@@ -91,22 +92,51 @@ def load(config: ModelConfig) -> tuple[Policy, PreTrainedTokenizerBase]:
         )
     # transformers' decorator hides the signature of `to`.
     model = model.to(pick_device(config.device))  # type: ignore[arg-type]
-    return Policy(model.eval()), tokenizer
+    return Policy(model.eval())
 
 
 def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
-    """Return the tokenizer alone. Raises UserError."""
-    with _explained(config) as where:
-        return _tokenizer(where)
+    """Return the tokenizer. Raises UserError.
 
-
-def _tokenizer(where: dict[str, Any]) -> PreTrainedTokenizerBase:
+    Without an end token of its own it has the first one of generation_config.json, or of
+    config.json. Without padding it pads with the end token.
+    """
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
+    _quieten()
+    with _explained(config) as where:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
+        if tokenizer.eos_token_id is None:
+            ends = [i for i in _configured_ends(where) if i < len(tokenizer)]
+            tokenizer.eos_token = tokenizer.convert_ids_to_tokens(ends[0]) if ends else None
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        return tokenizer
+
+
+def _quieten() -> None:
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+
+
+def _configured_ends(where: dict[str, Any]) -> list[int]:
+    """Return the end tokens that the weights will have in `generation_config`."""
+    import transformers
+
+    source, cached = where["pretrained_model_name_or_path"], where["local_files_only"]
+    try:
+        found = transformers.GenerationConfig.from_pretrained(source, local_files_only=cached)
+    except OSError:  # no such file: transformers makes one of config.json
+        found = transformers.GenerationConfig.from_model_config(
+            transformers.AutoConfig.from_pretrained(**where)
+        )
+    return _as_list(found.eos_token_id)
+
+
+def _as_list(ids: int | list[int] | None) -> list[int]:
+    return ids if isinstance(ids, list) else [] if ids is None else [ids]
 
 
 @contextmanager
@@ -166,9 +196,8 @@ def set_up_torch(threads: int) -> None:
 
 def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     """Return every token that ends a response; instruct models have several."""
-    named = model.generation_config.eos_token_id
-    ids = named if isinstance(named, list) else [named]
-    return {i for i in [*ids, tokenizer.eos_token_id] if i is not None}
+    ids = {*_as_list(model.generation_config.eos_token_id), tokenizer.eos_token_id}
+    return ids - {None}
 
 
 def random_model(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from envs.import_by_name import load_function
 from experiments.config.schema import RunConfig
+from experiments.config.validation import accepts_missing_logprobs
 from experiments.sample import Sample
 
 FIRST_AFTER = 2  # steps
@@ -80,11 +82,18 @@ class LearningSigns:
             )
         if self.low != self.high or train.offline_share or train.replay_share:
             return ""
+        mixed = ", mix in the data set's programs (train.offline_share)" * self._takes_programs()
         return (
             f"no response was accepted {so_far}: there is no reward to learn from; use easier "
-            "problems (task.difficulty), mix in the data set's programs (train.offline_share), "
-            "or begin with supervised training (algo=sft train.offline_share=1)"
+            f"problems (task.difficulty){mixed}, or begin with supervised training (algo=sft "
+            "train.offline_share=1)"
         )
+
+    def _takes_programs(self) -> bool:
+        """Whether the objective may learn from programs without log-probs."""
+        algo, reward = self.config.algo, self.config.task.reward
+        needs = load_function(algo.core, "algo.core")(algo, reward.high).needs
+        return accepts_missing_logprobs(self.config, needs)
 
     def _truncated(self) -> str:
         share = self.truncated / self.responses

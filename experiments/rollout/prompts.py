@@ -19,6 +19,7 @@ from envs.problem import Problem
 from envs.tasks.config import TaskConfig
 from envs.tasks.selection import StoredProblems
 from envs.tasks.task import Task
+from experiments.config.model_folder import chat_template_file
 from experiments.errors import UserError
 from experiments.sample import PromptedProblem
 
@@ -152,7 +153,18 @@ def _chat(
     turns = [*itertools.chain.from_iterable(shots), text]
     roles = itertools.cycle(("user", "assistant"))
     messages = [{"role": role, "content": turn} for role, turn in zip(roles, turns, strict=False)]
-    encoded: Any = tokenizer.apply_chat_template(messages, add_generation_prompt=True, **chat_args)
+    try:
+        encoded: Any = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, **chat_args
+        )
+    except Exception as error:  # a template may raise anything
+        folder = Path(tokenizer.name_or_path)
+        file = f" in {chat_template_file(folder).name}" * folder.is_dir()
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise UserError(
+            f"model.path={folder}: the chat template{file}: {reason}; mend it, or set "
+            "task.chat=false for plain prompts"
+        ) from error
     return encoded["input_ids"]
 
 

@@ -73,6 +73,25 @@ def test_a_failed_run_without_an_evaluation_is_left_out_and_said(tmp_path, make_
     assert "a and b need an evaluation after training" in capsys.readouterr().err
 
 
+def test_groups_without_a_common_problem_or_seed_are_one_line(tmp_path, make_run, capsys):
+    make_run(tmp_path / "a", "spo", 0, problems=4, samples=4)
+    renamed = make_run(tmp_path / "b", "ppo", 0, problems=4, samples=4)
+    make_run(tmp_path / "c", "ppo", 1, problems=4, samples=4)
+    evals = pd.read_parquet(renamed / "evals.parquet")
+    evals["problem"] = evals["problem"].str.replace("test", "choose")
+    evals.to_parquet(renamed / "evals.parquet")
+    for other, said in (
+        ("b", "no problem with the same seed is common to a (spo) and b (ppo), so there is no"),
+        ("b", "a has mini/test/0000 to mini/test/0003; b has mini/choose/0000 to mini/choose/0003"),
+        ("c", "no seed is common to a (spo) and b (ppo), so there is no paired difference: a has"),
+        ("c", "a has 0; b has 1; give runs of the same problems and seeds"),
+    ):
+        assert main([f"a={tmp_path}/a", f"b={tmp_path}/{other}"]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == "" and printed.err.count("\n") == 1
+        assert printed.err.startswith("error: ") and said in printed.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [

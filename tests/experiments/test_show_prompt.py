@@ -1,5 +1,7 @@
 """A prompt is shown as the model reads it, with the limit that decides whether it is kept."""
 
+import shutil
+
 import pytest
 
 from experiments.show_prompt import main
@@ -27,6 +29,22 @@ def test_one_that_a_run_would_drop_is_shown_and_said_so(capsys):
     assert "mini/train/0000" in shown.splitlines()[0]
     assert "tokens, beyond, so a run drops it: task.max_prompt_tokens=20" in shown
     assert "no chat template" in shown and "<|user|>" not in shown
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{% if %}", ", line 1: Expected an expression"),
+        ("{{ x.y }}", ": UndefinedError: 'x' is undefined; mend it, or set task.chat=false"),
+    ],
+)
+def test_a_broken_chat_template_is_one_line(template, said, capsys, tmp_path):
+    shutil.copytree(NANO, tmp_path / "mine")
+    (tmp_path / "mine" / "chat_template.jinja").write_text(template)
+    assert main(["task=mini", f"model={tmp_path}/mine"]) == 2
+    printed = capsys.readouterr()
+    begin = f"error: model.path={tmp_path}/mine: the chat template in chat_template.jinja{said}"
+    assert printed.err.startswith(begin) and printed.err.count("\n") == 1, printed.err
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,20 @@ def test_separated_pairs_are_said_before_the_letters_that_show_all(experiment):
     assert headlines(two)[0].statements[0].startswith("The data do not separate a (")
 
 
+def test_a_difference_that_nothing_could_hide_is_no_detectable_one(experiment):
+    """Where two groups differ by the same everywhere, sums leave a spread of 1e-17."""
+    one = replace(experiment.pairs[0].reversed(), adjusted_p=1.0)
+    rounding = dict.fromkeys(("seed_variance", "problem_variance", "residual_variance"), 1e-34)
+    still = replace(one, estimate=replace(one.estimate, **rounding))
+    kept = [model for model in experiment.trained if "pass@1" in model.grids]
+    trained = [SimpleNamespace(label=s.label, grids={"pass@1": s.grids["pass@1"]}) for s in kept]
+    for pair, said in ((one, True), (still, False)):
+        (headline,) = headlines(
+            SimpleNamespace(trained=trained, models=trained, pairs=[pair], ks=(1,), **NOTHING_NAMED)
+        )
+        assert ("would detect only a true" in " ".join(headline.statements)) is said
+
+
 def test_an_interval_and_a_test_that_disagree_are_said_whichever_way_the_difference_points(
     experiment,
 ):

@@ -13,6 +13,11 @@ def test_an_interval_without_width_says_the_number_of_problems():
     assert with_interval(row(0.1, math.nan, math.nan), "pass@1") == "0.100"
 
 
+def test_a_mean_number_of_problems_is_not_rounded_to_a_whole_one():
+    assert with_interval(row(0.0, 0.0, 0.0, 4.5), "pass@1") == "0.000 [4.5 problems]"
+    assert with_interval(row(0.0, 0.0, 0.0, 1200.0), "pass@1") == "0.000 [1,200 problems]"
+
+
 def test_ends_that_would_look_the_same_get_more_digits():
     assert ends(0.1101, 0.1149, 2) == "[0.110, 0.115]"
     assert ends(0.00001, 0.00002, 2) == "[0.00001, 0.00002]"

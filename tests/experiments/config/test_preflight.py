@@ -68,6 +68,26 @@ def test_a_chat_template_is_needed_for_chats_alone_and_found_in_every_place(tmp_
         check_tokenizer(str(folder), chat=True)
 
 
+@pytest.mark.parametrize("file", ["chat_template.jinja", "tokenizer_config.json"])
+def test_a_chat_template_that_cannot_be_parsed_names_its_file_and_line(tmp_path, file):
+    folder = broken_copy(tmp_path, removed=["*.jinja"])
+
+    def store(template):
+        text = template if file.endswith("jinja") else json.dumps({"chat_template": template})
+        (folder / file).write_text(text)
+
+    store("{{ messages }}\n{% if %}")
+    with pytest.raises(UserError, match=rf"the chat template in {file}, line 2: Expected an expr"):
+        check_tokenizer(str(folder), chat=True)
+    check_tokenizer(str(folder), chat=False)
+    for sound in (  # tags and functions that only transformers gives a template
+        "{% for m in messages %}{% generation %}{{ m }}{% endgeneration %}{% endfor %}",
+        "{% for m in messages %}{% break %}{% endfor %}{{ strftime_now('%Y') | tojson }}",
+    ):
+        store(sound)
+        check_tokenizer(str(folder), chat=True)
+
+
 def test_a_gpu_that_is_not_there_is_said(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(preflight, "GPU_DEVICES", (str(tmp_path / "none"),))

@@ -10,7 +10,7 @@ from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
 from experiments.learner.forward import Tokens, score
 from experiments.policy import loading
-from experiments.policy.length_check import check_lengths
+from experiments.policy.length_check import check_lengths, length_warning
 from experiments.policy.policy import Policy
 from experiments.trainer import train
 from tests.experiments.compose import config
@@ -113,7 +113,7 @@ def test_a_run_ends_before_it_loads_the_weights(tmp_path, monkeypatch):
     tokenizer.save_pretrained(tmp_path)
     kind, options = CHANGING["longrope"]
     model_of(kind, **options).save_pretrained(tmp_path)
-    monkeypatch.setattr(loading, "load", None)
+    monkeypatch.setattr(loading, "load_policy", None)
     given = ["model=local", f"model.path={tmp_path}", f"output_dir={tmp_path}"]
     outcome = train(config("sandbox=embedded", *given))
     assert (outcome.status, outcome.expected) == ("failed", True)
@@ -125,3 +125,42 @@ def test_a_model_with_an_embedding_for_each_position_has_no_further_ones():
     check_lengths(of_model, run_of(40, 24))
     with pytest.raises(UserError, match=r"it has 64 positions; .* allow 65 tokens"):
         check_lengths(of_model, run_of(40, 25))
+
+
+def saved(folder, kind, **options):
+    model_of(kind, **options).config.save_pretrained(folder)
+    return f"model.path={folder}"
+
+
+def test_sequences_beyond_what_a_model_was_made_for_are_said_once_with_their_keys(tmp_path):
+    given = ["model=local", saved(tmp_path, "llama", max_position_embeddings=128)]
+    lengths = ["task.max_prompt_tokens=100", "task.max_response_tokens=29"]
+    assert length_warning(config(*given, "task.max_prompt_tokens=99", lengths[1])) is None
+    assert length_warning(config(*given, *lengths)) == (
+        f"model.path={tmp_path}: it was made for at most 128 tokens (max_position_embeddings of "
+        "its config.json); task.max_prompt_tokens=100 and task.max_response_tokens=29 allow 129, "
+        "and it may write nonsense beyond 128: lower them to at most 128 together"
+    )
+    turns = ["task.max_prompt_tokens=20", "eval.turns=3", "task.max_observation_tokens=40"]
+    line = length_warning(config(*given, *turns, "task.max_response_tokens=10"))
+    assert "in 3 turns, with task.max_observation_tokens=40, allow 130" in line
+
+
+def test_limits_that_the_device_decides_count_too():
+    own = ["task=own", "task.path=rows.jsonl", "model=nano"]
+    fields = [f"task.fields.{key}=x" for key in ("statement", "inputs", "outputs")]
+    assert "allow 1280," in length_warning(config(*own, *fields, "model.device=cpu"))
+    assert "allow 3072," in length_warning(config(*own, *fields, "model.device=cuda"))
+
+
+@pytest.mark.parametrize("case", ["linear", "yarn", "learned"])
+def test_stretched_positions_are_within_reach_and_learned_ones_are_refused_anyway(case, tmp_path):
+    kind, options = ALL[case]
+    path = saved(tmp_path, kind, **options)
+    lengths = [f"task.max_prompt_tokens={6 * LIMIT}", f"task.max_response_tokens={2 * LIMIT}"]
+    assert length_warning(config("model=local", path, *lengths)) is None
+
+
+@pytest.mark.parametrize("task", ["mini", "mini_long", "mini_feedback", "sums"])
+def test_a_bundled_task_fits_its_model(task):
+    assert length_warning(config(f"task={task}")) is None

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from algorithms.grpo import GRPO
+from algorithms.spo import SPO
 from envs.problem import Judgement, Problem, Verdict
 from experiments.config.schema import RunConfig
 from experiments.rollout.learning_signs import LearningSigns
 from experiments.sample import Origin, PromptedProblem, Sample
 
+GRPO_OPTIONS = GRPO.Config(core="algorithms.grpo.GRPO")
 PROBLEMS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (1,)) for i in range(2)]
 
 
@@ -28,8 +30,8 @@ def sample(problem, accepted, truncated=False, program="print(1)", **changes):
     return replace(made, **changes)
 
 
-def lines(batch, kl=float("nan"), **changes):
-    config = RunConfig(GRPO.Config())
+def lines(batch, kl=float("nan"), algo=None, **changes):
+    config = RunConfig(algo or GRPO_OPTIONS)
     for key, value in changes.items():
         group, name = key.split("__")
         setattr(getattr(config, group), name, value)
@@ -96,3 +98,17 @@ def test_offline_programs_alone_say_nothing():
 def test_failures_beside_the_data_sets_programs_are_no_sign():
     batch = [sample(0, False), sample(0, False), replace(sample(0, True), logps=None)]
     assert lines(batch, train__offline_share=0.5) == []
+
+
+@pytest.mark.parametrize(
+    ("algo", "train", "mixes"),
+    [
+        (GRPO_OPTIONS, {}, False),
+        (GRPO_OPTIONS, {"train__missing_logprobs": "reference"}, True),
+        (SPO.Config(core="algorithms.spo.SPO"), {}, True),
+    ],
+)
+def test_the_data_sets_programs_are_advised_where_the_objective_takes_them(algo, train, mixes):
+    (line,) = lines([sample(0, False), sample(0, False)], algo=algo, **train)
+    assert ("mix in the data set's programs (train.offline_share)" in line) is mixes
+    assert line.endswith("or begin with supervised training (algo=sft train.offline_share=1)")
