@@ -211,12 +211,8 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
     from experiments.errors import UserError
     from experiments.launch import check_launch, is_rank_zero, torchrun_ranks
     from experiments.learner.memory_check import check_jobs
-<<<<<<< HEAD
-    from experiments.sweep_jobs import check_launcher, crowded_sweep, runs_here
-=======
     from experiments.policy.length_check import length_warning
-    from experiments.sweep_jobs import crowded_sweep, runs_here
->>>>>>> h2
+    from experiments.sweep_jobs import check_launcher, crowded_sweep, runs_here
 
     try:
         jobs = jobs_of(arguments)

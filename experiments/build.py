@@ -13,9 +13,7 @@ from envs.environment import Environment
 from envs.import_by_name import load_function
 from envs.problem import Problem
 from envs.tasks import open_task
-from envs.tasks.dataset_task import IN_ANOTHER_SPLIT, TRAIN_ONLY
 from envs.tasks.task import Task
-from envs.validation.problem_quality import earnings_line
 from experiments.config.schema import RunConfig
 from experiments.distributed.single_process import SINGLE_PROCESS
 from experiments.distributed.worker_parts import WorkerParts, build_worker_parts
@@ -35,7 +33,13 @@ from experiments.rollout.conversations import Dialogue, dialogue_of
 from experiments.rollout.environments import Environments
 from experiments.rollout.generation import overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
-from experiments.rollout.problem_facts import checker_facts, problem_facts
+from experiments.rollout.problem_facts import (
+    checker_facts,
+    empty_split,
+    problem_facts,
+    problem_line,
+    task_counts,
+)
 from experiments.rollout.prompts import Prompts, encode_prompts
 from experiments.rollout.reward_shaping import RewardShaping
 from experiments.rollout.rollouts import response_limit
@@ -195,7 +199,7 @@ def _assemble(
         ),
         ledger=ledger,
         settings=asdict(config),
-        problems=_problem_line(task, len(train_prompts), len(eval_prompts), facts),
+        problems=problem_line(task, len(train_prompts), len(eval_prompts), facts),
     )
 
 
@@ -219,7 +223,7 @@ def _describe(
         sandbox={"name": environments.name, "strength": environments.strength},
         train_problems=len(train),
         eval_problems=len(evaluated),
-        task=_task_counts(task),
+        task=task_counts(task),
         **facts,
     )
     records.problems(_statements(evaluated, task))
@@ -231,41 +235,6 @@ def _open_task(config: RunConfig) -> Task:
         return open_task(config.task)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
-
-
-def _task_counts(task: Task) -> dict[str, Any]:
-    return {
-        "rows_read": task.rows_read,
-        "left_out": dict(task.left_out),
-        "first_left_out": task.first_left_out,
-        "decontaminated": task.decontaminated,
-    }
-
-
-def _problem_line(task: Task, train: int, evaluated: int, facts: dict[str, Any]) -> str:
-    text = f"{train} for training, {evaluated} for evaluation"
-    if task.rows_read:
-        text += f", of {task.rows_read} rows"
-    if task.left_out:
-        text += f"; left out: {_left_out(task)}"
-    if task.left_out[IN_ANOTHER_SPLIT] > train > 0:
-        text += "; most statements are alike across splits: task.decontaminate=false keeps them"
-    if programs := facts.get("checker_programs"):
-        count = sum(sum(languages.values()) for languages in programs.values())
-        text += f"; {count} with a checker program"
-    earnings = facts.get("cheap_programs", {}).get("train")
-    if earnings and (line := earnings_line(earnings)):
-        text += f"; {line}"
-    return text
-
-
-def _left_out(task: Task) -> str:
-    """Return the reasons with their counts, and with the first row of those that rows gave."""
-    first = task.first_left_out
-    return ", ".join(
-        f"{reason} {count}" + (f" (first: {first[reason]})" if reason in first else "")
-        for reason, count in task.left_out.most_common()
-    )
 
 
 def _all_prompts(
@@ -303,7 +272,7 @@ def _prompts(
         limit = config.task.max_prompt_tokens
         task.left_out[f"prompt over task.max_prompt_tokens={limit}"] += dropped
     if needed and not prompts:
-        raise UserError(_empty_split(split, prompts, task, config))
+        raise UserError(empty_split(split, prompts, task, config))
     return prompts
 
 
@@ -317,68 +286,6 @@ def _statements(prompts: Sequence[PromptedProblem], task: Task) -> Iterator[dict
     """Yield each problem's name and its prompt: the statement with its samples."""
     for prompt in prompts:
         yield {"problem": prompt.problem.name, "prompt": task.prompt(prompt.problem)}
-
-
-def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) -> str:
-    """Say why a split is empty, and which key changes that."""
-    message = f"task={config.task.name}: the {split} split is empty"
-    removed = task.left_out[IN_ANOTHER_SPLIT]
-    chosen_by = _choosing_keys(task)
-    if len(prompts.problems):
-        limit = config.task.max_prompt_tokens
-        message += (
-            f": all of its prompts are over task.max_prompt_tokens={limit}; the shortest has "
-            f"{prompts.shortest} tokens; raise the limit"
-        )
-    elif split == "train" and (weak := _of_train_only(task)):
-        message += (
-            f": the tests of {weak} problems are too weak for it; task.min_hidden_tests=0 keeps "
-            "them, but programs that solve nothing earn their reward"
-        )
-    elif removed and split != "test" and not (chosen_by and split in task.split_shares):
-        message += (
-            f": {removed} problems are also in another split; task.decontaminate=false keeps "
-            "them, but then scores are contaminated"
-        )
-    elif task.test and not task.train:
-        message += f": {len(task.test)} test problems are all that the data set has; with steps=0, "
-        message += "eval.split=test evaluates on them"
-    elif split in task.split_shares and any(map(len, task.splits().values())):
-        message += f"{_no_share(split, task, config)}{f', or loosen {chosen_by}' * bool(chosen_by)}"
-    return message + (f"; left out: {_left_out(task)}" if task.left_out else "")
-
-
-def _no_share(split: str, task: Task, config: RunConfig) -> str:
-    """Say that no problem fell into a split that a hash divides, and what fills it."""
-    divided = task.split_shares
-    shares = ", ".join(f"{100 * share:.0f} % {name}" for name, share in divided.items())
-    counts = {name: len(problems) for name, problems in task.splits().items()}
-    if "test" in divided:
-        cure = "add rows, or give a folder with train*, valid*, choose* and test* files"
-    elif not Path(config.task.path or "").expanduser().is_dir():
-        cure = "add rows"
-    elif "train" in divided:
-        file = "valid*" if split == "tune" else "choose*"
-        cure = f"add rows to the train* files, or a {file} file"
-    else:
-        cure = "add rows to the valid* files, or a choose* file, with which all of valid* is tune"
-    others = [name for name in ("tune", "choose", "test") if split != "train" and counts[name]]
-    return (
-        f": a hash of each statement decides its split ({shares}), and none of "
-        f"{sum(counts[name] for name in divided)} problems fell there; {cure}"
-        + "".join(f", or set eval.split={name} ({counts[name]} problems)" for name in others)
-    )
-
-
-def _choosing_keys(task: Task) -> str:
-    """Name the keys that left problems out of every split, such as task.difficulty."""
-    reasons = [reason for reason in task.left_out if reason.startswith(("not of ", "not good by "))]
-    return ", ".join(sorted(reason.split()[-1] for reason in reasons))
-
-
-def _of_train_only(task: Task) -> int:
-    counts = task.left_out.items()
-    return sum(count for reason, count in counts if reason.endswith(TRAIN_ONLY))
 
 
 def _initial_values(

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from envs.tasks import open_task
-from experiments.build import _problem_line
+from experiments.rollout.problem_facts import problem_line
 from experiments.trainer import train
 from tests.envs.tasks.dataset_rows import config as config_of_task
 from tests.envs.tasks.dataset_rows import taco_row, write
@@ -61,7 +61,7 @@ def test_decontamination_that_leaves_little(tmp_path):
     for copies, said in ((4, True), (2, False)):
         write(tmp_path / "rows" / "test.jsonl", rows[:copies])
         task = open_task(config_of_task("taco", str(tmp_path / "rows")))
-        line = _problem_line(task, len(task.train), len(task.test), {})
+        line = problem_line(task, len(task.train), len(task.test), {})
         assert line.startswith(f"{6 - copies} for training, {copies} for evaluation")
         assert ("task.decontaminate=false keeps them" in line) == said
 
