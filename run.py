@@ -115,7 +115,12 @@ def print_all(run: Callable[[], None]) -> None:
 def resume(arguments: list[str]) -> None:
     """Resume the run in resume=FOLDER, with overrides of keys that may change."""
     from experiments.config.preflight import check_before_start
-    from experiments.config.resume import is_finished, named_folder, resumed_config
+    from experiments.config.resume import (
+        is_finished,
+        named_folder,
+        recorded_values,
+        resumed_config,
+    )
     from experiments.errors import UserError
     from experiments.launch import is_rank_zero
     from experiments.run_dir.atomic_files import check_unlocked
@@ -134,9 +139,8 @@ def resume(arguments: list[str]) -> None:
         fail(str(error))
     if finished:
         if is_rank_zero():
-            print(
-                f"already finished, {config.steps} steps; steps=N extends it\nrun folder: {folder}"
-            )
+            done = recorded_values(folder, folders[-1])["steps"]
+            print(f"already finished, {done} steps; steps=N extends it\nrun folder: {folder}")
         return
     announce(config)
     if is_rank_zero():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+CANNOT_IMPORT = "cannot be imported"  # in the message on a module that raises
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -32,7 +33,7 @@ def load_function(name: str, key: str) -> Callable:
     except Exception as error:
         # a user's module may raise anything
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ValueError(f"{key}={name}: {module_name} cannot be imported: {reason}") from error
+        raise ValueError(f"{key}={name}: {module_name} {CANNOT_IMPORT}: {reason}") from error
     function = getattr(module, attribute, None)
     if not callable(function):
         own = [n for n, value in vars(module).items() if _is_defined_in(module_name, value)]

@@ -75,6 +75,8 @@ def test_the_same_sweep_again_does_only_what_is_left(tmp_path, call_here):
 
     done = call_here(f"resume={first}")
     assert (done.returncode, done.stdout.split(",")[0]) == (0, "already finished")
+    fewer = call_here(f"resume={first}", "steps=0")
+    assert fewer.stdout == done.stdout
     done = call_here(f"resume={first}", "seed=5")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: resume={first}: seed=5 (was 0) would be another run")

@@ -36,8 +36,8 @@ def code_caveats(groups: Sequence[Group]) -> Iterator[str]:
         if files := differing_code(group.runs):
             yield (
                 f"{group.label}: the code of its runs differs in {join_names(files)}, so its "
-                "numbers are of several versions. The command that made them makes the older ones "
-                "anew with again=changed."
+                "numbers are of several versions. The command of their sweep or study makes the "
+                "older ones anew with again=changed, and run.py from=FOLDER a single run."
             )
     runs = [run for group in groups for run in group.runs]
     yield from _commits(runs)

@@ -223,7 +223,10 @@ def _choice(group: str, names: Names, where: str) -> str:
 
 def _defaults(core: str) -> dict[str, Any]:
     """Return the defaults of all keys, those that a composition lacks included."""
-    options = load_function(core, "algo.core").Config  # type: ignore[attr-defined]
+    try:
+        options = load_function(core, "algo.core").Config  # type: ignore[attr-defined]
+    except ValueError as error:
+        raise UserError(str(error)) from error
     return _flat_with_aliases(asdict(RunConfig(algo=options())))
 
 

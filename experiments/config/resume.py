@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from envs.command_line.config_parsing import did_you_mean
+from envs.import_by_name import CANNOT_IMPORT
 from experiments.config.composition import CONF, check_dashes, leaves, parse_overrides
 from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError
@@ -57,6 +58,8 @@ def resumed_config(folder: Path, arguments: Sequence[str]) -> RunConfig:
     try:
         parse(composed)
     except UserError as error:
+        if CANNOT_IMPORT in str(error):  # whatever the run is
+            raise
         raise UserError(
             f"{where}: this version cannot read its config.yaml: {error} (from= in place of "
             "resume= begins a new run)"

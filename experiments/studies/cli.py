@@ -52,13 +52,19 @@ def run_command(
 
 def split_arguments(schema: type[Schema], arguments: Sequence[str]) -> tuple[Schema, list[str]]:
     """Separate the command's own keys, as a `schema`, from overrides of runs. Raises UserError."""
+    from experiments.config.schema import RunConfig
+
     keys = {field.name for field in fields(schema)}
     own = [argument for argument in arguments if argument.partition("=")[0] in keys]
     overrides = [argument for argument in arguments if argument not in own]
+    known = {field.name for field in fields(RunConfig)} | {"experiment"}
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key:
             raise UserError(f"{override!r}: write key=value (see --help)")
+        if "." not in key and key.lstrip("+~") not in known:
+            near = did_you_mean(key, sorted(keys | known))
+            raise UserError(f"{override}: no key of this command or of a run; {near}(see --help)")
         if key == "seed":
             raise UserError(f"{override}: a study has its own seeds; seeds={value} selects some")
     try:

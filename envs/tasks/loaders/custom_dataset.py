@@ -20,7 +20,7 @@ from envs.tasks.parsers.contest_fields import iso_date, rating
 from envs.tasks.parsers.field_parsers import Row, SkipRow, named_by_row
 from envs.tasks.parsers.special_judge import checker_for
 
-_OF_TESTS = ("inputs", "outputs", "sample_inputs", "sample_outputs")
+_OF_TESTS, _OF_SAMPLES = ("inputs", "outputs"), ("sample_inputs", "sample_outputs")
 
 
 def problem(row: Row, name: str, fields: FieldsConfig) -> Problem:
@@ -40,7 +40,7 @@ def problem(row: Row, name: str, fields: FieldsConfig) -> Problem:
     parse_tests = field_parsers.call_tests if fn_name else field_parsers.stdin_tests
     tests = parse_tests(as_list(values["inputs"]), as_list(values["outputs"]))
     samples: tuple[Test, ...] = ()
-    if values.get("sample_inputs"):
+    if _some(values.get("sample_inputs")):
         samples = parse_tests(
             as_list(values["sample_inputs"]), as_list(values.get("sample_outputs"))
         )
@@ -78,13 +78,19 @@ def _is_name(name: Any) -> bool:
 
 def _check_cases(row: Row, fields: FieldsConfig, values: Mapping[str, Any], nulls: bool) -> None:
     """Raise SkipRow for a test case without its input or output; `nulls`: null is a value."""
-    for key in _OF_TESTS:
+    no_sample = not any(map(_some, (values.get(key) for key in _OF_SAMPLES)))
+    for key in (*_OF_TESTS, *(() if no_sample else _OF_SAMPLES)):
         column = getattr(fields, key)
         if column and (case := missing_case(row, column)):
             raise SkipRow(f"{column} is missing in case {case}")
         items = as_list(values.get(key))
         if not nulls and isinstance(items, list) and None in items:
             raise SkipRow(f"{column} is null in case {items.index(None) + 1}")
+
+
+def _some(value: Any) -> bool:
+    """Return whether a column, or some case of a nested one, has a value."""
+    return any(item is not None for item in value) if isinstance(value, list) else bool(value)
 
 
 def _checker_program(source: Any) -> CheckerProgram | None:

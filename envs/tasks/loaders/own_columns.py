@@ -48,10 +48,7 @@ def _opened(value: Any) -> Any:
 
 
 def missing_case(row: Row, column: str) -> int | None:
-    """Return the number, from 1, of the first object of a list that lacks the nested column.
-
-    None if all have it, and if none has, which is another mistake.
-    """
+    """Return the number, from 1, of the first object of a list that lacks the nested column."""
     if column in row:
         return None
     value: Any = row
@@ -59,7 +56,7 @@ def missing_case(row: Row, column: str) -> int | None:
         value = _opened(value)
         if isinstance(value, list):
             lacking = [not isinstance(item, Mapping) or name not in item for item in value]
-            return lacking.index(True) + 1 if any(lacking) and not all(lacking) else None
+            return lacking.index(True) + 1 if any(lacking) else None
         value = _member(value, name)
     return None
 

@@ -37,6 +37,8 @@ MISTAKES = {
     "perhaps": (["study=mini", "plan=perhaps"], "plan='perhaps'; it is true or false"),
     "a seed": (["study=mini", "seed=3"], "seeds=3"),
     "no value": (["study"], "write key=value"),
+    "a misspelt key of its own": (["study=mini", "job=8"], "job=8: no key of this command or of"),
+    "Hydra's launcher": (["study=mini", "hydra/launcher=joblib"], "no key of this command"),
     "a run's key": (["study=mini", "arms=sft", "stps=3"], "did you mean 'steps'"),
 }
 

@@ -110,6 +110,15 @@ def test_a_case_without_its_output_is_named():
         of(row, **cases)
     with pytest.raises(SkipRow, match=r"^io.out is missing in case 2$"):
         of(row | {"f": "add"}, fn_name="f", **cases)
+    for name in ({}, {"f": "add"}):  # a function might return None
+        with pytest.raises(SkipRow, match=r"^io.out is missing in case 1$"):
+            of(row | name | {"io": [{"in": [3]}]}, fn_name="f", **cases)
+    shown = {"sample_inputs": "eg.in", "sample_outputs": "eg.out"}
+    whole = {"question": "Q", "f": "add", "io": [{"in": [1], "out": 1}, {"in": [2], "out": 2}]}
+    with pytest.raises(SkipRow, match=r"^eg.out is missing in case 1$"):
+        of(whole | {"eg": [{"in": [1]}]}, fn_name="f", **cases, **shown)
+    for none in ({}, {"eg": []}, {"eg": [{}]}):
+        assert of(whole | none, fn_name="f", **cases, **shown).samples == ()
     row["io"][1]["out"] = None
     with pytest.raises(SkipRow, match=r"^io.out is null in case 2$"):
         of(row, **cases)
