@@ -140,7 +140,7 @@ def claim_gpu(folder: Path | None = None, waits: Callable[[], None] = lambda: No
     the process has to wait. Returns the GPU's name; None if there is none. A process that has one
     keeps it.
     """
-    folder = folder or cache_root() / "gpus" / socket.gethostname()
+    folder = folder or _locks()
     gpus = visible_gpus()
     if not gpus or _claimed:
         return gpus[0] if gpus else None
@@ -153,6 +153,24 @@ def claim_gpu(folder: Path | None = None, waits: Callable[[], None] = lambda: No
         name = _lock_free(gpus, folder)
     os.environ[VISIBLE] = name
     return name
+
+
+def all_gpus_held(folder: Path | None = None) -> bool:
+    """Return whether other processes hold every GPU that is visible here; False without one."""
+    gpus = visible_gpus()
+    if not gpus or _claimed:
+        return False
+    folder = folder or _locks()
+    folder.mkdir(parents=True, exist_ok=True)
+    free = _lock_free(gpus, folder)
+    while _claimed:
+        os.close(_claimed.pop())  # which unlocks it
+    return free is None
+
+
+def _locks() -> Path:
+    """The folder of this machine's locks."""
+    return cache_root() / "gpus" / socket.gethostname()
 
 
 def _lock_free(gpus: Sequence[str], folder: Path) -> str | None:

@@ -54,6 +54,15 @@ def with_model_folder(arguments: Sequence[str]) -> list[str]:
     return spelt
 
 
+def with_last_model_folder(words: Sequence[str]) -> tuple[str, ...]:
+    """Return overrides of several sources in which the last `model=` alone stands, spelt out.
+
+    What an earlier one's folder is spelt out to would stay beside the last choice.
+    """
+    models = [word for word in words if word.startswith("model=")]
+    return tuple(with_model_folder([word for word in words if word not in models[:-1]]))
+
+
 def _chat_args_of(folder: Path) -> list[str]:
     """Return model.chat_args of the run whose checkpoint this is: a checkpoint does not hold them.
 

@@ -34,6 +34,7 @@ from experiments.gpus import VISIBLE, visible_gpus
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
 # of a checkpoint's bytes per byte of weights: float32 weights and two moments from 2-byte files
 CHECKPOINT_FACTOR = 6
+CONVERTED_FACTOR = 4  # of a .gguf file, whose weights count as float32
 ADAPTER_FACTOR = 1.5  # with LoRA: the merged weights, and the adapter with its moments
 
 
@@ -131,7 +132,10 @@ def _check_disk(config: RunConfig, size: int) -> None:
     """Raise UserError if the checkpoints that are kept would not fit."""
     free = shutil.disk_usage(config.output_dir).free
     kept = 1 + config.train.keep_checkpoints + config.train.keep_best
-    factor = ADAPTER_FACTOR if config.model.adapter == "lora" else CHECKPOINT_FACTOR
+    converted = locate(config.model.path, config.model.fallback).endswith(GGUF)
+    factor: float = ADAPTER_FACTOR
+    if config.model.adapter == "none":
+        factor = CONVERTED_FACTOR if converted else CHECKPOINT_FACTOR
     needed = kept * factor * size
     if free < needed:
         raise UserError(

@@ -107,7 +107,7 @@ def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     with _explained(config) as where:
         tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
         if tokenizer.eos_token_id is None:
-            ends = [i for i in _configured_ends(where) if i < len(tokenizer)]
+            ends = [i for i in _configured_ends(where) if 0 <= i < len(tokenizer)]
             tokenizer.eos_token = tokenizer.convert_ids_to_tokens(ends[0]) if ends else None
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
@@ -197,7 +197,7 @@ def set_up_torch(threads: int) -> None:
 def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     """Return every token that ends a response; instruct models have several."""
     ids = {*_as_list(model.generation_config.eos_token_id), tokenizer.eos_token_id}
-    return ids - {None}
+    return {i for i in ids if i is not None and i >= 0}  # some folders have −1 for none
 
 
 def random_model(

@@ -34,7 +34,7 @@ def check_vocabulary(
     special = {"eos_token": tokenizer.eos_token_id, "pad_token": tokenizer.pad_token_id}
     beyond = [name for name, token in special.items() if token is not None and token >= rows]
     if (size := tokenizer.vocab_size) > rows:
-        found = f"its tokenizer has {size} tokens without the added ones"
+        found = f"its tokenizer has {size} tokens"
     elif largest >= rows:
         found = f"the prompts have tokens up to number {largest}"
     elif beyond:

@@ -150,9 +150,8 @@ def empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) -> 
             f": {removed} problems are also in another split; task.decontaminate=false keeps "
             "them, but then scores are contaminated"
         )
-    elif task.test and not task.train:
-        message += f": {len(task.test)} test problems are all that the data set has; with steps=0, "
-        message += "eval.split=test evaluates on them"
+    elif not task.train and (others := _evaluated_on(task)):
+        message += f": the data set has no rows for it; with steps=0, {others} is evaluated"
     elif split in task.split_shares and any(map(len, task.splits().values())):
         message += f"{_no_share(split, task, config)}{f', or loosen {chosen_by}' * bool(chosen_by)}"
     return message + (f"; left out: {_left_out(task)}" if task.left_out else "")
@@ -177,6 +176,18 @@ def _no_share(split: str, task: Task, config: RunConfig) -> str:
         f": a hash of each statement decides its split ({shares}), and none of "
         f"{sum(counts[name] for name in divided)} problems fell there; {cure}"
         + "".join(f", or set eval.split={name} ({counts[name]} problems)" for name in others)
+    )
+
+
+def _evaluated_on(task: Task) -> str:
+    """Name the splits with problems, as values of eval.split; "" if a hash cut some off train."""
+    counts = {name: len(problems) for name, problems in task.splits().items()}
+    if task.split_shares.get("train") and any(counts[name] for name in task.split_shares):
+        return ""
+    return " or ".join(
+        f"eval.split={name} ({counts[name]} problems)"
+        for name in ("tune", "choose", "test")
+        if counts[name]
     )
 
 

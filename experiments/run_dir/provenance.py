@@ -68,7 +68,9 @@ def changes(folder: Path, config: RunConfig) -> dict[str, list[str]]:
     """
     try:
         before = json.loads((folder / DIGESTS).read_text())
-    except (OSError, ValueError):
+        if not all(isinstance(files, dict) for files in before.values()):
+            raise ValueError("no digests of files")
+    except (OSError, ValueError, AttributeError):  # none, or a damaged file
         return {"unrecorded": []}
     info = json.loads((folder / "run.json").read_text())
     found = differences(before, digests(config))

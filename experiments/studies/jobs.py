@@ -11,7 +11,7 @@ from itertools import combinations, product
 from pathlib import Path
 
 from experiments.config.composition import config_of, counted
-from experiments.config.model_folder import with_model_folder
+from experiments.config.model_folder import with_last_model_folder
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.studies.cli import say
@@ -122,13 +122,11 @@ def _dependencies(job: Job) -> Iterator[Job]:
 def _job(study: Study, name: str, seed: int, more: tuple[str, ...]) -> Job:
     arm = study.arms[name]
     given = (f"name={study.name}", *study.overrides, *arm.overrides, *more)
-    models = [word for word in given if word.startswith("model=")]
-    # the last choice holds; what an earlier one's folder is spelt out to would stay beside it
-    overrides = tuple(with_model_folder([word for word in given if word not in models[:-1]]))
+    overrides = with_last_model_folder(given)
     parents = {key: _job(study, parent, seed, more) for key, parent in arm.parents.items()}
     if arm.weights_of:
         model = _composed(overrides).model.name
-        overrides = (*overrides, f"model.name={model}-after-{arm.weights_of}")
+        overrides = (*overrides, f'model.name="{model}-after-{arm.weights_of}"')
     if arm.rollouts_of:
         overrides = (*overrides, "replay.frozen=false")  # valid before the batches exist
     if arm.replay_of:

@@ -205,9 +205,13 @@ def _say_time(runner: Runner, basis: str) -> None:
 
 def _time_arms(runner: Runner, most: int) -> None:
     """Time a few steps of at most `most` arms, and print the time that follows from them."""
+    from experiments.gpus import all_gpus_held
     from experiments.studies.estimate import TIMED_S
     from experiments.studies.runner import time_few_steps
 
+    if all_gpus_held():
+        say("not timed: other processes hold all GPUs")
+        return
     jobs = {
         job: (runner.overrides(job), runner.config(job))
         for job in arms_to_start_with(runner.left(), most)

@@ -20,6 +20,7 @@ from pathlib import Path
 from experiments.config.command_line import Again
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
+from experiments.gpus import GPU_CHOICES, all_gpus_held
 from experiments.run_dir.atomic_files import lock
 from experiments.run_dir.interrupts import terminate_with_parent
 from experiments.run_dir.records import STUDY_VARIABLE
@@ -151,7 +152,8 @@ class Runner:
                     self._state(job)
                 name = self.config(job).name
                 log = None if self.live else self.log(job)
-                self.say(f"{job.label} starts")
+                waits = all_gpus_held() and self.config(job).model.device in GPU_CHOICES
+                self.say(f"{job.label} {'waits for a GPU: all are held' if waits else 'starts'}")
                 self.running[job] = start_process(command, log, name)
 
     def _is_locked(self, job: Job) -> bool:

@@ -182,12 +182,14 @@ def trial_config(study: Study, arm: str, overrides: Sequence[str]) -> RunConfig:
     Raises UserError if it is invalid, reads another split than tune, or cannot be scored.
     """
     from experiments.config.composition import config_of
+    from experiments.config.model_folder import with_last_model_folder
 
     assert study.tuning is not None
     trial = (*study.untuned_overrides(arm), *study.tuning.overrides)
     try:
-        config = config_of((*study.overrides, *trial, *overrides))
-        again = config_of((*study.overrides, *trial, *overrides, *study.tuning.rescore_overrides))
+        given = with_last_model_folder((*study.overrides, *trial, *overrides))
+        config = config_of(given)
+        again = config_of((*given, *study.tuning.rescore_overrides))
     except UserError as error:
         raise UserError(f"arm {arm}: {error}") from error
     _check_scored(config)

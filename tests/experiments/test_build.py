@@ -127,8 +127,17 @@ def test_tests_that_are_all_too_weak(tmp_path, failed):
 def test_a_data_set_of_test_problems_alone_says_how_to_evaluate_on_them(tmp_path, failed):
     write(tmp_path / "test-0.jsonl", [taco_row(i) for i in range(6)])
     said = failed("task=taco", f"task.path={tmp_path}", "steps=0")
-    assert "the choose split is empty: 6 test problems are all that the data set has" in said
-    assert "eval.split=test" in said
+    assert "the choose split is empty: the data set has no rows for it; with steps=0, " in said
+    assert "eval.split=test (6 problems) is evaluated" in said
+
+
+def test_a_folder_without_training_rows_names_the_splits_that_it_has(tmp_path, failed):
+    numbers = iter(range(99))
+    for name, count in (("valid", 12), ("choose", 5), ("test", 6)):
+        write(tmp_path / f"{name}.jsonl", [taco_row(next(numbers)) for _ in range(count)])
+    said = failed("task=taco", f"task.path={tmp_path}")
+    assert "the train split is empty: the data set has no rows for it; with steps=0, " in said
+    assert "eval.split=tune (12 problems) or eval.split=choose (5 problems) or" in said
 
 
 def test_rows_that_give_no_problem_at_all(tmp_path, failed):

@@ -10,6 +10,7 @@ from experiments import gpus
 from experiments.errors import UserError
 from experiments.gpus import (
     VISIBLE,
+    all_gpus_held,
     jobs_at_once,
     largest_gpu,
     visible_gpus,
@@ -46,6 +47,20 @@ def test_each_process_gets_a_gpu_of_its_own_and_the_third_waits_for_a_free_one(t
     held["6"].kill()  # a dead process holds no lock
     assert third.stdout.readline() == "6 6\n"
     for process in (first, second, third):
+        process.kill()
+        process.communicate()
+
+
+def test_whether_all_are_held_is_found_without_holding_one(tmp_path, monkeypatch):
+    monkeypatch.setenv(VISIBLE, "")
+    assert not all_gpus_held(tmp_path)
+    monkeypatch.setenv(VISIBLE, "4,6")
+    holding = []
+    for held in (False, False, True):
+        assert all_gpus_held(tmp_path) == held
+        holding.append(claiming(tmp_path, "4,6"))
+        holding[-1].stdout.readline()
+    for process in holding:
         process.kill()
         process.communicate()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from experiments.config.model_folder import with_last_model_folder
 from experiments.errors import UserError
 from experiments.studies.jobs import Job
 from experiments.studies.study import Study
@@ -88,7 +89,8 @@ class Tuner:
         assert study.tuning is not None
         self.arm, self.trials, self.tuning = arm, trials, study.tuning
         trial = (f"name={study.name}-tuning", *study.tuning.overrides, *overrides)
-        self.overrides = (*study.overrides, *study.untuned_overrides(arm), *trial)
+        given = (*study.overrides, *study.untuned_overrides(arm), *trial)
+        self.overrides = with_last_model_folder(given)
         self.first_space, self.space = space, space
         self.rounds = 0
         self.store = _open(storage, arm)

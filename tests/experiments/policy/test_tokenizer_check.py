@@ -82,7 +82,7 @@ def test_the_models_end_token_stands_in_for_the_tokenizers(file, mine):
     change(mine / "tokenizer_config.json", eos_token=None, pad_token=None)
     if file == "config.json":
         (mine / "generation_config.json").unlink()
-    change(mine / file, eos_token_id=[7, 2])
+    change(mine / file, eos_token_id=[-1, 7, 2])  # −1: none, in some folders
     policy, tokenizer = loading.load(ModelConfig(path=str(mine)))
     assert tokenizer.eos_token_id == tokenizer.pad_token_id == 7
     assert encode_response("1", tokenizer)[-1] == 7
