@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from envs.environment import Environment, StatefulEnvironment, Submission
 from envs.problem import Problem
-from experiments.distributed.sharded_judge import (
+from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request
+from experiments.runtime.sharded_judge import (
     JudgeShard,
     JudgeState,
     ShardedJudge,
     ShardResult,
 )
-from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
-from experiments.sample import PromptedProblem, Sample, Turn
+from experiments.sample import Completion, PromptedProblem, Sample, Turn
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from experiments.distributed.torchrun import Torchrun, TorchrunRanks, TorchrunRay
-    from experiments.distributed.worker_parts import WorkerParts
     from experiments.learner.forward import Tokens
     from experiments.policy.policy import Policy, WeightSource
+    from experiments.runtime.torchrun import Torchrun, TorchrunRanks, TorchrunRay
+    from experiments.runtime.worker import WorkerParts
 
 Attempt = tuple[Any, Exception | None]  # a rank's result, or its error
 
@@ -89,49 +89,27 @@ class ShardedEngine(SyncedEngine):
     def description(self) -> str:
         return f"{self._part.description}, on {self._ranks.size} ranks"
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        sampling: Sampling,
-        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
-        begun: Sequence[Sequence[Sequence[int]]] | None = None,
-        keep: bool = False,
-    ) -> list[list[Completion]]:
-        args = (list(prompts), [list(group) for group in seeds], sampling, begun, keep)
-        attempts = self._ranks.call(self._key, "generate_shard", *args, own_args=(*args, finished))
+    def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
+        seeds = [list(group) for group in request.seeds]
+        request = replace(request, prompts=list(request.prompts), seeds=seeds)
+        own_args = (request, finished)
+        attempts = self._ranks.call(self._key, "generate_shard", request, own_args=own_args)
         groups, size = results_of(attempts), self._ranks.size
-        return [groups[i % size][i // size] for i in range(len(prompts))]
+        return [groups[i % size][i // size] for i in range(len(request.prompts))]
 
-    def generate_shard(
-        self,
-        prompts: list[Sequence[int]],
-        seeds: list[list[int]],
-        sampling: Sampling,
-        begun: Sequence[Sequence[Sequence[int]]] | None = None,
-        keep: bool = False,
-        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
-    ) -> list[Attempt]:
+    def generate_shard(self, request: Request, finished: OnFinished = None) -> list[Attempt]:
         """On every rank: generate for its prompts."""
         rank, size = self._ranks.rank, self._ranks.size
-        own = slice(rank, None, size)
+        own = request.part(slice(rank, None, size))
 
         def numbered_in_batch(responses: Sequence[FinishedResponse]) -> None:
             assert finished is not None
             finished([(rank + prompt * size, number, c) for prompt, number, c in responses])
 
-        if not prompts[own]:
+        if not own.prompts:
             return self._ranks.gather(attempt(lambda: self._part.release_memory() or []))
         callback = numbered_in_batch if finished else None
-        return self._ranks.gather(
-            attempt(
-                lambda: self._part.generate(
-                    *(prompts[own], seeds[own], sampling, callback),
-                    begun=None if begun is None else begun[own],
-                    keep=keep,
-                )
-            )
-        )
+        return self._ranks.gather(attempt(lambda: self._part.generate(own, callback)))
 
     def release_memory(self) -> None:
         """Release it on every rank; after an error that left them out of step, on this one."""

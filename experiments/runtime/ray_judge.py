@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envs.environment import Submission
 from envs.problem import Judgement, Problem
-from experiments.distributed.ray_actor_pool import ActorPool, Call
-from experiments.distributed.ray_actors import JudgeDescription, submissions_of
-from experiments.distributed.sharded_judge import (
+from experiments.errors import UserError
+from experiments.rollout.environments import Environments
+from experiments.runtime.ray_actor_pool import ActorPool, Call
+from experiments.runtime.ray_workers import JudgeDescription, submissions_of
+from experiments.runtime.sharded_judge import (
     NO_RESULT,
     JudgeState,
     ShardedJudge,
@@ -23,8 +25,6 @@ from experiments.distributed.sharded_judge import (
     merge,
     shard_of,
 )
-from experiments.errors import UserError
-from experiments.rollout.environments import Environments
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 
-from experiments.distributed.torchrun import Torchrun
 from experiments.errors import UserError
-from tests.experiments.distributed.test_torchrun import free_port, joined
+from experiments.runtime.torchrun import Torchrun
+from tests.experiments.runtime.test_torchrun import free_port, joined
 
 
 class Part:

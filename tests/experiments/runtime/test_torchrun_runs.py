@@ -11,7 +11,7 @@ import pytest
 from experiments.errors import UserError
 from experiments.launch import check_launch
 from tests.experiments.compose import config as config_of
-from tests.experiments.distributed.with_torchrun import (
+from tests.experiments.runtime.with_torchrun import (
     SMALL,
     assert_alike,
     begin,

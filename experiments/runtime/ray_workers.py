@@ -14,24 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envs.environment import StatefulEnvironment, Submission
 from envs.problem import Problem
-from experiments.distributed.sharded_judge import JudgeShard, JudgeState, ShardResult
 from experiments.rollout.environments import open_environments
+from experiments.runtime.sharded_judge import JudgeShard, JudgeState, ShardResult
 
 if TYPE_CHECKING:
     import numpy as np
 
     from experiments.config.schema import RunConfig
-    from experiments.engines.base import Completion, Sampling
-
-
-# Arguments of `Engine.generate`: prompts, seeds, sampling, begun, keep
-Request = tuple[
-    Sequence[Sequence[int]],
-    Sequence[Sequence[int]],
-    "Sampling",
-    Sequence[Sequence[Sequence[int]]] | None,
-    bool,
-]
+    from experiments.engines.base import Request
+    from experiments.sample import Completion
 
 
 class Generated(NamedTuple):
@@ -65,7 +56,7 @@ class EngineActor:
         request: Request,
         earlier: Sequence[Request],
     ) -> Generated:
-        """Generate len(seeds[i]) responses to prompts[i] with the weights of `version`, as bytes.
+        """Generate with the weights of `version`, as bytes.
 
         `earlier`: calls with the same weights whose keys and values the engine keeps. An actor that
         has not made them, since it replaces another, makes them first: they give the same bits.
@@ -78,9 +69,9 @@ class EngineActor:
         if version != self._version:
             self._load(version, weights)
         for call in earlier[self._kept :]:
-            self._generate(call)
-        groups = self._generate(request)
-        self._kept = len(earlier) + 1 if earlier or request[-1] else 0
+            self._engine.generate(call)
+        groups = self._engine.generate(request)
+        self._kept = len(earlier) + 1 if earlier or request.keep else 0
         texts = [self._texts(group) for group in groups]
         return Generated(groups, texts, time.monotonic() - begin)
 
@@ -88,10 +79,6 @@ class EngineActor:
         """Release what the engine keeps between calls."""
         self._engine.release_memory()
         self._kept = 0
-
-    def _generate(self, request: Request) -> list[list[Completion]]:
-        prompts, seeds, sampling, begun, keep = request
-        return self._engine.generate(prompts, seeds, sampling, begun=begun, keep=keep)
 
     def _load(self, version: int, weights: Sequence[np.ndarray]) -> None:
         import torch

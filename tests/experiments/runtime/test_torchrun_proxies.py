@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from envs.problem import Judgement, Problem, Verdict
-from experiments.distributed.torchrun_proxies import ShardedEngine, _trimmed
-from experiments.engines.base import Sampling
+from experiments.engines.base import Request, Sampling
+from experiments.runtime.torchrun_proxies import ShardedEngine, _trimmed
 from experiments.sample import Origin, PromptedProblem, Sample
 
 
@@ -16,8 +16,9 @@ class RecordingEngine:
     def __init__(self):
         self.calls = []
 
-    def generate(self, prompts, seeds, sampling, finished, begun, keep):
-        self.calls.append((prompts, begun, keep) if begun else prompts)
+    def generate(self, request, finished):
+        prompts, begun = request.prompts, request.begun
+        self.calls.append((prompts, begun, request.keep) if begun else prompts)
         return [f"to {prompt}" for prompt in prompts]
 
     def release_memory(self):
@@ -29,7 +30,8 @@ def generated(rank, size, prompts, *more):
     ranks = SimpleNamespace(rank=rank, size=size, targets={}, gather=lambda result: result)
     engine = RecordingEngine()
     sharded = ShardedEngine(ranks, "engine", engine, trained=None)
-    groups, error = sharded.generate_shard(prompts, [[0]] * len(prompts), Sampling(4), *more)
+    request = Request(prompts, [[0]] * len(prompts), Sampling(4), *more)
+    groups, error = sharded.generate_shard(request)
     assert error is None
     return groups, engine.calls
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.distributed.single_process import SINGLE_PROCESS
 from experiments.rollout.rollouts import Rollouts
+from experiments.runtime.base import SINGLE_PROCESS
 from tests.experiments.compose import config as config_of
 
 # Ray's own processes take ten seconds of a core to start, and an engine's libraries as many.
@@ -68,7 +68,7 @@ LAGGED, HALF_ONLINE = CASES["grpo at lag 2"], CASES["half online at lag 2"]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    from experiments.distributed.ray_cluster import Ray
+    from experiments.runtime.ray import Ray
 
     given = [*SMALL, "algo=grpo", "runtime=ray", "runtime.judges=2"]
     cluster = Ray(config_of(*given, f"output_dir={tmp_path_factory.mktemp('ray')}"))
@@ -165,7 +165,7 @@ def test_an_actor_that_dies_between_two_answers_is_replaced_to_the_bit(
 ):
     import ray
 
-    from experiments.distributed.ray_engine import RayEngine
+    from experiments.runtime.ray_engine import RayEngine
 
     case = (*CASES["conversations at lag 1"], "engine.batch_size=4")  # parts of one prompt
     alone, generate, going_on = in_one_process(*case), RayEngine.generate, []

@@ -8,7 +8,7 @@ from envs.environment import Submission
 from envs.judge.judge import Judge
 from envs.problem import Problem, Test
 from envs.sandbox.embedded import EmbeddedSandbox
-from experiments.distributed.sharded_judge import JudgeShard, ShardedJudge, shard_of
+from experiments.runtime.sharded_judge import JudgeShard, ShardedJudge, shard_of
 
 INPUTS = [(i, 1, i + 5) for i in range(5)]
 PROBLEMS = [

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,23 +23,24 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from experiments.distributed.single_process import LocalWorkers
-from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
+from experiments.engines.base import Engine, OnFinished, Request
 from experiments.errors import UserError
 from experiments.policy import loading
 from experiments.policy.fsdp import shard, shard_units
+from experiments.policy.ranks import Item
 from experiments.run_dir.interrupts import defer_interrupts, ignore_interrupts
-from experiments.runtime import Item
+from experiments.runtime.base import LocalWorkers
+from experiments.sample import Completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from experiments.config.schema import RunConfig
-    from experiments.distributed.ray_cluster import Ray
     from experiments.engines.weight_sync import WeightSync
     from experiments.policy.policy import Policy, WeightSource
     from experiments.rollout.batch_sources import BatchSource
     from experiments.rollout.environments import Environments
+    from experiments.runtime.ray import Ray
 
 CALL, VALUE, STOP = "call", "value", "stop"  # kinds of message from rank 0
 START = "start"  # the target that reports how each rank's start went
@@ -244,7 +245,7 @@ class TorchrunRay(TorchrunRanks):
         return self._cluster
 
     def start_workers(self, config: RunConfig) -> None:
-        from experiments.distributed.ray_cluster import Ray
+        from experiments.runtime.ray import Ray
 
         for name in [name for name in os.environ if name.startswith("TORCHELASTIC_")]:
             del os.environ[name]  # or torch takes an actor for one of torchrun's processes
@@ -286,13 +287,5 @@ class NullEngine(Engine):
     def sync(self, weights: WeightSource) -> None:
         self._copy(weights)
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        sampling: Sampling,
-        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
-        begun: Sequence[Sequence[Sequence[int]]] | None = None,
-        keep: bool = False,
-    ) -> list[list[Completion]]:
+    def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
         raise RuntimeError("this rank does not generate")

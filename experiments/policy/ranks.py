@@ -1,31 +1,20 @@
-"""How a run is distributed: which ranks share the learner, and where engines and judges run.
-
-`Runtime` is the interface. `experiments.distributed` implements it: `SingleProcess`, `Torchrun`,
-`Ray` and `TorchrunRay`. The learner needs only `RankGroup`, the part about its ranks.
-"""
+"""The ranks that share a learner's work, each with a shard of its modules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-    from transformers import PreTrainedTokenizerBase
+from torch import Tensor, nn
 
-    from experiments.config.schema import RunConfig
-    from experiments.engines.base import Engine
-    from experiments.engines.weight_sync import WeightSync
-    from experiments.policy.policy import Policy
-    from experiments.rollout.batch_sources import BatchSource
-    from experiments.rollout.environments import Environments
+from experiments.policy import loading
+from experiments.policy.policy import Policy
 
 Item = TypeVar("Item")
 
 
 class RankGroup(Protocol):
-    """The ranks that share a learner's work, each with a shard of its modules."""
+    """The ranks of a learner; every method is called on all of them together."""
 
     size: int
     sharded: bool
@@ -59,28 +48,6 @@ class RankGroup(Protocol):
         """Return on every rank what rank 0's `value` returns."""
 
 
-class Runtime(RankGroup, Protocol):
-    """A learner's ranks, and the engines and judges that work for them."""
-
-    local_engines: bool  # whether each rank has an engine and a judge of its own
-
-    def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
-        """Open the judges of a run; they close with the block. Raises UserError."""
-
-    def engines(
-        self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
-    ) -> Callable[[Policy], Engine]:
-        """Return a factory of engines for policies shaped like `policy`. Raises UserError."""
-
-    def prefetcher(
-        self, weight_sync: WeightSync, rollouts: BatchSource, steps: int
-    ) -> Callable[[int], None]:
-        """Return a function to call before batch `step` is collected.
-
-        It starts that batch and later ones where their weights exist already.
-        """
-
-
 class SingleRank:
     """A learner in one process: nothing is shared."""
 
@@ -95,8 +62,6 @@ class SingleRank:
         """Leave the weights whole."""
 
     def engine_copy(self, policy: Policy) -> Policy:
-        from experiments.policy import loading
-
         return loading.frozen_copy(policy)
 
     def share(self, items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:

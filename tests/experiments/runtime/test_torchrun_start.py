@@ -4,10 +4,10 @@ import pytest
 import torch.multiprocessing as mp
 
 from experiments.config.schema import EngineConfig, RunConfig
-from experiments.distributed.torchrun import RunEnded
 from experiments.engines import factory
 from experiments.errors import UserError
-from tests.experiments.distributed.test_torchrun import free_port, joined
+from experiments.runtime.torchrun import RunEnded
+from tests.experiments.runtime.test_torchrun import free_port, joined
 
 CASES = ("all begin", "the main rank cannot", "another cannot")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.config.dependencies import set_ray_environment
 from experiments.errors import UserError
-from experiments.runtime import SingleRank
+from experiments.policy.ranks import SingleRank
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -49,8 +49,8 @@ class Ray(SingleRank):
         """Start all actors at once: an engine takes a while to import its libraries."""
         import ray
 
-        from experiments.distributed.ray_actor_pool import ActorPool
-        from experiments.distributed.ray_actors import EngineActor, JudgeActor
+        from experiments.runtime.ray_actor_pool import ActorPool
+        from experiments.runtime.ray_workers import EngineActor, JudgeActor
 
         runtime, alive = self.config.runtime, self._connection.alive
         engine, judge = ray.remote(EngineActor), ray.remote(JudgeActor)
@@ -84,7 +84,7 @@ class Ray(SingleRank):
 
     def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
         """Open judge actors, each with a sandbox of its own. Raises UserError."""
-        from experiments.distributed.ray_judge import open_ray_environments
+        from experiments.runtime.ray_judge import open_ray_environments
 
         return open_ray_environments(self._judges, config)
 
@@ -92,7 +92,7 @@ class Ray(SingleRank):
         self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
     ) -> Callable[[Policy], Engine]:
         """Return a factory of engines for policies shaped like `policy`; all share the actors."""
-        from experiments.distributed.ray_engine import RayEngine, WeightStore
+        from experiments.runtime.ray_engine import RayEngine, WeightStore
 
         pool, store = self._engines, WeightStore()
         # An actor has a GPU of its own, so there is nothing to colocate with.
@@ -104,8 +104,8 @@ class Ray(SingleRank):
     def prefetcher(
         self, weight_sync: WeightSync, rollouts: BatchSource, steps: int
     ) -> Callable[[int], None]:
-        from experiments.distributed.ray_engine import Prefetcher
         from experiments.rollout.rollouts import Rollouts
+        from experiments.runtime.ray_engine import Prefetcher
 
         if isinstance(rollouts, Rollouts):
             return Prefetcher(weight_sync, rollouts, steps)

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.distributed.ray_actors import EngineActor
-from experiments.engines.base import Sampling
+from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.policy.policy import Policy
+from experiments.runtime.ray_workers import EngineActor
 
 PROMPTS = [[2, 7, 9, 30], [2, 5]]
 
@@ -26,13 +26,13 @@ def actor(tiny):
 
 
 def test_an_actor_in_the_place_of_another_repeats_what_it_has_to_keep(actor):
-    first = (PROMPTS, [[1, 2], [3]], Sampling(8), None, True)
-    other = ([[4, 4]], [[5]], Sampling(8), None, True)  # of another part
+    first = Request(PROMPTS, [[1, 2], [3]], Sampling(8), None, True)
+    other = Request([[4, 4]], [[5]], Sampling(8), None, True)  # of another part
     began, late = actor(), actor()
     groups = began.generate(0, [], True, first, []).groups
     began.generate(0, [], True, other, [first])
     begun = [[[*answer.tokens, 7] for answer in group] for group in groups]
-    second = (PROMPTS, [[11, 12], [13]], Sampling(8), begun, False)
+    second = Request(PROMPTS, [[11, 12], [13]], Sampling(8), begun, False)
     found = [one.generate(0, [], True, second, [first, other]).groups for one in (began, late)]
     assert found[0] == found[1]
     assert len(began._engine._kept) == len(late._engine._kept) == 1  # of the other part

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from experiments.distributed.ray_cluster import Connection
 from experiments.errors import UserError
-from tests.experiments.distributed.with_ray import needs_ray
+from experiments.runtime.ray import Connection
+from tests.experiments.runtime.with_ray import needs_ray
 
 
 @needs_ray

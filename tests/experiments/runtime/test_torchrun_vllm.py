@@ -8,7 +8,7 @@ import pytest
 
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.replay import sample_log
-from tests.experiments.distributed.with_torchrun import SMALL, assert_alike, begin, metrics
+from tests.experiments.runtime.with_torchrun import SMALL, assert_alike, begin, metrics
 
 pytestmark = [
     pytest.mark.slow,

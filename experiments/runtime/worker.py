@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from envs.import_by_name import load_function
 from experiments.engines.base import Engine
-from experiments.engines.factory import generation_policy
 from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
 from experiments.policy import loading
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from experiments.config.schema import RunConfig
     from experiments.policy.policy import Policy
-    from experiments.runtime import Runtime
+    from experiments.runtime.base import Runtime
 
 
 @dataclass
@@ -32,6 +31,18 @@ class WorkerParts:
     eval_engine: Engine  # of the trained policy
     reference_engine: Engine | None  # of the base, where the algorithm needs initial values
     environments: Environments | None  # None on ranks without a judge
+
+
+def generation_policy(config: RunConfig, base: Policy, trained: Policy, runtime: Runtime) -> Policy:
+    """Return the policy that an engine of the trained weights generates with.
+
+    It is a copy if the engine takes no adapter, and always if the trained weights are sharded.
+    vLLM takes an adapted policy's weights one by one, as they are computed.
+    """
+    adapter = config.engine.name == "hf" and config.model.adapter != "none"
+    if adapter or runtime.sharded:
+        return runtime.engine_copy(base)
+    return trained
 
 
 def build_worker_parts(
@@ -75,8 +86,8 @@ def build_worker_parts(
     )
     if not runtime.sharded:
         return parts
-    from experiments.distributed.torchrun import Torchrun, TorchrunRay
-    from experiments.distributed.torchrun_proxies import register_parts
+    from experiments.runtime.torchrun import Torchrun, TorchrunRay
+    from experiments.runtime.torchrun_proxies import register_parts
 
     assert isinstance(runtime, Torchrun | TorchrunRay)
 

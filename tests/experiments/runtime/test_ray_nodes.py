@@ -13,7 +13,7 @@ import pytest
 
 from experiments.rollout.rollouts import Rollouts
 from tests.experiments.compose import config as config_of
-from tests.experiments.distributed.test_ray import (
+from tests.experiments.runtime.test_ray import (
     HALF_ONLINE,
     SMALL,
     assert_equal,
@@ -44,7 +44,7 @@ def nodes(monkeypatch):
     """(address of the cluster, its second node's process)"""
     import ray
 
-    from experiments.distributed.ray_cluster import Connection
+    from experiments.runtime.ray import Connection
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -65,7 +65,7 @@ def nodes(monkeypatch):
 def test_a_judge_that_dies_and_one_that_dies_with_its_node_change_nothing(tmp_path, nodes):
     import ray
 
-    from experiments.distributed.ray_cluster import Ray
+    from experiments.runtime.ray import Ray
 
     address, second = nodes
     actors = ["runtime=ray", f"runtime.address={address}", "runtime.judges=2"]

@@ -12,13 +12,7 @@ import torch.multiprocessing as mp
 import algorithms
 from algorithms import make
 from experiments.config.schema import EngineConfig, ModelConfig, RunConfig, TrainConfig
-from experiments.distributed.single_process import SINGLE_PROCESS
-from experiments.distributed.torchrun import Torchrun
-from experiments.distributed.torchrun_proxies import (
-    ShardedEngine,
-    TorchrunLearner,
-    TorchrunWeightSync,
-)
+from experiments.engines.base import Request
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
 from experiments.evaluation.logprob_check import LogprobCheck
@@ -28,6 +22,13 @@ from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.loading import frozen_copy
 from experiments.policy.policy import Policy, copy_weights
 from experiments.run_dir.budget import Ledger
+from experiments.runtime.base import SINGLE_PROCESS
+from experiments.runtime.torchrun import Torchrun
+from experiments.runtime.torchrun_proxies import (
+    ShardedEngine,
+    TorchrunLearner,
+    TorchrunWeightSync,
+)
 from experiments.sample import Origin
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
@@ -231,7 +232,7 @@ def faulty(rank, size, port, model, folder):
     learner.update(samples, GROUP, None)
     weight_sync.follow(1)
     weight_sync.begin(2)
-    groups = spread.generate([p.tokens for p in prompts], [[1, 2]] * 3, watch.sampling)
+    groups = spread.generate(Request([p.tokens for p in prompts], [[1, 2]] * 3, watch.sampling))
     origins = [Origin("policy", "run", 2, c.version) for group in groups for c in group]
     misplaced = [replace(samples[0], origin=origin) for origin in origins]
     found["versions"] = sorted({origin.version for origin in origins})

@@ -12,9 +12,6 @@ import torch.multiprocessing as mp
 
 from algorithms import make
 from experiments.config.schema import ModelConfig, TrainConfig
-from experiments.distributed.single_process import SINGLE_PROCESS
-from experiments.distributed.torchrun import NullEngine, TorchrunRay
-from experiments.distributed.torchrun_proxies import SyncedEngine
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
@@ -22,9 +19,13 @@ from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
 from experiments.run_dir.budget import Ledger
-from tests.experiments.distributed.test_torchrun import free_port, joined
-from tests.experiments.distributed.with_ray import needs_ray
-from tests.experiments.distributed.with_torchrun import (
+from experiments.runtime.base import SINGLE_PROCESS
+from experiments.runtime.torchrun import NullEngine, TorchrunRay
+from experiments.runtime.torchrun_proxies import SyncedEngine
+from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
+from tests.experiments.runtime.test_torchrun import free_port, joined
+from tests.experiments.runtime.with_ray import needs_ray
+from tests.experiments.runtime.with_torchrun import (
     SMALL,
     begin,
     environment,
@@ -32,7 +33,6 @@ from tests.experiments.distributed.with_torchrun import (
     metrics,
     wait_for,
 )
-from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 
 def update_and_sync(rank, size, port, model, samples, folder):

@@ -11,15 +11,14 @@ bits, from the rollout policy's weights in the checkpoint.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
 
-from experiments.distributed.ray_actor_pool import ActorPool, Call
-from experiments.distributed.ray_actors import Request
-from experiments.distributed.ray_judge import RayJudge
-from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
+from experiments.engines.base import Engine, OnFinished, Request
+from experiments.runtime.ray_actor_pool import ActorPool, Call
+from experiments.runtime.ray_judge import RayJudge
+from experiments.sample import Completion
 
 if TYPE_CHECKING:
     from experiments.engines.weight_sync import WeightSync
@@ -75,20 +74,11 @@ class RayEngine(Engine):
         """Take weights; the actors load them from the object store at their next call."""
         self._copy(weights)
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        sampling: Sampling,
-        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
-        begun: Sequence[Sequence[Sequence[int]]] | None = None,
-        keep: bool = False,
-    ) -> list[list[Completion]]:
-        key = _key(self.version, prompts, seeds)
-        calls = None if begun else self._prefetched.pop(key, None)
-        calls = calls or self._start(self.policy, prompts, seeds, sampling, begun, keep)
+    def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
+        calls = None if request.begun else self._prefetched.pop(_key(self.version, request), None)
+        calls = calls or self._start(self.policy, request)
         size = len(calls)
-        groups: list[list[Completion]] = [[] for _ in prompts]
+        groups: list[list[Completion]] = [[] for _ in request.prompts]
         for first, call in enumerate(calls):
             groups[first::size] = call.result().groups
             if finished:
@@ -101,28 +91,14 @@ class RayEngine(Engine):
                 )
         return groups
 
-    def prefetch(
-        self,
-        weights: WeightSource,
-        prompts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        sampling: Sampling,
-    ) -> list[Call]:
+    def prefetch(self, weights: WeightSource, request: Request) -> list[Call]:
         """Start generating with these weights; a later `generate` takes the result."""
-        calls = self._start(weights, prompts, seeds, sampling)
-        self._prefetched[_key(weights.version, prompts, seeds)] = calls
+        calls = self._start(weights, request)
+        self._prefetched[_key(weights.version, request)] = calls
         return calls
 
-    def _start(
-        self,
-        weights: WeightSource,
-        prompts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        sampling: Sampling,
-        begun: Sequence[Sequence[Sequence[int]]] | None = None,
-        keep: bool = False,
-    ) -> list[Call]:
-        size = min(len(self.pool.actors), len(prompts))
+    def _start(self, weights: WeightSource, request: Request) -> list[Call]:
+        size = min(len(self.pool.actors), len(request.prompts))
         trained = next(self.policy.model.parameters()).requires_grad
         while self._releases:
             self._releases.pop().result()
@@ -130,14 +106,12 @@ class RayEngine(Engine):
             version, reference = self.store.put(weights)
         calls = []
         for index in range(size):
-            own = slice(index, None, size)
-            more = None if begun is None else begun[own]
-            request: Request = (prompts[own], seeds[own], sampling, more, keep)
+            own = request.part(slice(index, None, size))
             earlier = list(self._kept[index])
-            arguments = (version, reference, trained, request, earlier)
+            arguments = (version, reference, trained, own, earlier)
             calls.append(self.pool.call(index, "generate", *arguments))
-            if earlier or keep:
-                self._kept[index].append(request)
+            if earlier or own.keep:
+                self._kept[index].append(own)
         return calls
 
     def release_memory(self) -> None:
@@ -184,7 +158,8 @@ class Prefetcher:
         engine, judge, sampling = self.rollouts.engine, self.rollouts.judge, self.rollouts.sampling
         assert isinstance(engine, RayEngine) and isinstance(judge, RayJudge)
         tokens = [prompt.tokens for prompt in prompts]
-        judge.prefetch(prompts, engine.prefetch(weights, tokens, seeds, sampling))
+        request = Request(tokens, seeds, sampling)
+        judge.prefetch(prompts, engine.prefetch(weights, request))
 
     def _foresee(self, last: int, step: int) -> None:
         """Start judging the offline programs of the batches up to `last`."""
@@ -193,5 +168,5 @@ class Prefetcher:
             self._last_foreseen = batch
 
 
-def _key(version: int, prompts: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]]) -> tuple:
-    return version, tuple(map(tuple, prompts)), tuple(map(tuple, seeds))
+def _key(version: int, request: Request) -> tuple:
+    return version, tuple(map(tuple, request.prompts)), tuple(map(tuple, request.seeds))
