@@ -40,10 +40,10 @@ from experiments.learner.norm_clipping import NormClipping
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor, parameter_groups
 from experiments.policy.fsdp import whole_tree
 from experiments.policy.policy import Policy
+from experiments.policy.ranks import SINGLE_RANK, RankGroup
 from experiments.run_dir import checkpoints
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.interrupts import defer_interrupts
-from experiments.runtime import SINGLE_RANK, RankGroup
 from experiments.sample import Sample
 
 if TYPE_CHECKING:
