@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from analysis.metrics.definitions import reported_metrics, without_temperature
+from analysis.metrics import reported_metrics, without_temperature
 from envs.command_line.config_parsing import did_you_mean, parse_values
 from experiments.errors import UserError
 
