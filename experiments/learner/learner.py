@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
-from algorithms.tensors import Entropy
+from algorithms.logprobs import Entropy
 from experiments.config.schema import TrainConfig
 from experiments.learner.batching import (
     can_prepare_in_step,

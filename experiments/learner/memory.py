@@ -19,7 +19,7 @@ import transformers
 from torch import nn
 
 from algorithms.base import Needs
-from algorithms.tensors import LOGITS_PER_CHUNK
+from algorithms.logprobs import LOGITS_PER_CHUNK
 from experiments.config.schema import PREFETCHED_BATCHES, RunConfig
 from experiments.errors import UserError
 from experiments.policy import loading
@@ -29,8 +29,7 @@ LOSS_BLOCKS = 5  # the most float32 blocks of logits in the backward pass of `ch
 DRAW_BYTES = 40  # a logit while a token is drawn: sorted copies, their int64 order, sums
 ACTIVATIONS, GENERATION, VLLM = "activations", "keys and values while generating", "vLLM"
 REMEDIES = {
-    ACTIVATIONS: "lower train.micro_batch (or train.micro_tokens), or set "
-    "model.checkpoint_activations=true",
+    ACTIVATIONS: "lower train.micro_batch (or micro_tokens) or set checkpoint_activations=true",
     GENERATION: "lower engine.batch_size",
     VLLM: "lower engine.memory_share",
 }

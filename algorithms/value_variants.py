@@ -1,4 +1,4 @@
-"""Variants of PPO: APA, VAPO, PF-PPO and PPO-EWMA with its critic, REINFORCE++ without."""
+"""Objectives with PPO's critic: APA, VAPO, PF-PPO and PPO-EWMA."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
+from algorithms.base import Batch, BelowOne, Needs, PolicyOutput, Share
 from algorithms.ppo import (
     PPO,
-    BelowOne,
     PPOConfig,
-    Share,
     ValueObjective,
     ValueOptions,
     clipped_surrogate,
@@ -195,48 +193,3 @@ class PPOEWMA(PPO):
         weights = log_ratio(batch.proximal_logp, capped, batch.mask).exp()
         decoupled = replace(batch, behaviour_logp=batch.proximal_logp, correction=weights)
         return super().loss(policy, decoupled)
-
-
-@dataclass
-class ReinforcePPOptions(Options):
-    """Options of REINFORCE++."""
-
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
-    kl_coef: NonNegativeFloat = 0.01  # weight of each token's k1 in the reward; 0: no reference
-
-
-class ReinforcePP(Algorithm):
-    """REINFORCE++ (Hu, arXiv 2501.03262): PPO's clip without a critic and without groups.
-
-    A token's return is the reward that follows it: R − kl_coef Σ_{t' ≥ t} (log μ − log π_ref). It
-    is whitened over all tokens of the batch, so that long responses move the mean. The loss is the
-    clipped surrogate, mean over tokens. The variant that first subtracts the group's mean reward
-    (`-baseline`) is not offered.
-    """
-
-    Config = ReinforcePPOptions
-    config: ReinforcePPOptions
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(reference=self.config.kl_coef > 0, behaviour=True)
-
-    def prepare(self, batch: Batch) -> Batch:
-        returns = monte_carlo_returns(batch, gamma=1.0, kl_coef=self.config.kl_coef)
-        return replace(batch, advantages=masked_whiten(returns, batch.kept_mask))
-
-    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        c, old_logp, advantages = self.config, batch.behaviour_logp, batch.advantages
-        loss = clipped_surrogate(
-            policy.logp,
-            old_logp,
-            advantages,
-            batch.mask,
-            clip_low=c.clip_low,
-            clip_high=c.clip_high,
-            weights=batch.correction,
-        )
-        with torch.no_grad():
-            cut = clip_share(policy.logp, old_logp, advantages, batch.mask, c.clip_low, c.clip_high)
-        return loss * batch.token_share, {"clip_share": cut * batch.token_share}

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
-from algorithms.ppo import BelowOne
+from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOutput
+from algorithms.ppo import clipped_surrogate, monte_carlo_returns
 from algorithms.tensors import (
     Aggregate,
     aggregate,
+    clip_share,
     clipped_terms,
     group_count,
     group_mean,
@@ -27,6 +28,7 @@ from algorithms.tensors import (
     log_ratio,
     masked_mean,
     masked_sum,
+    masked_whiten,
     torch,
 )
 
@@ -128,6 +130,51 @@ class RLOO(GroupReinforce):
             k1 = masked_sum(batch.behaviour_logp - batch.ref_logp, batch.mask)
             rewards = rewards - self.config.kl_coef * k1
         return centred(batch, rewards) * count / (count - 1).clamp(min=1)
+
+
+@dataclass
+class ReinforcePPOptions(Options):
+    """Options of REINFORCE++."""
+
+    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
+    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
+    kl_coef: NonNegativeFloat = 0.01  # weight of each token's k1 in the reward; 0: no reference
+
+
+class ReinforcePP(Algorithm):
+    """REINFORCE++ (Hu, arXiv 2501.03262): PPO's clip without a critic and without groups.
+
+    A token's return is the reward that follows it: R − kl_coef Σ_{t' ≥ t} (log μ − log π_ref). It
+    is whitened over all tokens of the batch, so that long responses move the mean. The loss is the
+    clipped surrogate, mean over tokens. The variant that first subtracts the group's mean reward
+    (`-baseline`) is not offered.
+    """
+
+    Config = ReinforcePPOptions
+    config: ReinforcePPOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(reference=self.config.kl_coef > 0, behaviour=True)
+
+    def prepare(self, batch: Batch) -> Batch:
+        returns = monte_carlo_returns(batch, gamma=1.0, kl_coef=self.config.kl_coef)
+        return replace(batch, advantages=masked_whiten(returns, batch.kept_mask))
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, old_logp, advantages = self.config, batch.behaviour_logp, batch.advantages
+        loss = clipped_surrogate(
+            policy.logp,
+            old_logp,
+            advantages,
+            batch.mask,
+            clip_low=c.clip_low,
+            clip_high=c.clip_high,
+            weights=batch.correction,
+        )
+        with torch.no_grad():
+            cut = clip_share(policy.logp, old_logp, advantages, batch.mask, c.clip_low, c.clip_high)
+        return loss * batch.token_share, {"clip_share": cut * batch.token_share}
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Log-probs of chosen tokens in chunks: the logits of a whole batch never exist at once.
+"""Log-probs of chosen tokens from hidden states: the logits of a whole batch never exist at once.
 
 Autograd over a recomputed chunk holds five blocks of its size at once; this backward pass writes
 each gradient over its logits. torch 2.13's `linear_cross_entropy` saves as much memory, but returns
@@ -8,10 +8,54 @@ float32 has 0.0045 on the same logits: as much as a whole engine may be off.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+LOGITS_PER_CHUNK = 2**24  # elements of one float32 block of logits: 64 MiB
+Entropy = Literal["none", "value", "graph"]  # not computed, without gradient, with gradient
+
+
+def chosen_logp(
+    hidden: Tensor,
+    head: torch.nn.Module,
+    tokens: Tensor,
+    temperature: float = 1.0,
+    entropy: Entropy = "value",
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and entropies of softmax(head(hidden) / temperature), in float32.
+
+    hidden (n, width), tokens (n,) → logp (n,), entropy (n,) in nats, NaN with entropy=none. Works
+    in chunks of LOGITS_PER_CHUNK. With more than one chunk no logits are kept for the backward
+    pass, which recomputes them.
+    """
+
+    def chunk(h: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        logits = head(h).float()
+        if temperature != 1:
+            logits = logits / temperature
+        normaliser = logits.logsumexp(-1)
+        logp = logits.gather(-1, t.unsqueeze(-1)).squeeze(-1) - normaliser
+        if entropy == "none":
+            return logp, torch.full_like(logp, torch.nan, requires_grad=False)
+        with torch.set_grad_enabled(entropy == "graph" and torch.is_grad_enabled()):
+            return logp, normaliser - (logits.softmax(-1) * logits).sum(-1)
+
+    weight: Any = head.weight
+    vocabulary = getattr(head, "out_features", None) or weight.shape[0]
+    rows = max(1, LOGITS_PER_CHUNK // vocabulary)
+    if len(tokens) <= rows:
+        return chunk(hidden, tokens)
+    if entropy != "graph" and type(head) is torch.nn.Linear:
+        return ChosenLogp.apply(
+            hidden, head.weight, head.bias, tokens, temperature, rows, entropy == "value"
+        )
+    chunks = zip(hidden.split(rows), tokens.split(rows), strict=True)
+    parts = [checkpoint(chunk, h, t, use_reentrant=False) for h, t in chunks]
+    logp, entropies = zip(*parts, strict=True)
+    return torch.cat(logp), torch.cat(entropies)
 
 
 class ChosenLogp(torch.autograd.Function):
