@@ -41,8 +41,8 @@ from experiments.learner.optimiser import Float32AdamW, learning_rate_factor, pa
 from experiments.policy.fsdp import whole_tree
 from experiments.policy.policy import Policy
 from experiments.run_dir import checkpoints
-from experiments.run_dir.budget import Ledger
 from experiments.run_dir.interrupts import defer_interrupts
+from experiments.run_dir.ledger import Ledger
 from experiments.runtime import SINGLE_RANK, RankGroup
 from experiments.sample import Sample
 

@@ -19,15 +19,15 @@ from experiments.distributed.torchrun_proxies import (
     TorchrunLearner,
     TorchrunWeightSync,
 )
+from experiments.engine_check import LogprobCheck
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
-from experiments.evaluation.logprob_check import LogprobCheck
 from experiments.learner.learner import Learner
 from experiments.policy import lora
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.loading import frozen_copy
 from experiments.policy.policy import Policy, copy_weights
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 

@@ -21,7 +21,7 @@ from experiments.learner.learner import Learner
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from tests.experiments.distributed.test_torchrun import free_port, joined
 from tests.experiments.distributed.with_ray import needs_ray
 from tests.experiments.distributed.with_torchrun import (
