@@ -22,13 +22,13 @@ from algorithms.tensors import kl, masked_sum
 from envs.environment import Environment, Submission
 from envs.problem import Judgement, Verdict
 from experiments.config.schema import RunConfig
-from experiments.engines.base import Completion, Engine, Sampling
+from experiments.engines.base import Engine, Request, Sampling
 from experiments.learner.batching import pad_rows
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
 from experiments.rollout.conversations import Awaited, Dialogue, Round, converse
 from experiments.rollout.rollouts import response_limit
-from experiments.sample import PromptedProblem, Sample, judged, own_tokens
+from experiments.sample import Completion, PromptedProblem, Sample, judged, own_tokens
 from experiments.seeds import seed_for, stream
 
 NEARER = 2  # times nearer to the base than rounding alone explains
@@ -149,7 +149,8 @@ class LogprobCheck:
     ) -> tuple[list[PromptedProblem], list[tuple[Sequence[int], Sequence[float]]]]:
         prompts = stream(self.seed, "mismatch", step).choices(self.prompts, k=self.samples)
         seeds = [[seed_for(self.seed, "mismatch", step, i)] for i in range(self.samples)]
-        groups = self.engine.generate([prompt.tokens for prompt in prompts], seeds, self.sampling)
+        request = Request([prompt.tokens for prompt in prompts], seeds, self.sampling)
+        groups = self.engine.generate(request)
         return prompts, [(one.tokens, one.logps) for group in groups for one in group]
 
     def summary(self, mismatch: Mismatch) -> str:
@@ -200,7 +201,7 @@ def kl_to_base(
     ]
     own: list[list[bool] | None] = []
     if dialogue is None:
-        groups = engine.generate([p.tokens for p in prompts], seeds, sampling)
+        groups = engine.generate(Request([p.tokens for p in prompts], seeds, sampling))
         responses = [completion for group in groups for completion in group]
     else:
         responses, own = _conversations(dialogue, prompts, seeds, engine, sampling, judge)
@@ -231,7 +232,7 @@ def _conversations(
 
     def answering(asked: Round) -> tuple[list[Completion], Awaited]:
         groups = engine.generate(
-            asked.prompts, asked.seeds, sampling, begun=asked.begun, keep=asked.goes_on
+            Request(asked.prompts, asked.seeds, sampling, asked.begun, asked.goes_on)
         )
         answers = [answer for group in groups for answer in group]
         shown = [number for number, problem in enumerate(asked.problems) if problem.in_order]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from analysis.metrics.normal_form import normal_form
+from analysis.normal_form import normal_form
 from envs.cache_folder import replace_file
 from envs.environment import AsyncEnvironment, Environment, JudgeStats, Submission
 from envs.judge.extract import extract_program

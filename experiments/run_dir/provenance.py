@@ -34,7 +34,7 @@ BESIDE = ("envs/sandbox/inside/*.py", "conf/prompt/*.jinja")  # read, not import
 SHOWING = re.compile(
     r"experiments/run_dir/(activity|loggers|machine|progress|provenance|records)\.py"
     r"|experiments/config/(command_line|version)\.py"
-    r"|experiments/rollout/learning_signs\.py"
+    r"|experiments/rollout/(learning_signs)\.py"
     r"|envs/command_line/(command_help|field_docs|readable)\.py"
 )
 SHOWING_PACKAGES = {"matplotlib", "rich", "tabulate", "tensorboard", "trackio", "wandb"}
