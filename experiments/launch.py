@@ -104,7 +104,7 @@ def _serve(config: RunConfig, ranks: Torchrun | TorchrunRay) -> None:
         except Exception as error:
             if not is_expected(error):
                 traceback.print_exc()
-            ranks.start_report.error = one_line(error)
+            ranks.start_error = one_line(error)
         ranks.serve()
     ranks.leave()
 
