@@ -1,7 +1,7 @@
 """Generate responses, judge them and compute rewards; judging may overlap with generation.
 
 Overlapping changes no sample: the engine generates as it would alone, and verdicts and counts do
-not depend on the order of submissions (`envs/judge/session.py`). If one core has to do both, they
+not depend on the order of submissions (`envs/judge/judge.py`). If one core has to do both, they
 take turns, which costs less CPU time (`docs/reference/judging.md`).
 """
 
