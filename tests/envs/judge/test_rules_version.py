@@ -62,8 +62,9 @@ IMPORTED_BESIDES = {
 def test_no_deciding_module_imports_another_that_does_not_count():
     files = {file for pattern in _DECIDING for file in PACKAGE.glob(pattern)}
     files = {file for file in files if file.suffix == ".py"}
+    packages = ("envs", "envs.judge", "envs.sandbox")
     imports = {
-        f"{node.module}.{name.name}" if node.module in ("envs", "envs.judge", "envs.sandbox") else node.module
+        f"{node.module}.{name.name}" if node.module in packages else node.module
         for file in files
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module
