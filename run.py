@@ -30,7 +30,7 @@ NOT_BEGUN = "interrupted before the run began; the same command begins it"
 def main() -> None:
     exit_on_interrupt()  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
-    from envs.command_line.command_help import quiet_when_unread
+    from envs.command_line import quiet_when_unread
     from experiments.config.command_line import note_command_line, spelt_out
     from experiments.errors import UserError
 

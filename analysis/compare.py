@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from analysis.load.run_folders import RunError
-from envs.command_line.command_help import print_help, quiet_when_unread, wants_help
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import print_help, quiet_when_unread, wants_help
+from envs.command_line import parse_arguments
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -29,7 +29,7 @@ from analysis.report.headline import find_pair
 from analysis.stats.differences import PairedDifference, paired_differences
 from analysis.stats.equivalence import with_equality
 from analysis.stats.named_pairs import ContrastTest, control_differences
-from envs.command_line.config_parsing import did_you_mean
+from envs.command_line import did_you_mean
 
 ALONE = (
     "The spread over seeds is estimated from these two groups alone. A report of more groups "

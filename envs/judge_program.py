@@ -29,8 +29,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from envs.command_line.command_help import HELP_WORDS, quiet_when_unread, wants_help
-from envs.command_line.readable import MAX_ERROR_CHARS, readable
+from envs.command_line import HELP_WORDS, quiet_when_unread, wants_help
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.environment import Submission
 from envs.feedback import Feedback
 from envs.hidden_tests import shown_tests

@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from envs.cache_folder import cache_root
-from envs.command_line.command_help import quiet_when_unread, wants_help
-from envs.command_line.readable import MAX_ERROR_CHARS, readable
+from envs.command_line import quiet_when_unread, wants_help
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.first_rows import first_row_hints

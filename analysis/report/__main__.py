@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from analysis.report.command import main
-from envs.command_line.command_help import quiet_when_unread
+from envs.command_line import quiet_when_unread
 
 if __name__ == "__main__":
     with quiet_when_unread():

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from analysis.load.run_folders import FILES, RunError, find_runs
-from envs.command_line.command_help import print_help, quiet_when_unread, wants_help
-from envs.command_line.config_parsing import did_you_mean, parse_arguments
-from envs.command_line.readable import readable
+from envs.command_line import print_help, quiet_when_unread, wants_help
+from envs.command_line import did_you_mean, parse_arguments
+from envs.readable import readable
 
 if TYPE_CHECKING:
     from analysis.report.experiment import Section

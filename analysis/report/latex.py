@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from analysis.report import render
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 if TYPE_CHECKING:
     from analysis.report.experiment import Section

@@ -19,7 +19,7 @@ from analysis.report.headline import difference_matrix, headline_metrics
 from analysis.report.markdown import table as markdown_table
 from analysis.report.units import duration
 from analysis.stats.tables import AREA, BUDGET_TITLES, PHASE_TITLES
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 if TYPE_CHECKING:
     import pandas as pd

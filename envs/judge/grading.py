@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 from envs.judge.checker import check
 from envs.judge.exceptions import exception_text, without_addresses
 from envs.judge.returned_values import shown_result

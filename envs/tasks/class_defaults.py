@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from envs.command_line.config_parsing import key_names
+from envs.command_line import key_names
 from envs.tasks.config import TaskConfig
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

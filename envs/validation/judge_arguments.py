@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from envs.command_line.command_help import argument_lines, wants_help
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import argument_lines, wants_help
+from envs.command_line import parse_arguments
 from envs.judge.judge import JudgeConfig
 from envs.tasks.config import TaskConfig
 from envs.tasks.task_cli import parse_task_arguments, print_task_help

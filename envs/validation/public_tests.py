@@ -24,8 +24,8 @@ from pydantic import NonNegativeInt
 from rich.console import Console
 from rich.text import Text
 
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.readable import MAX_ERROR_CHARS, readable
+from envs.command_line import quiet_when_unread
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.environment import Submission
 from envs.feedback import Feedback
 from envs.judge.extract import as_response

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.cheap_programs import CHEAP_PROGRAMS
-from envs.command_line.readable import readable
+from envs.readable import readable
 from envs.problem import Judgement, Verdict
 from envs.validation.judge_errors import ErrorRates
 from envs.validation.labelled_programs import CHEAP, KINDS, LabelledProgram

@@ -21,7 +21,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from envs.command_line.config_parsing import did_you_mean
+from envs.command_line import did_you_mean
 from experiments.config.class_defaults import CONF, defaults_by_choice, register
 from experiments.config.schema import RunConfig, parse, plain_values
 from experiments.errors import UserError

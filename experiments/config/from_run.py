@@ -16,7 +16,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from envs.command_line.config_parsing import key_names
+from envs.command_line import key_names
 from envs.import_by_name import load_function
 from envs.tasks.config import TaskConfig
 from experiments.config.class_defaults import CONF

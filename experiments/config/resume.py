@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from envs.command_line.config_parsing import did_you_mean
+from envs.command_line import did_you_mean
 from envs.import_by_name import CANNOT_IMPORT
 from experiments.config.composition import CONF, check_dashes, leaves, parse_overrides
 from experiments.config.schema import RunConfig, parse, plain_values

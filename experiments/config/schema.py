@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from algorithms.tensors import CORRECTION_BOUNDS, Correction
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 from envs.import_by_name import load_function
 from envs.judge.judge import JudgeConfig
 from envs.sandbox.select import SandboxConfig

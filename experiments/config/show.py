@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from envs.command_line.command_help import choice_lines, key_lines, wants_help
+from envs.command_line import choice_lines, key_lines, wants_help
 from envs.import_by_name import load_function
 from experiments.config.class_defaults import CONF
 from experiments.config.composition import (

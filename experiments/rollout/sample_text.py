@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 from experiments.sample import Sample
 
 if TYPE_CHECKING:

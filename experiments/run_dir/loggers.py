@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from omegaconf import OmegaConf
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError, one_line
 

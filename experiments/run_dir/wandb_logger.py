@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 from experiments.config.resume import flat, may_change
 from experiments.config.schema import RunConfig
 from experiments.run_dir.budget import Counts

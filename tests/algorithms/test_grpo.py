@@ -8,7 +8,7 @@ import torch
 import algorithms
 from algorithms.base import Batch, PolicyOutput
 from algorithms.grpo import GRPO, GRPOConfig, group_advantages
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 
 
 def test_advantages_are_standardised_within_each_group():

@@ -10,7 +10,7 @@ import algorithms
 from algorithms.__main__ import description, main, paper, table
 from algorithms.base import Algorithm
 from algorithms.spo import LossKind
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 
 NO_PAPER = {"sft"}  # a control
 OPENING = (

@@ -18,7 +18,7 @@ from algorithms.ppo import (
     value_loss,
 )
 from algorithms.tensors import masked_sum
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 from tests.algorithms.batches import OBSERVED, evaluated, padded, raw
 
 

@@ -17,7 +17,7 @@ from algorithms.spo import (
     success_cross_entropy,
     terminal_q,
 )
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 from tests.algorithms.tabular import BETA
 
 SLOPE, WIDTH = 100.0, 1.0

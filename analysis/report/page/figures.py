@@ -27,7 +27,7 @@ from analysis.report.page.svg import (
 from analysis.report.render import Row, missing, records
 from analysis.report.units import fitting_unit
 from analysis.stats.training_curves import thinned
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
 MOST_POINTS = 120  # of a line; a longer one is thinned evenly

@@ -25,7 +25,7 @@ from analysis.report.page.svg import swatch
 from analysis.report.units import duration
 from analysis.stats import curves
 from analysis.turns.tables import TURN_TABLES
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 FOLDER = Path(__file__).parent
 STYLES = ("figures", "style", "reading")  # later ones have exceptions for narrow screens

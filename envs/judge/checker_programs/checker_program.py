@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 from envs.problem import Test
 from envs.sandbox.base import Execution, Outcome
 

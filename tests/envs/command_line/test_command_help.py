@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, PositiveInt
 
-from envs.command_line.command_help import key_lines, opening_sentence, print_help
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import key_lines, opening_sentence, print_help
+from envs.command_line import parse_arguments
 from envs.command_line.field_docs import field_comments, field_docs
 
 

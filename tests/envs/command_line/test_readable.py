@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from envs.command_line.readable import UNSAFE, readable
+from envs.readable import UNSAFE, readable
 from envs.judge.grading import grade, judgement, summarize
 from envs.problem import Problem, Test
 from envs.sandbox.base import Execution, Outcome
