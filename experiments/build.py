@@ -15,8 +15,6 @@ from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.task import Task
 from experiments.config.schema import RunConfig
-from experiments.distributed.single_process import SINGLE_PROCESS
-from experiments.distributed.worker_parts import WorkerParts, build_worker_parts
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
@@ -46,7 +44,8 @@ from experiments.rollout.rollouts import response_limit
 from experiments.run_dir.activity import Activity
 from experiments.run_dir.budget import Ledger
 from experiments.run_dir.records import Records
-from experiments.runtime import Runtime
+from experiments.runtime.base import SINGLE_PROCESS, Runtime
+from experiments.runtime.worker import WorkerParts, build_worker_parts
 from experiments.sample import PromptedProblem
 
 if TYPE_CHECKING:

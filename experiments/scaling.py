@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import simpy
 
-from analysis.report import markdown
-from envs.command_line import take_no_arguments
+from analysis import markdown
+from envs.command_line.command_help import take_no_arguments
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/results/scaling.md"
 Events = Generator[simpy.Event, Any, Any]

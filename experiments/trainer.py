@@ -31,7 +31,6 @@ from experiments.config.resolve_defaults import (
 )
 from experiments.config.resume import check_same
 from experiments.config.schema import RunConfig
-from experiments.distributed.single_process import SINGLE_PROCESS
 from experiments.errors import UserError, is_expected, is_full, one_line
 from experiments.evaluation.base_evaluation import evaluate_base
 from experiments.evaluation.divergence import kl_to_base
@@ -49,7 +48,7 @@ from experiments.run_dir.loggers import open_loggers
 from experiments.run_dir.progress import Display
 from experiments.run_dir.records import BEST, Records
 from experiments.run_dir.resume_state import BASE, ResumeState, check_base, restore, tensors_of
-from experiments.runtime import Runtime
+from experiments.runtime.base import SINGLE_PROCESS, Runtime
 from experiments.sample import Sample
 
 Row = dict[str, Any]  # of metrics.parquet

@@ -24,9 +24,9 @@ from typing import Any, TypeVar
 
 from pydantic import PositiveInt
 
-from analysis.report import markdown
-from envs.command_line import quiet_when_unread
-from envs.command_line import parse_arguments
+from analysis import markdown
+from envs.command_line.command_help import quiet_when_unread
+from envs.command_line.config_parsing import parse_arguments
 from experiments.config.version import ROOT, commit
 from experiments.errors import UserError
 from experiments.run_dir.machine import processor

@@ -13,14 +13,14 @@ from algorithms.tensors import kl, masked_sum
 from envs.environment import Environment, Submission
 from envs.problem import Judgement, Verdict
 from experiments.config.schema import RunConfig
-from experiments.engines.base import Completion, Engine, Sampling
+from experiments.engines.base import Engine, Request, Sampling
 from experiments.evaluation.logprob_check import Mismatch, mismatch
 from experiments.learner.batching import pad_rows
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
 from experiments.rollout.conversations import Awaited, Dialogue, Round, converse
 from experiments.rollout.rollouts import response_limit
-from experiments.sample import PromptedProblem, judged, own_tokens
+from experiments.sample import Completion, PromptedProblem, judged, own_tokens
 from experiments.seeds import seed_for
 
 # by hidden tests, on which neither a conversation nor its KL depends
@@ -54,7 +54,7 @@ def kl_to_base(
     ]
     own: list[list[bool] | None] = []
     if dialogue is None:
-        groups = engine.generate([p.tokens for p in prompts], seeds, sampling)
+        groups = engine.generate(Request([p.tokens for p in prompts], seeds, sampling))
         responses = [completion for group in groups for completion in group]
     else:
         responses, own = _conversations(dialogue, prompts, seeds, engine, sampling, judge)
@@ -85,7 +85,7 @@ def _conversations(
 
     def answering(asked: Round) -> tuple[list[Completion], Awaited]:
         groups = engine.generate(
-            asked.prompts, asked.seeds, sampling, begun=asked.begun, keep=asked.goes_on
+            Request(asked.prompts, asked.seeds, sampling, asked.begun, asked.goes_on)
         )
         answers = [answer for group in groups for answer in group]
         shown = [number for number, problem in enumerate(asked.problems) if problem.in_order]

@@ -20,7 +20,7 @@ import torch
 
 from algorithms.tensors import kl
 from experiments.config.schema import RunConfig
-from experiments.engines.base import Engine, Sampling
+from experiments.engines.base import Engine, Request, Sampling
 from experiments.learner.batching import pad_rows
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
@@ -146,7 +146,8 @@ class LogprobCheck:
     ) -> tuple[list[PromptedProblem], list[tuple[Sequence[int], Sequence[float]]]]:
         prompts = stream(self.seed, "mismatch", step).choices(self.prompts, k=self.samples)
         seeds = [[seed_for(self.seed, "mismatch", step, i)] for i in range(self.samples)]
-        groups = self.engine.generate([prompt.tokens for prompt in prompts], seeds, self.sampling)
+        request = Request([prompt.tokens for prompt in prompts], seeds, self.sampling)
+        groups = self.engine.generate(request)
         return prompts, [(one.tokens, one.logps) for group in groups for one in group]
 
     def summary(self, mismatch: Mismatch) -> str:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.metrics.normal_form import normal_form
+from analysis.normal_form import normal_form
 from envs.environment import Environment, JudgeStats
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig

@@ -19,13 +19,14 @@ from envs.problem import Judgement
 from envs.reward import RewardConfig
 from envs.sandbox.pool import default_workers
 from experiments.config.schema import RunConfig
-from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
+from experiments.engines.base import Engine, FinishedResponse, Request, Sampling
 from experiments.policy.loading import pick_device
 from experiments.rollout.conversations import Awaited, Dialogue, Round, converse
 from experiments.rollout.judging_thread import JudgingThread
 from experiments.run_dir.activity import Activity
 from experiments.run_dir.budget import Ledger
 from experiments.sample import (
+    Completion,
     Origin,
     PromptedProblem,
     Sample,
@@ -124,9 +125,7 @@ class Responder:
         """Return a round's answers, flat, and a function that waits for their judgements."""
         activity, problems = self.activity or Activity(), asked.problems
         self.engine.on_tokens = activity.draw
-        generate = partial(self.engine.generate, asked.prompts, asked.seeds, sampling)
-        if asked.begun is not None or asked.goes_on:
-            generate = partial(generate, begun=asked.begun, keep=asked.goes_on)
+        request = Request(asked.prompts, asked.seeds, sampling, asked.begun, asked.goes_on)
         first_index = [0, *accumulate(map(len, asked.seeds))]  # of each prompt's answers
         thread = judging.open_thread()
         submitted: set[int] = set()
@@ -148,7 +147,9 @@ class Responder:
 
         with self.phase("generate"):
             activity.expect(len(problems), "responses")
-            completions = [answer for group in generate(hand_out) for answer in group]
+            completions = [
+                answer for group in self.engine.generate(request, hand_out) for answer in group
+            ]
         if thread is None:
             with self.phase("judge"):
                 activity.expect(len(problems), "responses")

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from algorithms.base import Batch
-from algorithms.tensors import masked_sum, pooled_soft_value
+from algorithms.spo import pooled_soft_value
+from algorithms.tensors import masked_sum
 from envs.environment import Environment, JudgeStats
 from envs.problem import Judgement
 from envs.reward import RewardConfig

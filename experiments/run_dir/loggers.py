@@ -81,7 +81,7 @@ class Loggers:
             return
         import pandas as pd
 
-        from analysis.metrics.definitions import at_temperature
+        from analysis.metrics import at_temperature
 
         scores: dict[str, float] = {}
         self._guarded("", "score", lambda: scores.update(summary(pd.DataFrame(rows), ks)))
@@ -141,7 +141,7 @@ def is_measured(value: Any) -> bool:
 
 def summary(samples: pd.DataFrame, ks: Sequence[int]) -> dict[str, float]:
     """Return eval/pass@k and the measures of diversity, as in the report."""
-    from analysis.metrics.scores import scores
+    from analysis.scores import scores
 
     return {f"eval/{name}": row.mean() for name, row in sorted(scores(samples, ks).items())}
 

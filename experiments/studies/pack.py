@@ -4,7 +4,7 @@
         out=docs/results/study-mini [archive=study-mini.tar.zst] [weights=true]
 
 Finished runs of arms.json are packed, trials are not. The files are described in
-analysis/load/packed_study.py. An archive holds slim run folders with every sample, from
+analysis/packed.py. An archive holds slim run folders with every sample, from
 which `python -m analysis.report` and `python -m experiments.studies.write` give the same tables
 and page.
 """
@@ -38,7 +38,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit status."""
-    from analysis.load.run_folders import RunError
+    from analysis.runs import RunError
 
     try:
         options = parse_arguments(Options, arguments)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _check_metrics(study: Study) -> None:
     """Raise UserError if the page needs a metric that does not follow from counts."""
-    from analysis.metrics.sample_counts import is_counted
+    from analysis.packed import is_counted
 
     for metric in (*(claim.metric for claim in study.claims), study.order_by):
         if metric and metric not in LESS and not is_counted(metric):

@@ -220,8 +220,8 @@ def _check_scored(config: RunConfig) -> None:
 
 def _run(tuner: Tuner, jobs: Sequence[Job], workers: int, progress: Progress) -> None:
     """Run the jobs as processes, and the trials that follow them."""
-    from analysis.load.run_folders import load_run
-    from analysis.metrics.learning_curve import curve_score
+    from analysis.budgets import curve_score
+    from analysis.runs import load_run
     from experiments.studies.runner import Runner
 
     runner = Runner(jobs, workers, say)

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.load.run_folders import RunError, is_packed
-from analysis.report.markdown import table
-from envs.command_line import quiet_when_unread
-from envs.command_line import parse_arguments
+from analysis.markdown import table
+from analysis.runs import RunError, is_packed
+from envs.command_line.command_help import quiet_when_unread
+from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
 from experiments.studies.area_section import area_section
 from experiments.studies.cli import check_place

@@ -321,7 +321,7 @@ def test_a_run_that_fails_keeps_its_weights_and_says_why(tmp_path, monkeypatch):
 
 
 def test_a_killed_run_loses_no_step(tmp_path):
-    from analysis.load.run_folders import load_run
+    from analysis.runs import load_run
     from experiments.trainer import train
 
     child = in_child(train, config_of(tmp_path, "algo=grpo", "steps=5000", "eval.every=0"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from analysis.report.markdown import table
+from analysis.markdown import table
 from experiments.config.composition import CONF
 from experiments.config.schema import RunConfig
 from experiments.studies.study import HERE, Study

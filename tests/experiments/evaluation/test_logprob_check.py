@@ -43,8 +43,9 @@ class Scorer:
 class Unheated(HFEngine):
     """Samples and tells log-probs at temperature 1, whatever was asked for."""
 
-    def generate(self, prompts, seeds, sampling, finished=None):
-        return super().generate(prompts, seeds, dataclasses.replace(sampling, temperature=1.0))
+    def generate(self, request, finished=None):
+        sampling = dataclasses.replace(request.sampling, temperature=1.0)
+        return super().generate(dataclasses.replace(request, sampling=sampling))
 
 
 def monitor(policy, engine, reference=None, **options):

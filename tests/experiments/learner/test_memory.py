@@ -16,10 +16,10 @@ from transformers import (
 
 import algorithms
 from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.logprobs import LOGITS_PER_CHUNK, chosen_logp
 from algorithms.ppo import PPO, PPOConfig
+from algorithms.regressions import DRO, DROOptions
 from algorithms.spo import SPO, SPOConfig
-from algorithms.squared_regression import DRO, DROOptions
-from algorithms.tensors import LOGITS_PER_CHUNK, chosen_logp
 from envs.tasks.config import TaskConfig
 from experiments.config.schema import (
     PREFETCHED_BATCHES,

@@ -46,7 +46,8 @@ class Engine:
     def __init__(self):
         self.asked = []
 
-    def generate(self, prompts, seeds, sampling, finished=None):
+    def generate(self, request, finished=None):
+        prompts, seeds = request.prompts, request.seeds
         self.asked.append((list(prompts), seeds))
         pairs = zip(prompts, seeds, strict=True)
         return [

@@ -22,7 +22,8 @@ class FakeEngine:
     def __init__(self):
         self.seeds, self.asked = [], []
 
-    def generate(self, prompts, seeds, sampling, finished=None):
+    def generate(self, request, finished=None):
+        prompts, seeds = request.prompts, request.seeds
         self.seeds += [seed for group in seeds for seed in group]
         self.asked.append((list(prompts), seeds))
         pairs = zip(prompts, seeds, strict=True)
