@@ -22,6 +22,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from omegaconf import OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
@@ -191,14 +192,25 @@ def choice_lines(folder: Path) -> Iterator[str]:
         yield f"  {file.stem:<24}  {sentence}".rstrip()
 
 
-def yaml_lines(files: Sequence[Path], values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield `key=value  meaning` for each key of `values`; the meanings are comments in `files`."""
+def yaml_lines(file: Path, values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield `key=value  meaning` for each key of `values`, composed from a YAML file and its bases.
+
+    The meanings are the comments of these files.
+    """
     meanings: dict[str, str] = {}
-    for file in files:
-        meanings |= _yaml_comments(file.read_text())
+    for each in _with_bases(file):
+        meanings |= _yaml_comments(each.read_text())
     for key, value in leaves(values):
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield f"  {f'{prefix}{key}={text}':<38}  {meanings.get(key, '')}".rstrip()
+
+
+def _with_bases(file: Path) -> Iterator[Path]:
+    """Yield the files in the defaults list of a YAML file of conf/, and the file itself."""
+    for base in OmegaConf.load(file).get("defaults", []):
+        if isinstance(base, str) and base != "_self_":
+            yield from _with_bases(file.parent / f"{base.partition('@')[0]}.yaml")
+    yield file
 
 
 def _yaml_comments(text: str) -> dict[str, str]:
@@ -224,7 +236,7 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
         if isinstance(value, Mapping) and value:
             yield from leaves(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", value
+            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
 
 
 def _head(file: Path) -> str:

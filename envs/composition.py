@@ -27,8 +27,8 @@ def composed(words: Sequence[str], folder: Path = CONF) -> DictConfig:
     overrides = [word for word in words if not word.startswith("--")]
     folders = [w.removeprefix(CONFIG_PATH) for w in words if w.startswith(CONFIG_PATH)]
     folder = Path(folders[-1] if folders else folder).resolve()
-    paths = [f"file://{Path(w.removeprefix(CONFIG_DIR)).resolve()}" for w in words if CONFIG_DIR in w]
-    search = [f"hydra.searchpath=[{','.join(paths)}]"] if paths else []
+    more = [Path(w.removeprefix(CONFIG_DIR)).resolve() for w in words if w.startswith(CONFIG_DIR)]
+    search = [f"hydra.searchpath=[{','.join(f'file://{path}' for path in more)}]"] if more else []
     if not (folder / "config.yaml").is_file():
         raise ValueError(f"{CONFIG_PATH}{folder}: there is no config.yaml in it")
     try:

@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from envs.command_line import quiet_when_unread
-from envs.readable import MAX_ERROR_CHARS, readable
 from envs.problem import Problem
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
 from envs.tasks.selection import StoredProblems

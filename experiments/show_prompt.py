@@ -17,8 +17,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from envs.command_line import quiet_when_unread, wants_help
-from envs.readable import MAX_ERROR_CHARS, readable
 from envs.problem import Problem
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.show import find_problem
 from envs.tasks import Task, open_task
 from experiments.config.command_line import spelt_out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, TypeVar, cast
 
 from omegaconf import OmegaConf
@@ -35,13 +35,15 @@ def parse_task_arguments(schema: type[T], argv: Sequence[str]) -> tuple[TaskConf
     return task_config(task_arguments), options
 
 
-def print_task_help(schema: type, argv: Sequence[str], more: Sequence[str] = ()) -> NoReturn:
+def print_task_help(
+    schema: type | None, argv: Sequence[str], more: Iterable[str] = (), doc: str | None = None
+) -> NoReturn:
     """Print a command's help, the tasks, the keys of the chosen one and `more`; end the process."""
-    print_help(schema)
+    print_help(schema, doc)
     print("", "task=NAME, a file of conf/task/:", *choice_lines(CONF / "task"), sep="\n")
     chosen = [argument for argument in argv if _is_task_argument(argument)]
-    files = sorted((CONF / "task").rglob("*.yaml"))
-    keys = yaml_lines(files, plain_task(chosen), "task.")
+    values = plain_task(chosen)
+    keys = yaml_lines(CONF / "task" / f"{values['name']}.yaml", values, "task.")
     print("", f"Keys of {' '.join(chosen) or 'task=mini'}:", *keys, *more, sep="\n")
     raise SystemExit(0)
 

@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from algorithms.base import Needs
 from envs.import_by_name import load_function
-from experiments.config.class_defaults import CONF
+from experiments.config.composition import CONF, config_of
 from experiments.config.resolve_defaults import default_dtype
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.learner.memory import GIB, Estimate, estimate, vllm_least
@@ -114,10 +112,9 @@ def _smaller_models(
     """Return the smaller models of conf/model whose config is available here, largest first."""
     models = []
     for file in sorted((CONF / "model").glob("*.yaml")):
-        settings = OmegaConf.load(file)
-        if OmegaConf.is_missing(settings, "path"):
+        if file.stem in ("_base", "local"):
             continue
-        model = ModelConfig(**{str(key): value for key, value in settings.items()})
+        model = config_of([f"model={file.stem}"]).model
         if model.dtype == "auto":
             model = replace(model, dtype=default_dtype("cuda" if on_gpu else "cpu"))
         found = read_shape(model)

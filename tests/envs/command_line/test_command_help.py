@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
+from envs.command_line.field_docs import field_comments, field_docs
 from pydantic import Field, PositiveInt
 
-from envs.command_line import key_lines, opening_sentence, print_help
-from envs.command_line import parse_arguments
-from envs.command_line.field_docs import field_comments, field_docs
+from envs.command_line import key_lines, opening_sentence, parse_arguments, print_help
 
 
 @dataclass

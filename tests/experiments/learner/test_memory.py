@@ -15,18 +15,14 @@ from transformers import (
 )
 
 import algorithms
-from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.grpo import GRPO
 from algorithms.logprobs import LOGITS_PER_CHUNK, chosen_logp
-from algorithms.ppo import PPO, PPOConfig
-from algorithms.regressions import DRO, DROOptions
-from algorithms.spo import SPO, SPOConfig
+from algorithms.ppo import PPO
+from algorithms.regressions import DRO
+from algorithms.spo import SPO
 from envs.tasks.config import TaskConfig
 from experiments.config.schema import (
     PREFETCHED_BATCHES,
-    EvalConfig,
-    ModelConfig,
-    RunConfig,
-    TrainConfig,
 )
 from experiments.engines.base import Sampling
 from experiments.engines.sampling import draw
@@ -46,25 +42,27 @@ from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
 from experiments.run_dir.budget import Ledger
+from tests.compose import eval_config, model_config, options_of, train_config
+from tests.compose import run_config as composed_run
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 PAIRS = [("float32", True), ("bfloat16", False)]  # of precision, and whether the head is tied
 ALGORITHMS = {
-    "spo": SPO(SPOConfig(q0="group"), 1.0),
-    "ppo-separate": PPO(PPOConfig(), 1.0),
-    "ppo-shared": PPO(PPOConfig(critic="shared"), 1.0),
-    "ppo-none": PPO(PPOConfig(critic="none"), 1.0),
+    "spo": SPO(options_of("spo", q0="group"), 1.0),
+    "ppo-separate": PPO(options_of("ppo"), 1.0),
+    "ppo-shared": PPO(options_of("ppo", critic="shared"), 1.0),
+    "ppo-none": PPO(options_of("ppo", critic="none"), 1.0),
     "ppo-ewma": algorithms.make("ppo_ewma", critic="shared"),
     "remix": algorithms.make("remix"),
-    "grpo-bare": GRPO(GRPOConfig(kl_coef=0.0), 1.0),
+    "grpo-bare": GRPO(options_of("grpo", kl_coef=0.0), 1.0),
 }
 
 
 def run_config(dtype="float32", **train):
     task = TaskConfig(max_prompt_tokens=100, max_response_tokens=60)
-    measured = EvalConfig(kl_samples=0)
-    return RunConfig(
-        None, task, ModelConfig(dtype=dtype), train=TrainConfig(**train), eval=measured
+    measured = eval_config(kl_samples=0)
+    return composed_run(
+        None, task=task, model=model_config(dtype=dtype), train=train_config(**train), eval=measured
     )
 
 
@@ -84,7 +82,7 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
     model_config = copy.deepcopy(tiny.config)
     model_config.tie_word_embeddings = tied
     model = LlamaForCausalLM(model_config).to(getattr(torch, dtype))
-    learner = Learner(Policy(model), 0, ALGORITHMS[name], TrainConfig(), 10, Ledger())
+    learner = Learner(Policy(model), 0, ALGORITHMS[name], train_config(), 10, Ledger())
     learner.update(samples, GROUP, None)
     trained = [p for group in learner.optimiser.param_groups for p in group["params"]]
     states = [t for state in learner.optimiser.state.values() for t in state.values()]
@@ -121,7 +119,7 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
 def test_a_reference_that_moves_is_a_copy_beside_the_base_of_evaluations(tiny, kind, kl_samples):
     config = run_config(reference_every=1)
     config.eval.kl_samples = kl_samples
-    config.model = ModelConfig(dtype="float32", adapter=kind, adapter_rank=3)
+    config.model = model_config(dtype="float32", adapter=kind, adapter_rank=3)
     policy = Policy(copy.deepcopy(tiny))
     policy = adapted(policy, config.model, 0) if kind == "lora" else policy
     algorithm, kept = ALGORITHMS["spo"], kl_samples > 0
@@ -143,9 +141,9 @@ def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtyp
     samples = samples_from(tiny, REWARDS)
     base = tiny.to(getattr(torch, dtype))
     config = run_config(dtype)
-    config.model = ModelConfig(dtype=dtype, adapter="lora", adapter_rank=3)
+    config.model = model_config(dtype=dtype, adapter="lora", adapter_rank=3)
     learner = Learner(
-        adapted(Policy(base), config.model, 0), 0, ALGORITHMS[name], TrainConfig(), 10, Ledger()
+        adapted(Policy(base), config.model, 0), 0, ALGORITHMS[name], train_config(), 10, Ledger()
     )
     learner.update(samples, GROUP, None)
     own = [p for group in learner.optimiser.param_groups for p in group["params"]]
@@ -217,7 +215,7 @@ def test_what_autograd_saves_is_foreseen_within_3_percent(name, dtype, adapter, 
     model_config = config_class(vocab_size=64, **widths, **heads)
     model = model_class(model_config).to(getattr(torch, dtype)).eval()
     config = run_config(dtype)
-    config.model = ModelConfig(dtype=dtype, adapter=adapter)
+    config.model = model_config(dtype=dtype, adapter=adapter)
     policy = Policy(model)
     if adapter == "lora":
         policy = adapted(policy, config.model, 0)
@@ -330,13 +328,13 @@ def test_what_grows_with_what(tiny):
     assert on_gpu[1] == on_cpu[1]
     assert on_cpu[0] - on_gpu[0] == halves  # shared keys are float32 on a processor
     few = run_config(prompts=2)
-    few.task.choose_problems, few.algo = 1, SPOConfig(q0="monte_carlo", q0_samples=4)
+    few.task.choose_problems, few.algo = 1, options_of("spo", q0="monte_carlo", q0_samples=4)
     drawn = SPO(few.algo, 1.0).needs  # 2 × 4 reference responses, for many batches at once
     written = [estimate(shape, few, n, on_gpu=False).phases[GENERATION] for n in (needs, drawn)]
     assert written[1] == PREFETCHED_BATCHES * 2 * 4 / 20 * written[0]
     apart, together = (
         estimate(shape, run_config(), algorithm.needs, on_gpu=False).phases[ACTIVATIONS]
-        for algorithm in (ALGORITHMS["ppo-separate"], DRO(DROOptions(), 1.0))
+        for algorithm in (ALGORITHMS["ppo-separate"], DRO(options_of("dro"), 1.0))
     )
     assert apart == base[ACTIVATIONS]
     assert 1.5 * base[ACTIVATIONS] < together < 2 * base[ACTIVATIONS]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from algorithms.spo import SPO, SPOConfig
+from algorithms.spo import SPO
 from experiments.benchmarks.fits import MODELS
 from experiments.config.resolve_defaults import resolve_defaults
 from experiments.errors import UserError
@@ -23,9 +23,10 @@ from experiments.learner.memory_advice import (
 )
 from experiments.learner.shapes import shape_of, shape_of_json
 from experiments.policy import loading
+from tests.compose import options_of
 from tests.experiments.compose import config
 
-NEEDS = SPO(SPOConfig(), 1.0).needs
+NEEDS = SPO(options_of("spo"), 1.0).needs
 CPU = torch.device("cpu")
 
 
