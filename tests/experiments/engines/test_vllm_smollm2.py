@@ -10,9 +10,9 @@ from algorithms.grpo import GRPO
 from experiments.benchmarks import workload
 from experiments.benchmarks.workload import BatchSize, MiniContests
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
+from experiments.engine_check import BOUNDS, LogprobCheck, mismatch
 from experiments.engines.base import Sampling
 from experiments.engines.vllm import Host, VLLMEngine
-from experiments.evaluation.logprob_check import BOUNDS, LogprobCheck, mismatch
 from experiments.learner.forward import Tokens, score
 from experiments.policy import loading
 from experiments.policy.lora import adapted

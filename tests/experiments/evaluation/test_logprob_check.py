@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from envs.problem import Problem
+from experiments.engine_check import LogprobCheck, mismatch
 from experiments.engines.hf import HFEngine
-from experiments.evaluation.logprob_check import LogprobCheck, mismatch
 from experiments.learner.forward import score
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted, trained

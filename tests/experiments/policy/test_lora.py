@@ -14,7 +14,7 @@ from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
 from experiments.policy import loading, lora
 from experiments.policy.policy import Policy, copy_weights
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from tests.compose import model_config, options_of, train_config
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.policy import loading
 from experiments.policy.tokenizer_check import check_vocabulary
-from experiments.replay.offline_programs import encode_response
+from experiments.replay.sources import encode_response
 from experiments.trainer import train
 from tests.compose import model_config
 from tests.errors_page import row_of
