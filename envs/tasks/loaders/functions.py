@@ -1,9 +1,14 @@
-"""Convert asserts to tests: `assert f(1, [2]) == 3` is a call, and a condition on its result.
+"""HumanEval and MBPP: functions, with tests that are Python code.
 
-HumanEval and MBPP store their tests as Python code. The code is parsed and never run, so expected
-results stay outside the sandbox. The condition is the assert's own: `==` on values with their
-Python types, `is`, truth, or a distance. If one assert says more than a call test can express, the
-problem is skipped, because the remaining tests would accept wrong programs.
+HumanEval is openai/openai_humaneval (Chen et al. 2021): complete a function from its docstring.
+MBPP is google-research-datasets/mbpp (Austin et al. 2021): a sentence, and asserts to satisfy. Both
+its versions are read: `full` has text, test_setup_code and challenge_test_list; `sanitized` has
+prompt and test_imports.
+
+`assert f(1, [2]) == 3` becomes a call, and a condition on its result. The code is parsed and never
+run, so expected results stay outside the sandbox. The condition is the assert's own: `==` on values
+with their Python types, `is`, truth, or a distance. If one assert says more than a call test can
+express, the problem is skipped, because the remaining tests would accept wrong programs.
 """
 
 from __future__ import annotations
@@ -16,10 +21,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from envs.judge.assertion import Condition
-from envs.problem import Test
+from envs.problem import Problem, Test
 from envs.sandbox.inside.values import encode
-from envs.tasks.parsers.field_parsers import SkipRow
+from envs.tasks.parsers import Row, SkipRow, named_by_row
 
+# The published splits, by task_id (Austin et al. 2021, section 2.1); 1 to 10 are for few-shot
+# prompts.
+MBPP_SPLITS = {"test": range(11, 511), "validation": range(511, 601), "train": range(601, 975)}
 MAX_SIZE = 1_000_000  # items, characters or bits of a value computed by a row's arithmetic
 _ARITHMETIC = {
     ast.Add: operator.add,
@@ -34,7 +42,85 @@ _NUMBERS = int | float | complex
 _IGNORED = (ast.Pass, ast.Import, ast.ImportFrom)
 
 
-def parse(code: Any, what: str) -> list[ast.stmt]:
+def humaneval(row: Row, name: str) -> Problem:
+    """Convert a row of HumanEval.
+
+    Its prompt, a function without a body, is both statement and starter code.
+    The right program is the prompt followed by the canonical solution. Raises SkipRow.
+    """
+    prompt, fn_name = row.get("prompt"), row.get("entry_point")
+    if not isinstance(prompt, str) or not isinstance(fn_name, str):
+        raise SkipRow("prompt or entry_point is not a text")
+    tests = _check_tests(row)
+    solution = row.get("canonical_solution")
+    return Problem(
+        name=named_by_row(name, row.get("task_id")),
+        statement=prompt,
+        samples=(),
+        tests=tests,
+        checker="assert",
+        fn_name=fn_name,
+        starter_code=prompt,
+        source="HumanEval",
+        solutions=(prompt + solution,) if isinstance(solution, str) else (),
+    )
+
+
+def _check_tests(row: Row) -> tuple[Test, ...]:
+    """Return the tests of `check(candidate)`, the only function in the column `test`."""
+    statements = [
+        node for node in _parsed(row.get("test"), "test") if not isinstance(node, ast.Assign)
+    ]
+    match statements:
+        case [ast.FunctionDef(name="check", args=ast.arguments(args=[parameter]), body=body)]:
+            called, tests = asserted_tests(body)
+            if called == parameter.arg:
+                return tests
+    raise SkipRow("test is not one function check(candidate) with asserts about it")
+
+
+def mbpp_split(name: str) -> str | None:
+    """Return the split of the problem `mbpp/TASK_ID`; None for the few-shot examples."""
+    number = name.partition("/")[2]
+    if not number.isdecimal():
+        return None
+    return next((split for split, ids in MBPP_SPLITS.items() if int(number) in ids), None)
+
+
+def mbpp(row: Row, name: str) -> Problem:
+    """Convert a row of MBPP; the statement shows the first assert, as usual. Raises SkipRow."""
+    if row.get("test_setup_code"):
+        raise SkipRow("the tests have set-up code")
+    asserts = [*_texts(row, "test_list"), *_texts(row, "challenge_test_list")]
+    fn_name, tests = asserted_tests(_parsed("\n".join(asserts), "test_list"))
+    text = row.get("text") or row.get("prompt")
+    code = row.get("code")
+    if not isinstance(text, str):
+        raise SkipRow("neither text nor prompt is there")
+    statement = f"{text.strip()}\n\nFor example:\n```python\n{asserts[0].strip()}\n```"
+    return Problem(
+        name=named_by_row(name, row.get("task_id")),
+        statement=statement,
+        samples=tests[:1],
+        tests=tests,
+        checker="assert",
+        fn_name=fn_name,
+        source="MBPP",
+        solutions=(code,) if isinstance(code, str) else (),
+    )
+
+
+def _texts(row: Row, column: str) -> list[str]:
+    items = row.get(column) or []
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise SkipRow(f"{column} is not a list of texts")
+    return items
+
+
+# Asserts.
+
+
+def _parsed(code: Any, what: str) -> list[ast.stmt]:
     """Parse a column of Python code into its statements. Raises SkipRow if it is not Python."""
     if not isinstance(code, str):
         raise SkipRow(f"{what} is not a text")
